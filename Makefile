@@ -1,0 +1,56 @@
+# The only list of entry points. `make quickstart` and `make test` need nothing else by hand.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/logfleet
+VENV := .venv
+PY := $(VENV)/bin/python
+UV_VERSION := 0.13.8
+MEMBERS := broker_image operator spark-on-k8s e2e
+SOURCES := broker_image operator spark-on-k8s e2e
+STAMP := $(VENV)/.logfleet-setup
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+
+.PHONY: help
+help: ## this list
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: $(STAMP) ## .venv with everything that the other targets use
+$(STAMP): e2e/requirements.lock $(addsuffix /pyproject.toml,$(MEMBERS)) $(wildcard broker_image/src/logfleet/wire/table/*) $(wildcard broker_image/src/logfleet/wire/stubs.py)
+	@e2e/setup.sh $(VENV) $(UV_VERSION)
+	@touch $@
+
+.PHONY: lock
+lock: $(STAMP) ## resolve all requirements.lock files anew
+	e2e/lock.sh
+
+.PHONY: check
+check: lint types unit ## lint, types, unit tests (< 2 min; before every commit)
+
+.PHONY: lint
+lint: $(STAMP)
+	ruff check $(SOURCES)
+	ruff format --check $(SOURCES)
+	PYTHONPATH=broker_image/src lint-imports --no-logo
+
+.PHONY: types
+types: $(STAMP)
+	mypy $(SOURCES)
+
+.PHONY: unit
+unit: $(STAMP)
+	pytest -q -n auto --dist loadgroup broker_image/tests operator/tests
+
+.PHONY: fmt
+fmt: $(STAMP) ## format the sources
+	ruff format $(SOURCES)
+	ruff check --fix-only $(SOURCES)
+
+.PHONY: test
+test: $(STAMP) ## all tests: what needs no Kubernetes, then the end-to-end suite
+	@$(PY) -m e2e.parts check
+
+.PHONY: test-local
+test-local: $(STAMP) ## all tests that need no Kubernetes
+	@$(PY) -m e2e.parts check

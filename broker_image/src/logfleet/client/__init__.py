@@ -1,0 +1,1 @@
+"""The asyncio Kafka client of this project, on logfleet.wire."""

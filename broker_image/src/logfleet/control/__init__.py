@@ -1,0 +1,1 @@
+"""Controller decisions: placement, topic changes, configuration keys and their meaning."""

@@ -1,0 +1,1 @@
+"""The consumer group coordinator, pure: decides records and answers, applies records."""

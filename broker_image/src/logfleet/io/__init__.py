@@ -1,0 +1,1 @@
+"""The world behind small interfaces: files, clock, etcd, SQLite."""

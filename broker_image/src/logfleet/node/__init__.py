@@ -1,0 +1,1 @@
+"""One broker process: connections, request handlers, partition logs, loops."""

@@ -1,0 +1,1 @@
+"""What the Cluster and Topic resources mean, for operator and command line alike."""

@@ -1,0 +1,1 @@
+"""The operator: level-based reconciliation of Cluster and Topic resources."""
