@@ -76,6 +76,8 @@ def test_no_drawer_for_everything() -> None:
 def test_every_todo_names_its_issue() -> None:
     loose = []
     for path in PYTHON:
+        if path == Path(__file__):
+            continue
         for number, line in enumerate(path.read_text().splitlines(), 1):
             if re.search(r"#.*\b(TODO|FIXME|XXX)\b", line) and not re.search(r"TODO\(#\d+\)", line):
                 loose.append(f"{name_of(path)}:{number}")
