@@ -1,0 +1,295 @@
+"""Static configuration of a broker: server.properties and overrides become a `BrokerConfig`.
+
+Keys, types and defaults are Kafka's (`config_keys`), so that a Kafka broker's file works here; what this version cannot do
+(security protocols, more than one replica) is refused with a sentence, and keys without effect are reported to be logged.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from logfleet.control.config_keys import BROKER_KEYS, ConfigError, ConfigKey, ConfigValue
+from logfleet.control.properties import parse_properties
+
+__all__ = ["BrokerConfig", "ConfigError", "Listener", "broker_config", "parse_properties"]
+
+_ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
+_LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]+\.")
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_SERVED_PROTOCOL = "PLAINTEXT"
+PORT_MAX = 65_535
+
+
+class Listener(msgspec.Struct, frozen=True):
+    """One address: `name` is upper case, `host` empty for all interfaces, `port` 0 for any free one."""
+
+    name: str
+    host: str
+    port: int
+    protocol: str = _SERVED_PROTOCOL
+
+
+class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What a broker was started with. A field `a_b_c` is the key `a.b.c`, typed; times, sizes and units are the key's.
+
+    `listeners` are those to open; `advertised_listeners` may hold an empty host or port 0, which the node replaces by its own
+    name and the bound port. `static` is every key as given (text), `unknown` and `without_effect` are keys to warn about.
+    """
+
+    node_id: int
+    broker_rack: str | None
+    listeners: tuple[Listener, ...]
+    advertised_listeners: tuple[Listener, ...]
+    inter_broker_listener_name: str
+    log_dirs: tuple[str, ...]
+    static: Mapping[str, str]
+    unknown: tuple[str, ...]
+    without_effect: tuple[str, ...]
+
+    num_partitions: int
+    default_replication_factor: int
+    auto_create_topics_enable: bool
+    delete_topic_enable: bool
+    max_request_partition_size_limit: int
+    request_timeout_ms: int
+
+    socket_request_max_bytes: int
+    socket_receive_buffer_bytes: int
+    socket_send_buffer_bytes: int
+    socket_listen_backlog_size: int
+    connections_max_idle_ms: int
+    fetch_max_bytes: int
+
+    group_initial_rebalance_delay_ms: int
+    group_min_session_timeout_ms: int
+    group_max_session_timeout_ms: int
+    group_max_size: int
+    offset_metadata_max_bytes: int
+    offsets_commit_timeout_ms: int
+    offsets_retention_minutes: int
+    offsets_retention_check_interval_ms: int
+    offsets_topic_num_partitions: int
+    offsets_topic_replication_factor: int
+    offsets_topic_segment_bytes: int
+
+    log_retention_check_interval_ms: int
+    log_flush_offset_checkpoint_interval_ms: int
+    log_flush_start_offset_checkpoint_interval_ms: int
+    replica_high_watermark_checkpoint_interval_ms: int
+    producer_id_expiration_ms: int
+
+    logfleet_metadata_store: str
+    logfleet_cluster_name: str
+    logfleet_etcd_endpoints: tuple[str, ...]
+    logfleet_etcd_ca_location: str | None
+    logfleet_etcd_cert_location: str | None
+    logfleet_etcd_key_location: str | None
+    logfleet_admin_listener: Listener | None
+
+
+def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
+    """The configuration that server.properties with its overrides means. Raises ConfigError for the first bad key."""
+    given = _Given(properties)
+    listeners = _listeners(given, "listeners")
+    advertised = _advertised(given, listeners)
+    fields: dict[str, object] = {
+        "node_id": _node_id(given),
+        "listeners": listeners,
+        "advertised_listeners": advertised,
+        "inter_broker_listener_name": _inter_broker(given, advertised),
+        "log_dirs": _log_dirs(given),
+        "static": dict(properties),
+        "unknown": tuple(sorted(name for name in properties if _known(name) is None)),
+        "without_effect": tuple(sorted(_without_effect(properties))),
+        "logfleet_admin_listener": _admin_listener(given),
+    }
+    for name in BrokerConfig.__struct_fields__:
+        if name not in fields:
+            fields[name] = given.value(name.replace("_", "."))
+    for name in properties:
+        if name in BROKER_KEYS:
+            given.value(name)
+    config = msgspec.convert(fields, BrokerConfig)
+    _check_together(given, config)
+    return config
+
+
+class _Given:
+    """The properties as typed values, with defaults for what is not given."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self._properties = properties
+
+    def is_set(self, key: str) -> bool:
+        return key in self._properties
+
+    def value(self, key: str) -> ConfigValue:
+        return BROKER_KEYS[key].parse(self._properties.get(key, BROKER_KEYS[key].default))
+
+    def items(self, key: str) -> tuple[str, ...]:
+        value = self.value(key)
+        assert value is None or isinstance(value, tuple), f"{key} is a list"
+        return value or ()
+
+
+def _known(name: str) -> ConfigKey | None:
+    return BROKER_KEYS.get(_LISTENER_PREFIX.sub("", name, count=1))
+
+
+def _without_effect(properties: Mapping[str, str]) -> Iterator[str]:
+    for name in properties:
+        key = _known(name)
+        if key is not None and (name != key.name or not key.has_effect):
+            yield name
+
+
+def _node_id(given: _Given) -> ConfigValue:
+    if given.is_set("broker.id"):
+        if given.is_set("node.id") and given.value("node.id") != given.value("broker.id"):
+            raise ConfigError("broker.id", "broker.id and node.id differ; set node.id only.")
+        if given.value("broker.id") != -1:
+            return given.value("broker.id")
+    return given.value("node.id")
+
+
+def _log_dirs(given: _Given) -> tuple[str, ...]:
+    directories = given.items("log.dirs") or given.items("log.dir")
+    if not directories:
+        raise ConfigError("log.dirs", "log.dirs must name at least one directory.")
+    return directories
+
+
+def _protocols(given: _Given) -> dict[str, str]:
+    protocols = {}
+    for entry in str(given.value("listener.security.protocol.map")).split(","):
+        name, colon, protocol = entry.strip().partition(":")
+        if not colon or protocol.upper() not in _PROTOCOLS:
+            raise ConfigError(
+                "listener.security.protocol.map",
+                f"listener.security.protocol.map: {entry.strip()!r} is not NAME:PROTOCOL with one of "
+                + ", ".join(_PROTOCOLS),
+            )
+        protocols[name.strip().upper()] = protocol.upper()
+    return protocols
+
+
+def _listeners(given: _Given, key: str) -> tuple[Listener, ...]:
+    protocols = _protocols(given)
+    not_opened = {name.upper() for name in given.items("controller.listener.names")}
+    listeners = []
+    for endpoint in given.items(key):
+        match = _ENDPOINT.fullmatch(endpoint)
+        if match is None or not 0 <= int(match[3]) <= PORT_MAX:
+            raise ConfigError(key, f"{key}: {endpoint!r} is not of the form NAME://host:port")
+        name, host, port = match[1].upper(), match[2], int(match[3])
+        if name in not_opened:
+            continue
+        if name not in protocols:
+            raise ConfigError(
+                key,
+                f"{key}: no security protocol is defined for listener {name}; "
+                f"add {name}:PLAINTEXT to listener.security.protocol.map",
+            )
+        if protocols[name] != _SERVED_PROTOCOL:
+            raise ConfigError(
+                key,
+                f"{key}: listener {name} asks for {protocols[name]}; this version serves PLAINTEXT only",
+            )
+        listeners.append(Listener(name, host, port))
+    _check_distinct(key, listeners)
+    return tuple(listeners)
+
+
+def _check_distinct(key: str, listeners: list[Listener]) -> None:
+    if not listeners:
+        raise ConfigError(key, f"{key} must name at least one address, as PLAINTEXT://host:port")
+    if len({listener.name for listener in listeners}) < len(listeners):
+        raise ConfigError(key, f"{key}: each listener must have a different name")
+    if key == "listeners":
+        # One port may serve two addresses (IPv4 and IPv6), but not the same address twice.
+        bound = [(listener.host, listener.port) for listener in listeners if listener.port]
+        if len(set(bound)) < len(bound):
+            raise ConfigError(key, f"{key}: each listener must have a different port")
+
+
+def _advertised(given: _Given, listeners: tuple[Listener, ...]) -> tuple[Listener, ...]:
+    key = "advertised.listeners"
+    if not given.is_set(key):
+        return tuple(
+            msgspec.structs.replace(listener, host="")
+            if listener.host in {"0.0.0.0", "::"}  # noqa: S104 - compared, not bound
+            else listener
+            for listener in listeners
+        )
+    advertised = _listeners(given, key)
+    names = {listener.name for listener in listeners}
+    for listener in advertised:
+        if listener.host in {"0.0.0.0", "::"}:  # noqa: S104 - refused here
+            raise ConfigError(
+                key, f"{key} cannot use the meta-address {listener.host}; use a routable address"
+            )
+        if listener.name not in names:
+            raise ConfigError(key, f"{key}: {listener.name} is not one of listeners")
+    return advertised
+
+
+def _inter_broker(given: _Given, advertised: tuple[Listener, ...]) -> str:
+    key = "inter.broker.listener.name"
+    name = given.value(key)
+    if name is not None and given.is_set("security.inter.broker.protocol"):
+        raise ConfigError(
+            key, f"Only one of {key} and security.inter.broker.protocol should be set."
+        )
+    name = str(name or given.value("security.inter.broker.protocol")).upper()
+    if name not in {listener.name for listener in advertised}:
+        raise ConfigError(
+            key,
+            f"{key} must be one of advertised.listeners, and {name} is not; set {key} to one of "
+            + ", ".join(listener.name for listener in advertised),
+        )
+    return name
+
+
+def _admin_listener(given: _Given) -> Listener | None:
+    key = "logfleet.admin.listener"
+    text = str(given.value(key))
+    if not text:
+        return None
+    match = _ENDPOINT.fullmatch(f"HTTP://{text}")
+    if match is None or not 0 <= int(match[3]) <= PORT_MAX:
+        raise ConfigError(key, f"{key}: {text!r} is not of the form host:port")
+    return Listener("HTTP", match[2], int(match[3]), "HTTP")
+
+
+def _check_together(given: _Given, config: BrokerConfig) -> None:
+    for key in ("default.replication.factor", "offsets.topic.replication.factor"):
+        if given.value(key) != 1:
+            raise ConfigError(
+                key, f"{key}={given.value(key)}: this version keeps one replica only; set it to 1"
+            )
+    if "broker" not in given.items("process.roles"):
+        raise ConfigError("process.roles", "process.roles must contain broker")
+    if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
+        raise ConfigError(
+            "group.min.session.timeout.ms",
+            "group.min.session.timeout.ms must not exceed group.max.session.timeout.ms",
+        )
+    _check_store(given, config)
+
+
+def _check_store(given: _Given, config: BrokerConfig) -> None:
+    if config.logfleet_metadata_store != "etcd":
+        return
+    if not config.logfleet_etcd_endpoints:
+        raise ConfigError(
+            "logfleet.etcd.endpoints",
+            "logfleet.metadata.store=etcd needs logfleet.etcd.endpoints=host:port,...",
+        )
+    if not given.is_set("node.id") and not given.is_set("broker.id"):
+        raise ConfigError("node.id", "logfleet.metadata.store=etcd needs node.id, one per broker")
+    if (config.logfleet_etcd_cert_location is None) != (config.logfleet_etcd_key_location is None):
+        raise ConfigError(
+            "logfleet.etcd.cert.location",
+            "logfleet.etcd.cert.location and logfleet.etcd.key.location go together",
+        )

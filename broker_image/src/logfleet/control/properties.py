@@ -1,0 +1,79 @@
+"""Text form of server.properties: Java's property files, as far as people write them by hand (java.util.Properties.load)."""
+
+from collections.abc import Iterator
+
+from logfleet.control.config_keys import ConfigError
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_BLANK = " \t\f"
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    r"""Keys and values of a property file; of a repeated key the last value. Raises ConfigError for a bad escape.
+
+    Understands comments (# and !), the separators =, : and blank, lines continued by a backslash, and the
+    escapes \t \n \r \f and \uXXXX. Trailing blanks of values are dropped, as Kafka does when it parses them.
+    """
+    properties = {}
+    for line in _logical_lines(text):
+        end = _key_end(line)
+        key = _unescape(line[:end], line)
+        rest = line[end:].lstrip(_BLANK)
+        if rest[:1] in {"=", ":"}:
+            rest = rest[1:].lstrip(_BLANK)
+        properties[key] = _unescape(rest, line).rstrip()
+    return properties
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    pending = ""
+    for raw in text.splitlines():
+        line = raw.lstrip(_BLANK)
+        if not pending and (not line or line[0] in "#!"):
+            continue
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2:
+            pending += line[:-1]
+            continue
+        yield pending + line
+        pending = ""
+    if pending:
+        yield pending
+
+
+def _key_end(line: str) -> int:
+    position = 0
+    while position < len(line):
+        if line[position] == "\\":
+            position += 1
+        elif line[position] in "=:" + _BLANK:
+            return position
+        position += 1
+    return len(line)
+
+
+def _unescape(text: str, line: str) -> str:
+    if "\\" not in text:
+        return text
+    out = []
+    position = 0
+    while position < len(text):
+        char = text[position]
+        position += 1
+        if char == "\\" and position < len(text):
+            char = text[position]
+            position += 1
+            if char == "u":
+                out.append(_code_point(text[position : position + 4], line))
+                position += 4
+                continue
+            char = _ESCAPES.get(char, char)
+        out.append(char)
+    return "".join(out)
+
+
+def _code_point(digits: str, line: str) -> str:
+    try:
+        return chr(int(digits, 16))
+    except ValueError:
+        raise ConfigError(line, f"Malformed \\uXXXX escape in the line: {line}") from None

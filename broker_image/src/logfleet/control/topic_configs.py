@@ -1,0 +1,106 @@
+"""Topic configuration: checks of what a user sets, and the values in force on one broker.
+
+Precedence, most specific first: the topic's own value, the broker's dynamic one, the cluster's dynamic default, the broker's
+static one, Kafka's default; among broker synonyms `.ms` goes before `.minutes` before `.hours` (Kafka: LogConfig, KafkaConfig).
+"""
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from logfleet.control.config_keys import (
+    BROKER_KEYS,
+    TOPIC_KEYS,
+    TOPIC_SYNONYMS,
+    ConfigError,
+    ConfigValue,
+    invalid,
+)
+
+_THROTTLED_REPLICA = re.compile(r"[0-9]+:[0-9]+")
+_NOTHING: Mapping[str, str] = {}
+
+
+class BrokerLayers(msgspec.Struct, frozen=True):
+    """Where a broker's values come from, as text: server.properties, dynamic for the cluster, dynamic for this broker."""
+
+    static: Mapping[str, str] = _NOTHING
+    cluster: Mapping[str, str] = _NOTHING
+    dynamic: Mapping[str, str] = _NOTHING
+
+    def effective(self, key: str) -> str | None:
+        """The text in force for a broker key, its default included; None if it has no value."""
+        for layer in (self.dynamic, self.cluster, self.static):
+            if key in layer:
+                return layer[key]
+        return BROKER_KEYS[key].default
+
+
+def validate_topic_configs(overrides: Mapping[str, str]) -> None:
+    """Raises ConfigError for a key that no topic has, a value that is not valid, or values that contradict each other.
+
+    Texts as Kafka's LogConfig.validate, whose error code is INVALID_CONFIG.
+    """
+    values: dict[str, ConfigValue] = {}
+    for name, text in overrides.items():
+        key = TOPIC_KEYS.get(name)
+        if key is None:
+            raise ConfigError(name, f"Unknown topic config name: {name}")
+        values[name] = key.parse(text)
+        if name.endswith(".replication.throttled.replicas"):
+            _check_throttled(name, values[name])
+    _check_compaction_lags(values)
+
+
+def _check_throttled(name: str, value: ConfigValue) -> None:
+    assert isinstance(value, tuple), f"{name} is a list"
+    if value != ("*",) and not all(map(_THROTTLED_REPLICA.fullmatch, value)):
+        rule = (
+            f"{name} must be the literal '*' or a list of replicas in the following format: "
+            "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+        )
+        raise invalid(name, f"[{', '.join(value)}]", rule)
+
+
+def _check_compaction_lags(values: Mapping[str, ConfigValue]) -> None:
+    name_low, name_high = "min.compaction.lag.ms", "max.compaction.lag.ms"
+    low = values.get(name_low, TOPIC_KEYS[name_low].parse(TOPIC_KEYS[name_low].default))
+    high = values.get(name_high, TOPIC_KEYS[name_high].parse(TOPIC_KEYS[name_high].default))
+    assert isinstance(low, int), name_low
+    assert isinstance(high, int), name_high
+    if low > high:
+        raise ConfigError(
+            name_low,
+            f"conflict topic config setting {name_low} ({low}) > {name_high} ({high})",
+        )
+
+
+def topic_default(name: str, layers: BrokerLayers) -> str | None:
+    """The text that holds on this broker for topics that do not set `name`; in the topic key's unit."""
+    for synonym, factor in TOPIC_SYNONYMS[name]:
+        text = layers.effective(synonym)
+        if text is not None:
+            return text if factor == 1 else _scaled(synonym, text, factor)
+    return TOPIC_KEYS[name].default
+
+
+def _scaled(synonym: str, text: str, factor: int) -> str:
+    value = BROKER_KEYS[synonym].parse(text)
+    assert isinstance(value, int), f"{synonym} is a number"
+    # Any negative number of hours or minutes means "for ever", which is -1 in every unit.
+    return str(value * factor) if value >= 0 else "-1"
+
+
+def topic_defaults(layers: BrokerLayers) -> dict[str, str | None]:
+    """`topic_default` of every topic key: computed once per change of the broker's configuration."""
+    return {name: topic_default(name, layers) for name in TOPIC_KEYS}
+
+
+def topic_values(
+    overrides: Mapping[str, str], defaults: Mapping[str, str | None]
+) -> dict[str, ConfigValue]:
+    """Typed value of every topic key. `overrides` were validated when they were set; `defaults` as `topic_defaults`."""
+    return {
+        name: key.parse(overrides.get(name, defaults[name])) for name, key in TOPIC_KEYS.items()
+    }

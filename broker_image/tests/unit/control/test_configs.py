@@ -1,0 +1,174 @@
+import pytest
+from logfleet.control.config_keys import BROKER_KEYS
+from logfleet.control.configs import BrokerConfig, ConfigError, Listener, broker_config
+
+DERIVED = {"static", "unknown", "without_effect"}
+
+
+def test_nothing_given_means_one_broker_on_loopback():
+    config = broker_config({})
+    assert config.node_id == 1
+    assert config.listeners == (Listener("PLAINTEXT", "127.0.0.1", 9092),)
+    assert config.advertised_listeners == config.listeners
+    assert config.inter_broker_listener_name == "PLAINTEXT"
+    assert config.log_dirs == ("logfleet-data",)
+    assert config.logfleet_metadata_store == "sqlite"
+    assert config.offsets_topic_replication_factor == 1
+    assert config.broker_rack is None
+    assert config.logfleet_admin_listener is None
+
+
+def test_every_field_is_a_key_that_says_what_it_does():
+    for field in set(BrokerConfig.__struct_fields__) - DERIVED:
+        assert BROKER_KEYS[field.replace("_", ".")].has_effect, field
+
+
+def test_values_are_typed_and_kept_as_given():
+    given = {
+        "broker.id": "7",
+        "broker.rack": "b",
+        "num.partitions": "3",
+        "auto.create.topics.enable": "false",
+        "log.dirs": "/data/1, /data/2",
+        "logfleet.admin.listener": "0.0.0.0:8080",
+    }
+    config = broker_config(given)
+    assert (config.node_id, config.broker_rack, config.num_partitions) == (7, "b", 3)
+    assert config.auto_create_topics_enable is False
+    assert config.log_dirs == ("/data/1", "/data/2")
+    assert config.logfleet_admin_listener == Listener("HTTP", "0.0.0.0", 8080, "HTTP")
+    assert config.static == given
+
+
+def test_keys_to_warn_about_are_named():
+    config = broker_config(
+        {
+            "no.such.key": "1",
+            "num.io.threads": "3",
+            "listener.name.plaintext.ssl.client.auth": "none",
+            "num.partitions": "2",
+        }
+    )
+    assert config.unknown == ("no.such.key",)
+    assert config.without_effect == ("listener.name.plaintext.ssl.client.auth", "num.io.threads")
+
+
+def test_a_kafka_file_with_a_controller_listener_works_and_the_listener_is_not_opened():
+    config = broker_config(
+        {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": "1@localhost:9093",
+            "inter.broker.listener.name": "PLAINTEXT",
+        }
+    )
+    assert config.listeners == (Listener("PLAINTEXT", "", 9092),)
+
+
+def test_two_listeners_with_names_of_their_own():
+    config = broker_config(
+        {
+            "listeners": "inside://0.0.0.0:9092,outside://0.0.0.0:9094",
+            "advertised.listeners": "INSIDE://broker-1:9092,OUTSIDE://node-7:31094",
+            "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+            "inter.broker.listener.name": "INSIDE",
+        }
+    )
+    assert [listener.name for listener in config.listeners] == ["INSIDE", "OUTSIDE"]
+    assert config.advertised_listeners[1] == Listener("OUTSIDE", "node-7", 31094)
+    assert config.inter_broker_listener_name == "INSIDE"
+
+
+def test_listening_on_all_interfaces_leaves_the_advertised_host_to_the_node():
+    config = broker_config({"listeners": "PLAINTEXT://0.0.0.0:0"})
+    assert config.listeners == (Listener("PLAINTEXT", "0.0.0.0", 0),)
+    assert config.advertised_listeners == (Listener("PLAINTEXT", "", 0),)
+
+
+def test_an_ipv6_address_stands_in_brackets():
+    config = broker_config({"listeners": "PLAINTEXT://[::1]:9092"})
+    assert config.listeners == (Listener("PLAINTEXT", "::1", 9092),)
+
+
+ETCD = {"logfleet.metadata.store": "etcd", "logfleet.etcd.endpoints": "h:2379", "node.id": "1"}
+
+
+def test_a_fleet_names_its_etcd_and_its_node_id():
+    config = broker_config(ETCD)
+    assert config.logfleet_etcd_endpoints == ("h:2379",)
+
+
+@pytest.mark.parametrize(
+    "given, key, sentence",
+    [
+        ({"num.partitions": "x"}, "num.partitions", "Not a number of type INT"),
+        ({"num.io.threads": "0"}, "num.io.threads", "at least 1"),
+        ({"broker.id": "1", "node.id": "2"}, "broker.id", "differ"),
+        ({"log.dirs": "", "log.dir": ""}, "log.dirs", "at least one directory"),
+        ({"listeners": "localhost:9092"}, "listeners", "not of the form NAME://host:port"),
+        ({"listeners": "PLAINTEXT://h:70000"}, "listeners", "not of the form"),
+        ({"listeners": ""}, "listeners", "at least one address"),
+        ({"listeners": "X://h:1"}, "listeners", "add X:PLAINTEXT"),
+        ({"listeners": "SSL://h:1"}, "listeners", "serves PLAINTEXT only"),
+        ({"listeners": "PLAINTEXT://h:1,PLAINTEXT://h:2"}, "listeners", "different name"),
+        (
+            {
+                "listeners": "A://h:1,B://h:1",
+                "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT",
+            },
+            "listeners",
+            "different port",
+        ),
+        (
+            {"listener.security.protocol.map": "A=PLAINTEXT"},
+            "listener.security.protocol.map",
+            "NAME:PROTOCOL",
+        ),
+        (
+            {"advertised.listeners": "PLAINTEXT://0.0.0.0:1"},
+            "advertised.listeners",
+            "use a routable address",
+        ),
+        (
+            {"advertised.listeners": "B://h:1", "listener.security.protocol.map": "B:PLAINTEXT"},
+            "listeners",
+            "add PLAINTEXT:PLAINTEXT",
+        ),
+        (
+            {
+                "advertised.listeners": "B://h:1",
+                "listener.security.protocol.map": "B:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            },
+            "advertised.listeners",
+            "not one of listeners",
+        ),
+        ({"inter.broker.listener.name": "X"}, "inter.broker.listener.name", "PLAINTEXT"),
+        (
+            {"inter.broker.listener.name": "X", "security.inter.broker.protocol": "PLAINTEXT"},
+            "inter.broker.listener.name",
+            "Only one of",
+        ),
+        ({"default.replication.factor": "3"}, "default.replication.factor", "set it to 1"),
+        ({"offsets.topic.replication.factor": "3"}, "offsets.topic.replication.factor", "to 1"),
+        ({"process.roles": "controller"}, "process.roles", "must contain broker"),
+        (
+            {"group.min.session.timeout.ms": "10", "group.max.session.timeout.ms": "5"},
+            "group.min.session.timeout.ms",
+            "must not exceed",
+        ),
+        ({"logfleet.admin.listener": "8080"}, "logfleet.admin.listener", "host:port"),
+        ({**ETCD, "logfleet.etcd.endpoints": ""}, "logfleet.etcd.endpoints", "needs"),
+        ({k: v for k, v in ETCD.items() if k != "node.id"}, "node.id", "needs node.id"),
+        (
+            {**ETCD, "logfleet.etcd.cert.location": "/c"},
+            "logfleet.etcd.cert.location",
+            "go together",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused_with_the_key_and_what_to_do(given, key, sentence):
+    with pytest.raises(ConfigError, match=sentence) as refused:
+        broker_config(given)
+    assert refused.value.key == key

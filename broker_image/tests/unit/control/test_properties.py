@@ -1,0 +1,51 @@
+import pytest
+from logfleet.control.config_keys import ConfigError
+from logfleet.control.properties import parse_properties
+
+
+def test_comments_blank_lines_and_all_separators_are_understood():
+    text = "# a comment\n! another\n\n  node.id = 3\nbroker.rack:a\nlog.dirs /data/a,/data/b\n"
+    assert parse_properties(text) == {
+        "node.id": "3",
+        "broker.rack": "a",
+        "log.dirs": "/data/a,/data/b",
+    }
+
+
+def test_a_backslash_continues_the_line_and_the_next_indent_is_dropped():
+    assert parse_properties("listeners=A://h:1,\\\n   B://h:2\n") == {
+        "listeners": "A://h:1,B://h:2"
+    }
+
+
+def test_a_comment_sign_in_a_continued_line_is_text():
+    assert parse_properties("a=1\\\n#2") == {"a": "1#2"}
+
+
+def test_an_even_number_of_backslashes_ends_the_line():
+    assert parse_properties("a=1\\\\\nb=2") == {"a": "1\\", "b": "2"}
+
+
+def test_escapes_are_resolved_in_keys_and_values():
+    assert parse_properties(r"a\=b=\t\u0041\:" + "\n") == {"a=b": "\tA:"}
+
+
+def test_a_key_alone_has_the_empty_value_and_the_last_of_two_wins():
+    assert parse_properties("a\nb=1\nb=2") == {"a": "", "b": "2"}
+
+
+def test_the_last_line_may_end_in_a_backslash():
+    assert parse_properties("a=1\\") == {"a": "1"}
+
+
+def test_a_value_may_contain_the_separator():
+    assert parse_properties("a==b:c") == {"a": "=b:c"}
+
+
+def test_trailing_blanks_are_dropped():
+    assert parse_properties("a=1  \r\n") == {"a": "1"}
+
+
+def test_a_malformed_unicode_escape_is_refused_with_the_line():
+    with pytest.raises(ConfigError, match=r"a=\\u00zz"):
+        parse_properties("a=\\u00zz")
