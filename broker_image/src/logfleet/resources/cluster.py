@@ -1,0 +1,347 @@
+"""The Cluster resource: a fleet of brokers in zones, with its metadata store.
+
+`parse_cluster` is the only way in: what it returns is valid. `crds/clusters.yaml` holds the same
+limits for the Kubernetes API server.
+"""
+
+import re
+from typing import Final, Literal
+
+import msgspec
+
+from logfleet.resources.document import (
+    DNS_LABEL,
+    SERVICE_LABEL,
+    InvalidResourceError,
+    Metadata,
+    Problem,
+    config_values,
+    decode,
+)
+from logfleet.resources.quantity import parse_quantity
+
+KIND: Final = "Cluster"
+INTERNAL_PORT: Final = 9092
+ADMIN_PORT: Final = 9644
+ZONES_MAX: Final = 16
+POOLS_MAX: Final = 16
+BROKERS_PER_POOL_MAX: Final = 1000
+# A StatefulSet's name with its revision hash must fit a label of 63 characters, and so must a
+# pod's host name: CLUSTER-POOL-ZONE has 48, "-ORDINAL" and the hash fit behind it.
+SET_NAME_LENGTH_MAX: Final = 48
+# Pool names become parts of object names CLUSTER-POOL...; these are taken by other objects.
+RESERVED_POOLS: Final = frozenset({"bootstrap", "brokers", "config", "etcd", "record", "topics"})
+# Keys whose values follow from the rest of the spec.
+OWNED_KEYS: Final = frozenset(
+    {
+        "advertised.listeners",
+        "broker.id",
+        "broker.rack",
+        "inter.broker.listener.name",
+        "listener.security.protocol.map",
+        "listeners",
+        "log.dir",
+        "log.dirs",
+        "node.id",
+        "process.roles",
+    }
+)
+OWNED_PREFIXES: Final = ("logfleet.", "controller.")
+
+_POOL_NAME: Final = re.compile(r"[a-z0-9]{1,16}")
+_LISTENER_NAME: Final = re.compile(r"[a-z][a-z0-9]{0,14}")
+_HOST: Final = re.compile(r"[a-zA-Z0-9]([-.a-zA-Z0-9]*[a-zA-Z0-9])?")
+
+
+class Storage(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """One volume per pod: its size only grows, its class (None: the default one) never changes."""
+
+    size: str
+    class_: str | None = msgspec.field(default=None, name="class")
+
+
+class Resources(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """CPU and memory of one broker, as in a pod."""
+
+    requests: dict[str, str | int] = {}
+    limits: dict[str, str | int] = {}
+
+
+class Pool(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Brokers that are alike.
+
+    replicas: their number in all zones together, spread evenly, the rest to the first zones.
+    zones: None means all of the Cluster's zones.
+    """
+
+    name: str
+    replicas: int
+    storage: Storage
+    zones: list[str] | None = None
+    resources: Resources = Resources()
+
+
+class Listener(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A port that clients connect to.
+
+    type: `internal` is reached inside the Kubernetes cluster; `nodeport` through a port of the
+        node that the broker runs on. advertised_host: what clients outside dial instead of that
+        node's address (nodeport only).
+    """
+
+    name: str
+    port: int
+    type: Literal["internal", "nodeport"]
+    advertised_host: str | None = None
+
+
+def _internal_only() -> list[Listener]:
+    return [Listener(name="internal", port=INTERNAL_PORT, type="internal")]
+
+
+class ManagedMetadata(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """An etcd that the operator runs for this Cluster, 1 or 3 members."""
+
+    replicas: int
+    storage: Storage = Storage(size="2Gi")
+
+
+class MetadataSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Where the brokers keep what they must agree on: exactly one of the two."""
+
+    managed: ManagedMetadata | None = None
+    endpoints: list[str] | None = None
+
+
+class ClusterSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """What a person asks for.
+
+    zones: values of the node label topology.kubernetes.io/zone; empty means no zones. config:
+    Kafka's broker keys. image: None means the operator's default. paused: nothing is changed.
+    """
+
+    pools: list[Pool]
+    metadata: MetadataSpec
+    zones: list[str] = []
+    config: dict[str, str | int] = {}
+    listeners: list[Listener] = msgspec.field(default_factory=_internal_only)
+    image: str | None = None
+    paused: bool = False
+
+
+class ClusterResource(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A whole Cluster document."""
+
+    api_version: str
+    kind: str
+    metadata: Metadata
+    spec: ClusterSpec
+    status: dict[str, object] | None = None
+
+    @property
+    def config(self) -> dict[str, str]:
+        """The wanted broker configuration, values as strings."""
+        return config_values(self.spec.config)
+
+    @property
+    def brokers(self) -> int:
+        """How many brokers all pools have together."""
+        return sum(pool.replicas for pool in self.spec.pools)
+
+    @property
+    def internal_listener(self) -> Listener:
+        """The listener that brokers and the operator use."""
+        return next(entry for entry in self.spec.listeners if entry.type == "internal")
+
+
+def zones_of(cluster: ClusterSpec, pool: Pool) -> list[str]:
+    """The zones that `pool` spreads over, in order; [""] where the Cluster has none."""
+    return (cluster.zones if pool.zones is None else pool.zones) or [""]
+
+
+def set_name(cluster: str, pool: str, zone: str) -> str:
+    """The name of the group of brokers of one pool in one zone ("" for no zone)."""
+    return "-".join(part for part in (cluster, pool, zone) if part)
+
+
+def parse_cluster(document: object) -> ClusterResource:
+    """Return the Cluster that `document` (a mapping as YAML gives it) describes.
+
+    Raises InvalidResourceError naming every field that is wrong and what to write.
+    """
+    cluster = decode(document, KIND, ClusterResource)
+    spec = cluster.spec
+    problems = [
+        *_zone_problems(spec),
+        *_pools_problems(cluster),
+        *_listener_problems(spec.listeners),
+        *_metadata_problems(spec.metadata),
+        *_config_problems(spec.config),
+    ]
+    if not SERVICE_LABEL.fullmatch(cluster.metadata.name):
+        name = cluster.metadata.name
+        problems.insert(
+            0,
+            Problem(
+                "metadata.name",
+                f"{name!r} cannot name a Service: use lower case letters, digits and '-', "
+                "a letter first",
+            ),
+        )
+    if problems:
+        raise InvalidResourceError(problems)
+    return cluster
+
+
+def _zone_problems(spec: ClusterSpec) -> list[Problem]:
+    problems = []
+    for index, zone in enumerate(spec.zones):
+        if not DNS_LABEL.fullmatch(zone):
+            problems.append(
+                Problem(
+                    f"spec.zones[{index}]",
+                    f"{zone!r} cannot be part of a name: use lower case letters, digits and '-'",
+                )
+            )
+    problems += _repeated("spec.zones", spec.zones)
+    if len(spec.zones) > ZONES_MAX:
+        problems.append(Problem("spec.zones", f"has {len(spec.zones)}, at most {ZONES_MAX} fit"))
+    return problems
+
+
+def _pools_problems(cluster: ClusterResource) -> list[Problem]:
+    pools = cluster.spec.pools
+    if not 1 <= len(pools) <= POOLS_MAX:
+        return [Problem("spec.pools", f"has {len(pools)}, write 1 to {POOLS_MAX} pools")]
+    problems = _repeated("spec.pools", [pool.name for pool in pools])
+    for index, pool in enumerate(pools):
+        problems += _pool_problems(cluster, pool, f"spec.pools[{index}]")
+    return problems
+
+
+def _pool_problems(cluster: ClusterResource, pool: Pool, path: str) -> list[Problem]:
+    problems = []
+    if not _POOL_NAME.fullmatch(pool.name):
+        problems.append(
+            Problem(f"{path}.name", f"{pool.name!r}: use 1 to 16 lower case letters and digits")
+        )
+    elif pool.name in RESERVED_POOLS:
+        problems.append(Problem(f"{path}.name", f"{pool.name} is reserved, choose another name"))
+    if not 1 <= pool.replicas <= BROKERS_PER_POOL_MAX:
+        problems.append(
+            Problem(
+                f"{path}.replicas", f"is {pool.replicas}, write 1 to {BROKERS_PER_POOL_MAX} brokers"
+            )
+        )
+    if pool.zones is not None:
+        problems += _pool_zone_problems(cluster.spec.zones, pool.zones, f"{path}.zones")
+    for zone in zones_of(cluster.spec, pool):
+        name = set_name(cluster.metadata.name, pool.name, zone)
+        if len(name) > SET_NAME_LENGTH_MAX:
+            problems.append(
+                Problem(
+                    f"{path}.name",
+                    f"CLUSTER-POOL-ZONE {name} has {len(name)} characters, at most "
+                    f"{SET_NAME_LENGTH_MAX} fit a pod's labels: shorten one of the names",
+                )
+            )
+    problems += _storage_problems(pool.storage, f"{path}.storage")
+    for kind, amounts in (("requests", pool.resources.requests), ("limits", pool.resources.limits)):
+        for name, amount in amounts.items():
+            problems += _quantity_problems(amount, f"{path}.resources.{kind}.{name}")
+    return problems
+
+
+def _pool_zone_problems(all_zones: list[str], zones: list[str], path: str) -> list[Problem]:
+    if not zones:
+        return [Problem(path, "is empty: leave it out for all zones, or name some")]
+    problems = _repeated(path, zones)
+    for index, zone in enumerate(zones):
+        if zone not in all_zones:
+            known = ", ".join(all_zones) or "none"
+            problems.append(Problem(f"{path}[{index}]", f"{zone} is not in spec.zones ({known})"))
+    return problems
+
+
+def _listener_problems(listeners: list[Listener]) -> list[Problem]:
+    problems = [
+        *_repeated("spec.listeners", [listener.name for listener in listeners]),
+        *_repeated("spec.listeners", [str(listener.port) for listener in listeners]),
+    ]
+    if sum(listener.type == "internal" for listener in listeners) != 1:
+        problems.append(
+            Problem("spec.listeners", "exactly one listener of type internal is needed")
+        )
+    for index, listener in enumerate(listeners):
+        path = f"spec.listeners[{index}]"
+        if not _LISTENER_NAME.fullmatch(listener.name):
+            problems.append(
+                Problem(
+                    f"{path}.name",
+                    f"{listener.name!r}: use up to 15 lower case letters and digits, a letter first",
+                )
+            )
+        if not 1024 <= listener.port <= 65535 or listener.port == ADMIN_PORT:
+            problems.append(
+                Problem(
+                    f"{path}.port",
+                    f"is {listener.port}, write 1024 to 65535 but not {ADMIN_PORT} (health, metrics)",
+                )
+            )
+        if listener.advertised_host is not None:
+            problems += _host_problems(listener, f"{path}.advertisedHost")
+    return problems
+
+
+def _host_problems(listener: Listener, path: str) -> list[Problem]:
+    if listener.type != "nodeport":
+        return [Problem(path, "is for listeners of type nodeport only, leave it out")]
+    if not _HOST.fullmatch(listener.advertised_host or ""):
+        return [Problem(path, f"{listener.advertised_host!r} is no host name or address")]
+    return []
+
+
+def _metadata_problems(metadata: MetadataSpec) -> list[Problem]:
+    if (metadata.managed is None) == (metadata.endpoints is None):
+        return [Problem("spec.metadata", "write exactly one of managed and endpoints")]
+    if metadata.managed is not None:
+        problems = _storage_problems(metadata.managed.storage, "spec.metadata.managed.storage")
+        if metadata.managed.replicas not in {1, 3}:
+            problems.append(
+                Problem(
+                    "spec.metadata.managed.replicas",
+                    f"is {metadata.managed.replicas}, write 1 (a trial) or 3",
+                )
+            )
+        return problems
+    if not metadata.endpoints:
+        return [Problem("spec.metadata.endpoints", "is empty, write etcd's client addresses")]
+    return [
+        Problem(f"spec.metadata.endpoints[{index}]", f"{url!r}: write http://HOST:PORT")
+        for index, url in enumerate(metadata.endpoints)
+        if not re.fullmatch(r"http://[^/:\s]+:\d{1,5}", url)
+    ]
+
+
+def _storage_problems(storage: Storage, path: str) -> list[Problem]:
+    return _quantity_problems(storage.size, f"{path}.size")
+
+
+def _quantity_problems(amount: str | int, path: str) -> list[Problem]:
+    value = parse_quantity(amount)
+    if value is None or value <= 0:
+        return [Problem(path, f"{amount!r} is no positive quantity, write for example 10Gi")]
+    return []
+
+
+def _config_problems(config: dict[str, str | int]) -> list[Problem]:
+    return [
+        Problem(f"spec.config.{key}", "follows from the rest of the spec, leave it out")
+        for key in sorted(config)
+        if key in OWNED_KEYS or key.startswith(OWNED_PREFIXES)
+    ]
+
+
+def _repeated(path: str, values: list[str]) -> list[Problem]:
+    twice = sorted({value for value in values if values.count(value) > 1})
+    return [Problem(path, f"{value} stands there twice") for value in twice]

@@ -1,0 +1,256 @@
+"""What to do so that the world becomes what a resource says: pure, shared by operator and CLI.
+
+`plan_topic` and `plan_cluster` compare a valid resource with what brokers report and return
+actions, or a refusal with a reason, and one sentence that a person reads in `status` or on the
+terminal. A refused resource changes nothing at all, not even its harmless parts: half of a
+change that someone asked for is a change that nobody asked for.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from logfleet.resources.cluster import ClusterResource
+from logfleet.resources.topic import TopicResource
+
+REPLICAS_SUPPORTED_MAX: Final = 1  # one copy per partition in this version
+
+
+class Reason(StrEnum):
+    """Why a resource is, or is not, Ready: the `reason` of its condition."""
+
+    READY = "Ready"
+    PROGRESSING = "Progressing"
+    INVALID = "Invalid"
+    NOT_SUPPORTED = "NotSupported"
+    CONFLICT = "Conflict"
+    CLUSTER_NOT_FOUND = "ClusterNotFound"
+    CLUSTER_NOT_READY = "ClusterNotReady"
+    DELETE_BLOCKED = "DeleteBlocked"
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Nothing is done; `message` says what the person can write instead."""
+
+    reason: Reason
+    message: str
+
+
+class ObservedTopic(msgspec.Struct, frozen=True):
+    """A topic as brokers report it.
+
+    replicas: of its first partition. config: only keys set on the topic itself
+    (DescribeConfigs source DYNAMIC_TOPIC_CONFIG).
+    """
+
+    topic_id: str
+    partitions: int
+    replicas: int
+    config: dict[str, str]
+
+
+class CreateTopic(msgspec.Struct, frozen=True, tag=True):
+    """replicas: None means the brokers' default (-1 in CreateTopics, KIP-464)."""
+
+    name: str
+    partitions: int
+    replicas: int | None
+    config: dict[str, str]
+
+
+class GrowTopic(msgspec.Struct, frozen=True, tag=True):
+    """partitions: their number afterwards, as in CreatePartitions (KIP-195)."""
+
+    name: str
+    partitions: int
+
+
+class AlterTopicConfig(msgspec.Struct, frozen=True, tag=True):
+    """Incremental (KIP-339): `set` these keys, `remove` those, leave the others."""
+
+    name: str
+    set: dict[str, str]
+    remove: list[str]
+
+
+class DeleteTopic(msgspec.Struct, frozen=True, tag=True):
+    """topic_id: None if it was never learnt; else a topic with another id is left alone."""
+
+    name: str
+    topic_id: str | None
+
+
+TopicAction = CreateTopic | GrowTopic | AlterTopicConfig | DeleteTopic
+
+
+class TopicPlan(msgspec.Struct, frozen=True):
+    """`actions` in order (empty: nothing to do), or a refusal; `why` in one sentence."""
+
+    actions: list[TopicAction]
+    why: str
+    refusal: Refusal | None = None
+
+
+def plan_topic(desired: TopicResource, observed: ObservedTopic | None) -> TopicPlan:
+    """Return what makes the topic as `desired`; observed: None if there is no such topic.
+
+    An existing topic is adopted: from then on its configuration is what the resource says.
+    """
+    refusal = _topic_refusal(desired, observed)
+    if refusal is not None:
+        return TopicPlan([], refusal.message, refusal)
+    name, spec = desired.name, desired.spec
+    if observed is None:
+        create = CreateTopic(name, spec.partitions, spec.replicas, desired.config)
+        return TopicPlan([create], f"creating {name} with {_partitions(spec.partitions)}")
+    actions: list[TopicAction] = []
+    said = []
+    if spec.partitions > observed.partitions:
+        actions.append(GrowTopic(name, spec.partitions))
+        said.append(f"growing from {observed.partitions} to {_partitions(spec.partitions)}")
+    changed, removed = config_difference(desired.config, observed.config)
+    if changed or removed:
+        actions.append(AlterTopicConfig(name, changed, removed))
+        said.append(f"changing {', '.join(sorted([*changed, *removed]))}")
+    return TopicPlan(actions, "; ".join(said) or f"{name} is as written")
+
+
+def _topic_refusal(desired: TopicResource, observed: ObservedTopic | None) -> Refusal | None:
+    spec = desired.spec
+    if observed is not None and spec.partitions < observed.partitions:
+        return Refusal(
+            Reason.NOT_SUPPORTED,
+            f"spec.partitions: the topic has {observed.partitions} and partitions only grow; "
+            f"write {observed.partitions} or more",
+        )
+    if observed is not None and spec.replicas not in {None, observed.replicas}:
+        return Refusal(
+            Reason.NOT_SUPPORTED,
+            f"spec.replicas: the topic has {observed.replicas} and this version cannot change "
+            f"it to {spec.replicas}; write {observed.replicas}",
+        )
+    if observed is None and (spec.replicas or 1) > REPLICAS_SUPPORTED_MAX:
+        return Refusal(
+            Reason.NOT_SUPPORTED,
+            f"spec.replicas: is {spec.replicas}, this version keeps one copy of each partition; "
+            "write 1",
+        )
+    return None
+
+
+def config_difference(
+    wanted: Mapping[str, str], found: Mapping[str, str]
+) -> tuple[dict[str, str], list[str]]:
+    """Return (keys to set with their values, keys to remove) that lead from found to wanted."""
+    changed = {key: value for key, value in wanted.items() if found.get(key) != value}
+    return changed, sorted(key for key in found if key not in wanted)
+
+
+def claimants(topics: Iterable[TopicResource]) -> dict[str, TopicResource]:
+    """Topic name -> the resource that may act on it: the oldest of those that name it.
+
+    Topics of one Cluster only. Without creation times (a file on a laptop) the first name in
+    alphabetical order wins, so that the answer never depends on the order of reading.
+    """
+    oldest: dict[str, TopicResource] = {}
+    for topic in topics:
+        holder = oldest.get(topic.name)
+        if holder is None or _seniority(topic) < _seniority(holder):
+            oldest[topic.name] = topic
+    return oldest
+
+
+def _seniority(topic: TopicResource) -> tuple[str, str, str]:
+    # The API server writes creation times in UTC with whole seconds: text order is time order.
+    metadata = topic.metadata
+    return metadata.creation_timestamp, metadata.namespace, metadata.name
+
+
+def conflict(loser: TopicResource, holder: TopicResource) -> Refusal:
+    """What the younger of two resources that name one topic is told."""
+    return Refusal(
+        Reason.CONFLICT,
+        f"topic {loser.name} belongs to the older Topic {holder.metadata.name}; "
+        "delete one of the two or write another spec.topicName",
+    )
+
+
+class ObservedConfig(msgspec.Struct, frozen=True):
+    """One broker key as DescribeConfigs gives it.
+
+    read_only: only a restart changes it. cluster_wide: set dynamically for all brokers (source
+    DYNAMIC_DEFAULT_BROKER_CONFIG).
+    """
+
+    value: str | None
+    read_only: bool
+    cluster_wide: bool = False
+
+
+class ObservedBroker(msgspec.Struct, frozen=True):
+    """A registered broker: rack is None or its zone; config all keys by name."""
+
+    broker_id: int
+    rack: str | None
+    config: dict[str, ObservedConfig]
+
+
+class AlterClusterConfig(msgspec.Struct, frozen=True, tag=True):
+    """Incremental, for all brokers (the BROKER resource with the empty name)."""
+
+    set: dict[str, str]
+    remove: list[str]
+
+
+class ClusterPlan(msgspec.Struct, frozen=True):
+    """For a fleet that nobody operates (a laptop): at most one alteration of dynamic keys.
+
+    differences: sentences about what only a person, or the operator on Kubernetes, can change.
+    """
+
+    actions: list[AlterClusterConfig]
+    differences: list[str]
+    why: str
+
+
+def plan_cluster(desired: ClusterResource, brokers: Sequence[ObservedBroker]) -> ClusterPlan:
+    """Compare a Cluster with the running brokers; only dynamic configuration is changed."""
+    differences = []
+    if len(brokers) != desired.brokers:
+        differences.append(f"spec.pools ask for {desired.brokers} brokers, {len(brokers)} run")
+    racks = {broker.rack for broker in brokers if broker.rack is not None}
+    if racks != set(desired.spec.zones):
+        wanted, found = ", ".join(desired.spec.zones), ", ".join(sorted(racks))
+        differences.append(f"spec.zones are {wanted or 'none'}, brokers run in {found or 'none'}")
+    changed: dict[str, str] = {}
+    for key, value in sorted(desired.config.items()):
+        entries = [broker.config.get(key) for broker in brokers]
+        if all(entry is not None and entry.value == value for entry in entries):
+            continue
+        if any(entry is None for entry in entries):
+            differences.append(f"spec.config.{key}: brokers do not know this key")
+        elif any(entry.read_only for entry in entries if entry is not None):
+            seen = sorted({str(entry.value) for entry in entries if entry is not None})
+            differences.append(
+                f"spec.config.{key} is {value}, brokers run with {', '.join(seen)}; "
+                "it changes only with a restart"
+            )
+        else:
+            changed[key] = value
+    removed = sorted(
+        {
+            key
+            for broker in brokers
+            for key, entry in broker.config.items()
+            if entry.cluster_wide and key not in desired.config
+        }
+    )
+    actions = [AlterClusterConfig(changed, removed)] if changed or removed else []
+    said = [f"changing {', '.join(sorted([*changed, *removed]))}"] if actions else []
+    return ClusterPlan(actions, differences, "; ".join(said + differences) or "as written")
+
+
+def _partitions(count: int) -> str:
+    return f"{count} partition{'s' if count != 1 else ''}"

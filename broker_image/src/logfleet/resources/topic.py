@@ -1,0 +1,110 @@
+"""The Topic resource: one topic of one Cluster.
+
+`parse_topic` is the only way in: what it returns is valid, so nobody checks again. The same
+limits stand in `crds/topics.yaml`, where the Kubernetes API server enforces them at apply.
+"""
+
+import re
+from typing import Final, Literal
+
+import msgspec
+
+from logfleet.resources.document import (
+    InvalidResourceError,
+    Metadata,
+    Problem,
+    config_values,
+    decode,
+)
+
+KIND: Final = "Topic"
+TOPIC_NAME_LENGTH_MAX: Final = 249  # Kafka: Topic.MAX_NAME_LENGTH
+PARTITIONS_MAX: Final = 100_000  # one topic's; more is a typing mistake
+REPLICAS_MAX: Final = 32_767  # int16 on the wire
+INTERNAL_TOPICS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
+)
+_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")  # Kafka: Topic.LEGAL_CHARS
+
+DeletionPolicy = Literal["Delete", "Retain"]
+
+
+class ClusterRef(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """The Cluster, in the same namespace, that the topic belongs to."""
+
+    name: str
+
+
+class TopicSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """What a person asks for.
+
+    topic_name: None means the resource's own name (Kafka allows characters that Kubernetes
+        does not). replicas: None means the brokers' default.replication.factor. config holds
+        every topic-level key that differs from the brokers' defaults: a key set on the topic
+        and not written here is removed.
+    """
+
+    cluster_ref: ClusterRef
+    topic_name: str | None = None
+    partitions: int = 1
+    replicas: int | None = None
+    config: dict[str, str | int] = {}
+    deletion_policy: DeletionPolicy = "Delete"
+
+
+class TopicResource(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A whole Topic document."""
+
+    api_version: str
+    kind: str
+    metadata: Metadata
+    spec: TopicSpec
+    status: dict[str, object] | None = None
+
+    @property
+    def name(self) -> str:
+        """The topic's name in Kafka."""
+        return self.spec.topic_name or self.metadata.name
+
+    @property
+    def config(self) -> dict[str, str]:
+        """The wanted topic-level configuration, values as strings."""
+        return config_values(self.spec.config)
+
+
+def parse_topic(document: object) -> TopicResource:
+    """Return the Topic that `document` (a mapping as YAML gives it) describes.
+
+    Raises InvalidResourceError naming every field that is wrong and what to write.
+    """
+    topic = decode(document, KIND, TopicResource)
+    problems = [
+        *topic_name_problems(topic),
+        *_count_problems("spec.partitions", topic.spec.partitions, PARTITIONS_MAX),
+    ]
+    if topic.spec.replicas is not None:
+        problems += _count_problems("spec.replicas", topic.spec.replicas, REPLICAS_MAX)
+    if not topic.spec.cluster_ref.name:
+        problems.append(Problem("spec.clusterRef.name", "is empty, write a Cluster's name"))
+    if problems:
+        raise InvalidResourceError(problems)
+    return topic
+
+
+def topic_name_problems(topic: TopicResource) -> list[Problem]:
+    """Kafka's rules for a topic's name (Topic.validate), and the names brokers keep for themselves."""
+    name = topic.name
+    path = "metadata.name" if topic.spec.topic_name is None else "spec.topicName"
+    if not _TOPIC_NAME.fullmatch(name) or name in {".", ".."}:
+        return [Problem(path, f"{name!r} is no topic name: use letters, digits, '.', '_' and '-'")]
+    if len(name) > TOPIC_NAME_LENGTH_MAX:
+        return [Problem(path, f"has {len(name)} characters, at most {TOPIC_NAME_LENGTH_MAX} fit")]
+    if name in INTERNAL_TOPICS:
+        return [Problem(path, f"{name} belongs to the brokers themselves, choose another name")]
+    return []
+
+
+def _count_problems(path: str, count: int, most: int) -> list[Problem]:
+    if 1 <= count <= most:
+        return []
+    return [Problem(path, f"is {count}, write a number from 1 to {most}")]

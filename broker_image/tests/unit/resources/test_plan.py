@@ -1,0 +1,168 @@
+from typing import Any
+
+import pytest
+from logfleet.resources.cluster import ClusterResource, parse_cluster
+from logfleet.resources.plan import (
+    AlterClusterConfig,
+    AlterTopicConfig,
+    CreateTopic,
+    GrowTopic,
+    ObservedBroker,
+    ObservedConfig,
+    ObservedTopic,
+    Reason,
+    TopicAction,
+    claimants,
+    conflict,
+    plan_cluster,
+    plan_topic,
+)
+from logfleet.resources.topic import TopicResource, parse_topic
+
+
+def topic(name: str = "flights", created: str = "", **spec: Any) -> TopicResource:
+    return parse_topic(
+        {
+            "apiVersion": "logfleet.dev/v1beta1",
+            "kind": "Topic",
+            "metadata": {"name": name, "creationTimestamp": created},
+            "spec": {"clusterRef": {"name": "fleet"}, **spec},
+        }
+    )
+
+
+def seen(partitions: int = 1, replicas: int = 1, **config: str) -> ObservedTopic:
+    keys = {key.replace("_", "."): value for key, value in config.items()}
+    return ObservedTopic("id", partitions, replicas, keys)
+
+
+@pytest.mark.parametrize(
+    "desired, observed, actions, why",
+    [
+        (
+            topic(partitions=6, config={"retention.ms": -1}),
+            None,
+            [CreateTopic("flights", 6, None, {"retention.ms": "-1"})],
+            "creating flights with 6 partitions",
+        ),
+        (
+            topic(replicas=1),
+            None,
+            [CreateTopic("flights", 1, 1, {})],
+            "creating flights with 1 partition",
+        ),
+        (topic(), seen(), [], "flights is as written"),
+        (topic(replicas=1), seen(), [], "flights is as written"),
+        (topic(), seen(replicas=3), [], "flights is as written"),
+        (
+            topic(partitions=6),
+            seen(partitions=2),
+            [GrowTopic("flights", 6)],
+            "growing from 2 to 6 partitions",
+        ),
+        (
+            topic(config={"retention.ms": 5, "segment.bytes": 9}),
+            seen(retention_ms="4", segment_bytes="9", cleanup_policy="compact"),
+            [AlterTopicConfig("flights", {"retention.ms": "5"}, ["cleanup.policy"])],
+            "changing cleanup.policy, retention.ms",
+        ),
+        (
+            topic(partitions=2, config={"retention.ms": 5}),
+            seen(),
+            [GrowTopic("flights", 2), AlterTopicConfig("flights", {"retention.ms": "5"}, [])],
+            "growing from 1 to 2 partitions; changing retention.ms",
+        ),
+    ],
+)
+def test_a_topic_becomes_what_its_resource_says(
+    desired: TopicResource, observed: ObservedTopic | None, actions: list[TopicAction], why: str
+) -> None:
+    plan = plan_topic(desired, observed)
+    assert plan.actions == actions
+    assert plan.why == why
+    assert plan.refusal is None
+
+
+@pytest.mark.parametrize(
+    "desired, observed, says",
+    [
+        (topic(partitions=2, config={"retention.ms": 5}), seen(partitions=6), "write 6 or more"),
+        (topic(replicas=3), None, "spec.replicas: is 3, this version keeps one copy"),
+        (topic(replicas=3), seen(), "the topic has 1 and this version cannot change it to 3"),
+        (topic(replicas=1), seen(replicas=3), "the topic has 3"),
+    ],
+)
+def test_what_cannot_be_done_yet_changes_nothing(
+    desired: TopicResource, observed: ObservedTopic | None, says: str
+) -> None:
+    plan = plan_topic(desired, observed)
+    assert plan.actions == []
+    assert plan.refusal is not None
+    assert plan.refusal.reason is Reason.NOT_SUPPORTED
+    assert says in plan.why
+
+
+def test_the_oldest_of_two_resources_holds_a_topics_name() -> None:
+    older = topic("zebra", created="2026-01-01T00:00:00Z", topicName="flights")
+    younger = topic("flights", created="2026-01-01T00:00:01Z")
+    other = topic("weather")
+    held = claimants([younger, older, other])
+    assert held == {"flights": older, "weather": other}
+    refusal = conflict(younger, held[younger.name])
+    assert refusal.reason is Reason.CONFLICT
+    assert "belongs to the older Topic zebra" in refusal.message
+
+
+def test_without_times_the_first_name_holds_it_in_whatever_order() -> None:
+    first, second = topic("a", topicName="t"), topic("b", topicName="t")
+    assert claimants([second, first]) == claimants([first, second]) == {"t": first}
+
+
+def fleet(**config: Any) -> ClusterResource:
+    return parse_cluster(
+        {
+            "apiVersion": "logfleet.dev/v1beta1",
+            "kind": "Cluster",
+            "metadata": {"name": "fleet"},
+            "spec": {
+                "zones": ["a", "b"],
+                "pools": [{"name": "main", "replicas": 2, "storage": {"size": "1Gi"}}],
+                "metadata": {"managed": {"replicas": 1}},
+                "config": config,
+            },
+        }
+    )
+
+
+def broker(number: int, rack: str, **config: ObservedConfig) -> ObservedBroker:
+    keys = {key.replace("_", "."): entry for key, entry in config.items()}
+    return ObservedBroker(number, rack, keys)
+
+
+def test_a_fleet_as_written_needs_nothing() -> None:
+    entry = ObservedConfig("4", read_only=True)
+    brokers = [broker(1, "a", num_partitions=entry), broker(2, "b", num_partitions=entry)]
+    plan = plan_cluster(fleet(**{"num.partitions": 4}), brokers)
+    assert plan.actions == []
+    assert plan.differences == []
+    assert plan.why == "as written"
+
+
+def test_only_dynamic_keys_of_a_running_fleet_are_changed() -> None:
+    desired = fleet(**{"log.retention.ms": 5, "num.partitions": 4, "no.such": 1})
+    entries = {
+        "log_retention_ms": ObservedConfig("9", read_only=False),
+        "num_partitions": ObservedConfig("1", read_only=True),
+        "log_flush_interval_ms": ObservedConfig("7", read_only=False, cluster_wide=True),
+    }
+    plan = plan_cluster(desired, [broker(1, "a", **entries)])
+    assert plan.actions == [
+        AlterClusterConfig({"log.retention.ms": "5"}, ["log.flush.interval.ms"])
+    ]
+    assert plan.differences == [
+        "spec.pools ask for 2 brokers, 1 run",
+        "spec.zones are a, b, brokers run in a",
+        "spec.config.no.such: brokers do not know this key",
+        "spec.config.num.partitions is 4, brokers run with 1; it changes only with a restart",
+    ]
+    assert plan.why.startswith("changing log.flush.interval.ms, log.retention.ms; spec.pools")
