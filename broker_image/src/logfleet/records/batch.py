@@ -1,0 +1,188 @@
+"""Record batch v2 (KIP-98): the header, and the few fields a broker changes in place.
+
+    position  0 base offset i64          23 last offset delta i32
+              8 batch length i32         27 base timestamp i64
+             12 leader epoch i32         35 max timestamp i64
+             16 magic i8                 43 producer id i64
+             17 crc u32                  51 producer epoch i16
+             21 attributes i16           53 base sequence i32
+                                         57 record count i32, records from 61
+
+Batch length counts what follows its own field. The checksum covers position 21 to the end, so the base offset and the leader
+epoch, which the leader assigns, are written without a new one. Compression covers the records only.
+Produce, replication and fetch look at nothing but this header: one unpack for a batch, however many records it holds.
+"""
+
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+
+import msgspec
+
+from logfleet.records.checksum import Buffer, crc32c
+from logfleet.records.compression import Codec
+from logfleet.records.errors import CorruptRecords
+
+MAGIC = 2
+HEADER_SIZE = 61
+LENGTH_OVERHEAD = 12
+"""Base offset and batch length: what precedes the bytes that batch length counts."""
+
+NO_PRODUCER_ID = -1
+NO_SEQUENCE = -1
+NO_TIMESTAMP = -1
+SEQUENCE_MAX = 2**31 - 1
+"""Sequences wrap from here to 0 (`DefaultRecordBatch.incrementSequence`)."""
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+LENGTH = struct.Struct(">qi")
+_OFFSET = struct.Struct(">q")
+_EPOCH = struct.Struct(">i")
+_CRC = struct.Struct(">I")
+_ATTRIBUTES = struct.Struct(">h")
+_TIMESTAMP = struct.Struct(">q")
+
+
+class TimestampType(IntEnum):
+    """Bit 3 of the attributes, and the meaning of `message.timestamp.type`."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class BatchHeader(msgspec.Struct, frozen=True, gc=False):
+    """The 61 bytes before the records, in their order on the wire. Times are milliseconds since 1970."""
+
+    base_offset: int
+    batch_length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return LENGTH_OVERHEAD + self.batch_length
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def codec_bits(self) -> int:
+        """0 to 4 for a Codec; 5 to 7 are undefined."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        return TimestampType((self.attributes & LOG_APPEND_TIME_BIT) >> 3)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """The base timestamp is a delete horizon (KIP-534), not a record's time."""
+        return bool(self.attributes & DELETE_HORIZON_BIT)
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id > NO_PRODUCER_ID
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record, wrapped; NO_SEQUENCE without a producer."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return increment_sequence(self.base_sequence, self.last_offset_delta)
+
+
+def increment_sequence(sequence: int, by: int) -> int:
+    """`sequence` plus `by`, where 0 follows SEQUENCE_MAX."""
+    return (sequence + by) & SEQUENCE_MAX
+
+
+def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """Header of the batch at `position`. Raises CorruptRecords if the buffer ends within it; checks nothing else."""
+    try:
+        return BatchHeader(*HEADER.unpack_from(buffer, position))
+    except struct.error:
+        raise CorruptRecords(f"no room for a batch header at {position} of {len(buffer)}") from None
+
+
+def read_codec(header: BatchHeader) -> Codec:
+    """The batch's codec. Raises CorruptRecords for an undefined one."""
+    try:
+        return Codec(header.attributes & CODEC_MASK)
+    except ValueError:
+        raise CorruptRecords(f"undefined codec {header.codec_bits}") from None
+
+
+def crc_matches(buffer: Buffer, header: BatchHeader, position: int = 0) -> bool:
+    """Whether the checksum is right. The whole batch must be in the buffer."""
+    return crc32c(memoryview(buffer)[position + 21 : position + header.size]) == header.crc
+
+
+def iterate_headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of each whole batch; a batch cut off at the end, as fetches may carry, is left out.
+
+    Raises CorruptRecords for a length or magic that no batch has, since what follows cannot be found.
+    """
+    end = len(buffer)
+    while end - position >= HEADER_SIZE:
+        header = BatchHeader(*HEADER.unpack_from(buffer, position))
+        if header.magic != MAGIC or header.batch_length < HEADER_SIZE - LENGTH_OVERHEAD:
+            raise CorruptRecords(
+                f"no batch at {position}: magic {header.magic}, length {header.batch_length}"
+            )
+        if header.size > end - position:
+            return
+        yield position, header
+        position += header.size
+
+
+def assign_offsets(
+    buffer: bytearray | memoryview, base_offset: int, leader_epoch: int, position: int = 0
+) -> None:
+    """Write the leader's base offset and epoch into the batch; the checksum stays right."""
+    _OFFSET.pack_into(buffer, position, base_offset)
+    _EPOCH.pack_into(buffer, position + 12, leader_epoch)
+
+
+def set_log_append_time(buffer: bytearray | memoryview, now_ms: int) -> None:
+    """Make the batch at position 0 carry the broker's time for all its records, with a new checksum.
+
+    Record deltas stay: readers take the max timestamp for every record (KIP-32).
+    """
+    (attributes,) = _ATTRIBUTES.unpack_from(buffer, 21)
+    _ATTRIBUTES.pack_into(buffer, 21, attributes | LOG_APPEND_TIME_BIT)
+    _TIMESTAMP.pack_into(buffer, 35, now_ms)
+    write_crc(buffer)
+
+
+def write_crc(buffer: bytearray | memoryview) -> None:
+    """Set the checksum of the one batch that fills `buffer`."""
+    _CRC.pack_into(buffer, 17, crc32c(memoryview(buffer)[21:]))

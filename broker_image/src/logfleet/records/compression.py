@@ -1,0 +1,199 @@
+"""The codecs of record batches, each decompressing within a byte budget.
+
+A few kilobytes can expand to hundreds of megabytes, and some codecs trust the size that the stream declares. So output is
+produced piecewise and stopped at the budget: at no time is more than `budget_bytes` plus one piece in memory.
+
+What Kafka's clients write and read (`org.apache.kafka.common.compress`):
+- gzip: RFC 1952, one or more members.
+- snappy: the xerial stream (16 bytes of header, then blocks of [int32 length, raw snappy]); librdkafka and others also send
+  one bare raw block, so that is read as well.
+- lz4: the LZ4 frame format with *independent* blocks; the Java reader refuses linked ones, so none are written. Both are read.
+- zstd: frames without a content size (the Java writer streams), so the output size is never known beforehand.
+"""
+
+import zlib
+from collections.abc import Callable
+from enum import IntEnum
+
+import cramjam
+import lz4.frame
+import zstandard
+
+from logfleet.records.checksum import Buffer
+from logfleet.records.errors import CorruptRecords, DecompressedTooLarge
+
+PIECE_BYTES = 256 * 1024
+"""Output is asked for in pieces of this size: large enough to be cheap, small enough not to allocate a budget in advance."""
+
+ZSTD_WINDOW_BYTES_MAX = 1 << 27
+"""Largest back-reference window accepted: what level 22 declares, and the limit of the zstd library itself (windowLog 27)."""
+
+XERIAL_HEADER = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
+XERIAL_MAGIC = XERIAL_HEADER[:8]
+XERIAL_BLOCK_BYTES = 32 * 1024
+"""Block size of snappy-java's SnappyOutputStream."""
+
+
+class Codec(IntEnum):
+    """Bits 0-2 of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+    """Compress `data`; `level` is the codec's own scale (gzip 1-9, lz4 1-17, zstd -131072-22), None its default."""
+    return _COMPRESS[codec](data, level)
+
+
+def decompress(codec: Codec, data: Buffer, budget_bytes: int) -> Buffer:
+    """Expand `data` to at most `budget_bytes`.
+
+    A zstd stream that ends early gives what it held: the caller counts the records. Raises DecompressedTooLarge beyond the
+    budget and CorruptRecords for a stream that the codec does not understand.
+    """
+    return _DECOMPRESS[codec](data, budget_bytes)
+
+
+def _store(data: Buffer, _level: int | None) -> bytes:
+    return bytes(data)
+
+
+def _compress_gzip(data: Buffer, level: int | None) -> bytes:
+    compressor = zlib.compressobj(-1 if level is None else level, wbits=31)
+    return compressor.compress(data) + compressor.flush()
+
+
+def _compress_snappy(data: Buffer, _level: int | None) -> bytes:
+    view = memoryview(data)
+    parts = [XERIAL_HEADER]
+    for start in range(0, len(view), XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + XERIAL_BLOCK_BYTES]))
+        parts += (len(block).to_bytes(4, "big"), block)
+    return b"".join(parts)
+
+
+def _compress_lz4(data: Buffer, level: int | None) -> bytes:
+    compressed: bytes = lz4.frame.compress(
+        data,
+        compression_level=0 if level is None else level,
+        block_linked=False,
+        store_size=False,
+    )
+    return compressed
+
+
+def _compress_zstd(data: Buffer, level: int | None) -> bytes:
+    compressor = zstandard.ZstdCompressor(
+        level=3 if level is None else level, write_content_size=False
+    )
+    return compressor.compress(data)
+
+
+def _check_stored(data: Buffer, budget_bytes: int) -> Buffer:
+    if len(data) > budget_bytes:
+        raise DecompressedTooLarge(budget_bytes)
+    return data
+
+
+def _decompress_gzip(data: Buffer, budget_bytes: int) -> bytes:
+    output = bytearray()
+    rest: Buffer = data
+    while rest:
+        member = zlib.decompressobj(wbits=31)
+        while not member.eof:
+            if not rest:
+                raise CorruptRecords("gzip stream ends early")
+            try:
+                output += member.decompress(rest, PIECE_BYTES)
+            except zlib.error as error:
+                raise CorruptRecords(f"gzip: {error}") from error
+            if len(output) > budget_bytes:
+                raise DecompressedTooLarge(budget_bytes)
+            rest = member.unconsumed_tail
+        rest = member.unused_data
+    return bytes(output)
+
+
+def _decompress_snappy(data: Buffer, budget_bytes: int) -> bytes:
+    view = memoryview(data)
+    if view[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
+        return _snappy_block(view, budget_bytes, budget_bytes)
+    output = bytearray()
+    position = len(XERIAL_HEADER)
+    while position < len(view):
+        size = int.from_bytes(view[position : position + 4], "big")
+        position += 4
+        if size > len(view) - position:
+            raise CorruptRecords("snappy block ends early")
+        block = view[position : position + size]
+        output += _snappy_block(block, budget_bytes - len(output), budget_bytes)
+        position += size
+    return bytes(output)
+
+
+def _snappy_block(block: memoryview, room: int, budget_bytes: int) -> bytes:
+    """One raw block. Its preamble declares the output size, and the decoder writes exactly that or fails."""
+    size = shift = 0
+    for byte in block[:5]:
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    if size > room:
+        raise DecompressedTooLarge(budget_bytes)
+    try:
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise CorruptRecords(f"{error}") from error
+
+
+def _decompress_lz4(data: Buffer, budget_bytes: int) -> bytes:
+    frame = lz4.frame.LZ4FrameDecompressor()
+    output = bytearray()
+    rest: Buffer = data
+    while not frame.eof:
+        try:
+            piece: bytes = frame.decompress(rest, max_length=PIECE_BYTES)
+        except RuntimeError as error:  # what lz4.frame raises for every fault of the stream
+            raise CorruptRecords(f"lz4: {error}") from error
+        output += piece
+        if len(output) > budget_bytes:
+            raise DecompressedTooLarge(budget_bytes)
+        if frame.needs_input and not frame.eof and not piece:
+            raise CorruptRecords("lz4 frame ends early")
+        rest = b""
+    return bytes(output)
+
+
+def _decompress_zstd(data: Buffer, budget_bytes: int) -> bytes:
+    decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX)
+    reader = decompressor.stream_reader(data, read_across_frames=True)
+    output = bytearray()
+    try:
+        while piece := reader.read(PIECE_BYTES):
+            output += piece
+            if len(output) > budget_bytes:
+                raise DecompressedTooLarge(budget_bytes)
+    except zstandard.ZstdError as error:
+        raise CorruptRecords(f"{error}") from error
+    return bytes(output)
+
+
+_COMPRESS: dict[Codec, Callable[[Buffer, int | None], bytes]] = {
+    Codec.NONE: _store,
+    Codec.GZIP: _compress_gzip,
+    Codec.SNAPPY: _compress_snappy,
+    Codec.LZ4: _compress_lz4,
+    Codec.ZSTD: _compress_zstd,
+}
+_DECOMPRESS: dict[Codec, Callable[[Buffer, int], Buffer]] = {
+    Codec.NONE: _check_stored,
+    Codec.GZIP: _decompress_gzip,
+    Codec.SNAPPY: _decompress_snappy,
+    Codec.LZ4: _decompress_lz4,
+    Codec.ZSTD: _decompress_zstd,
+}

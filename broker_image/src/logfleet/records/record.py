@@ -1,0 +1,205 @@
+"""Records inside a batch: building a batch from records and reading them back.
+
+Not for the hot paths: clients, coordinators replaying their logs, timestamp search, key checks on compacted topics.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from logfleet.records.batch import (
+    CONTROL_BIT,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    TimestampType,
+    parse_header,
+    read_codec,
+    write_crc,
+)
+from logfleet.records.checksum import Buffer
+from logfleet.records.compression import Codec, compress, decompress
+from logfleet.records.errors import CorruptRecords
+from logfleet.records.varint import append_varint, read_varint
+
+Header = tuple[str, bytes | None]
+
+DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
+"""Budget where the caller has none of its own: above the largest request (socket.request.max.bytes, 100 MiB)."""
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One record. timestamp: milliseconds since 1970; offset: -1 until read from a batch."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: tuple[Header, ...] = ()
+    offset: int = -1
+
+
+class ProducerStamp(msgspec.Struct, frozen=True):
+    """Who produced a batch (KIP-98); the default is a producer without idempotence."""
+
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = -1
+    base_sequence: int = NO_SEQUENCE
+    transactional: bool = False
+
+
+def build_batch(
+    records: Sequence[Record],
+    *,
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    producer: ProducerStamp | None = None,
+    control: bool = False,
+) -> bytearray:
+    """One batch holding `records` (at least one) at consecutive offsets from `base_offset`.
+
+    level: see `compress`. The offsets inside `records` are not looked at.
+    """
+    assert records, "a batch has at least one record"
+    stamp = producer or ProducerStamp()
+    base_timestamp = records[0].timestamp
+    payload = bytearray()
+    for delta, record in enumerate(records):
+        _append_record(payload, record, record.timestamp - base_timestamp, delta)
+    body = payload if codec is Codec.NONE else compress(codec, payload, level)
+    attributes = (
+        codec | (TRANSACTIONAL_BIT if stamp.transactional else 0) | (CONTROL_BIT if control else 0)
+    )
+    batch = bytearray(HEADER_SIZE + len(body))
+    HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        len(batch) - LENGTH_OVERHEAD,
+        leader_epoch,
+        MAGIC,
+        0,
+        attributes,
+        len(records) - 1,
+        base_timestamp,
+        max(record.timestamp for record in records),
+        stamp.producer_id,
+        stamp.epoch,
+        stamp.base_sequence,
+        len(records),
+    )
+    batch[HEADER_SIZE:] = body
+    write_crc(batch)
+    return batch
+
+
+def _append_record(payload: bytearray, record: Record, timestamp_delta: int, delta: int) -> None:
+    body = bytearray(1)  # record attributes: none are defined
+    append_varint(body, timestamp_delta)
+    append_varint(body, delta)
+    _append_bytes(body, record.key)
+    _append_bytes(body, record.value)
+    append_varint(body, len(record.headers))
+    for name, value in record.headers:
+        _append_bytes(body, name.encode())
+        _append_bytes(body, value)
+    append_varint(payload, len(body))
+    payload += body
+
+
+def _append_bytes(body: bytearray, value: bytes | None) -> None:
+    if value is None:
+        append_varint(body, -1)
+    else:
+        append_varint(body, len(value))
+        body += value
+
+
+def read_records(
+    batch: Buffer, position: int = 0, *, budget_bytes: int = DECOMPRESSED_BYTES_MAX
+) -> Iterator[Record]:
+    """Records of the batch at `position`, in offset order; keys and values are copies.
+
+    budget_bytes: most bytes the records may expand to. Raises CorruptRecords if the records are not exactly what the header
+    counts, DecompressedTooLarge beyond the budget; the checksum is the caller's. Header names that are no UTF-8 are read with
+    replacement characters, as Java does.
+    """
+    header = parse_header(batch, position)
+    if header.magic != MAGIC or not HEADER_SIZE <= header.size <= len(batch) - position:
+        raise CorruptRecords(f"no whole batch of magic 2 at {position}")
+    body = memoryview(batch)[position + HEADER_SIZE : position + header.size]
+    # bytes, not a memoryview: indexing is faster and slices are the keys and values themselves
+    payload = bytes(decompress(read_codec(header), body, budget_bytes))
+    append_time = (
+        header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
+    )
+    count = cursor = 0
+    try:
+        while cursor < len(payload):
+            size, cursor = read_varint(payload, cursor)
+            end = cursor + size
+            if size < 0 or end > len(payload):
+                raise CorruptRecords(f"a record of {size} bytes where {len(payload) - cursor} are")
+            yield _read_record(payload[cursor:end], header, append_time)
+            cursor = end
+            count += 1
+    except IndexError:
+        raise CorruptRecords("a record ends early") from None
+    if count != header.record_count:
+        raise CorruptRecords(f"{count} records where the header counts {header.record_count}")
+
+
+def _read_record(body: bytes, header: BatchHeader, append_time: int | None) -> Record:
+    """The record whose bytes (after its length) are `body`. Position 0 is its attributes, of which none are defined."""
+    timestamp_delta, cursor = read_varint(body, 1)
+    offset_delta, cursor = read_varint(body, cursor)
+    key, cursor = _read_bytes(body, cursor)
+    value, cursor = _read_bytes(body, cursor)
+    headers: tuple[Header, ...] = ()
+    if body[cursor]:
+        headers, cursor = _read_headers(body, cursor)
+    else:
+        cursor += 1
+    if cursor != len(body):
+        raise CorruptRecords(f"a record of {len(body)} bytes has fields for {cursor}")
+    return Record(
+        key,
+        value,
+        header.base_timestamp + timestamp_delta if append_time is None else append_time,
+        headers,
+        header.base_offset + offset_delta,
+    )
+
+
+def _read_bytes(body: bytes, cursor: int) -> tuple[bytes | None, int]:
+    byte = body[cursor]
+    if byte > 0x7F:
+        size, start = read_varint(body, cursor)
+    else:  # one byte, the usual case
+        size, start = (byte >> 1) ^ -(byte & 1), cursor + 1
+    if size < 0:
+        return None, start
+    end = start + size
+    if end > len(body):
+        raise CorruptRecords(f"a field of {size} bytes in a record of {len(body)}")
+    return body[start:end], end
+
+
+def _read_headers(body: bytes, cursor: int) -> tuple[tuple[Header, ...], int]:
+    count, cursor = read_varint(body, cursor)
+    if not 0 <= count <= len(body):
+        raise CorruptRecords(f"{count} headers in a record of {len(body)} bytes")
+    headers = []
+    for _ in range(count):
+        name, cursor = _read_bytes(body, cursor)
+        if name is None:
+            raise CorruptRecords("a header without a name")
+        value, cursor = _read_bytes(body, cursor)
+        headers.append((name.decode("utf-8", "replace"), value))
+    return tuple(headers), cursor
