@@ -1,0 +1,353 @@
+"""One client connection: bytes in, request frames to the service, answers out in order.
+
+Kafka answers the requests of one connection strictly in the order they came and works on one of them
+at a time (SocketServer mutes a channel while its request is in progress). The same holds here, and it
+is also what bounds the memory of a connection: while a request is in progress, its answer is still
+being sent, or the peer does not read what was sent, no further request is read.
+
+How bytes come in. Large frames (produce) are received by the kernel straight into a buffer of the
+frame's own size; four bytes more are offered, so that a pipelining producer's next length arrives with
+the same system call. Small frames are cut out of one scratch buffer that all connections share: a
+loop asks for a buffer, fills it and reports it in one step, so an idle connection owns no buffer.
+"""
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from typing import Protocol, TypeAlias, cast
+
+import structlog
+
+from logfleet.node.file_sender import FileSender, Part, read_inline
+from logfleet.node.frame_buffers import FrameBuffers
+
+log = structlog.get_logger(__name__)
+
+SIZE_BYTES = 4
+# Frames up to this size are copied out of the scratch buffer; larger ones get a buffer of their own.
+SMALL_FRAME_BYTES_MAX = 16 * 1024
+SCRATCH_BYTES = 64 * 1024
+# A frame's buffer is at first no larger than this, or than twice what the connection has sent before
+# in one frame, and grows with what really arrives: four bytes from a stranger must not make the broker
+# allocate socket.request.max.bytes.
+FIRST_ALLOCATION_BYTES_MAX = 128 * 1024
+# Unsent bytes of ordinary answers at which a connection stops taking requests.
+UNSENT_BYTES_MAX = 64 * 1024
+
+_SIZE = struct.Struct(">i")
+_PRODUCE_KEY = b"\0\0"
+
+# What a service gives for a frame: the encoded answer with its length, whole or in parts of which some
+# are slices of files; None if the request gets no answer; or an awaitable of one of these.
+Answer: TypeAlias = bytes | list[Part] | None
+
+
+class CloseConnection(Exception):
+    """Raised by a service: close the connection without an answer. The text says why."""
+
+
+class Service(Protocol):
+    """What stands behind the connections of a listener (`logfleet.node.dispatch`)."""
+
+    def __call__(self, peer: "Peer", frame: memoryview, /) -> Answer | Awaitable[Answer]:
+        """Answer one request; raises `CloseConnection`, also from what it returns to be awaited.
+
+        A Produce request's bytes are valid until the call returns or, if it returns an awaitable,
+        until that is done: their buffer is used again. All others' stay as they are.
+        """
+
+
+class Peer:
+    """Who is at the other end; handlers get it with each request.
+
+    listener: name of the listener that the connection came in by.
+    software: name and version of the client (KIP-511), empty until ApiVersions told them.
+    on_leave: set by a handler that parks a request, and cleared by it afterwards; called when the
+        connection is lost or the broker stops, so that the request is answered at once.
+    """
+
+    __slots__ = ("host", "listener", "on_leave", "port", "software")
+
+    def __init__(self, listener: str, host: str = "", port: int = 0) -> None:
+        self.listener = listener
+        self.host = host
+        self.port = port
+        self.software = ("", "")
+        self.on_leave: Callable[[], None] | None = None
+
+
+class Owner(Protocol):
+    """What a connection needs from the listener that accepted it.
+
+    now: the loop's time, a second old at most: idleness needs no more.
+    request_bytes_max: Kafka's socket.request.max.bytes; a larger or negative length closes.
+    """
+
+    name: str
+    now: float
+    service: Service
+    request_bytes_max: int
+    disk: Executor
+
+    def opened(self, connection: "Connection") -> None: ...
+    def closed(self, connection: "Connection") -> None: ...
+    def supervise(self, work: Awaitable[None]) -> None: ...
+
+
+_scratch = bytearray(SCRATCH_BYTES)
+_scratch_view = memoryview(_scratch)
+_scratch_head = _scratch_view[:SIZE_BYTES]
+_frame_buffers = FrameBuffers()
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The protocol of one accepted socket. Made by a listener, which also closes it when it is idle."""
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._service = owner.service
+        self._transport: asyncio.Transport = cast("asyncio.Transport", None)
+        self._sender: FileSender | None = None
+        self.peer = Peer(owner.name)
+        self.last_active = owner.now
+        self._head = b""  # received and not part of a frame yet; whatever came while busy
+        self._frame: bytearray | None = (
+            None  # the frame being received, if not in the scratch buffer
+        )
+        self._frame_size = 0
+        self._filled = 0
+        self._largest = 0
+        self._expects_large = False
+        self._in_progress = False  # a request is being answered
+        self._write_paused = False  # the peer does not read its answers
+        self._unsent: list[Part] | None = None  # an answer waiting for the transport to be empty
+        self._read_paused = False
+        self.finishing = False  # close as soon as nothing is in progress
+        self._lost = False
+
+    # --- life
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
+        name = transport.get_extra_info("peername")
+        if isinstance(name, tuple):
+            self.peer.host, self.peer.port = name[0], name[1]
+        self._owner.opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc  # a reset by the peer is as ordinary as a close
+        self._lost = True
+        self._frame = self._unsent = None
+        self._head = b""
+        if self._sender is not None:
+            self._sender.close()
+        self._owner.closed(self)
+        if self.peer.on_leave is not None:
+            self.peer.on_leave()
+
+    def finish(self) -> None:
+        """Answer the request in progress, if any, then close."""
+        self.finishing = True
+        if self.peer.on_leave is not None:
+            self.peer.on_leave()
+        if not self._in_progress:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close now; what was not sent is lost."""
+        self._transport.abort()
+
+    def _refuse(self, reason: str) -> None:
+        log.info("connection_refused", peer=f"{self.peer.host}:{self.peer.port}", reason=reason)
+        self.finishing = True
+        self._transport.close()
+
+    # --- receiving
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        del sizehint
+        frame = self._frame
+        if frame is not None:
+            end = self._frame_size + SIZE_BYTES
+            if self._filled == len(frame):
+                self._frame = frame = frame + bytes(min(len(frame), end - len(frame)))
+            return memoryview(frame)[self._filled : end]
+        if self._in_progress or self._write_paused:
+            return _scratch_view
+        head = self._head
+        if head:
+            _scratch[: len(head)] = head
+            return _scratch_view[len(head) :]
+        # After a large frame the next one is likely large too: read its length alone, so that the rest
+        # goes where it belongs without a copy.
+        return _scratch_head if self._expects_large else _scratch_view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.last_active = self._owner.now
+        if self._frame is not None:
+            self._filled += nbytes
+            if self._filled >= self._frame_size:
+                self._frame_complete(self._frame)
+        elif self._in_progress or self._write_paused:
+            self._head += bytes(_scratch_view[:nbytes])
+            self._pause_reading()
+        else:
+            received = len(self._head) + nbytes
+            self._head = b""
+            self._cut(_scratch_view[:received])
+
+    def eof_received(self) -> bool:
+        # A peer may close its sending side and still read: it gets the answer in progress.
+        if not self._in_progress:
+            return False  # the transport closes itself
+        self.finish()
+        return True
+
+    def _cut(self, data: memoryview) -> None:
+        """Serve the complete frames in `data` and keep the rest."""
+        position, end = 0, len(data)
+        while end - position >= SIZE_BYTES and not (self._in_progress or self._write_paused):
+            (size,) = _SIZE.unpack_from(data, position)
+            if not 0 <= size <= self._owner.request_bytes_max:
+                self._refuse(f"frame of {size} bytes")
+                return
+            start = position + SIZE_BYTES
+            if end - start < size:
+                if start < end or size > SMALL_FRAME_BYTES_MAX:
+                    self._begin_frame(size, data[start:end])
+                    return
+                break  # only the length is there: the scratch buffer will do
+            position = start + size
+            self._expects_large = False
+            self._serve(memoryview(bytes(data[start:position])))
+            if self.finishing:
+                return
+        if position < end:
+            self._head = bytes(data[position:end])
+            if self._in_progress or self._write_paused:
+                self._pause_reading()
+
+    def _begin_frame(self, size: int, received: memoryview) -> None:
+        limit = max(FIRST_ALLOCATION_BYTES_MAX, 2 * self._largest, len(received))
+        self._frame = frame = _frame_buffers.take(min(size + SIZE_BYTES, limit))
+        frame[: len(received)] = received
+        self._frame_size = size
+        self._filled = len(received)
+
+    def _frame_complete(self, frame: bytearray) -> None:
+        size, filled = self._frame_size, self._filled
+        self._frame = None
+        if filled > size:
+            self._head = bytes(frame[size:filled])
+        self._largest = max(self._largest, size)
+        self._expects_large = size > SMALL_FRAME_BYTES_MAX
+        view = memoryview(frame)[:size]
+        self._serve(view)
+        if self._in_progress:
+            return
+        if view[:2] == _PRODUCE_KEY:
+            _frame_buffers.give(frame)
+        if self._head and not self.finishing:
+            self._cut_head()
+
+    def _cut_head(self) -> None:
+        data, self._head = self._head, b""
+        self._cut(memoryview(data))
+
+    def _pause_reading(self) -> None:
+        if not self._read_paused:
+            self._read_paused = True
+            self._transport.pause_reading()
+
+    # --- answering
+
+    def _serve(self, frame: memoryview) -> None:
+        try:
+            answer = self._service(self.peer, frame)
+        except CloseConnection as reason:
+            self._refuse(str(reason))
+            return
+        if type(answer) is bytes:
+            self._transport.write(answer)
+        elif isinstance(answer, list):
+            self._send_parts(answer)
+        elif answer is not None:
+            self._in_progress = True
+            self._owner.supervise(self._serve_later(cast("Awaitable[Answer]", answer)))
+
+    async def _serve_later(self, work: Awaitable[Answer]) -> None:
+        try:
+            answer = await work
+        except CloseConnection as reason:
+            if not self._lost:
+                self._refuse(str(reason))
+            return
+        if self._lost:
+            return
+        self._in_progress = False
+        if isinstance(answer, list):
+            self._send_parts(answer)
+        elif answer is not None:
+            self._transport.write(answer)
+        self._next()
+
+    def _send_parts(self, parts: list[Part]) -> None:
+        whole = read_inline(parts)
+        if whole is not None:
+            self._transport.write(whole)
+            return
+        self._in_progress = True
+        if self._transport.get_write_buffer_size():
+            # Earlier answers go first: resume_writing is called once nothing is left of them.
+            self._unsent = parts
+            self._transport.set_write_buffer_limits(high=0)
+        else:
+            self._send_files(parts)
+
+    def _send_files(self, parts: list[Part]) -> None:
+        if self._sender is None:
+            fd = self._transport.get_extra_info("socket").fileno()
+            self._sender = FileSender(
+                fd, disk=self._owner.disk, on_done=self._files_sent, on_error=self._files_failed
+            )
+        if self._sender.send(parts):
+            self._in_progress = False
+
+    def _files_sent(self) -> None:
+        self.last_active = self._owner.now
+        self._in_progress = False
+        self._next()
+
+    def _files_failed(self, error: OSError) -> None:
+        if not isinstance(error, ConnectionError):
+            log.error("segment_read_failed", error=str(error))
+        self._transport.abort()
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        parts, self._unsent = self._unsent, None
+        if parts is not None:
+            self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
+            self._send_files(parts)
+        self._next()
+
+    def _next(self) -> None:
+        """Go on with what came while a request was in progress."""
+        if self._in_progress or self._write_paused or self._lost:
+            return
+        if self.finishing:
+            self._transport.close()
+            return
+        if self._head:
+            self._cut_head()
+        if self._read_paused and self._may_read():
+            self._read_paused = False
+            self._transport.resume_reading()
+
+    def _may_read(self) -> bool:
+        return not (self._in_progress or self._write_paused or self.finishing)

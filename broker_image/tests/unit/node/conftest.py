@@ -1,0 +1,27 @@
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+import pytest
+import uvloop
+
+# What touches transports and descriptors must hold on both loops.
+ON_BOTH_LOOPS = {"test_connection.py", "test_file_sender.py", "test_listener.py"}
+
+
+def pytest_asyncio_loop_factories(
+    item: pytest.Item,
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]] | None:
+    if item.path.name in ON_BOTH_LOOPS:
+        return {"asyncio": asyncio.SelectorEventLoop, "uvloop": uvloop.new_event_loop}
+    return None
+
+
+@pytest.fixture
+def until() -> Callable[[Callable[[], object]], Awaitable[None]]:
+    """Waits for a condition that only the loop's own work can bring about."""
+
+    async def wait(condition: Callable[[], object]) -> None:
+        while not condition():  # noqa: ASYNC110  the subjects have no event for it
+            await asyncio.sleep(0)
+
+    return wait

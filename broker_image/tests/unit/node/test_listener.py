@@ -1,0 +1,114 @@
+import asyncio
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from logfleet.node.connection import Answer, Peer
+from logfleet.node.listener import Listener
+
+pytestmark = pytest.mark.asyncio
+Until = Callable[[Callable[[], object]], Awaitable[None]]
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def echo(peer: Peer, frame: memoryview) -> Answer:
+    del peer
+    return framed(bytes(frame))
+
+
+class Parking:
+    """Parks every request until told; a leaving peer counts as being told."""
+
+    def __init__(self) -> None:
+        self.parked: list[asyncio.Future[Answer]] = []
+        self.arrived = asyncio.Event()
+
+    def __call__(self, peer: Peer, frame: memoryview) -> asyncio.Future[Answer]:
+        del frame
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.parked.append(answer)
+        peer.on_leave = lambda: None if answer.done() else answer.set_result(framed(b"early"))
+        self.arrived.set()
+        return answer
+
+
+async def test_stopping_answers_what_is_parked_and_closes() -> None:
+    service = Parking()
+    with ThreadPoolExecutor(1) as disk:
+        listener = Listener("L", service, disk=disk)
+        port = await listener.start("127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        idle_reader, idle_writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(framed(b"wait"))
+        await service.arrived.wait()
+        await listener.stop(grace_s=30)
+        assert await reader.read() == framed(b"early")
+        assert await idle_reader.read() == b""
+        writer.close()
+        idle_writer.close()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
+
+
+async def test_stopping_cuts_what_does_not_end_in_time() -> None:
+    service = Parking()
+    with ThreadPoolExecutor(1) as disk:
+        listener = Listener("L", service, disk=disk)
+        port = await listener.start("127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(framed(b"wait"))
+        await service.arrived.wait()
+        for connection in listener.connections:
+            connection.peer.on_leave = None
+        await listener.stop(grace_s=0.01)
+        assert listener.connections == set()
+        writer.close()
+        assert not service.parked[0].done() or service.parked[0].cancelled()
+        del reader
+
+
+async def test_an_idle_connection_is_closed_and_a_busy_one_is_not() -> None:
+    with ThreadPoolExecutor(1) as disk:
+        listener = Listener("L", echo, disk=disk, idle_s_max=0.5)
+        port = await listener.start("127.0.0.1", 0)
+        idle_reader, idle_writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        closing = asyncio.ensure_future(idle_reader.read())
+        while not closing.done():
+            writer.write(framed(b"ping"))
+            assert await reader.readexactly(8) == framed(b"ping")
+        assert closing.result() == b""
+        idle_writer.close()
+        writer.close()
+        await listener.stop(grace_s=5)
+
+
+async def test_a_closed_connection_whose_peer_takes_nothing_is_cut(until: Until) -> None:
+    def flood(peer: Peer, frame: memoryview) -> Answer:
+        del peer, frame
+        return framed(bytes(32 * 1024 * 1024))
+
+    with ThreadPoolExecutor(1) as disk:
+        listener = Listener("L", flood, disk=disk, idle_s_max=0.2)
+        port = await listener.start("127.0.0.1", 0)
+        with socket.create_connection(("127.0.0.1", port)) as sock:
+            sock.sendall(framed(b"x"))
+            await until(lambda: listener.connections)
+            await listener._until_empty()
+        await listener.stop(grace_s=5)
+
+
+async def test_a_taken_port_is_an_error_and_a_free_one_is_told() -> None:
+    with ThreadPoolExecutor(1) as disk:
+        first = Listener("L", echo, disk=disk)
+        port = await first.start("127.0.0.1", 0)
+        assert port > 0
+        with pytest.raises(OSError, match="in use"):
+            await Listener("M", echo, disk=disk).start("127.0.0.1", port)
+        await first.stop(grace_s=1)
+        assert first.accepted == 0
