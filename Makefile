@@ -40,7 +40,7 @@ types: $(STAMP)
 
 .PHONY: unit
 unit: $(STAMP)
-	pytest -q -n auto --dist loadgroup $(wildcard broker_image/tests operator/tests)
+	pytest -q -n auto --dist loadgroup $(wildcard broker_image/tests operator/tests e2e/tests)
 
 .PHONY: fmt
 fmt: $(STAMP) ## format the sources

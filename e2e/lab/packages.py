@@ -1,0 +1,63 @@
+"""Debian's packages that the lab uses: listed here, installed when root, named in one line otherwise."""
+
+import os
+import shutil
+import subprocess
+
+from e2e.lab.commands import LabError, run
+
+REQUIRED = (
+    "busybox-static",
+    "ca-certificates",
+    "containerd",
+    "containernetworking-plugins",
+    "debootstrap",
+    "docker.io",
+    "gcc",
+    "iproute2",
+    "iptables",
+    "libc6-dev",
+    "runc",
+)
+# From Debian 13 and Ubuntu 24.04 on, docker.io leaves these two to packages of their own.
+WHERE_THEY_EXIST = ("docker-buildx", "docker-cli")
+
+
+def missing(wanted: tuple[str, ...], dpkg_status: str) -> list[str]:
+    """The wanted packages that are not installed.
+
+    dpkg_status: lines of `package<space>db:Status-Abbrev`, as `dpkg-query -W` prints them.
+    """
+    installed = set()
+    for line in dpkg_status.splitlines():
+        name, _, status = line.partition(" ")
+        if status.startswith("ii"):
+            installed.add(name.partition(":")[0])
+    return [name for name in wanted if name not in installed]
+
+
+def ensure_packages() -> list[str]:
+    """Install what is missing and give the names. Raises LabError where that is not possible."""
+    if shutil.which("dpkg-query") is None:
+        raise LabError("the local Kubernetes takes its parts from Debian or Ubuntu (no dpkg here)")
+    wanted = missing(REQUIRED, _status())
+    if not wanted:
+        return []
+    if os.geteuid() != 0:
+        raise LabError(f"as root, first: apt-get install -y {' '.join(wanted)}")
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    run("apt-get", "update", "-q", env=environment)
+    wanted += [name for name in missing(WHERE_THEY_EXIST, _status()) if _is_known(name)]
+    run("apt-get", "install", "-yq", "--no-install-recommends", *wanted, env=environment)
+    return wanted
+
+
+def _status() -> str:
+    return run("dpkg-query", "-W", "-f", "${Package} ${db:Status-Abbrev}\n")
+
+
+def _is_known(name: str) -> bool:
+    done = subprocess.run(
+        ["apt-cache", "show", "--no-all-versions", name], check=False, capture_output=True
+    )
+    return done.returncode == 0 and done.stdout.strip() != b""
