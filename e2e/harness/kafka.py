@@ -1,0 +1,194 @@
+"""Apache Kafka itself, from Maven Central: the oracle for behaviour, and the console tools as clients under test.
+
+The broker is 4.4.0; the tools are 4.3.1, the newest that Maven Central holds with the Kafka release we follow. Jars are kept outside the
+tree, keyed by the pom that names them.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+HERE = Path(__file__).resolve().parents[1] / "kafka"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "logfleet" / "kafka"
+COPY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+READY_SECONDS = 90
+"""A cold JVM on two busy cores; Kafka itself needs 5 to 10 s."""
+
+
+class KafkaUnavailable(RuntimeError):
+    """Java or Maven is missing; the text says what to install."""
+
+
+def classpath(part: str) -> str:
+    """Class path of "broker" or "tools", fetched on first use."""
+    pom = HERE / f"{part}.xml"
+    libs = CACHE / f"{part}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
+    if not libs.exists():
+        _fetch(pom, libs)
+    return f"{libs}/*"
+
+
+def _fetch(pom: Path, libs: Path) -> None:
+    if shutil.which("mvn") is None:
+        if os.geteuid() != 0 or shutil.which("apt-get") is None:
+            raise KafkaUnavailable("Maven is missing: apt-get install maven")
+        subprocess.run(["apt-get", "update", "-q"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            ["apt-get", "install", "-yq", "--no-install-recommends", "maven"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+        )
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # test workers run side by side
+        if libs.exists():
+            return
+        with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
+            project = Path(scratch) / "pom.xml"
+            shutil.copy(pom, project)
+            out = Path(scratch) / "libs"
+            command = ["mvn", "-q", "-B", "-f", str(project), COPY_PLUGIN]
+            subprocess.run([*command, f"-DoutputDirectory={out}"], check=True)
+            out.rename(libs)
+
+
+def java() -> str:
+    """The Java to run with: JAVA_HOME's, else the one in PATH."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=f"{home}/bin") if home else None
+    found = found or shutil.which("java")
+    if found is None:
+        raise KafkaUnavailable("Java is missing: apt-get install openjdk-17-jre-headless")
+    return found
+
+
+def run_tool(
+    main: str,
+    arguments: Sequence[str],
+    *,
+    stdin: str | None = None,
+    timeout_seconds: float = 60,
+) -> str:
+    """Run one of Kafka's tools by its class, e.g. org.apache.kafka.tools.DumpLogSegments; returns its standard output.
+
+    Raises AssertionError with both outputs if it fails: a tool that fails is a finding.
+    """
+    flags = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    jars = f"{HERE / 'conf'}:{classpath('tools')}"
+    done = subprocess.run(
+        [java(), *flags, "-cp", jars, main, *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=timeout_seconds,
+        check=False,
+    )
+    said = f"{main} {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == 0, f"exit status {done.returncode}: {said}"
+    return done.stdout
+
+
+def free_port() -> int:
+    """A TCP port of loopback that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class KafkaBroker:
+    """One Apache Kafka 4.4.0 node (KRaft, broker and controller in one) on loopback, until the block ends."""
+
+    def __init__(self, directory: Path, **config: str) -> None:
+        self.directory = directory
+        self.port = free_port()
+        self.bootstrap = f"127.0.0.1:{self.port}"
+        controller = free_port()
+        self.config = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "log.dirs": str(directory / "data"),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            **{key.replace("_", "."): value for key, value in config.items()},
+        }
+        self.process: subprocess.Popen[bytes] | None = None
+        self._log: IO[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        properties = self.directory / "server.properties"
+        properties.write_text("".join(f"{k}={v}\n" for k, v in self.config.items()))
+        self._java("kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c")
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start the process and wait until it accepts connections."""
+        self._log = (self.directory / "kafka.log").open("ab")
+        command = self._command("kafka.Kafka")
+        self.process = subprocess.Popen(command, stdout=self._log, stderr=self._log)
+        end = time.monotonic() + READY_SECONDS
+        while True:
+            if self.process.poll() is not None or time.monotonic() > end:
+                self.stop()
+                text = (self.directory / "kafka.log").read_text(errors="replace")
+                raise AssertionError(f"Apache Kafka did not start:\n{text[-3000:]}")
+            with socket.socket() as probe:
+                probe.settimeout(0.2)
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """Stop in order; kill after 20 s."""
+        if self.process is not None:
+            self.process.terminate()
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+            self.process = None
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    def _command(self, main: str, *arguments: str) -> list[str]:
+        flags = ["-Xms256m", "-Xmx1g", f"-Dkafka.logs.dir={self.directory}"]
+        jars = f"{HERE / 'conf'}:{classpath('broker')}"
+        return [
+            java(),
+            *flags,
+            "-cp",
+            jars,
+            main,
+            *arguments,
+            str(self.directory / "server.properties"),
+        ]
+
+    def _java(self, main: str, *arguments: str) -> None:
+        done = subprocess.run(self._command(main, *arguments), capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr.decode() + done.stdout.decode()

@@ -1,0 +1,42 @@
+"""Spark's rule for late rows in a windowed count, as a plain model: which rows count, and when windows come out.
+
+Micro-batch n drops rows whose window ended at or before the watermark that batch n-1 ran with, and (append mode) emits the
+windows that ended at or before its own. The watermark of a batch is the greatest event time of all earlier batches
+less the delay. Source: Structured Streaming Programming Guide, "Handling Late Data and Watermarking"; SPARK-42376
+(late rows are judged by the previous batch's watermark, eviction by the current one).
+"""
+
+from collections.abc import Iterable
+
+import pandas as pd
+
+
+def appended_counts(
+    batches: Iterable[pd.DataFrame], window: pd.Timedelta, delay: pd.Timedelta
+) -> pd.DataFrame:
+    """What append mode has written once all batches, and the data-less one that follows the last, are through.
+
+    batches: frames with event_time and origin, in the order in which Spark read them.
+    Returns window_start, origin, count, sorted; windows still open are absent.
+    """
+    epoch = pd.Timestamp(0)
+    greatest, late_before, current = epoch, epoch, epoch
+    open_counts: dict[tuple[pd.Timestamp, str], int] = {}
+    done: list[tuple[pd.Timestamp, str, int]] = []
+
+    def emit(until: pd.Timestamp) -> None:
+        for start, origin in sorted(k for k in open_counts if k[0] + window <= until):
+            done.append((start, origin, open_counts.pop((start, origin))))
+
+    for batch in batches:
+        late_before, current = current, max(current, greatest - delay)
+        starts = batch["event_time"].dt.floor(window)
+        kept = batch[starts + window > late_before]
+        sizes = kept.groupby([kept["event_time"].dt.floor(window), "origin"]).size()
+        for key, size in sizes.items():
+            open_counts[key] = open_counts.get(key, 0) + int(size)
+        emit(current)
+        if len(batch):
+            greatest = max(greatest, batch["event_time"].max())
+    emit(max(current, greatest - delay))
+    return pd.DataFrame(sorted(done), columns=["window_start", "origin", "count"])
