@@ -10,10 +10,10 @@ ON_BOTH_LOOPS = {"test_connection.py", "test_file_sender.py", "test_listener.py"
 
 def pytest_asyncio_loop_factories(
     item: pytest.Item,
-) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]] | None:
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     if item.path.name in ON_BOTH_LOOPS:
         return {"asyncio": asyncio.SelectorEventLoop, "uvloop": uvloop.new_event_loop}
-    return None
+    return {"asyncio": asyncio.new_event_loop}
 
 
 @pytest.fixture

@@ -1,0 +1,78 @@
+"""Log lines: one event name each, readable on a terminal, JSON elsewhere.
+
+Lines are rendered where they are logged and written by a thread of their own: a terminal or a disk
+that stalls never stops the loop. When the writer cannot keep up, lines are dropped and counted.
+"""
+
+import logging
+import logging.handlers
+import queue
+import sys
+from typing import TextIO
+
+import structlog
+from structlog.typing import Processor
+
+# Lines waiting to be written; at 200 bytes each this is about 2 MB.
+QUEUED_LINES_MAX = 10_000
+
+
+class _DroppingQueueHandler(logging.handlers.QueueHandler):
+    """Puts rendered lines into the queue; drops them, and says how many later, when it is full."""
+
+    dropped = 0
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        try:
+            self.queue.put_nowait(record)
+        except queue.Full:
+            self.dropped += 1
+            return
+        if self.dropped:
+            dropped, self.dropped = self.dropped, 0
+            structlog.get_logger(__name__).warning("log_lines_dropped", count=dropped)
+
+
+def start_logging(
+    level: str = "info", *, json: bool | None = None, stream: TextIO | None = None
+) -> logging.handlers.QueueListener:
+    """Send structlog's and the standard library's log lines to `stream` (stderr).
+
+    json: None means JSON unless the stream is a terminal. Stop the returned listener at the end: it
+    writes what is queued.
+    """
+    stream = stream or sys.stderr
+    if json is None:
+        json = not stream.isatty()
+    before: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    structlog.configure(
+        processors=[*before, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    renderer: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
+    if json:
+        renderer += [
+            structlog.processors.EventRenamer("event"),
+            structlog.processors.dict_tracebacks,
+            structlog.processors.JSONRenderer(default=str),
+        ]
+    else:
+        renderer.append(structlog.dev.ConsoleRenderer(colors=stream.isatty()))
+    lines: queue.Queue[logging.LogRecord] = queue.Queue(QUEUED_LINES_MAX)
+    handler = _DroppingQueueHandler(lines)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(processors=renderer, foreign_pre_chain=before)
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level.upper())
+    listener = logging.handlers.QueueListener(lines, logging.StreamHandler(stream))
+    listener.start()
+    return listener

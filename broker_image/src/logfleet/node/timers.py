@@ -1,0 +1,67 @@
+"""A timer wheel: many short waits (parked fetches and produces) behind one timer of the loop.
+
+A timer per request in the loop's heap costs more than the request's other bookkeeping, and most are
+cancelled; here adding and cancelling are a set's add and discard. Times are exact to TICK_S, never early.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+TICK_S = 0.01
+
+
+class Timer:
+    """A callback that is due; `cancel` forgets it. Compares by identity."""
+
+    __slots__ = ("_slot", "callback")
+
+    def __init__(self, callback: Callable[[], None], slot: "set[Timer]") -> None:
+        self.callback = callback
+        self._slot = slot
+
+    def cancel(self) -> None:
+        """Forget the callback; nothing happens if it was called already."""
+        self._slot.discard(self)
+
+
+class TimerWheel:
+    """Calls back after a delay. Ticks only while something is due."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._slots: dict[int, set[Timer]] = {}
+        self._next_tick = 0  # the first tick that has not been served
+        self._ticking: asyncio.TimerHandle | None = None
+
+    def add(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        """Call back once, delay_s from now or up to TICK_S later."""
+        now = self._loop.time()
+        tick = int((now + delay_s) / TICK_S) + 1
+        if self._ticking is None:
+            self._next_tick = int(now / TICK_S)
+            self._ticking = self._loop.call_later(TICK_S, self._tick)
+        slot = self._slots.get(tick)
+        if slot is None:
+            slot = self._slots[tick] = set()
+        timer = Timer(callback, slot)
+        slot.add(timer)
+        return timer
+
+    def stop(self) -> None:
+        """Forget all callbacks."""
+        if self._ticking is not None:
+            self._ticking.cancel()
+            self._ticking = None
+        self._slots.clear()
+
+    def _tick(self) -> None:
+        now_tick = int(self._loop.time() / TICK_S)
+        due = range(self._next_tick, now_tick + 1)
+        self._next_tick = now_tick + 1
+        # A loop that stood still for long has more ticks behind it than slots in use.
+        ticks = due if len(due) <= len(self._slots) else sorted(t for t in self._slots if t in due)
+        for tick in ticks:
+            slot = self._slots.pop(tick, None)
+            while slot:
+                slot.pop().callback()
+        self._ticking = self._loop.call_later(TICK_S, self._tick) if self._slots else None

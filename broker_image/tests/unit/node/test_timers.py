@@ -1,0 +1,73 @@
+import asyncio
+from functools import partial
+
+import pytest
+from logfleet.node.timers import TICK_S, TimerWheel
+
+pytestmark = pytest.mark.asyncio
+
+
+async def test_callbacks_come_in_order_and_never_early() -> None:
+    loop = asyncio.get_running_loop()
+    wheel = TimerWheel()
+    start = loop.time()
+    called: list[tuple[int, float]] = []
+    done = asyncio.Event()
+    for delay in (3, 1, 2, 0):
+        wheel.add(delay * TICK_S, partial(lambda d: called.append((d, loop.time() - start)), delay))
+    wheel.add(5 * TICK_S, done.set)
+    await done.wait()
+    assert [delay for delay, _ in called] == [0, 1, 2, 3]
+    assert all(at >= delay * TICK_S for delay, at in called)
+
+
+async def test_a_cancelled_callback_is_never_called_and_an_idle_wheel_does_not_tick() -> None:
+    wheel = TimerWheel()
+    done = asyncio.Event()
+    cancelled = wheel.add(0, lambda: pytest.fail("was cancelled"))
+    wheel.add(2 * TICK_S, done.set)
+    cancelled.cancel()
+    cancelled.cancel()
+    await done.wait()
+    assert wheel._ticking is None
+    again = asyncio.Event()
+    wheel.add(0, again.set)
+    await again.wait()
+
+
+async def test_a_callback_may_add_and_cancel_others() -> None:
+    wheel = TimerWheel()
+    done = asyncio.Event()
+    victim = wheel.add(3 * TICK_S, lambda: pytest.fail("was cancelled"))
+
+    def first() -> None:
+        victim.cancel()
+        wheel.add(0, second)
+
+    def second() -> None:
+        wheel.add(4 * TICK_S, done.set)
+
+    wheel.add(0, first)
+    await done.wait()
+
+
+async def test_a_stopped_wheel_forgets_everything() -> None:
+    loop = asyncio.get_running_loop()
+    wheel = TimerWheel()
+    wheel.add(0, lambda: pytest.fail("was stopped"))
+    wheel.stop()
+    done = asyncio.Event()
+    loop.call_later(3 * TICK_S, done.set)
+    await done.wait()
+
+
+async def test_after_a_long_stall_everything_due_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = TimerWheel()
+    called: list[int] = []
+    for delay in (1, 500, 2_000_000):
+        wheel.add(delay * TICK_S, partial(called.append, delay))
+    real = wheel._loop.time
+    monkeypatch.setattr(wheel._loop, "time", lambda: real() + 1_000_000 * TICK_S)
+    wheel._tick()
+    assert called == [1, 500]
+    wheel.stop()
