@@ -11,6 +11,7 @@ import msgspec
 
 from logfleet.control.config_keys import BROKER_KEYS, ConfigError, ConfigKey, ConfigValue
 from logfleet.control.properties import parse_properties
+from logfleet.metadata.keys import Listener
 
 __all__ = ["BrokerConfig", "ConfigError", "Listener", "broker_config", "parse_properties"]
 
@@ -19,15 +20,6 @@ _LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]+\.")
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _SERVED_PROTOCOL = "PLAINTEXT"
 PORT_MAX = 65_535
-
-
-class Listener(msgspec.Struct, frozen=True):
-    """One address: `name` is upper case, `host` empty for all interfaces, `port` 0 for any free one."""
-
-    name: str
-    host: str
-    port: int
-    protocol: str = _SERVED_PROTOCOL
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,157 @@
+"""The cluster as one revision of the metadata store left it: what handlers answer from and the controller decides on.
+
+Images are immutable and share what did not change, so a reader keeps a consistent view for as long as it holds one.
+`image_builder` makes them from the store's watch.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from logfleet.metadata.keys import ACTIVE, NO_LEADER, BrokerValue, Listener, PartitionValue
+from logfleet.metadata.shards import ShardedMap
+
+INTERNAL_TOPICS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+)
+"""Topics that belong to the brokers (Kafka: Topic.INTERNAL_TOPICS)."""
+
+
+class Controller(msgspec.Struct, frozen=True):
+    """epoch: create revision of its key; compared by everything it writes."""
+
+    broker: int
+    incarnation: str
+    epoch: int
+
+
+class Broker(msgspec.Struct, frozen=True):
+    """A registered broker. epoch: create revision of its registration. is_active: the controller lets it lead."""
+
+    id: int
+    epoch: int
+    value: BrokerValue
+    is_active: bool
+
+    @property
+    def rack(self) -> str | None:
+        return self.value.rack
+
+    def listener(self, name: str) -> Listener | None:
+        """Its address on the listener of that (upper case) name."""
+        for listener in self.value.listeners:
+            if listener.name == name:
+                return listener
+        return None
+
+
+class Fence(msgspec.Struct, frozen=True):
+    broker_epoch: int
+    state: str
+
+
+class Partition(PartitionValue, frozen=True, gc=False):
+    """PartitionValue as stored; revision: the one that wrote it last."""
+
+    revision: int
+
+    @property
+    def has_leader(self) -> bool:
+        return self.leader != NO_LEADER
+
+    @property
+    def isr_ids(self) -> list[int]:
+        return [broker_id for broker_id, _ in self.isr]
+
+
+class Topic(msgspec.Struct, frozen=True):
+    """A topic, or what is there of one that the controller has not finished creating.
+
+    id: 16 bytes. partitions: index 0 up to `ready`, the number that counts. hidden: partitions beyond it (a
+    growth in progress). name and revision are empty and 0 while `topic/NAME` or `tid/UUID` are missing; revision and
+    ready_revision are those that wrote `topic/NAME` and `ready/UUID` last.
+    """
+
+    id: bytes
+    name: str = ""
+    configs: Mapping[str, str] = {}
+    partitions: tuple[Partition, ...] = ()
+    hidden: Mapping[int, Partition] = {}
+    ready: int = 0
+    revision: int = 0
+    ready_revision: int = 0
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether clients may see it."""
+        return bool(self.name and self.revision and self.ready_revision)
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+
+class DeletedTopic(msgspec.Struct, frozen=True):
+    """brokers: those whose logs of it are not removed yet. revision: the one that wrote the key last."""
+
+    id: bytes
+    name: str
+    brokers: tuple[int, ...]
+    revision: int
+
+
+class BrokerConfigs(msgspec.Struct, frozen=True):
+    """Dynamic configuration of a broker or, under None, of all; revision 0 if nothing was ever set."""
+
+    values: Mapping[str, str] = {}
+    revision: int = 0
+
+
+class ClusterImage(msgspec.Struct, frozen=True):
+    """Everything at `revision`. fences holds every broker the controller ever met, brokers those registered now.
+
+    unfinished: ids of topics that are not ready, or have hidden partitions: work for the controller.
+    """
+
+    revision: int = 0
+    cluster_id: str | None = None
+    controller: Controller | None = None
+    brokers: Mapping[int, Broker] = {}
+    fences: Mapping[int, Fence] = {}
+    broker_configs: Mapping[int | None, BrokerConfigs] = {}
+    deleted: Mapping[bytes, DeletedTopic] = {}
+    unfinished: frozenset[bytes] = frozenset()
+    entries: ShardedMap[bytes, Topic] = ShardedMap()
+    ids: ShardedMap[str, bytes] = ShardedMap()
+
+    def topic(self, name: str) -> Topic | None:
+        topic_id = self.ids.get(name)
+        return None if topic_id is None else self.topic_by_id(topic_id)
+
+    def topic_by_id(self, topic_id: bytes) -> Topic | None:
+        topic = self.entries.get(topic_id)
+        return topic if topic is not None and topic.is_ready else None
+
+    def topics(self) -> Iterator[Topic]:
+        """All topics, in no particular order."""
+        return (topic for topic in self.entries if topic.is_ready)
+
+    def topic_count(self) -> int:
+        return len(self.entries) - sum(
+            self.topic_by_id(topic_id) is None for topic_id in self.unfinished
+        )
+
+    def partition(self, topic_id: bytes, index: int) -> Partition | None:
+        topic = self.topic_by_id(topic_id)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return None
+        return topic.partitions[index]
+
+    def configs_of_broker(self, broker_id: int | None) -> BrokerConfigs:
+        return self.broker_configs.get(broker_id, BrokerConfigs())
+
+
+def is_active(epoch: int, fence: Fence | None) -> bool:
+    """Whether a registration may lead: the controller said so of this very one."""
+    return fence is not None and fence.broker_epoch == epoch and fence.state == ACTIVE

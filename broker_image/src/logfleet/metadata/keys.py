@@ -1,0 +1,169 @@
+"""Keys and values that brokers and the controller keep in the metadata store, below the cluster's prefix.
+
+| key | value | written by |
+|---|---|---|
+| `cluster/id` | the cluster's id | the first broker, once |
+| `ctl` | ControllerValue | the winner of the election, on its lease; its create revision is the controller epoch |
+| `broker/ID` | BrokerValue | the broker, on its lease; its create revision is the broker epoch |
+| `fence/ID` | FenceValue | the controller |
+| `topic/NAME` | TopicValue | the controller |
+| `tid/UUID` | the topic's name | the controller, together with `topic/NAME` |
+| `part/UUID/INDEX` | PartitionValue | the controller |
+| `ready/UUID` | ReadyValue | the controller, last of all: before it the topic (or its growth) is not there |
+| `deleted/UUID` | DeletedValue | the controller; each broker takes itself out when its logs are gone |
+| `config/broker/ID`, `config/broker/default` | ConfigValue | the controller |
+| `pid/next` | first producer id not given away | any broker, by compare |
+
+Values are JSON, so that a person with etcdctl can read them; unknown fields are ignored, so that versions can be mixed.
+UUID is Kafka's text form of a topic id. Every write of the controller compares the create revision of `ctl`.
+"""
+
+import base64
+from typing import Final
+
+import msgspec
+
+CLUSTER_ID: Final = "cluster/id"
+CONTROLLER: Final = "ctl"
+BROKERS: Final = "broker/"
+FENCES: Final = "fence/"
+TOPICS: Final = "topic/"
+TOPIC_IDS: Final = "tid/"
+PARTITIONS: Final = "part/"
+READY: Final = "ready/"
+DELETED: Final = "deleted/"
+BROKER_CONFIGS: Final = "config/broker/"
+CLUSTER_DEFAULT: Final = "default"
+"""Stands for the id of a broker in `config/broker/ID`: values for all brokers."""
+NEXT_PRODUCER_ID: Final = "pid/next"
+
+NO_LEADER: Final = -1
+
+
+class Listener(msgspec.Struct, frozen=True):
+    """One address: `name` is upper case, `host` empty for all interfaces, `port` 0 for any free one."""
+
+    name: str
+    host: str
+    port: int
+    protocol: str = "PLAINTEXT"
+
+
+class ControllerValue(msgspec.Struct, frozen=True):
+    """Who controls: a broker's id and the incarnation (one per process start) that won."""
+
+    broker: int
+    incarnation: str
+
+
+class BrokerValue(msgspec.Struct, frozen=True):
+    """A running broker: `listeners` are its advertised addresses, with real hosts and ports; `rack` is its zone."""
+
+    incarnation: str
+    listeners: tuple[Listener, ...]
+    rack: str | None = None
+
+
+class FenceValue(msgspec.Struct, frozen=True):
+    """What the controller holds a broker for: `fenced` or `active`; nothing but fenced for any other broker epoch."""
+
+    broker_epoch: int = msgspec.field(name="be")
+    state: str
+
+
+ACTIVE: Final = "active"
+FENCED: Final = "fenced"
+
+
+class TopicValue(msgspec.Struct, frozen=True):
+    """`id`: text form of the topic id. `configs`: what was set for the topic, as text."""
+
+    id: str
+    configs: dict[str, str] = {}
+
+
+class PartitionValue(msgspec.Struct, frozen=True, gc=False):
+    """State of a partition.
+
+    replicas: broker ids, the preferred leader first. isr: the in-sync ones, each with its broker epoch.
+    leader: broker id or NO_LEADER. leader_epoch: +1 with every change of leader, also to the same broker after
+    its restart. partition_epoch: +1 with every write. min_isr: min.insync.replicas in force (KAFKA-16540: it
+    belongs to the partition, never to a broker).
+    """
+
+    replicas: tuple[int, ...]
+    isr: tuple[tuple[int, int], ...]
+    leader: int
+    leader_epoch: int = msgspec.field(name="le")
+    partition_epoch: int = msgspec.field(name="pe")
+    min_isr: int = msgspec.field(name="misr")
+
+
+class ReadyValue(msgspec.Struct, frozen=True):
+    """How many partitions (from index 0) of the topic are there."""
+
+    partitions: int
+
+
+class DeletedValue(msgspec.Struct, frozen=True):
+    """A deleted topic whose logs `brokers` still have to remove. Without this key no log is ever removed."""
+
+    name: str
+    brokers: tuple[int, ...]
+
+
+ConfigValue = dict[str, str]
+
+
+def uuid_text(topic_id: bytes) -> str:
+    """Kafka's text form of a topic id of 16 bytes: base64url without padding."""
+    return base64.urlsafe_b64encode(topic_id)[:22].decode()
+
+
+def uuid_bytes(text: str) -> bytes:
+    """The 16 bytes of a topic id. Raises ValueError for what is no text form of one."""
+    topic_id = base64.urlsafe_b64decode(text + "==")
+    if len(topic_id) != 16:
+        raise ValueError(f"{text!r} is no topic id")
+    return topic_id
+
+
+def broker(broker_id: int) -> str:
+    return f"{BROKERS}{broker_id}"
+
+
+def fence(broker_id: int) -> str:
+    return f"{FENCES}{broker_id}"
+
+
+def topic(name: str) -> str:
+    return f"{TOPICS}{name}"
+
+
+def topic_id(uuid: str) -> str:
+    return f"{TOPIC_IDS}{uuid}"
+
+
+def partitions(uuid: str) -> str:
+    """Prefix of all partitions of a topic."""
+    return f"{PARTITIONS}{uuid}/"
+
+
+def partition(uuid: str, index: int) -> str:
+    return f"{PARTITIONS}{uuid}/{index}"
+
+
+def ready(uuid: str) -> str:
+    return f"{READY}{uuid}"
+
+
+def deleted(uuid: str) -> str:
+    return f"{DELETED}{uuid}"
+
+
+def broker_config(broker_id: int | None) -> str:
+    """broker_id: None for the values of all brokers."""
+    return f"{BROKER_CONFIGS}{CLUSTER_DEFAULT if broker_id is None else broker_id}"
+
+
+encode = msgspec.json.Encoder().encode

@@ -1,0 +1,125 @@
+"""Keeps this broker's image of the cluster up to date by one watch on the whole metadata store.
+
+One stream only: watches are not ordered among each other, so what one stream shows is a consistent past of everything.
+Images are published at revision boundaries. A reader takes `image` and keeps it for as long as it decides on it; a task that
+must act on every change takes a `Subscription`; a request that needs a change to have arrived waits for it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Final, TypeVar
+
+import structlog
+
+from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.image_builder import Changes, ImageBuilder
+from logfleet.metadata.store import MetadataStore, Snapshot
+
+T = TypeVar("T")
+log = structlog.get_logger()
+
+SLICE_KEYS: Final = 1_000
+"""Keys of a snapshot read without letting the loop do something else: about 2 ms."""
+
+
+class Subscription:
+    """Collects what changed since the last look; an idle subscriber costs one set of topic ids, not a queue."""
+
+    def __init__(self) -> None:
+        self._image = ClusterImage()
+        self._changes = Changes(everything=True)
+        self._changed = asyncio.Event()
+
+    async def next(self) -> tuple[ClusterImage, Changes]:
+        """The newest image and everything that may differ from the one returned before; waits for a change."""
+        await self._changed.wait()
+        self._changed.clear()
+        changes, self._changes = self._changes, Changes()
+        return self._image, changes
+
+    def publish(self, image: ClusterImage, changes: Changes) -> None:
+        self._image = image
+        self._changes.add(changes)
+        self._changed.set()
+
+
+class MetadataFollower:
+    """`image` is revision 0 and empty until the first snapshot has been read."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+        self._image = ClusterImage()
+        self._subscriptions: list[Subscription] = []
+        self._waiters: dict[asyncio.Future[None], Callable[[ClusterImage], bool]] = {}
+
+    @property
+    def image(self) -> ClusterImage:
+        return self._image
+
+    def subscribe(self) -> Subscription:
+        """A subscription whose first `next` brings the present image as one change of everything."""
+        subscription = Subscription()
+        if self._image.revision:
+            subscription.publish(self._image, Changes(everything=True))
+        self._subscriptions.append(subscription)
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        self._subscriptions.remove(subscription)
+
+    async def until(self, holds: Callable[[ClusterImage], bool]) -> ClusterImage:
+        """The first image, from the present one on, of which `holds` is true. Bound it by asyncio.timeout."""
+        while not holds(self._image):
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters[waiter] = holds
+            try:
+                await waiter
+            finally:
+                self._waiters.pop(waiter, None)
+        return self._image
+
+    async def until_revision(self, revision: int) -> ClusterImage:
+        """The first image that holds everything up to `revision`."""
+        return await self.until(lambda image: image.revision >= revision)
+
+    async def run(self) -> None:
+        """Follow until the store is closed. Raises StoreRefused, StoreReplaced and CorruptMetadataError.
+
+        After any of them the image is worth nothing: the broker must not go on serving from it.
+        """
+        async with aclosing(self._store.watch()) as stream:
+            async for item in stream:
+                if isinstance(item, Snapshot):
+                    await self._read_snapshot(item)
+                else:
+                    builder = ImageBuilder(self._image)
+                    for event in item.events:
+                        builder.add(event)
+                    self._publish(*builder.build(item.revision))
+
+    async def _read_snapshot(self, snapshot: Snapshot) -> None:
+        builder = ImageBuilder(ClusterImage())
+        for start in range(0, len(snapshot.items), SLICE_KEYS):
+            for item in snapshot.items[start : start + SLICE_KEYS]:
+                builder.add(item)
+            await asyncio.sleep(0)
+        image, changes = builder.build(snapshot.revision)
+        changes.everything = True
+        log.info(
+            "metadata_snapshot",
+            revision=image.revision,
+            keys=len(snapshot.items),
+            topics=image.topic_count(),
+            brokers=len(image.brokers),
+        )
+        self._publish(image, changes)
+
+    def _publish(self, image: ClusterImage, changes: Changes) -> None:
+        assert image.revision > self._image.revision or changes.everything, "revisions only grow"
+        self._image = image
+        for subscription in self._subscriptions:
+            subscription.publish(image, changes)
+        for waiter, holds in list(self._waiters.items()):
+            if not waiter.done() and holds(image):
+                waiter.set_result(None)

@@ -1,0 +1,275 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from logfleet.metadata import keys
+from logfleet.metadata.image import BrokerConfigs, ClusterImage, Partition
+from logfleet.metadata.image_builder import Changes, CorruptMetadataError, ImageBuilder
+from logfleet.metadata.keyspace import Keyspace
+from logfleet.metadata.store import Delete, DeletePrefix, KeyValue, Operation, Put, Txn
+
+ID = bytes(range(16))
+UUID = keys.uuid_text(ID)
+TOPIC_7 = keys.uuid_text((7).to_bytes(16, "big"))
+HERE = keys.BrokerValue("i1", (keys.Listener("PLAINTEXT", "h", 9092),), "a")
+
+
+class History:
+    """A store's keyspace and the image that follows it."""
+
+    def __init__(self) -> None:
+        self.keyspace = Keyspace()
+        self.image = ClusterImage()
+        self.changes = Changes()
+
+    def commit(self, *operations: Operation) -> ClusterImage:
+        _, batch = self.keyspace.evaluate(Txn(success=operations))
+        if batch is not None:
+            self.keyspace.apply(batch)
+            builder = ImageBuilder(self.image)
+            for event in batch.events:
+                builder.add(event)
+            self.image, self.changes = builder.build(batch.revision)
+        return self.image
+
+    def from_snapshot(self) -> ClusterImage:
+        builder = ImageBuilder(ClusterImage())
+        snapshot = self.keyspace.range("")
+        for item in snapshot.items:
+            builder.add(item)
+        return builder.build(snapshot.revision)[0]
+
+
+def put(key: str, value: object) -> Put:
+    return Put(key, value.encode() if isinstance(value, str) else keys.encode(value))
+
+
+def part(leader: int = 1, epoch: int = 0) -> keys.PartitionValue:
+    return keys.PartitionValue((1,), ((1, 5),), leader, epoch, epoch, 1)
+
+
+def topic_puts(name: str = "t", uuid: str = UUID, partitions: int = 2) -> list[Put]:
+    return [
+        put(keys.topic(name), keys.TopicValue(uuid, {"retention.ms": "5"})),
+        put(keys.topic_id(uuid), name),
+        *(put(keys.partition(uuid, index), part()) for index in range(partitions)),
+    ]
+
+
+def test_a_topic_is_seen_only_when_it_is_ready():
+    history = History()
+    image = history.commit(*topic_puts())
+    assert image.topic("t") is None
+    assert image.topic_by_id(ID) is None
+    assert list(image.topics()) == []
+    assert image.topic_count() == 0
+    assert image.unfinished == {ID}
+
+    image = history.commit(put(keys.ready(UUID), keys.ReadyValue(2)))
+    topic = image.topic("t")
+    assert topic is not None
+    assert topic is image.topic_by_id(ID)
+    assert (topic.name, topic.id, topic.configs) == ("t", ID, {"retention.ms": "5"})
+    assert topic.partitions == (
+        Partition((1,), ((1, 5),), 1, 0, 0, 1, 2),
+        Partition((1,), ((1, 5),), 1, 0, 0, 1, 2),
+    )
+    assert (topic.revision, topic.ready_revision) == (2, 3)
+    assert image.unfinished == frozenset()
+    assert image.topic_count() == 1
+    assert history.changes == Changes(topics={ID})
+
+
+def test_partitions_beyond_ready_are_hidden_until_it_counts_them():
+    history = History()
+    history.commit(*topic_puts(), put(keys.ready(UUID), keys.ReadyValue(2)))
+    image = history.commit(put(keys.partition(UUID, 2), part()))
+    topic = image.topic("t")
+    assert topic is not None
+    assert len(topic.partitions) == 2
+    assert set(topic.hidden) == {2}
+    assert image.unfinished == {ID}
+    image = history.commit(put(keys.ready(UUID), keys.ReadyValue(3)))
+    assert image.partition(ID, 2) is not None
+    assert image.partition(ID, 3) is None
+    assert image.partition(ID, -1) is None
+    assert image.partition(bytes(16), 0) is None
+    assert image.unfinished == frozenset()
+
+
+def test_a_change_of_one_partition_leaves_the_others_and_the_old_image_as_they_were():
+    history = History()
+    before = history.commit(*topic_puts(), put(keys.ready(UUID), keys.ReadyValue(2)))
+    after = history.commit(put(keys.partition(UUID, 1), part(-1, 1)))
+    old, new = before.topic("t"), after.topic("t")
+    assert old is not None
+    assert new is not None
+    assert old.partitions[1].leader == 1
+    assert new.partitions[1].leader == -1
+    assert new.partitions[0] is old.partitions[0]
+    assert not new.partitions[1].has_leader
+    assert new.partitions[1].isr_ids == [1]
+    assert new.partitions[1].revision == 3
+
+
+def test_a_deleted_topic_goes_at_once_and_its_logs_are_named():
+    history = History()
+    history.commit(*topic_puts(), put(keys.ready(UUID), keys.ReadyValue(2)))
+    image = history.commit(
+        put(keys.deleted(UUID), keys.DeletedValue("t", (1, 2))),
+        Delete(keys.topic("t")),
+        Delete(keys.topic_id(UUID)),
+        Delete(keys.ready(UUID)),
+        DeletePrefix(keys.partitions(UUID)),
+    )
+    assert image.topic("t") is None
+    assert len(image.entries) == len(image.ids) == 0
+    assert image.unfinished == frozenset()
+    assert image.deleted[ID].brokers == (1, 2)
+    assert history.changes == Changes(topics={ID}, deleted=True)
+    assert history.commit(Delete(keys.deleted(UUID))).deleted == {}
+
+
+def test_a_topic_recreated_within_one_image_has_the_new_id():
+    other = keys.uuid_text(bytes(reversed(range(16))))
+    history = History()
+    history.commit(*topic_puts(), put(keys.ready(UUID), keys.ReadyValue(2)))
+    builder = ImageBuilder(history.image)
+    for operations in (
+        [Delete(keys.topic("t")), Delete(keys.ready(UUID)), Delete(keys.topic_id(UUID))],
+        [*topic_puts("t", other), put(keys.ready(other), keys.ReadyValue(2))],
+    ):
+        _, batch = history.keyspace.evaluate(Txn(success=operations))
+        assert batch is not None
+        history.keyspace.apply(batch)
+        for event in batch.events:
+            builder.add(event)
+    image, _ = builder.build(history.keyspace.revision)
+    topic = image.topic("t")
+    assert topic is not None
+    assert topic.id == keys.uuid_bytes(other)
+    assert image.unfinished == {ID}  # its partitions are still there
+
+
+def test_a_broker_is_active_only_by_a_fence_of_its_own_registration():
+    history = History()
+    image = history.commit(put(keys.broker(1), HERE))
+    assert not image.brokers[1].is_active
+    assert image.brokers[1].epoch == 2
+    image = history.commit(put(keys.fence(1), keys.FenceValue(2, keys.ACTIVE)))
+    assert image.brokers[1].is_active
+    assert history.changes == Changes(brokers=True)
+    history.commit(Delete(keys.broker(1)))
+    image = history.commit(put(keys.broker(1), HERE))
+    assert not image.brokers[1].is_active, "the fence is of an earlier registration"
+    image = history.commit(put(keys.fence(1), keys.FenceValue(5, keys.FENCED)))
+    assert not image.brokers[1].is_active
+    image = history.commit(put(keys.fence(1), keys.FenceValue(5, keys.ACTIVE)))
+    assert image.brokers[1].is_active
+    assert not history.commit(Delete(keys.fence(1))).brokers[1].is_active
+
+
+def test_a_broker_names_its_rack_and_its_listeners():
+    broker = History().commit(put(keys.broker(1), HERE)).brokers[1]
+    assert broker.rack == "a"
+    assert broker.listener("PLAINTEXT") == keys.Listener("PLAINTEXT", "h", 9092)
+    assert broker.listener("OTHER") is None
+
+
+def test_controller_cluster_id_and_broker_configs_are_read():
+    history = History()
+    image = history.commit(
+        put(keys.CLUSTER_ID, "abc"),
+        put(keys.CONTROLLER, keys.ControllerValue(3, "i")),
+        put(keys.broker_config(None), {"message.max.bytes": "9"}),
+        put(keys.broker_config(3), {"message.max.bytes": "8"}),
+        put("of/another/version", "{"),
+    )
+    assert image.cluster_id == "abc"
+    assert image.controller is not None
+    assert (image.controller.broker, image.controller.epoch) == (3, 2)
+    assert image.configs_of_broker(None) == BrokerConfigs({"message.max.bytes": "9"}, 2)
+    assert image.configs_of_broker(3).values == {"message.max.bytes": "8"}
+    assert image.configs_of_broker(4) == BrokerConfigs()
+    assert history.changes == Changes(controller=True, broker_configs=True)
+    image = history.commit(
+        Delete(keys.CLUSTER_ID), Delete(keys.CONTROLLER), Delete(keys.broker_config(3))
+    )
+    assert image.cluster_id is None
+    assert image.controller is None
+    assert set(image.broker_configs) == {None}
+
+
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        (keys.partition(UUID, 0), b"{}"),
+        (keys.partition(UUID, 0), b"["),
+        ("part/short/0", b"{}"),
+        ("broker/x", b"{}"),
+        (keys.ready(UUID), b"2"),
+    ],
+)
+def test_a_value_that_nobody_writes_is_an_error_that_names_the_key(key, value):
+    with pytest.raises(CorruptMetadataError, match=key):
+        History().commit(Put(key, value))
+
+
+def test_changes_add_up():
+    changes = Changes(topics={b"a"})
+    changes.add(Changes(everything=True, topics={b"b"}, brokers=True, deleted=True))
+    assert changes == Changes(everything=True, topics={b"a", b"b"}, brokers=True, deleted=True)
+
+
+KEYS = [
+    put(keys.topic("t"), keys.TopicValue(UUID)),
+    put(keys.topic_id(UUID), "t"),
+    *(put(keys.partition(UUID, index), part(epoch=index)) for index in range(3)),
+    put(keys.ready(UUID), keys.ReadyValue(1)),
+    put(keys.ready(UUID), keys.ReadyValue(3)),
+    put(keys.deleted(UUID), keys.DeletedValue("t", (1,))),
+    put(keys.broker(1), HERE),
+    put(keys.fence(1), keys.FenceValue(2, keys.ACTIVE)),
+    put(keys.broker_config(1), {"a": "b"}),
+    put(keys.CONTROLLER, keys.ControllerValue(1, "i")),
+]
+OPERATIONS: list[Put | Delete] = [*KEYS, *(Delete(each.key) for each in KEYS)]
+REVISION = st.lists(
+    st.sampled_from(OPERATIONS), min_size=1, max_size=4, unique_by=lambda each: each.key
+)
+
+
+@given(st.lists(REVISION, max_size=30))
+def test_following_revision_by_revision_ends_where_a_snapshot_begins(revisions):
+    history = History()
+    for operations in revisions:
+        history.commit(*operations)
+        fresh = history.from_snapshot()
+        for field in ClusterImage.__struct_fields__:
+            ours, theirs = getattr(history.image, field), getattr(fresh, field)
+            if field in {"entries", "ids"}:
+                assert list(ours) == list(theirs)
+            elif history.image.revision:
+                assert ours == theirs, field
+
+
+def test_an_image_with_many_partitions_is_updated_without_looking_at_them():
+    builder = ImageBuilder(ClusterImage())
+    keyspace = Keyspace()
+    operations: list[Operation] = []
+    for number in range(300):
+        uuid = keys.uuid_text(number.to_bytes(16, "big"))
+        operations += [
+            *topic_puts(f"t{number}", uuid, 10),
+            put(keys.ready(uuid), keys.ReadyValue(10)),
+        ]
+    _, batch = keyspace.evaluate(Txn(success=operations))
+    assert batch is not None
+    for event in batch.events:
+        builder.add(event)
+    image, _ = builder.build(batch.revision)
+    again = ImageBuilder(image)
+    again.add(KeyValue(keys.topic("t7"), keys.encode(keys.TopicValue(TOPIC_7)), 2, 9, 2))
+    following, changes = again.build(9)
+    assert len(changes.topics) == 1
+    kept = sum(following.topic(f"t{number}") is image.topic(f"t{number}") for number in range(300))
+    assert kept == 299

@@ -1,0 +1,37 @@
+import msgspec
+import pytest
+from logfleet.metadata import keys
+
+
+def test_a_topic_id_has_kafkas_text_form():
+    topic_id = bytes(range(16))
+    text = keys.uuid_text(topic_id)
+    assert text == "AAECAwQFBgcICQoLDA0ODw"
+    assert keys.uuid_bytes(text) == topic_id
+
+
+@pytest.mark.parametrize("text", ["", "abc", "AAECAwQFBgcICQoLDA0ODwAA", "?"])
+def test_what_is_no_topic_id_is_refused(text):
+    with pytest.raises(ValueError, match=r"topic id|base64|padded|characters"):
+        keys.uuid_bytes(text)
+
+
+def test_a_partition_stays_small_in_the_store():
+    value = keys.PartitionValue((1, 2, 3), ((1, 90), (2, 91)), 1, 4, 9, 2)
+    text = keys.encode(value)
+    assert text == (b'{"replicas":[1,2,3],"isr":[[1,90],[2,91]],"leader":1,"le":4,"pe":9,"misr":2}')
+    assert msgspec.json.decode(text, type=keys.PartitionValue) == value
+
+
+def test_a_field_of_a_later_version_is_ignored():
+    text = b'{"replicas":[1],"isr":[[1,9]],"leader":1,"le":0,"pe":0,"misr":1,"elr":[2]}'
+    assert msgspec.json.decode(text, type=keys.PartitionValue).leader == 1
+
+
+def test_keys_lie_under_their_prefixes():
+    assert keys.partition("U", 3).startswith(keys.partitions("U"))
+    assert keys.broker_config(None) == "config/broker/default"
+    assert keys.broker_config(4) == "config/broker/4"
+    assert (keys.broker(1), keys.fence(1)) == ("broker/1", "fence/1")
+    assert (keys.topic("a"), keys.topic_id("U")) == ("topic/a", "tid/U")
+    assert (keys.ready("U"), keys.deleted("U")) == ("ready/U", "deleted/U")
