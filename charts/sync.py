@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Keep what the charts hold twice the same: CRD files, and the values' schema derived from them.
+
+Helm reads nothing outside a chart's folder, so charts/operator carries copies of crds/*.yaml, and
+charts/cluster refuses wrong values before anything reaches the API server. Run without arguments
+to write both; operator/tests/charts checks that there is nothing to write.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+CRDS = ROOT / "crds"
+CRD_COPIES = ROOT / "charts/operator/files/crds"
+CLUSTER_SCHEMA = ROOT / "charts/cluster/values.schema.json"
+
+# Keywords that mean the same in a CRD's schema and in JSON schema.
+_SAME = (
+    "type",
+    "required",
+    "enum",
+    "minimum",
+    "maximum",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "maxProperties",
+    "pattern",
+    "description",
+)
+
+
+def spec_schema(crd: str) -> dict[str, Any]:
+    """The JSON schema of `spec` of the kind in crds/<crd>.yaml; unknown fields are refused."""
+    document = yaml.safe_load((CRDS / f"{crd}.yaml").read_text())
+    schema = document["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return json_schema(schema["properties"]["spec"])
+
+
+def json_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Translate a structural OpenAPI schema; CEL rules and defaults stay with the API server."""
+    result = {key: schema[key] for key in _SAME if key in schema}
+    if schema.get("x-kubernetes-int-or-string"):
+        result["type"] = ["integer", "string"]
+    if schema.get("x-kubernetes-list-type") == "set":
+        result["uniqueItems"] = True
+    if "items" in schema:
+        result["items"] = json_schema(schema["items"])
+    if "properties" in schema:
+        result["properties"] = {
+            name: json_schema(field) for name, field in schema["properties"].items()
+        }
+        result["additionalProperties"] = False
+    elif "additionalProperties" in schema:
+        result["additionalProperties"] = json_schema(schema["additionalProperties"])
+    return result
+
+
+def cluster_values_schema() -> dict[str, Any]:
+    """The schema of charts/cluster's values: Cluster's spec, and Topics without their clusterRef."""
+    topic = spec_schema("topics")
+    del topic["properties"]["clusterRef"]
+    topic["required"] = ["name"]
+    topic["properties"]["name"] = {
+        "type": "string",
+        "description": "The resource's name, and the topic's unless topicName says otherwise.",
+        "minLength": 1,
+        "maxLength": 253,
+        "pattern": "^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$",
+    }
+    name = {
+        "type": "string",
+        "description": "The Cluster's name; empty means the release's name.",
+        "pattern": "^([a-z]([-a-z0-9]*[a-z0-9])?)?$",
+    }
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Values of the chart logfleet-cluster",
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["cluster"],
+        "properties": {
+            "name": name,
+            "cluster": spec_schema("clusters"),
+            "topics": {"type": "array", "items": topic},
+            "global": {"type": "object"},
+        },
+    }
+
+
+def wanted() -> dict[Path, str]:
+    """Path -> content of every file that follows from crds/."""
+    files = {CRD_COPIES / path.name: path.read_text() for path in sorted(CRDS.glob("*.yaml"))}
+    files[CLUSTER_SCHEMA] = json.dumps(cluster_values_schema(), indent=2) + "\n"
+    return files
+
+
+def main() -> None:
+    for path, content in wanted().items():
+        if not path.exists() or path.read_text() != content:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
+
+
+if __name__ == "__main__":
+    main()

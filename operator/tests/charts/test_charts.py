@@ -1,0 +1,218 @@
+"""Render the charts with Helm and hold the output against the CRDs' schemas.
+
+Helm is not to be had from PyPI: these tests take it from PATH or from where the lab's build
+leaves it, and say so if it is in neither place.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from logfleet.resources.cluster import parse_cluster
+from logfleet.resources.topic import parse_topic
+
+ROOT = Path(__file__).resolve().parents[3]
+CHARTS = ROOT / "charts"
+KUBE_VERSION = "1.35.4"
+
+
+def helm() -> str:
+    cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    built = sorted((cache_home / "logfleet/lab").glob("**/bin/helm"))
+    found = shutil.which("helm") or (str(built[-1]) if built else None)
+    if found is None:
+        message = "no helm on PATH and none built by the lab (make e2e builds it)"
+        if os.environ.get("LOGFLEET_HELM_REQUIRED"):
+            pytest.fail(message)
+        pytest.skip(message)
+    return found
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([helm(), *arguments], capture_output=True, text=True, check=False)
+
+
+@cache
+def render(chart: str, *settings: str, release: str = "fleet") -> list[dict[str, Any]]:
+    flags = [flag for setting in settings for flag in ("--set-json", setting)]
+    done = run(
+        "template",
+        release,
+        str(CHARTS / chart),
+        "-n",
+        "sys",
+        "--kube-version",
+        KUBE_VERSION,
+        *flags,
+    )
+    assert done.returncode == 0, done.stderr
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+
+def of_kind(documents: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [document for document in documents if document["kind"] == kind]
+
+
+def pods(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    specs = [document["spec"] for document in of_kind(documents, "Pod")]
+    return specs + [
+        document["spec"]["template"]["spec"] for document in of_kind(documents, "Deployment")
+    ]
+
+
+@pytest.mark.parametrize("chart", ["operator", "cluster"])
+def test_helm_finds_nothing_to_complain_about(chart: str) -> None:
+    done = run("lint", "--strict", "--kube-version", KUBE_VERSION, str(CHARTS / chart))
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    "chart, setting, complaint",
+    [
+        ("operator", "imag={}", "additional properties 'imag' not allowed"),
+        ("operator", 'watchNamespaces="a"', "/watchNamespaces"),
+        ("operator", 'log.level="loud"', "/log/level"),
+        ("cluster", "cluster.pools[0].replicas=0", "/cluster/pools/0"),
+        ("cluster", "cluster.zone=[]", "additional properties 'zone' not allowed"),
+        ("cluster", 'topics=[{"partitions": 3}]', "missing property 'name'"),
+        ("cluster", 'topics=[{"name": "a", "partition": 3}]', "'partition' not allowed"),
+    ],
+)
+def test_a_wrong_value_is_refused_before_anything_is_installed(
+    chart: str, setting: str, complaint: str
+) -> None:
+    done = run(
+        "template", "x", str(CHARTS / chart), "--kube-version", KUBE_VERSION, "--set-json", setting
+    )
+    assert done.returncode != 0
+    assert complaint in done.stderr
+
+
+def test_the_operators_chart_brings_the_crds_and_leaves_them_behind() -> None:
+    crds = of_kind(render("operator"), "CustomResourceDefinition")
+    for crd in crds:
+        source = yaml.safe_load((ROOT / f"crds/{crd['spec']['names']['plural']}.yaml").read_text())
+        assert crd["spec"] == source["spec"]
+        assert crd["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert len(crds) == len(list((ROOT / "crds").glob("*.yaml")))
+    assert of_kind(render("operator", "crds.enabled=false"), "CustomResourceDefinition") == []
+    loose = of_kind(render("operator", "crds.keep=false"), "CustomResourceDefinition")
+    assert not any(crd["metadata"].get("annotations") for crd in loose)
+
+
+@pytest.mark.parametrize("chart", ["operator"])
+def test_every_pod_is_restricted(chart: str) -> None:
+    rendered = pods(render(chart))
+    for pod in rendered:
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in pod["containers"]:
+            security = container["securityContext"]
+            assert security["allowPrivilegeEscalation"] is False
+            assert security["readOnlyRootFilesystem"] is True
+            assert security["capabilities"] == {"drop": ["ALL"]}
+            assert container["resources"]["limits"]["memory"]
+    assert rendered
+
+
+def test_the_operator_runs_once_with_probes_on_its_port() -> None:
+    (deployment,) = of_kind(render("operator", "ports.http=9000"), "Deployment")
+    assert deployment["spec"]["replicas"] == 1
+    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["ports"] == [{"name": "http", "containerPort": 9000}]
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert container[probe]["httpGet"]["port"] == "http"
+    environment = {entry["name"]: entry["value"] for entry in container["env"]}
+    assert environment["LOGFLEET_HTTP_PORT"] == "9000"
+    assert environment["LOGFLEET_NAMESPACES"] == ""
+
+
+def granted(rules: list[dict[str, Any]]) -> set[tuple[str, str]]:
+    return {
+        (resource, verb)
+        for rule in rules
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def test_the_operator_may_do_no_more_than_it_does() -> None:
+    (role,) = of_kind(render("operator"), "ClusterRole")
+    rights = granted(role["rules"])
+    assert not any(verb == "*" or resource == "*" for resource, verb in rights)
+    assert {verb for resource, verb in rights if resource == "secrets"} == {
+        "get",
+        "create",
+        "patch",
+    }
+    assert {resource for resource, verb in rights if verb == "delete"} == {"pods"}
+    assert {verb for resource, verb in rights if resource == "customresourcedefinitions"} == {"get"}
+
+
+def test_with_named_namespaces_rights_end_there() -> None:
+    documents = render("operator", 'watchNamespaces=["a","b"]')
+    (role,) = of_kind(documents, "ClusterRole")
+    assert {resource for resource, _ in granted(role["rules"])} == {
+        "customresourcedefinitions",
+        "namespaces",
+        "storageclasses",
+    }
+    assert [role["metadata"]["namespace"] for role in of_kind(documents, "Role")] == ["a", "b"]
+    bindings = of_kind(documents, "RoleBinding")
+    assert [binding["metadata"]["namespace"] for binding in bindings] == ["a", "b"]
+    assert all(binding["subjects"][0]["namespace"] == "sys" for binding in bindings)
+
+
+FULL = json.dumps(
+    yaml.safe_load((ROOT / "crds/examples/cluster.yaml").read_text())["spec"], sort_keys=True
+)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        (),
+        (
+            f"cluster={FULL}",
+            'topics=[{"name":"flights","partitions":6,"config":{"retention.ms":1}}]',
+        ),
+    ],
+)
+def test_the_clusters_chart_renders_what_the_schemas_and_we_accept(
+    settings: tuple[str, ...],
+) -> None:
+    documents = render("cluster", *settings)
+    (cluster,) = of_kind(documents, "Cluster")
+    jsonschema.validate(cluster["spec"], crd_schema("clusters"))
+    assert parse_cluster(cluster).metadata.name == "fleet"
+    topics = of_kind(documents, "Topic")
+    for topic in topics:
+        jsonschema.validate(topic["spec"], crd_schema("topics"))
+        assert parse_topic(topic).spec.cluster_ref.name == "fleet"
+    assert len(topics) == (1 if settings else 0)
+
+
+def crd_schema(plural: str) -> dict[str, Any]:
+    """The CRD's own schema of `spec`, unknown fields refused."""
+    crd = yaml.safe_load((ROOT / f"crds/{plural}.yaml").read_text())
+    spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    assert isinstance(spec, dict)
+    return close(spec)
+
+
+def close(schema: dict[str, Any]) -> dict[str, Any]:
+    closed = dict(schema)
+    if "properties" in schema:
+        closed["properties"] = {name: close(field) for name, field in schema["properties"].items()}
+        closed["additionalProperties"] = False
+    if "items" in schema:
+        closed["items"] = close(schema["items"])
+    return closed
