@@ -40,7 +40,11 @@ types: $(STAMP)
 
 .PHONY: unit
 unit: $(STAMP)
-	pytest -q -n auto --dist loadgroup $(wildcard broker_image/tests operator/tests e2e/tests)
+	pytest -q -n auto --dist loadgroup --ignore=broker_image/tests/etcd $(wildcard broker_image/tests operator/tests e2e/tests)
+
+.PHONY: etcd-tests
+etcd-tests: $(STAMP) ## the metadata store against every etcd on this machine, faults included (part of test-local)
+	pytest -q -n auto broker_image/tests/etcd
 
 .PHONY: fmt
 fmt: $(STAMP) ## format the sources
@@ -49,8 +53,8 @@ fmt: $(STAMP) ## format the sources
 
 .PHONY: test
 test: $(STAMP) ## all tests: what needs no Kubernetes, then the end-to-end suite
-	@$(PY) -m e2e.parts check
+	@$(PY) -m e2e.parts check etcd-tests
 
 .PHONY: test-local
 test-local: $(STAMP) ## all tests that need no Kubernetes
-	@$(PY) -m e2e.parts check
+	@$(PY) -m e2e.parts check etcd-tests

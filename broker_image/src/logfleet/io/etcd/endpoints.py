@@ -1,0 +1,246 @@
+"""Connections to the members of an etcd cluster: one channel each, one of them in use, the next one when it fails.
+
+One gRPC channel over all addresses does not do: its balancer takes a connected TCP socket for a living server, and a frozen first
+member then stops every write. So each address has its own channel, each call a deadline, and a call that
+fails for lack of an answer makes the next member the current one.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import grpc
+import grpc.aio
+import msgspec
+
+from logfleet.io.etcd.shim import stubs
+from logfleet.metadata.store import LeaseNotFound, StoreRefused, StoreUnavailable, UnknownOutcome
+
+RPC_TIMEOUT_S = 1.0
+"""An answer takes milliseconds; etcd's own election, during which a member cannot answer, about a second."""
+PATIENCE_S = 5.0
+"""How long a call that may be repeated goes round the members before it gives up: two elections of etcd."""
+ROUND_PAUSE_S = 0.1
+CHANNEL_OPTIONS = (
+    # Not below 5 s: etcd (--grpc-keepalive-min-time) hangs up on clients that ping more often.
+    ("grpc.keepalive_time_ms", 6_000),
+    ("grpc.keepalive_timeout_ms", 2_000),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.enable_retries", 0),
+    # The first is also how long one attempt to connect may take.
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    # Else channels to one address share a connection, the lease thread's with the loop's.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+)
+
+T = TypeVar("T")
+
+
+class NoAnswer(Exception):
+    """The member did not answer, or answered that it cannot now. Whether it did what it was asked is not known."""
+
+
+class Compacted(Exception):
+    """The history that was asked for is gone."""
+
+
+class TlsFiles(msgspec.Struct, frozen=True):
+    """PEM files: whom to trust, and who we are (both or neither)."""
+
+    ca: Path
+    certificate: Path | None = None
+    key: Path | None = None
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        """Raises StoreRefused if a file cannot be read."""
+        try:
+            return grpc.ssl_channel_credentials(
+                self.ca.read_bytes(),
+                self.key.read_bytes() if self.key else None,
+                self.certificate.read_bytes() if self.certificate else None,
+            )
+        except OSError as error:
+            raise StoreRefused(f"TLS to etcd: {error}") from error
+
+
+class Addresses(msgspec.Struct, frozen=True):
+    """Where the members are: host:port each, all over TLS or none."""
+
+    targets: tuple[str, ...]
+    tls: TlsFiles | None = None
+
+    @classmethod
+    def parse(cls, endpoints: Sequence[str], tls: TlsFiles | None = None) -> "Addresses":
+        """From `host:port`, `http://host:port` or `https://host:port`. Raises ValueError for what cannot be meant."""
+        if not endpoints:
+            raise ValueError("no etcd endpoint is given")
+        targets = []
+        for endpoint in endpoints:
+            scheme, _, target = endpoint.strip().rstrip("/").rpartition("://")
+            host, _, port = target.rpartition(":")
+            if scheme not in {"", "http", "https"} or not host or not port.isdecimal():
+                raise ValueError(f"etcd endpoint {endpoint!r} is not http(s)://host:port")
+            if scheme == "http" and tls is not None:
+                raise ValueError(f"etcd endpoint {endpoint!r} is without TLS, but a CA is given")
+            if scheme == "https" and tls is None:
+                raise ValueError(
+                    f"etcd endpoint {endpoint!r} needs a CA (logfleet.etcd.ca.location)"
+                )
+            targets.append(target)
+        return cls(tuple(targets), tls)
+
+
+class Member:
+    """One member of the cluster: its channel and the stubs on it."""
+
+    def __init__(self, target: str, credentials: grpc.ChannelCredentials | None) -> None:
+        self.target = target
+        self.channel = (
+            grpc.aio.secure_channel(target, credentials, options=CHANNEL_OPTIONS)
+            if credentials is not None
+            else grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
+        )
+        self.kv = stubs.KVStub(self.channel)
+        self.watch = stubs.WatchStub(self.channel)
+        self.lease = stubs.LeaseStub(self.channel)
+
+    async def connected(self) -> None:
+        """Raises NoAnswer if there is no connection and none comes about within RPC_TIMEOUT_S."""
+        try:
+            async with asyncio.timeout(RPC_TIMEOUT_S):
+                while (state := self.channel.get_state(True)) is not grpc.ChannelConnectivity.READY:
+                    if state in {
+                        grpc.ChannelConnectivity.TRANSIENT_FAILURE,
+                        grpc.ChannelConnectivity.SHUTDOWN,
+                    }:
+                        raise NoAnswer(f"{self.target}: no connection")
+                    await self.channel.wait_for_state_change(state)
+        except TimeoutError:
+            raise NoAnswer(f"{self.target}: no connection") from None
+
+
+class Members:
+    """All members, one of them current. Made on the loop that uses it."""
+
+    def __init__(self, addresses: Addresses, first: int = 0) -> None:
+        credentials = addresses.tls.credentials() if addresses.tls else None
+        self._members = [Member(target, credentials) for target in addresses.targets]
+        self._current = first % len(self._members)
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def current(self) -> Member:
+        return self._members[self._current]
+
+    def rotate(self, failed: Member) -> None:
+        """The next member becomes current, unless another call has already turned away from `failed`."""
+        if self.current is failed:
+            self._current = (self._current + 1) % len(self._members)
+
+    async def repeat(self, call: Callable[[Member], Any], request: object) -> Any:
+        """The answer of the first member that gives one. For requests that may be done twice.
+
+        call: picks the stub's method, as in `lambda member: member.kv.Range`.
+        Raises StoreUnavailable after PATIENCE_S, and what `ask` raises except NoAnswer.
+        """
+        give_up_s = time.monotonic() + PATIENCE_S
+        attempts = 0
+        while True:
+            member = self.current
+            try:
+                return await self.ask(member, call, request)
+            except NoAnswer as error:
+                self.rotate(member)
+                if time.monotonic() >= give_up_s:
+                    raise StoreUnavailable(f"etcd: {error}") from error
+            attempts += 1
+            if attempts % len(self._members) == 0:
+                await self.pause(ROUND_PAUSE_S)
+
+    async def once(self, call: Callable[[Member], Any], request: object) -> Any:
+        """The answer to a request that must not be repeated blindly.
+
+        It is sent once, over a connection that stood before: without one for PATIENCE_S nothing is sent and StoreUnavailable
+        raised. Raises UnknownOutcome if it was sent and no answer came.
+        """
+        give_up_s = time.monotonic() + PATIENCE_S
+        attempts = 0
+        while True:
+            self._check_open()
+            member = self.current
+            try:
+                await self._unless_closed(member.connected())
+                break
+            except NoAnswer as error:
+                self.rotate(member)
+                if time.monotonic() >= give_up_s:
+                    raise StoreUnavailable(f"etcd: {error}") from error
+            attempts += 1
+            if attempts % len(self._members) == 0:
+                await self.pause(ROUND_PAUSE_S)
+        try:
+            return await self.ask(member, call, request)
+        except NoAnswer as error:
+            self.rotate(member)
+            raise UnknownOutcome(f"etcd: {error}") from error
+
+    async def ask(self, member: Member, call: Callable[[Member], Any], request: object) -> Any:
+        """One attempt at one member. Raises NoAnswer, Compacted, LeaseNotFound, StoreRefused."""
+        self._check_open()
+        try:
+            return await self._unless_closed(call(member)(request, timeout=RPC_TIMEOUT_S))
+        except grpc.aio.AioRpcError as error:
+            raise meaning(error, member.target) from error
+
+    async def pause(self, seconds: float) -> None:
+        """Return after that time, or sooner at `close`."""
+        await asyncio.wait([self.closed], timeout=seconds)
+
+    async def close(self) -> None:
+        if not self.closed.done():
+            self.closed.set_result(None)
+            for member in self._members:
+                await member.channel.close()
+
+    def _check_open(self) -> None:
+        if self.closed.done():
+            raise StoreUnavailable("the metadata store is closed")
+
+    async def _unless_closed(self, answer: Awaitable[T]) -> T:
+        """A channel closed under a call makes gRPC raise CancelledError in it; nobody cancelled the caller."""
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self.closed.done() and task is not None and not task.cancelling():
+                self._check_open()
+            raise
+
+
+_CANNOT_NOW = {
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.INTERNAL,  # what a TLS connection broken by a restart is reported as
+    grpc.StatusCode.UNKNOWN,
+    grpc.StatusCode.ABORTED,
+}
+
+
+def meaning(error: grpc.RpcError, target: str) -> Exception:
+    """What an error of gRPC says about the request (texts: etcd's api/v3rpc/rpctypes/error.go)."""
+    code, text = error.code(), f"{target}: {error.details() or error.code().name.lower()}"
+    if code in _CANNOT_NOW:
+        return NoAnswer(text)
+    if code is grpc.StatusCode.NOT_FOUND and "lease" in text:
+        return LeaseNotFound(text)
+    if code is grpc.StatusCode.OUT_OF_RANGE and "compacted" in text:
+        return Compacted(text)
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "too many requests" in text:
+        return StoreUnavailable(f"etcd: {text}")
+    return StoreRefused(f"etcd: {text}")

