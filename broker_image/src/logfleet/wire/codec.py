@@ -1,0 +1,105 @@
+"""Bytes to messages and back, for every message and version of the schema table.
+
+Decoders and encoders are generated from the table when they are first needed (a few milliseconds each) and kept.
+On a hot path take the function once: `decode = decoder(FetchRequest, 13)`.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from logfleet.wire.decoding import generate_decoder
+from logfleet.wire.encoding import generate_encoder
+from logfleet.wire.errors import MalformedMessage, UnencodableMessage, UnsupportedVersion
+from logfleet.wire.primitives import Buffer, Sized
+from logfleet.wire.schema import Message, load_table
+
+# What a decoded message may take, per byte it came in: Python's smallest struct of two empty lists takes 150 bytes
+# where the wire takes three. Whoever reads frames bounds memory by this factor times the frame size it allows.
+MEMORY_PER_BYTE_MAX = 64
+
+M = TypeVar("M", bound=msgspec.Struct)
+
+# Filled at first use, never emptied: at most one entry per message and version of the table.
+_decoders: dict[tuple[type, int], Callable[..., Any]] = {}
+_encoders: dict[tuple[type, int], Callable[..., Any]] = {}
+
+
+def _schema(cls: type[msgspec.Struct], version: int) -> Message:
+    schema = load_table().get(cls.__name__)
+    if schema is None or not schema.versions[0] <= version <= schema.versions[1]:
+        raise UnsupportedVersion(f"no schema for {cls.__name__} version {version}")
+    return schema
+
+
+def decoder(cls: type[M], version: int) -> Callable[[Buffer, int], tuple[M, int]]:
+    """The function behind `decode` for one message and version; raises UnsupportedVersion."""
+    made = _decoders.get((cls, version))
+    if made is None:
+        made = _decoders[cls, version] = _guarded_decoder(cls, version)
+    return made
+
+
+def encoder(cls: type[M], version: int) -> Callable[[M], list[Buffer | Sized]]:
+    """The function behind `encode` for one message and version; raises UnsupportedVersion."""
+    made = _encoders.get((cls, version))
+    if made is None:
+        made = _encoders[cls, version] = _guarded_encoder(cls, version)
+    return made
+
+
+def _guarded_decoder(cls: type[M], version: int) -> Callable[[Buffer, int], tuple[M, int]]:
+    generated = generate_decoder(cls, _schema(cls, version), version)
+    name = f"{cls.__name__} version {version}"
+
+    def decode(buffer: Buffer, position: int) -> tuple[M, int]:
+        try:
+            return generated(buffer, position)  # type: ignore[no-any-return]
+        except MalformedMessage as error:
+            raise MalformedMessage(f"{name}: {error}") from None
+        except (struct.error, IndexError, UnicodeDecodeError) as error:
+            raise MalformedMessage(f"{name}: {error}") from error
+
+    return decode
+
+
+def _guarded_encoder(cls: type[M], version: int) -> Callable[[M], list[Buffer | Sized]]:
+    generated = generate_encoder(cls, _schema(cls, version), version)
+    name = f"{cls.__name__} version {version}"
+
+    def encode(message: M) -> list[Buffer | Sized]:
+        try:
+            return generated(message)  # type: ignore[no-any-return]
+        except UnencodableMessage:
+            raise
+        except (struct.error, TypeError, AttributeError, UnicodeEncodeError) as error:
+            raise UnencodableMessage(f"{name}: {error}: {message!r:.500}") from error
+
+    return encode
+
+
+def decode(cls: type[M], version: int, buffer: Buffer, position: int = 0) -> tuple[M, int]:
+    """The message at `position` (bytes), and the position behind it.
+
+    `records` are slices of `buffer` (keep it unchanged as long as they live); all else is copied. Arrays are refused
+    before they are built if their elements cannot fit into the rest of the buffer.
+    Raises MalformedMessage, and nothing else, for any bytes; UnsupportedVersion if the table lacks the version.
+    """
+    return decoder(cls, version)(buffer, position)
+
+
+def encode(message: msgspec.Struct, version: int) -> list[Buffer | Sized]:
+    """The message as buffers to be sent one after another.
+
+    What stands in a `records` field becomes an element of its own, as it is: any object with a length will do, so a
+    range of a file can pass through to sendfile. Raises UnencodableMessage if a value does not fit its field or a
+    field is set that this version lacks and that may not be ignored; UnsupportedVersion.
+    """
+    return encoder(type(message), version)(message)
+
+
+def encode_bytes(message: msgspec.Struct, version: int) -> bytes:
+    """As `encode`, in one piece; `records` must be bytes-like."""
+    return b"".join(encoder(type(message), version)(message))  # type: ignore[arg-type]
