@@ -57,11 +57,15 @@ class ControllerValue(msgspec.Struct, frozen=True):
 
 
 class BrokerValue(msgspec.Struct, frozen=True):
-    """A running broker: `listeners` are its advertised addresses, with real hosts and ports; `rack` is its zone."""
+    """A running broker: `listeners` are its advertised addresses, with real hosts and ports; `rack` is its zone.
+
+    directories: `directory.id` of each of its log directories (KIP-858), by which a replica's disk is known again.
+    """
 
     incarnation: str
     listeners: tuple[Listener, ...]
     rack: str | None = None
+    directories: tuple[str, ...] = ()
 
 
 class FenceValue(msgspec.Struct, frozen=True):
