@@ -53,8 +53,12 @@ fmt: $(STAMP) ## format the sources
 
 .PHONY: test
 test: $(STAMP) ## all tests: what needs no Kubernetes, then the end-to-end suite
-	@$(PY) -m e2e.parts check etcd-tests
+	@$(PY) -m e2e.parts check etcd-tests spark
 
 .PHONY: test-local
 test-local: $(STAMP) ## all tests that need no Kubernetes
-	@$(PY) -m e2e.parts check etcd-tests
+	@$(PY) -m e2e.parts check etcd-tests spark
+
+.PHONY: spark
+spark: $(STAMP) ## tests of the Spark source and jobs, on Spark itself (needs Java)
+	pytest -q spark-on-k8s/tests
