@@ -20,6 +20,7 @@ from logfleet.node.registration import (
     new_cluster_id,
     register,
 )
+from logfleet.wire import uuids
 
 pytestmark = pytest.mark.asyncio
 PATIENCE_S = 20
@@ -89,7 +90,7 @@ async def test_cluster_ids_are_kafkas() -> None:
     ids = {new_cluster_id() for _ in range(500)}
     assert len(ids) == 500
     assert not any(each.startswith("-") for each in ids)
-    assert all(len(keys.uuid_bytes(each)) == 16 for each in ids)
+    assert all(len(uuids.from_text(each)) == 16 for each in ids)
 
 
 async def test_data_of_another_cluster_is_refused_and_nothing_is_written(store) -> None:
@@ -217,7 +218,7 @@ async def test_a_registrar_ends_when_its_id_stays_taken(store) -> None:
             ClusterImage(
                 9,
                 brokers={1: Broker(1, 5, value(), is_active=False)},
-                fences={1: Fence(4, keys.FENCED)},
+                fences={1: Fence(4, keys.FENCED, 6)},
             ),
             "",
         ),
@@ -225,7 +226,7 @@ async def test_a_registrar_ends_when_its_id_stays_taken(store) -> None:
             ClusterImage(
                 9,
                 brokers={1: Broker(1, 5, value(), is_active=True)},
-                fences={1: Fence(5, keys.ACTIVE)},
+                fences={1: Fence(5, keys.ACTIVE, 6)},
             ),
             "",
         ),
