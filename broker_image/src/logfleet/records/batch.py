@@ -41,7 +41,7 @@ CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
-LENGTH = struct.Struct(">qi")
+_LENGTH = struct.Struct(">i")
 _OFFSET = struct.Struct(">q")
 _EPOCH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
@@ -186,3 +186,14 @@ def set_log_append_time(buffer: bytearray | memoryview, now_ms: int) -> None:
 def write_crc(buffer: bytearray | memoryview) -> None:
     """Set the checksum of the one batch that fills `buffer`."""
     _CRC.pack_into(buffer, 17, crc32c(memoryview(buffer)[21:]))
+
+
+def replace_payload(batch: Buffer, codec: Codec, body: Buffer) -> bytearray:
+    """A copy of the one batch in `batch` whose records are `body`, already in `codec`; all else is the same."""
+    changed = bytearray(batch[:HEADER_SIZE])
+    changed += body
+    _LENGTH.pack_into(changed, 8, len(changed) - LENGTH_OVERHEAD)
+    (attributes,) = _ATTRIBUTES.unpack_from(changed, 21)
+    _ATTRIBUTES.pack_into(changed, 21, attributes & ~CODEC_MASK | codec)
+    write_crc(changed)
+    return changed

@@ -3,6 +3,13 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 import uvloop
+from logfleet.io.files import PosixFiles
+from logfleet.log.config import LogConfig
+from logfleet.log.names import TopicPartition
+from logfleet.node.log_loader import LoadRequest
+from logfleet.node.open_files import OpenFiles
+from logfleet.node.partition_log import PartitionLog, prepare_directory
+from logfleet.node.trash import Trash
 
 # What touches transports and descriptors must hold on both loops.
 ON_BOTH_LOOPS = {"test_connection.py", "test_file_sender.py", "test_listener.py"}
@@ -25,3 +32,54 @@ def until() -> Callable[[Callable[[], object]], Awaitable[None]]:
             await asyncio.sleep(0)
 
     return wait
+
+
+class LogRig:
+    """One partition's directory, to be opened as often as a test wants, cleanly or as after a crash."""
+
+    def __init__(self, path: str) -> None:
+        self.files = PosixFiles()
+        self.open_files = OpenFiles(self.files)
+        self.trash = Trash(self.open_files)
+        self.directory = f"{path}/topic-0"
+        prepare_directory(self.open_files, self.directory, "bQrxV1XaQAyDOV5OYVsTsQ")
+
+    def open(
+        self,
+        config: LogConfig | None = None,
+        *,
+        clean: bool = True,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        now_ms: int = 0,
+    ) -> PartitionLog:
+        self.open_files = OpenFiles(self.files)
+        self.trash = Trash(self.open_files)
+        request = LoadRequest(
+            directory=self.directory,
+            config=config or LogConfig(),
+            clean=clean,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            now_ms=now_ms,
+        )
+        return PartitionLog(TopicPartition("topic", 0), self.open_files, self.trash, request)
+
+    def flush(self, log: PartitionLog) -> None:
+        job = log.begin_flush()
+        job.run(self.files)
+        log.complete_flush(job)
+
+    def close(self, log: PartitionLog) -> None:
+        job = log.close()
+        job.run(self.files)
+        log.complete_flush(job)
+
+    def names(self, suffix: str = "") -> list[str]:
+        listed = self.files.list_directory(self.directory)
+        return sorted(entry.name for entry in listed if entry.name.endswith(suffix))
+
+
+@pytest.fixture
+def rig(tmp_path) -> LogRig:
+    return LogRig(str(tmp_path))

@@ -1,0 +1,291 @@
+"""Files as the log needs them: positioned reads and writes, durability asked for explicitly, locks.
+
+Everything the broker keeps on disk goes through `Files`, so that a simulated disk can stand in its place: what it promises is what a
+POSIX file system promises. Data is durable after `fsync`, a name after `fsync_directory` of its directory. Rename is atomic. Paths are
+absolute or relative strings; nothing here knows what the files mean.
+
+Every failure is an OSError that carries the file's path. A file is closed when nobody refers to it any more: a fetch that is being
+sent keeps its segment readable, even if the segment is meanwhile dropped from the cache of open files, renamed or removed.
+"""
+
+import errno
+import fcntl
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import msgspec
+
+Writable = bytes | bytearray | memoryview
+
+_FLOCK = struct.Struct("@hhqqi4x")
+"""struct flock of 64-bit Linux: type, whence, start, length, pid."""
+
+
+class FileLocked(OSError):
+    """Somebody else holds the lock. holder: what they wrote into the file, "" if nothing."""
+
+    def __init__(self, path: str, holder: str) -> None:
+        super().__init__(errno.EAGAIN, f"locked by {holder or 'another process'}", path)
+        self.holder = holder
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One name in a directory."""
+
+    name: str
+    is_directory: bool
+
+
+class Status(msgspec.Struct, frozen=True):
+    """size in bytes; modified_ms: wall clock in ms of the last write."""
+
+    size: int
+    modified_ms: int
+
+
+class File(Protocol):
+    """An open file, for reading and writing; closed when nothing refers to it."""
+
+    path: str
+
+    def fileno(self) -> int:
+        """Descriptor for sendfile; valid while this object is referred to."""
+        ...
+
+    def size(self) -> int: ...
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Up to `length` bytes from `position`; fewer only at the end of the file."""
+        ...
+
+    def pwrite(self, data: Writable, position: int) -> None:
+        """Write all of `data`; after an OSError any part of it may be there."""
+        ...
+
+    def truncate(self, length: int) -> None: ...
+
+    def fsync(self) -> None:
+        """Make the file's data durable. After an OSError nothing about earlier writes is certain."""
+        ...
+
+
+class Lock(Protocol):
+    """A held lock; it ends with the process at the latest."""
+
+    def release(self) -> None: ...
+
+
+class Files(Protocol):
+    """A file system."""
+
+    def open(self, path: str, *, create: bool = False) -> File: ...
+    def status(self, path: str) -> Status: ...
+    def list_directory(self, path: str) -> list[Entry]: ...
+    def make_directory(self, path: str) -> None:
+        """Make the directory and its parents; it may exist."""
+        ...
+
+    def remove_directory(self, path: str) -> None: ...
+    def remove(self, path: str) -> None: ...
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file (replacing the target) or a directory, atomically."""
+        ...
+
+    def fsync_directory(self, path: str) -> None: ...
+    def free_bytes(self, path: str) -> int: ...
+    def lock(self, path: str, holder: str) -> Lock:
+        """Lock the file at `path`, made if absent, and write `holder` into it. Raises FileLocked."""
+        ...
+
+
+class PosixFile:
+    """A file of the operating system."""
+
+    __slots__ = ("_fd", "path")
+
+    def __init__(self, path: str, *, create: bool = False) -> None:
+        self.path = path
+        self._fd = -1
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        self._fd = os.open(path, flags, 0o644)
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def size(self) -> int:
+        with self._named():
+            return os.fstat(self._fd).st_size
+
+    def pread(self, length: int, position: int) -> bytes:
+        try:
+            data = os.pread(self._fd, length, position)
+            while len(data) < length:  # interrupted, or the end
+                more = os.pread(self._fd, length - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
+        except OSError as error:
+            error.filename = self.path
+            raise
+        return data
+
+    def pwrite(self, data: Writable, position: int) -> None:
+        try:
+            written = os.pwrite(self._fd, data, position)
+            if written != len(data):
+                view = memoryview(data)
+                while written < len(view):
+                    written += os.pwrite(self._fd, view[written:], position + written)
+        except OSError as error:
+            error.filename = self.path
+            raise
+
+    def truncate(self, length: int) -> None:
+        with self._named():
+            os.ftruncate(self._fd, length)
+
+    def fsync(self) -> None:
+        with self._named():
+            os.fsync(self._fd)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Errors of calls on a descriptor do not say which file it is."""
+        try:
+            yield
+        except OSError as error:
+            error.filename = self.path
+            raise
+
+
+class _OpenFileLock:
+    """A lock bound to an open file description.
+
+    It excludes a Java broker's FileLock on the same file (one that belongs to a process) as well as a second lock in this process.
+    """
+
+    def __init__(self, path: str, holder: str) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT, 0o644)
+        try:
+            whole_file = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, whole_file)
+        except (BlockingIOError, PermissionError):
+            held_by = os.pread(self._fd, 200, 0).decode("utf-8", "replace").strip()
+            os.close(self._fd)
+            raise FileLocked(path, held_by) from None
+        except OSError:
+            os.close(self._fd)
+            raise
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, holder.encode(), 0)
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.ftruncate(self._fd, 0)
+            os.close(self._fd)
+            self._fd = -1
+
+
+class PosixFiles:
+    """The operating system's file system (Linux)."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        return PosixFile(path, create=create)
+
+    def status(self, path: str) -> Status:
+        found = os.stat(path)
+        return Status(found.st_size, found.st_mtime_ns // 1_000_000)
+
+    def list_directory(self, path: str) -> list[Entry]:
+        with os.scandir(path) as entries:
+            return [Entry(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def remove_directory(self, path: str) -> None:
+        os.rmdir(path)
+
+    def remove(self, path: str) -> None:
+        os.remove(path)
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def fsync_directory(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        except OSError as error:
+            error.filename = path
+            raise
+        finally:
+            os.close(fd)
+
+    def free_bytes(self, path: str) -> int:
+        volume = os.statvfs(path)
+        return volume.f_bavail * volume.f_frsize
+
+    def lock(self, path: str, holder: str) -> Lock:
+        return _OpenFileLock(path, holder)
+
+
+def process_name() -> str:
+    """Who this process is, for people who find a locked directory."""
+    return f"process {os.getpid()} on {socket.gethostname()}"
+
+
+def read_file(files: Files, path: str) -> bytes | None:
+    """All of a small file, or None if there is none."""
+    try:
+        file = files.open(path)
+    except FileNotFoundError:
+        return None
+    return file.pread(file.size(), 0)
+
+
+def write_file(files: Files, path: str, data: Writable, *, durable: bool) -> None:
+    """Replace the file at `path` in one step: whoever reads it sees the old bytes or the new ones.
+
+    durable: after a power loss too. Blocks for as long as the disk takes, so it runs in a thread.
+    """
+    temporary = path + ".tmp"
+    file = files.open(temporary, create=True)
+    file.truncate(0)
+    file.pwrite(data, 0)
+    if durable:
+        file.fsync()
+    files.rename(temporary, path)
+    if durable:
+        files.fsync_directory(path.rpartition("/")[0] or ".")
+
+
+def remove_tree(files: Files, path: str) -> None:
+    """Remove a directory and everything in it; what vanished meanwhile is no error."""
+    try:
+        entries = files.list_directory(path)
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        inner = f"{path}/{entry.name}"
+        if entry.is_directory:
+            remove_tree(files, inner)
+        else:
+            remove_if_there(files, inner)
+    files.remove_directory(path)
+
+
+def remove_if_there(files: Files, path: str) -> None:
+    """Remove a file unless somebody did already."""
+    try:
+        files.remove(path)
+    except FileNotFoundError:
+        return

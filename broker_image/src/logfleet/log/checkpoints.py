@@ -1,0 +1,101 @@
+"""The small text files of a log directory: formats and parsing, without input or output.
+
+Offset checkpoints and leader epochs: a version, a count, one entry per line (`OffsetCheckpointFile`, `LeaderEpochCheckpointFile`).
+`partition.metadata` and `meta.properties` are key-value files (`PartitionMetadataFile`, `MetaProperties` version 1).
+"""
+
+from collections.abc import Iterable, Mapping
+
+from logfleet.log.epochs import EpochStart
+from logfleet.log.names import TopicPartition
+
+
+class CorruptCheckpoint(Exception):
+    """A checkpoint file that does not follow its format."""
+
+
+def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """The file for these offsets, in a stable order."""
+    lines = (f"{tp.topic} {tp.partition} {offset}\n" for tp, offset in sorted(offsets.items()))
+    return _with_head(len(offsets), lines)
+
+
+def parse_offsets(data: bytes) -> dict[TopicPartition, int]:
+    """Offsets in a checkpoint file. Raises CorruptCheckpoint."""
+    offsets = {}
+    for topic, partition, offset in _entries(data, 3):
+        offsets[TopicPartition(topic, _number(partition))] = _number(offset)
+    return offsets
+
+
+def format_epochs(entries: Iterable[EpochStart]) -> bytes:
+    listed = list(entries)
+    lines = (f"{entry.epoch} {entry.start_offset}\n" for entry in listed)
+    return _with_head(len(listed), lines)
+
+
+def parse_epochs(data: bytes) -> tuple[EpochStart, ...]:
+    """Entries of `leader-epoch-checkpoint`. Raises CorruptCheckpoint."""
+    return tuple(EpochStart(_number(e), _number(start)) for e, start in _entries(data, 2))
+
+
+def format_properties(properties: Mapping[str, str]) -> bytes:
+    """A Java properties file; values here need no escapes."""
+    return "".join(f"{key}={value}\n" for key, value in properties.items()).encode()
+
+
+def parse_properties(data: bytes) -> dict[str, str]:
+    """Keys and values separated by `=` or `: `, `#` begins a comment. Raises CorruptCheckpoint."""
+    properties = {}
+    for line in _text(data).splitlines():
+        stripped = line.strip()
+        if not stripped or stripped.startswith(("#", "!")):
+            continue
+        key, equals, value = stripped.partition("=")
+        if not equals:
+            key, equals, value = stripped.partition(":")
+        if not equals:
+            raise CorruptCheckpoint(f"neither key nor comment: {stripped[:80]!r}")
+        properties[key.strip()] = value.strip()
+    return properties
+
+
+def format_partition_metadata(topic_id: str) -> bytes:
+    """topic_id: Kafka's text form of the topic's uuid."""
+    return f"version: 0\ntopic_id: {topic_id}".encode()
+
+
+def parse_partition_metadata(data: bytes) -> str:
+    """Text form of the topic id. Raises CorruptCheckpoint."""
+    topic_id = parse_properties(data).get("topic_id")
+    if not topic_id:
+        raise CorruptCheckpoint("no topic_id")
+    return topic_id
+
+
+def _with_head(count: int, lines: Iterable[str]) -> bytes:
+    return f"0\n{count}\n{''.join(lines)}".encode()
+
+
+def _entries(data: bytes, width: int) -> Iterable[list[str]]:
+    lines = _text(data).splitlines()
+    if len(lines) < 2 or lines[0] != "0":
+        raise CorruptCheckpoint("no version 0 and count at its head")
+    entries = [line.split() for line in lines[2:] if line.strip()]
+    if len(entries) != _number(lines[1]) or any(len(entry) != width for entry in entries):
+        raise CorruptCheckpoint(f"not the {lines[1]} entries of {width} fields that it announces")
+    return entries
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise CorruptCheckpoint(f"not a number: {text[:40]!r}") from None
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise CorruptCheckpoint("not text") from None

@@ -1,0 +1,48 @@
+"""What a topic's configuration means for one partition's log. Kafka's keys become fields: `segment.bytes` is `segment_bytes`."""
+
+import msgspec
+
+from logfleet.records.batch import TimestampType
+from logfleet.records.compression import Codec
+
+UNLIMITED = -1
+"""Retention without a bound (`retention.ms=-1`, `retention.bytes=-1`)."""
+
+LONG_MAX = 2**63 - 1
+
+
+class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The topic-level keys that the log obeys; defaults are those of Apache Kafka 4.4.0.
+
+    compression_type None is `producer`: batches stay as they were sent. compression_level belongs to that codec, None is its
+    default. Times in milliseconds, sizes in bytes.
+    """
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * 24 * 3600 * 1000
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 * 1024 * 1024
+    index_interval_bytes: int = 4096
+    retention_ms: int = 7 * 24 * 3600 * 1000
+    retention_bytes: int = UNLIMITED
+    cleanup_policy: frozenset[str] = frozenset({"delete"})
+    file_delete_delay_ms: int = 60_000
+    max_message_bytes: int = 1_048_588
+    max_decompressed_message_bytes: int = 2_147_483_639
+    message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    message_timestamp_before_max_ms: int = LONG_MAX
+    message_timestamp_after_max_ms: int = 3_600_000
+    compression_type: Codec | None = None
+    compression_level: int | None = None
+    flush_messages: int = LONG_MAX
+    flush_ms: int = LONG_MAX
+
+    @property
+    def deletes(self) -> bool:
+        """Whether old segments are deleted by time and size."""
+        return "delete" in self.cleanup_policy
+
+    @property
+    def compacts(self) -> bool:
+        """Whether the log keeps the last value of each key, so that every record needs a key."""
+        return "compact" in self.cleanup_policy

@@ -1,0 +1,88 @@
+"""Leader epochs of one log: from which offset on each leader wrote (KIP-101, KIP-279; Kafka's LeaderEpochFileCache).
+
+Epochs ascend along the log and so do their start offsets. A replica that lost a power struggle finds here, by asking the leader for
+the end of its own last epoch, how much of its log is true.
+"""
+
+from bisect import bisect_right
+
+import msgspec
+
+NO_EPOCH = -1
+NO_OFFSET = -1
+
+
+class EpochStart(msgspec.Struct, frozen=True, gc=False):
+    """The first offset that the leader of `epoch` wrote or would write."""
+
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochs:
+    """The cache behind `leader-epoch-checkpoint`. `changed` is set by every change; whoever writes the file clears it."""
+
+    __slots__ = ("_entries", "changed")
+
+    def __init__(self, entries: tuple[EpochStart, ...] = ()) -> None:
+        self._entries: list[EpochStart] = []
+        for entry in entries:
+            self.assign(entry.epoch, entry.start_offset)
+        self.changed = False
+
+    @property
+    def entries(self) -> tuple[EpochStart, ...]:
+        return tuple(self._entries)
+
+    @property
+    def latest(self) -> int:
+        """The last epoch, or NO_EPOCH."""
+        return self._entries[-1].epoch if self._entries else NO_EPOCH
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Say that `epoch` starts at `start_offset`. Entries that contradict it (as late or as new) give way."""
+        if self._entries and self._entries[-1].epoch == epoch:
+            if self._entries[-1].start_offset <= start_offset:
+                return
+        elif epoch <= NO_EPOCH:
+            return
+        while self._entries and (
+            self._entries[-1].epoch >= epoch or self._entries[-1].start_offset >= start_offset
+        ):
+            self._entries.pop()
+        self._entries.append(EpochStart(epoch, start_offset))
+        self.changed = True
+
+    def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(epoch, end offset, exclusive) that OffsetForLeaderEpoch answers for `epoch`; (-1, -1) if it is not known.
+
+        For an epoch between two known ones the lower one's end; for one before the first, the first's start.
+        """
+        if epoch == NO_EPOCH or not self._entries:
+            return NO_EPOCH, NO_OFFSET
+        if epoch == self.latest:
+            return epoch, log_end_offset
+        after = bisect_right(self._entries, epoch, key=lambda entry: entry.epoch)
+        if after == len(self._entries):
+            return NO_EPOCH, NO_OFFSET
+        end = self._entries[after].start_offset
+        return (self._entries[after - 1].epoch if after else epoch), end
+
+    def epoch_of(self, offset: int) -> int:
+        """The epoch that wrote `offset`, or NO_EPOCH if it lies before the first entry."""
+        at = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
+        return self._entries[at - 1].epoch if at else NO_EPOCH
+
+    def truncate_end(self, end_offset: int) -> None:
+        """Forget epochs that start at or after `end_offset`; also when nothing of the log was there (KAFKA-10706)."""
+        while self._entries and self._entries[-1].start_offset >= end_offset:
+            self._entries.pop()
+            self.changed = True
+
+    def truncate_start(self, start_offset: int) -> None:
+        """Forget epochs that ended before `start_offset`; the one that holds it starts there."""
+        keep = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
+        if keep == 0 or (keep == 1 and self._entries[0].start_offset == start_offset):
+            return
+        self._entries[:keep] = [EpochStart(self._entries[keep - 1].epoch, start_offset)]
+        self.changed = True

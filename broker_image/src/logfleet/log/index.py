@@ -1,0 +1,51 @@
+"""Sparse indexes of a segment: entry formats, look-up, and what a sound index looks like.
+
+Offset index: (offset of a batch's last record - base offset, position of the batch), 8 bytes. Time index: (largest timestamp so
+far, offset of the batch holding it - base offset), 12 bytes. One entry of each about every `index.interval.bytes` of log, so a
+look-up finds a place at most that far (and one batch) before what it wants. Source: `OffsetIndex`, `TimeIndex`, `LogSegment.append`.
+"""
+
+import struct
+from collections.abc import Sequence
+
+OFFSET_ENTRY = struct.Struct(">ii")
+TIME_ENTRY = struct.Struct(">qi")
+RELATIVE_OFFSET_MAX = 2**31 - 1
+"""A segment holds no offset further from its base: entries are 32 bits wide."""
+
+Entries = Sequence[tuple[int, int]]
+
+
+def find_floor(entries: Entries, key: int, field: int = 0) -> int:
+    """Number of the last entry whose `field` (0 or 1) is <= `key`, or -1. Both fields ascend in the entries."""
+    low, high = 0, len(entries)
+    while low < high:
+        middle = (low + high) // 2
+        if entries[middle][field] <= key:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1
+
+
+def unpack_entries(entry: struct.Struct, data: bytes) -> list[tuple[int, int]]:
+    """All whole entries in `data`."""
+    return list(entry.iter_unpack(data[: len(data) - len(data) % entry.size]))
+
+
+def sound_length(entries: Entries, *, first_max: int, second_max: int) -> int:
+    """How many leading entries can be true: both fields ascend (strictly the first) from 0 to their bounds, inclusive.
+
+    What a power loss leaves (zeros, an older file, a torn tail) breaks the order, so the sound part is what was written.
+    """
+    last_first, last_second = -1, -1
+    for number, (first, second) in enumerate(entries):
+        if not (last_first < first <= first_max and last_second <= second <= second_max):
+            return number
+        last_first, last_second = first, second
+    return len(entries)
+
+
+def capacity(entry: struct.Struct, index_bytes_max: int) -> int:
+    """Entries that fit an index file of `segment.index.bytes`; a segment is rolled when either index is full."""
+    return index_bytes_max // entry.size

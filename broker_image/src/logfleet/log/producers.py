@@ -1,0 +1,200 @@
+"""Idempotent producers of one partition: which batches were seen last (KIP-98, KIP-360; Kafka's ProducerStateManager).
+
+A producer numbers its records per partition. The last five batches are remembered, as many as a client has in flight, so that a batch
+sent again is recognised and answered with the offsets it got the first time. Upholds I10: what is appended continues the sequence.
+
+The same `update` is used for live appends, replay after a restart and replicated batches.
+"""
+
+import struct
+from collections.abc import Iterable
+
+import msgspec
+
+from logfleet.records.batch import NO_SEQUENCE, SEQUENCE_MAX, BatchHeader
+from logfleet.records.checksum import crc32c
+from logfleet.wire.errors import ErrorCode
+
+BATCHES_REMEMBERED = 5
+"""`max.in.flight.requests.per.connection` of an idempotent producer is at most this (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
+
+NO_OFFSET = -1
+NO_COORDINATOR_EPOCH = -1
+
+_SNAPSHOT_VERSION = 1
+_SNAPSHOT_HEAD = struct.Struct(">hI")
+_COUNT = struct.Struct(">i")
+_ENTRY = struct.Struct(">qhiqiqiq")
+
+
+class CorruptSnapshot(Exception):
+    """A producer snapshot whose version, length or checksum is wrong; an older one and the log itself replace it."""
+
+
+class SeenBatch(msgspec.Struct, frozen=True, gc=False):
+    """A batch as its producer would send it again. timestamp: the batch's largest, in ms."""
+
+    first_sequence: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @classmethod
+    def of(cls, header: BatchHeader, base_offset: int) -> "SeenBatch":
+        """What is remembered of a batch appended at `base_offset`."""
+        return cls(
+            header.base_sequence,
+            header.last_sequence,
+            base_offset + header.last_offset_delta,
+            header.last_offset_delta,
+            header.max_timestamp,
+        )
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class ProducerEntry(msgspec.Struct):
+    """What is known of one producer id. batches: oldest first, all of `epoch`, none after a snapshot of a mere marker.
+
+    restored: the batches come from a snapshot, which holds only the last one.
+    """
+
+    epoch: int
+    batches: list[SeenBatch]
+    last_timestamp: int
+    coordinator_epoch: int = NO_COORDINATOR_EPOCH
+    transaction_first_offset: int = NO_OFFSET
+    restored: bool = False
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+
+class ProducerStates:
+    """All producers seen in one partition, by id."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self) -> None:
+        self._entries: dict[int, ProducerEntry] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, producer_id: int) -> ProducerEntry | None:
+        return self._entries.get(producer_id)
+
+    def check(self, header: BatchHeader) -> SeenBatch | ErrorCode | None:
+        """Judge a client's batch before it is appended: None to append it, the batch it repeats, or an error code.
+
+        The order is Kafka's: a repetition is answered before anything else is looked at; an older epoch is
+        INVALID_PRODUCER_EPOCH; a newer one must begin at sequence 0; the same one must continue where it ended, else
+        OUT_OF_ORDER_SEQUENCE_NUMBER; a producer not known here (its state expired or was deleted) may begin anywhere.
+        """
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            return None
+        first = header.base_sequence
+        if header.producer_epoch == entry.epoch:
+            last = header.last_sequence
+            for seen in entry.batches:
+                if seen.first_sequence == first and seen.last_sequence == last:
+                    return seen
+            expected = 0 if entry.last_sequence == SEQUENCE_MAX else entry.last_sequence + 1
+        elif header.producer_epoch < entry.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        else:
+            expected = 0
+        return None if first == expected else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    def update(self, header: BatchHeader, base_offset: int) -> None:
+        """Take a batch with a producer id, appended at `base_offset`, into account."""
+        seen = SeenBatch.of(header, base_offset)
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            self._entries[header.producer_id] = ProducerEntry(
+                header.producer_epoch, [seen], header.max_timestamp
+            )
+            return
+        if header.producer_epoch != entry.epoch:
+            entry.epoch = header.producer_epoch
+            entry.batches.clear()
+        elif len(entry.batches) == BATCHES_REMEMBERED:
+            del entry.batches[0]
+        entry.batches.append(seen)
+        entry.last_timestamp = header.max_timestamp
+        entry.restored = False
+
+    def recall(self, producer_id: int, earlier: Iterable[SeenBatch]) -> None:
+        """Put batches found again in the log before those remembered of a restored entry."""
+        entry = self._entries[producer_id]
+        known = {seen.last_offset for seen in entry.batches}
+        batches = [*(seen for seen in earlier if seen.last_offset not in known), *entry.batches]
+        entry.batches = sorted(batches, key=lambda seen: seen.last_offset)[-BATCHES_REMEMBERED:]
+        entry.restored = False
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers without an open transaction that wrote nothing for `expiration_ms`; how many."""
+        stale = [
+            producer_id
+            for producer_id, entry in self._entries.items()
+            if entry.transaction_first_offset == NO_OFFSET
+            and now_ms - entry.last_timestamp >= expiration_ms
+        ]
+        for producer_id in stale:
+            del self._entries[producer_id]
+        return len(stale)
+
+    def clear(self) -> None:
+        self._entries.clear()
+
+    def snapshot(self) -> bytes:
+        """The file that Kafka writes at each roll (`ProducerSnapshot` version 1): each producer's last batch."""
+        body = bytearray(_COUNT.pack(len(self._entries)))
+        for producer_id, entry in self._entries.items():
+            last = entry.batches[-1] if entry.batches else None
+            body += _ENTRY.pack(
+                producer_id,
+                entry.epoch,
+                last.last_sequence if last else NO_SEQUENCE,
+                last.last_offset if last else NO_OFFSET,
+                last.offset_delta if last else 0,
+                entry.last_timestamp,
+                entry.coordinator_epoch,
+                entry.transaction_first_offset,
+            )
+        return _SNAPSHOT_HEAD.pack(_SNAPSHOT_VERSION, crc32c(body)) + bytes(body)
+
+    @classmethod
+    def from_snapshot(cls, data: bytes) -> "ProducerStates":
+        """State held by a snapshot file. Raises CorruptSnapshot."""
+        try:
+            version, crc = _SNAPSHOT_HEAD.unpack_from(data)
+            (count,) = _COUNT.unpack_from(data, _SNAPSHOT_HEAD.size)
+        except struct.error:
+            raise CorruptSnapshot("too short for its head") from None
+        if version != _SNAPSHOT_VERSION or crc != crc32c(data[_SNAPSHOT_HEAD.size :]):
+            raise CorruptSnapshot(f"version {version}, checksum {crc:#x}")
+        entries = data[_SNAPSHOT_HEAD.size + _COUNT.size :]
+        if len(entries) != count * _ENTRY.size:
+            raise CorruptSnapshot(f"{len(entries)} bytes for {count} entries")
+        states = cls()
+        for fields in _ENTRY.iter_unpack(entries):
+            producer_id, epoch, sequence, offset, delta, timestamp, coordinator, first = fields
+            # Kafka's snapshots have a batch only where an offset is known
+            last = SeenBatch(_first_sequence(sequence, delta), sequence, offset, delta, timestamp)
+            batches = [last] if offset >= 0 else []
+            states._entries[producer_id] = ProducerEntry(
+                epoch, batches, timestamp, coordinator, first, restored=True
+            )
+        return states
+
+
+def _first_sequence(last_sequence: int, offset_delta: int) -> int:
+    if last_sequence == NO_SEQUENCE:
+        return NO_SEQUENCE
+    return (last_sequence - offset_delta) & SEQUENCE_MAX

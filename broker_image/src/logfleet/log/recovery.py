@@ -1,0 +1,67 @@
+"""What of a segment's bytes is true: the batches from its start (or a known place) up to the first that is not whole.
+
+A process killed in the middle of a write leaves a torn batch at the end; a power loss may leave holes, zeros or old bytes anywhere
+beyond what was fsynced. So beyond the recovery point a log is what can be read in order with right checksums (I18).
+"""
+
+from collections.abc import Callable, Iterator
+
+from logfleet.records.batch import (
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+    crc_matches,
+    parse_header,
+)
+
+Read = Callable[[int, int], bytes]
+"""(length, position) -> bytes, fewer at the end of the file."""
+
+VERIFY_CHUNK_BYTES = 1024 * 1024
+"""Read at a time where all bytes are looked at."""
+
+HEADERS_CHUNK_BYTES = 16 * 1024
+"""Read at a time where only headers are: one small read per large batch, one for many small ones."""
+
+
+def scan_batches(
+    read: Read, start: int, end: int, *, next_offset: int, verify: bool
+) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of the batches in [start, end), until the end or the first that is damaged or not whole.
+
+    next_offset: no batch may begin below it, nor below the end of the one before. verify: check the checksum of each.
+    """
+    chunk_bytes = VERIFY_CHUNK_BYTES if verify else HEADERS_CHUNK_BYTES
+    position = chunk_start = start
+    chunk = b""
+    while end - position >= HEADER_SIZE:
+        if chunk_start + len(chunk) - position < HEADER_SIZE:
+            chunk, chunk_start = read(min(chunk_bytes, end - position), position), position
+            if len(chunk) < HEADER_SIZE:
+                return
+        header = parse_header(chunk, position - chunk_start)
+        if not is_plausible(header, next_offset) or header.size > end - position:
+            return
+        if verify:
+            if chunk_start + len(chunk) - position < header.size:
+                wanted = min(max(chunk_bytes, header.size), end - position)
+                chunk, chunk_start = read(wanted, position), position
+                if len(chunk) < header.size:
+                    return
+            if not crc_matches(chunk, header, position - chunk_start):
+                return
+        yield position, header
+        position += header.size
+        next_offset = header.next_offset
+
+
+def is_plausible(header: BatchHeader, next_offset: int) -> bool:
+    """Whether these fields can be a batch's at all, at or after `next_offset`."""
+    return (
+        header.magic == MAGIC
+        and header.batch_length >= HEADER_SIZE - LENGTH_OVERHEAD
+        and header.base_offset >= next_offset
+        and header.last_offset_delta >= 0
+        and header.record_count >= 0
+    )

@@ -1,0 +1,89 @@
+"""Which segments of a log are past their time or its size (`retention.ms`, `retention.bytes`, log start offset).
+
+Upholds I19: nothing younger than the retention and within the size goes; only what is below the high watermark does.
+Source: `UnifiedLog.deleteOldSegments`.
+"""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from logfleet.log.config import UNLIMITED, LogConfig
+
+
+class SegmentAge(msgspec.Struct, frozen=True, gc=False):
+    """What retention looks at. end_offset: exclusive; the last segment is the active one.
+
+    largest_timestamp: asked only when needed, since it may cost a read; ms.
+    """
+
+    end_offset: int
+    size: int
+    largest_timestamp: Callable[[], int]
+
+
+class Retention(msgspec.Struct, frozen=True):
+    """The first `count` segments go. All of them: a new active segment is rolled first. reason: for the log line."""
+
+    count: int
+    reason: str
+
+
+def plan_retention(
+    segments: Sequence[SegmentAge],
+    config: LogConfig,
+    *,
+    now_ms: int,
+    high_watermark: int,
+    log_start_offset: int,
+) -> Retention:
+    """The oldest segments that may go now. A wholly expired active segment counts too: a topic that nobody writes to any more expires.
+
+    An active segment without records never goes: there is nothing in it.
+    """
+    plans = [_below_start(segments, log_start_offset)]
+    if config.deletes:
+        plans.append(_expired(segments, config.retention_ms, now_ms))
+        plans.append(_oversize(segments, config.retention_bytes))
+    best = max(plans, key=lambda plan: plan.count)
+    count = 0
+    for segment in segments[: best.count]:
+        if segment.end_offset > high_watermark or (segment is segments[-1] and segment.size == 0):
+            break
+        count += 1
+    return Retention(count, best.reason)
+
+
+def _below_start(segments: Sequence[SegmentAge], log_start_offset: int) -> Retention:
+    count = 0
+    for segment in segments[:-1]:  # the active one holds the log's end, whatever its start
+        if segment.end_offset > log_start_offset:
+            break
+        count += 1
+    return Retention(count, f"all records are below the log start offset {log_start_offset}")
+
+
+def _expired(segments: Sequence[SegmentAge], retention_ms: int, now_ms: int) -> Retention:
+    reason = f"the newest record is older than retention.ms={retention_ms}"
+    if retention_ms == UNLIMITED:
+        return Retention(0, reason)
+    count = 0
+    for segment in segments:
+        if now_ms - segment.largest_timestamp() <= retention_ms:
+            break
+        count += 1
+    return Retention(count, reason)
+
+
+def _oversize(segments: Sequence[SegmentAge], retention_bytes: int) -> Retention:
+    reason = f"the log is larger than retention.bytes={retention_bytes}"
+    if retention_bytes == UNLIMITED:
+        return Retention(0, reason)
+    excess = sum(segment.size for segment in segments) - retention_bytes
+    count = 0
+    for segment in segments:
+        if segment.size > excess:  # removing it would leave less than is to be kept
+            break
+        excess -= segment.size
+        count += 1
+    return Retention(count, reason)

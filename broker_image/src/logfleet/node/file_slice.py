@@ -1,0 +1,29 @@
+"""A range of a segment, on its way to a consumer."""
+
+from logfleet.io.files import File
+
+
+class FileSlice:
+    """Whole batches in a file; the file stays open and readable while the slice exists, whatever happens to the segment.
+
+    position: where the range begins, in bytes; `len` is its length, never 0. Nothing is read until it is sent or asked for.
+    """
+
+    __slots__ = ("_length", "file", "position")
+
+    def __init__(self, file: File, position: int, length: int) -> None:
+        self.file = file
+        self.position = position
+        self._length = length
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def fd(self) -> int:
+        """Descriptor for sendfile."""
+        return self.file.fileno()
+
+    def read(self) -> bytes:
+        """The bytes themselves, for a connection that cannot use sendfile and for readers within the broker."""
+        return self.file.pread(self._length, self.position)

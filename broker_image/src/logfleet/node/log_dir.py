@@ -1,0 +1,261 @@
+"""One entry of `log.dirs`: its lock, its identity, its checkpoints, and the logs of all partitions in it.
+
+The layout is Kafka's, so that a broker of either kind can be started on the other's directory. A log is deleted only when it is said to
+be (`delete`); one that belongs to nothing known is renamed and kept (`set_aside`).
+
+Errors: LogDirRefused (one line for a person: not this broker's directory, or in use) and OSError (the disk).
+"""
+
+import base64
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+
+from logfleet.io.files import FileLocked, Files, process_name, read_file, write_file
+from logfleet.log.checkpoints import (
+    CorruptCheckpoint,
+    format_offsets,
+    format_properties,
+    parse_offsets,
+    parse_properties,
+)
+from logfleet.log.config import LogConfig
+from logfleet.log.names import (
+    CLEAN_SHUTDOWN,
+    DELETE_DIRECTORY,
+    HIGH_WATERMARKS,
+    LOCK,
+    LOG_STARTS,
+    META_PROPERTIES,
+    RECOVERY_POINTS,
+    STRAY_DIRECTORY,
+    TopicPartition,
+    leaving_directory,
+    leaving_suffix,
+    parse_partition_directory,
+)
+from logfleet.node.log_loader import LoadRequest
+from logfleet.node.open_files import OpenFiles
+from logfleet.node.partition_log import PartitionLog, prepare_directory
+from logfleet.node.trash import Discarded, Trash
+
+META_VERSION = "1"
+CLEAN_MARKER = b'{"version":0,"brokerEpoch":-1}'
+"""Content of `.kafka_cleanshutdown` (CleanShutdownFileHandler); -1: the epoch is not recorded."""
+
+ConfigOf = Callable[[str], LogConfig]
+"""A topic's configuration by its name."""
+
+
+class LogDirRefused(Exception):
+    """The directory is in use, or another broker's. The text is one line that says which and what to do."""
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Whose directory it is (`meta.properties`). ids in Kafka's text form."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: str
+
+
+class CheckpointJob(msgspec.Struct, frozen=True):
+    """Checkpoint files as they are to be: decided on the loop, written in a thread."""
+
+    writes: tuple[tuple[str, bytes], ...]
+
+    def run(self, files: Files) -> None:
+        for path, content in self.writes:
+            write_file(files, path, content, durable=True)
+
+
+class LogDir:
+    """An open log directory. `load` must be exhausted before partitions are asked for.
+
+    logs: the partitions' logs by topic and partition; only `create`, `delete` and `set_aside` change it.
+    high_watermarks: as they were when last checkpointed. was_clean: the directory was closed properly.
+    """
+
+    def __init__(self, open_files: OpenFiles, path: str, cluster_id: str, node_id: int) -> None:
+        """Lock the directory, made if absent, and check whose it is. Raises LogDirRefused, OSError."""
+        self.path = path
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.notes: list[str] = []
+        self._open_files = open_files
+        self._files = open_files.files
+        self._trash = Trash(open_files)
+        self._files.make_directory(path)
+        try:
+            self._lock = self._files.lock(f"{path}/{LOCK}", process_name())
+        except FileLocked as error:
+            raise LogDirRefused(
+                f"log directory {path} is in use by {error.holder or 'another process'}"
+            ) from error
+        try:
+            self.identity = self._identify(cluster_id, node_id)
+            self.was_clean = self._read(CLEAN_SHUTDOWN) is not None
+            self.high_watermarks = self._read_offsets(HIGH_WATERMARKS)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _identify(self, cluster_id: str, node_id: int) -> Identity:
+        data = self._read(META_PROPERTIES)
+        if data is None:
+            directory_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+            found = Identity(cluster_id, node_id, directory_id)
+            self._write_identity(found)
+            return found
+        try:
+            properties = parse_properties(data)
+        except CorruptCheckpoint as error:
+            raise LogDirRefused(f"{self.path}/{META_PROPERTIES} is unreadable: {error}") from error
+        for key, mine in (("cluster.id", cluster_id), ("node.id", str(node_id))):
+            theirs = properties.get(key)
+            if theirs != mine:
+                raise LogDirRefused(
+                    f"log directory {self.path} belongs to {key}={theirs}, this broker has {mine}: "
+                    "start it with its own directory, nothing was changed here"
+                )
+        directory_id = properties.get("directory.id", "")
+        if not directory_id:
+            raise LogDirRefused(f"{self.path}/{META_PROPERTIES} has no directory.id")
+        return Identity(cluster_id, node_id, directory_id)
+
+    def _write_identity(self, identity: Identity) -> None:
+        properties = {
+            "version": META_VERSION,
+            "cluster.id": identity.cluster_id,
+            "node.id": str(identity.node_id),
+            "directory.id": identity.directory_id,
+        }
+        content = format_properties(properties)
+        write_file(self._files, f"{self.path}/{META_PROPERTIES}", content, durable=True)
+
+    def _read(self, name: str) -> bytes | None:
+        return read_file(self._files, f"{self.path}/{name}")
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        """Offsets of a checkpoint; an unreadable one costs a longer recovery, not the directory."""
+        data = self._read(name)
+        try:
+            return parse_offsets(data) if data is not None else {}
+        except CorruptCheckpoint as error:
+            self.notes.append(f"{self.path}/{name} is unreadable and left out: {error}")
+            return {}
+
+    # Loading
+
+    def load(self, config_of: ConfigOf, now_ms: int) -> Iterator[PartitionLog]:
+        """Open the partitions one after the other; after a crash each one may take a while.
+
+        From here on the directory counts as not closed properly, until `close`.
+        """
+        recovery_points = self._read_offsets(RECOVERY_POINTS)
+        log_starts = self._read_offsets(LOG_STARTS)
+        if self.was_clean:
+            self._files.remove(f"{self.path}/{CLEAN_SHUTDOWN}")
+            self._files.fsync_directory(self.path)
+        for entry in sorted(self._files.list_directory(self.path), key=lambda entry: entry.name):
+            if not entry.is_directory:
+                continue
+            directory = f"{self.path}/{entry.name}"
+            if leaving_suffix(entry.name) == DELETE_DIRECTORY:
+                self._trash.add(Discarded(directory, now_ms, is_directory=True))
+                continue
+            partition = parse_partition_directory(entry.name)
+            if partition is None:  # -stray, lost+found and whatever people put here
+                self.notes.append(f"{directory} is no partition: left alone")
+                continue
+            request = LoadRequest(
+                directory=directory,
+                config=config_of(partition.topic),
+                clean=self.was_clean,
+                recovery_point=recovery_points.get(partition, 0),
+                log_start_offset=log_starts.get(partition, 0),
+                now_ms=now_ms,
+            )
+            yield self._open(partition, request)
+
+    def _open(self, partition: TopicPartition, request: LoadRequest) -> PartitionLog:
+        log = PartitionLog(partition, self._open_files, self._trash, request)
+        self.logs[partition] = log
+        return log
+
+    # Partitions that come and go
+
+    def create(
+        self, partition: TopicPartition, topic_id: str, config: LogConfig, now_ms: int
+    ) -> PartitionLog:
+        """A new, empty log. It exists after a power loss once its first flush has run. topic_id: Kafka's text form."""
+        assert partition not in self.logs, f"{partition} exists"
+        directory = f"{self.path}/{partition}"
+        prepare_directory(self._open_files, directory, topic_id)
+        request = LoadRequest(
+            directory=directory,
+            config=config,
+            clean=True,
+            recovery_point=0,
+            log_start_offset=0,
+            now_ms=now_ms,
+        )
+        return self._open(partition, request)
+
+    def delete(self, partition: TopicPartition, now_ms: int) -> None:
+        """The partition is gone at once; its bytes follow after file.delete.delay.ms."""
+        delay_ms = self.logs[partition].config.file_delete_delay_ms
+        path = self._take_out(partition, DELETE_DIRECTORY)
+        self._trash.add(Discarded(path, now_ms + delay_ms, is_directory=True))
+
+    def set_aside(self, partition: TopicPartition) -> str:
+        """The partition belongs to nothing known here: keep it under another name, for a person. Returns its new path."""
+        return self._take_out(partition, STRAY_DIRECTORY)
+
+    def _take_out(self, partition: TopicPartition, suffix: str) -> str:
+        log = self.logs.pop(partition)
+        self.high_watermarks.pop(partition, None)
+        log.forget_files()
+        path = f"{self.path}/{leaving_directory(partition, uuid.uuid4().hex, suffix)}"
+        self._files.rename(log.directory, path)
+        return path
+
+    def take_removals(self, now_ms: int) -> list[Discarded]:
+        """Files and directories whose time has come: give them to `trash.remove` in a thread."""
+        return self._trash.take_due(now_ms)
+
+    # Checkpoints
+
+    def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> CheckpointJob:
+        """The checkpoint files as of now. Run it in a thread, after the flushes that moved the recovery points."""
+        points = {partition: log.recovery_point for partition, log in self.logs.items()}
+        starts = {
+            partition: log.log_start_offset
+            for partition, log in self.logs.items()
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+        known = {p: offset for p, offset in high_watermarks.items() if p in self.logs}
+        self.high_watermarks.update(known)
+        return CheckpointJob(
+            (
+                (f"{self.path}/{RECOVERY_POINTS}", format_offsets(points)),
+                (f"{self.path}/{LOG_STARTS}", format_offsets(starts)),
+                (f"{self.path}/{HIGH_WATERMARKS}", format_offsets(self.high_watermarks)),
+            )
+        )
+
+    def close(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Make everything durable and mark the directory as closed properly. Blocks; nothing may append any more."""
+        for log in self.logs.values():
+            job = log.close()
+            job.run(self._files)
+            log.complete_flush(job)
+        self.checkpoint(high_watermarks).run(self._files)
+        write_file(self._files, f"{self.path}/{CLEAN_SHUTDOWN}", CLEAN_MARKER, durable=True)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Give the directory up as it is, as a crash would: the next start recovers it."""
+        for log in self.logs.values():
+            log.forget_files()
+        self._lock.release()

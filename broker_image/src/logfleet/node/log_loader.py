@@ -1,0 +1,225 @@
+"""Opens the directory of one partition: what is there, what of it is true, and what has to be rebuilt.
+
+After a clean stop that is a look at the last segment's end. After a crash everything from the recovery point on is checked: the valid
+prefix stays, a torn tail is cut off, indexes, leader epochs and producer state are rebuilt from the batches (I18).
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from logfleet.io.files import read_file, remove_if_there
+from logfleet.log.checkpoints import CorruptCheckpoint, parse_epochs, parse_partition_metadata
+from logfleet.log.config import LogConfig
+from logfleet.log.epochs import LeaderEpochs
+from logfleet.log.names import (
+    DELETED,
+    INDEX,
+    LEADER_EPOCHS,
+    LOG,
+    PARTITION_METADATA,
+    SNAPSHOT,
+    TEMPORARY,
+    TIME_INDEX,
+    offset_file,
+    parse_offset_file,
+)
+from logfleet.node.open_files import OpenFiles
+from logfleet.node.producer_history import ProducerHistory
+from logfleet.node.segment import Segment
+from logfleet.records.batch import BatchHeader
+
+
+class LoadRequest(msgspec.Struct, frozen=True):
+    """What is known of a partition's log before its directory is looked at.
+
+    clean: its log directory was closed properly. recovery_point: everything below it is durable. log_start_offset: records below
+    it are deleted, whatever the segments still hold.
+    """
+
+    directory: str
+    config: LogConfig
+    clean: bool
+    recovery_point: int
+    log_start_offset: int
+    now_ms: int
+
+
+class LoadedLog(msgspec.Struct):
+    """A partition's log as found, ready for appends. notes: what a person should know about how it was found."""
+
+    segments: list[Segment]
+    epochs: LeaderEpochs
+    producers: ProducerHistory
+    topic_id: str | None
+    log_start_offset: int
+    log_end_offset: int
+    recovered_bytes: int
+    notes: list[str]
+
+
+class LogLoader:
+    """Loads one partition; used once."""
+
+    def __init__(self, open_files: OpenFiles, request: LoadRequest) -> None:
+        self._open_files = open_files
+        self._files = open_files.files
+        self._request = request
+        self._notes: list[str] = []
+        self._recovered_bytes = 0
+        self._epochs = LeaderEpochs()
+
+    def load(self) -> LoadedLog:
+        """The log; its directory is changed where what it holds is not true. Raises OSError."""
+        names = self._names()
+        self._epochs = self._read_epochs(names)
+        segments = self._segments(names)
+        log_end = self._restore(segments, names)
+        log_start = max(self._request.log_start_offset, segments[0].base_offset if segments else 0)
+        if not segments or log_end < log_start:
+            if segments:
+                self._notes.append(
+                    f"the log ends at {log_end}, below its start {log_start}: it begins anew there"
+                )
+                self._remove_segments(segments)
+            segments = [self._new_segment(log_start)]
+            log_end = log_start
+        self._epochs.truncate_end(log_end)
+        self._epochs.truncate_start(log_start)
+        snapshots = [offset for offset, suffix in names if suffix == SNAPSHOT]
+        producers = ProducerHistory(self._files, self._request.directory, snapshots)
+        self._notes += producers.restore(segments, log_end)
+        return LoadedLog(
+            segments=segments,
+            epochs=self._epochs,
+            producers=producers,
+            topic_id=self._read_topic_id(),
+            log_start_offset=log_start,
+            log_end_offset=log_end,
+            recovered_bytes=self._recovered_bytes,
+            notes=self._notes,
+        )
+
+    def _path(self, offset: int, suffix: str) -> str:
+        return f"{self._request.directory}/{offset_file(offset, suffix)}"
+
+    def _names(self) -> set[tuple[int, str]]:
+        """The (offset, suffix) files; what a crash left on its way out is removed."""
+        found = set()
+        for entry in self._files.list_directory(self._request.directory):
+            if entry.name.endswith((DELETED, TEMPORARY)):
+                remove_if_there(self._files, f"{self._request.directory}/{entry.name}")
+            elif (parsed := parse_offset_file(entry.name)) is not None:
+                found.add(parsed)
+        for offset, suffix in list(found):
+            if suffix in (INDEX, TIME_INDEX) and (offset, LOG) not in found:
+                self._notes.append(f"{offset_file(offset, suffix)} has no segment: removed")
+                remove_if_there(self._files, self._path(offset, suffix))
+                found.discard((offset, suffix))
+        return found
+
+    def _read_topic_id(self) -> str | None:
+        data = read_file(self._files, f"{self._request.directory}/{PARTITION_METADATA}")
+        if data is None:
+            return None
+        try:
+            return parse_partition_metadata(data)
+        except CorruptCheckpoint as error:
+            self._notes.append(f"{PARTITION_METADATA} is unreadable: {error}")
+            return None
+
+    def _read_epochs(self, names: set[tuple[int, str]]) -> LeaderEpochs:
+        data = read_file(self._files, f"{self._request.directory}/{LEADER_EPOCHS}")
+        if data is None:
+            return LeaderEpochs()
+        try:
+            return LeaderEpochs(parse_epochs(data))
+        except CorruptCheckpoint as error:
+            self._notes.append(f"{LEADER_EPOCHS} is unreadable ({error}): rebuilt from the batches")
+        epochs = LeaderEpochs()
+        for segment in self._segments(names):
+            for _, header in segment.headers():
+                epochs.assign(header.leader_epoch, header.base_offset)
+        return epochs
+
+    def _segments(self, names: set[tuple[int, str]]) -> list[Segment]:
+        """All segments as their files' sizes tell them, in order; nothing of them is read yet."""
+        bases = sorted(offset for offset, suffix in names if suffix == LOG)
+        return [
+            Segment(
+                self._open_files,
+                self._request.directory,
+                base,
+                size=self._files.status(self._path(base, LOG)).size,
+                interval_bytes=self._request.config.index_interval_bytes,
+                created_ms=self._request.now_ms,
+            )
+            for base in bases
+        ]
+
+    def _new_segment(self, base_offset: int) -> Segment:
+        return Segment.create(
+            self._open_files,
+            self._request.directory,
+            base_offset,
+            interval_bytes=self._request.config.index_interval_bytes,
+            created_ms=self._request.now_ms,
+        )
+
+    def _restore(self, segments: list[Segment], names: set[tuple[int, str]]) -> int:
+        """Bring the segments into a true state and return the log end offset (0 without segments)."""
+        log_end = 0
+        for number, segment in enumerate(segments):
+            is_last = number == len(segments) - 1
+            end_offset = None if is_last else segments[number + 1].base_offset
+            complete = {(segment.base_offset, INDEX), (segment.base_offset, TIME_INDEX)} <= names
+            unsafe = not self._request.clean and (
+                end_offset is None or end_offset > self._request.recovery_point
+            )
+            if end_offset is not None and complete and not unsafe:
+                log_end = end_offset
+                continue
+            log_end = self._restore_segment(segment, unsafe=unsafe, complete=complete)
+            torn = segment.file.size() - segment.size
+            if torn:
+                self._cut(segment, torn)
+            if torn or (unsafe and end_offset is not None and log_end < end_offset):
+                # Above the recovery point nothing is compacted yet: a hole means that a power loss took the records.
+                self._remove_segments(segments[number + 1 :])
+                del segments[number + 1 :]
+                return log_end
+            if not is_last:
+                segment.finish()
+        return log_end
+
+    def _restore_segment(self, segment: Segment, *, unsafe: bool, complete: bool) -> int:
+        verify = unsafe or not complete
+        distrust = self._request.recovery_point if unsafe and complete else 0
+        size_before = segment.size
+        end_offset = segment.restore(
+            verify=verify, distrust_offset=distrust, on_batch=self._note_epoch
+        )
+        if not verify and segment.size != segment.file.size():
+            # Closed properly, they said. Look at every byte before any is cut off.
+            end_offset = segment.restore(verify=True, on_batch=self._note_epoch)
+            verify = True
+        if verify:
+            self._recovered_bytes += size_before
+        return end_offset
+
+    def _note_epoch(self, header: BatchHeader) -> None:
+        self._epochs.assign(header.leader_epoch, header.base_offset)
+
+    def _cut(self, segment: Segment, torn: int) -> None:
+        self._notes.append(
+            f"{offset_file(segment.base_offset, LOG)} has no valid batch at position {segment.size}: "
+            f"{torn} bytes cut off"
+        )
+        segment.file.truncate(segment.size)
+
+    def _remove_segments(self, segments: Sequence[Segment]) -> None:
+        for segment in reversed(segments):
+            self._notes.append(f"segment {segment.base_offset} lies behind the log's end: removed")
+            for path in segment.paths:
+                self._open_files.forget(path)
+                remove_if_there(self._files, path)

@@ -1,0 +1,42 @@
+"""Open files of all partitions, the least recently used ones closed again."""
+
+from collections import OrderedDict
+
+from logfleet.io.files import File, Files
+
+OPEN_FILES_MAX = 4096
+"""Descriptors for segments and indexes together, over all log directories; the process limit must be above it by as many
+connections as it is to serve."""
+
+
+class OpenFiles:
+    """A bounded cache of open files by path.
+
+    A file that is dropped from the cache stays open for whoever still refers to it.
+    """
+
+    __slots__ = ("_by_path", "_limit", "files")
+
+    def __init__(self, files: Files, limit: int = OPEN_FILES_MAX) -> None:
+        self.files = files
+        self._limit = limit
+        self._by_path: OrderedDict[str, File] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._by_path)
+
+    def get(self, path: str, *, create: bool = False) -> File:
+        """The file at `path`, opened if it is not yet."""
+        file = self._by_path.get(path)
+        if file is None:
+            file = self.files.open(path, create=create)
+            self._by_path[path] = file
+            if len(self._by_path) > self._limit:
+                self._by_path.popitem(last=False)
+        else:
+            self._by_path.move_to_end(path)
+        return file
+
+    def forget(self, path: str) -> None:
+        """Drop the file from the cache, because it was renamed, removed or replaced."""
+        self._by_path.pop(path, None)

@@ -1,0 +1,390 @@
+"""The log of one partition on disk: segments, leader epochs, producer state.
+
+Everything here runs on the loop and is short: one write per append, no sync. What blocks is handed out as a FlushJob for a thread. An
+OSError means that the log directory is failing; the log in memory then still says what was true before.
+"""
+
+import random
+from collections.abc import Sequence
+
+import msgspec
+
+from logfleet.io.files import write_file
+from logfleet.log.checkpoints import format_epochs, format_partition_metadata
+from logfleet.log.lookup import RecentBatches
+from logfleet.log.names import (
+    LEADER_EPOCHS,
+    PARTITION_METADATA,
+    TopicPartition,
+)
+from logfleet.log.producers import SeenBatch
+from logfleet.log.retention import Retention, SegmentAge, plan_retention
+from logfleet.log.segment import should_roll
+from logfleet.log.validation import Prepared, Rejected, prepare
+from logfleet.node.file_slice import FileSlice
+from logfleet.node.flush_job import FlushJob
+from logfleet.node.log_loader import LoadRequest, LogLoader
+from logfleet.node.log_search import FoundRecord, find_max_timestamp, find_timestamp
+from logfleet.node.open_files import OpenFiles
+from logfleet.node.segment import Segment, segment_number
+from logfleet.node.trash import Trash
+from logfleet.records.batch import BatchHeader, assign_offsets
+from logfleet.wire.errors import ErrorCode
+
+
+class AppendResult(msgspec.Struct, frozen=True, gc=False):
+    """Where a batch lies. duplicate: it was appended before, at these offsets; it too waits until they are committed.
+
+    log_append_time_ms: -1 where the records carry their producer's time.
+    """
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    duplicate: bool = False
+
+
+class PartitionLog:
+    """One partition's log. Ends are exclusive.
+
+    The caller knows what is committed: whatever needs a high watermark gets it as an argument. topic_id: Kafka's text form, None in a
+    directory without partition.metadata. config may be replaced at any time. notes: what a person should know about how the log was
+    found. recovered_bytes: how much was read to find its end after a crash.
+    """
+
+    def __init__(
+        self, partition: TopicPartition, open_files: OpenFiles, trash: Trash, request: LoadRequest
+    ) -> None:
+        """Opens the log in an existing directory, which may be empty; see LoadRequest. Raises OSError."""
+        loaded = LogLoader(open_files, request).load()
+        self.partition = partition
+        self.directory = request.directory
+        self.config = request.config
+        self.topic_id = loaded.topic_id
+        self.notes = loaded.notes
+        self.recovered_bytes = loaded.recovered_bytes
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.log_end_offset
+        self.recovery_point = min(request.recovery_point, loaded.log_end_offset)
+        if request.clean:
+            self.recovery_point = loaded.log_end_offset
+        self.epochs = loaded.epochs
+        self.producers = loaded.producers
+        self._open_files = open_files
+        self._files = open_files.files
+        self._trash = trash
+        self._segments = loaded.segments
+        self._active = loaded.segments[-1]
+        self._recent = RecentBatches(self.log_end_offset, self._active.size)
+        self._jitter_ms = 0
+        self._rolled: list[Segment] = []  # since the last flush: their indexes are not durable
+        self._new_names = False  # files were made since the last flush: their names are not durable
+        self._flushing = False
+        self._draw_jitter()
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """Oldest first; the last is the active one."""
+        return self._segments
+
+    # Appending
+
+    def append_as_leader(
+        self, batch: bytearray | memoryview | Prepared, leader_epoch: int, now_ms: int
+    ) -> AppendResult | Rejected:
+        """Append one batch at the log's end. It is written, not yet durable nor committed.
+
+        batch: one batch in writable memory, which this changes; or what `prepare` made of it. Returns where it lies, or why it was
+        refused and nothing has changed.
+        """
+        prepared = batch if isinstance(batch, Prepared) else prepare(batch, self.config, now_ms)
+        if isinstance(prepared, Rejected):
+            return prepared
+        header = prepared.header
+        if header.producer_id >= 0:
+            seen = self._check_producer(header)
+            if seen is not None:
+                return seen
+        base_offset = self.log_end_offset
+        last_offset = base_offset + header.last_offset_delta
+        if should_roll(
+            self._active.as_active(),
+            self.config,
+            batch_bytes=header.size,
+            last_offset=last_offset,
+            max_timestamp=header.max_timestamp,
+            now_ms=now_ms,
+            jitter_ms=self._jitter_ms,
+        ):
+            self._roll(now_ms)
+        assign_offsets(prepared.buffer, base_offset, leader_epoch)
+        self._active.append(prepared.buffer, header, base_offset)
+        if leader_epoch != self.epochs.latest:
+            self.epochs.assign(leader_epoch, base_offset)
+        self.producers.update(header, base_offset)
+        self.log_end_offset = last_offset + 1
+        self._recent.add(self.log_end_offset, self._active.size)
+        return AppendResult(base_offset, last_offset, prepared.log_append_time_ms)
+
+    def _check_producer(self, header: BatchHeader) -> AppendResult | Rejected | None:
+        seen = self.producers.check(header, self._segments)
+        if seen is None:
+            return None
+        if isinstance(seen, SeenBatch):
+            return AppendResult(seen.first_offset, seen.last_offset, seen.timestamp, duplicate=True)
+        known = self.producers.states.get(header.producer_id)
+        assert known is not None
+        return Rejected(
+            seen,
+            f"Producer {header.producer_id} in {self.partition}: epoch {header.producer_epoch}, sequence "
+            f"{header.base_sequence}; known here are epoch {known.epoch}, last sequence {known.last_sequence}.",
+        )
+
+    def start_epoch(self, epoch: int) -> None:
+        """This broker leads from now on in `epoch`. It may serve once a FlushJob begun after this has run (KAFKA-16541)."""
+        self.epochs.assign(epoch, self.log_end_offset)
+
+    # Rolling
+
+    def _roll(self, now_ms: int) -> None:
+        """Make the active segment the last of the old ones and begin another at the log's end."""
+        self._active.finish()
+        self._rolled.append(self._active)
+        self._segments.append(
+            Segment.create(
+                self._open_files,
+                self.directory,
+                self.log_end_offset,
+                interval_bytes=self.config.index_interval_bytes,
+                created_ms=now_ms,
+            )
+        )
+        self._active = self._segments[-1]
+        self.producers.write(self._segments, self.log_end_offset)
+        self._recent = RecentBatches(self.log_end_offset, 0)
+        self._new_names = True
+        self._draw_jitter()
+
+    def _draw_jitter(self) -> None:
+        """Segments that began together shall not all be rolled together (`segment.jitter.ms`)."""
+        bound = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        self._jitter_ms = random.randrange(bound) if bound > 0 else 0
+
+    # Reading
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        end_offset: int | None = None,
+        *,
+        at_least_one: bool = True,
+    ) -> FileSlice | ErrorCode | None:
+        """Whole batches from the one that holds `offset` (it may begin before) up to `end_offset`, of one segment.
+
+        max_bytes: not exceeded, unless `at_least_one` batch is asked for and the first is larger (KIP-74). end_offset: exclusive,
+        None for the log's end. None if there is nothing to read there; OFFSET_OUT_OF_RANGE outside [log start, log end].
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        if end_offset is None or end_offset > self.log_end_offset:
+            end_offset = self.log_end_offset
+        number = self._number_of(offset)
+        while offset < end_offset and number < len(self._segments):
+            segment = self._segments[number]
+            start = self._position_of(segment, offset)
+            number += 1
+            if start == segment.size:  # the offsets up to the next segment hold nothing
+                continue
+            next_base = (
+                self._segments[number].base_offset
+                if number < len(self._segments)
+                else self.log_end_offset
+            )
+            limit = (
+                segment.size if end_offset >= next_base else self._position_of(segment, end_offset)
+            )
+            end = self._cut(segment, start, limit, max_bytes, at_least_one=at_least_one)
+            return FileSlice(segment.file, start, end - start) if end > start else None
+        return None
+
+    def _position_of(self, segment: Segment, offset: int) -> int:
+        if segment is self._active:
+            position = self._recent.position_of(offset)
+            if position is not None:
+                return position
+        return segment.position_of(offset)
+
+    def _cut(
+        self, segment: Segment, start: int, limit: int, max_bytes: int, *, at_least_one: bool
+    ) -> int:
+        """End of the whole batches from `start` that fit."""
+        if limit - start <= max_bytes:
+            return limit
+        wanted = start + max_bytes
+        end = self._recent.boundary_before(wanted) if segment is self._active else None
+        if end is None:
+            end = segment.boundary_before(wanted)
+        if end > start:
+            return end
+        end = start
+        for _, header in segment.headers(start):
+            if end + header.size > wanted:
+                return end + header.size if end == start and at_least_one else end
+            end += header.size
+        return end
+
+    def _number_of(self, offset: int) -> int:
+        if offset >= self._active.base_offset:  # the usual case
+            return len(self._segments) - 1
+        return segment_number(self._segments, offset)
+
+    def offset_for_timestamp(self, timestamp: int) -> FoundRecord | None:
+        """First record in offset order whose timestamp (ms) is at least this; the caller knows whether it is committed."""
+        first = self._number_of(self.log_start_offset)
+        return find_timestamp(self._segments[first:], timestamp, self.log_start_offset)
+
+    def max_timestamp_offset(self) -> FoundRecord | None:
+        """The record with the largest timestamp, None if there is none with any."""
+        return find_max_timestamp(self._segments[self._number_of(self.log_start_offset) :])
+
+    def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) as OffsetForLeaderEpoch answers; see LeaderEpochs.end_offset."""
+        return self.epochs.end_offset(epoch, self.log_end_offset)
+
+    # Shortening
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut off everything from the batch on that holds `offset`; afterwards the log ends at or before it.
+
+        Epochs and producer state go back to that point. Not while a flush is under way: it would make durable what is cut off. Slices
+        that reach beyond the new end come up short.
+        """
+        assert not self._flushing
+        if offset >= self.log_end_offset:
+            self.epochs.truncate_end(offset)
+            return
+        keep = self._number_of(offset) + 1
+        gone, self._segments = self._segments[keep:], self._segments[:keep]
+        self._discard(gone[::-1], 0)  # newest first: a crash in between leaves a log
+        self._active = self._segments[-1]
+        self._active.truncate(self._active.position_of(offset))
+        self.log_end_offset = self._end_of_active()
+        self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
+        self.recovery_point = min(self.recovery_point, self.log_end_offset)
+        self._recent = RecentBatches(self.log_end_offset, self._active.size)
+        self.epochs.truncate_end(self.log_end_offset)
+        self.notes = self.producers.restore(self._segments, self.log_end_offset)
+
+    def _end_of_active(self) -> int:
+        end = self._active.base_offset
+        start = self._active.boundary_before(max(self._active.size - 1, 0))
+        for _, header in self._active.headers(start):
+            end = header.next_offset
+        return end
+
+    def delete_records_before(self, offset: int) -> None:
+        """Records below `offset` are no longer there; their segments go with the next retention. Never moves backwards."""
+        assert offset <= self.log_end_offset
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.epochs.truncate_start(offset)
+
+    def apply_retention(self, now_ms: int, high_watermark: int) -> Retention:
+        """Remove the segments that time, size and log start offset allow; see `plan_retention`."""
+        ends = [*(segment.base_offset for segment in self._segments[1:]), self.log_end_offset]
+        ages = [
+            SegmentAge(end, segment.size, segment.largest_timestamp)
+            for segment, end in zip(self._segments, ends, strict=True)
+        ]
+        plan = plan_retention(
+            ages,
+            self.config,
+            now_ms=now_ms,
+            high_watermark=high_watermark,
+            log_start_offset=self.log_start_offset,
+        )
+        if plan.count:
+            if plan.count == len(self._segments):
+                self._roll(now_ms)
+            self._remove_oldest(plan.count, now_ms + self.config.file_delete_delay_ms)
+        return plan
+
+    def _remove_oldest(self, count: int, due_ms: int) -> None:
+        gone, self._segments = self._segments[:count], self._segments[count:]
+        self._discard(gone, due_ms)
+        for segment in gone:
+            if self.producers.forget(segment.base_offset):
+                self._trash.discard(self.producers.path(segment.base_offset), due_ms)
+        self.delete_records_before(self._segments[0].base_offset)
+
+    def _discard(self, segments: Sequence[Segment], due_ms: int) -> None:
+        for segment in segments:
+            for path in segment.paths:
+                self._trash.discard(path, due_ms)
+        self._rolled = [segment for segment in self._segments[:-1] if segment in self._rolled]
+
+    # Durability
+
+    @property
+    def unflushed(self) -> bool:
+        """Whether a flush would make anything durable that is not yet."""
+        return self.recovery_point < self.log_end_offset or self.epochs.changed or self._new_names
+
+    def begin_flush(self) -> FlushJob:
+        """What makes the log durable up to its present end: run it in a thread, then give it to `complete_flush`."""
+        assert not self._flushing, "one flush at a time"
+        self._flushing = True
+        files = []
+        if self.recovery_point < self.log_end_offset:
+            first = self._number_of(self.recovery_point)
+            files += [segment.file for segment in self._segments[first:]]
+        for segment in self._rolled:
+            files += (segment.offset_index.file(), segment.time_index.file())
+        writes = []
+        if self.epochs.changed:
+            writes.append((f"{self.directory}/{LEADER_EPOCHS}", format_epochs(self.epochs.entries)))
+        if self.producers.is_due:
+            writes.append(self.producers.take(self.log_end_offset))
+        directory = self.directory if self._new_names else ""
+        self.epochs.changed = self._new_names = False
+        self._rolled = []
+        return FlushJob(self.log_end_offset, files, writes, directory)
+
+    def complete_flush(self, job: FlushJob) -> None:
+        """The job has run: what lies below its end needs no recovery any more."""
+        self._flushing = False
+        self.recovery_point = max(self.recovery_point, job.end_offset)
+        if self.producers.path(job.end_offset) in (path for path, _ in job.writes):
+            self.producers.note_written(job.end_offset, self._segments, self.log_end_offset)
+
+    def close(self) -> FlushJob:
+        """Complete indexes and producer state; once the job has run, the log can be opened as clean. Nothing may follow."""
+        assert not self._flushing
+        self._active.finish()
+        self._rolled.append(self._active)
+        self.producers.write(self._segments, self.log_end_offset)
+        self._new_names = True
+        return self.begin_flush()
+
+    def forget_files(self) -> None:
+        """Close what is open as soon as nobody reads it: the directory is being renamed or given up."""
+        for segment in self._segments:
+            for path in segment.paths:
+                self._open_files.forget(path)
+
+
+def prepare_directory(open_files: OpenFiles, directory: str, topic_id: str) -> None:
+    """Make the directory of a new partition. topic_id: Kafka's text form of the topic's uuid."""
+    open_files.files.make_directory(directory)
+    write_file(
+        open_files.files,
+        f"{directory}/{PARTITION_METADATA}",
+        format_partition_metadata(topic_id),
+        durable=False,
+    )

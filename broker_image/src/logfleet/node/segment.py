@@ -1,0 +1,298 @@
+"""One segment of a partition's log: a file of batches and its two sparse indexes."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from logfleet.io.files import File, remove_if_there
+from logfleet.log.index import OFFSET_ENTRY, RELATIVE_OFFSET_MAX, TIME_ENTRY, find_floor
+from logfleet.log.names import INDEX, LOG, SEGMENT_SUFFIXES, TIME_INDEX, offset_file
+from logfleet.log.recovery import scan_batches
+from logfleet.log.segment import ActiveSegment
+from logfleet.node.index_file import IndexFile
+from logfleet.node.open_files import OpenFiles
+from logfleet.records.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, parse_header
+
+_UNKNOWN = NO_TIMESTAMP - 1
+
+
+class Segment:
+    """Batches from `base_offset` on. Nothing is opened or read before it is needed.
+
+    size: bytes of the log file that are batches; what may lie behind them is overwritten by the next append.
+    interval_bytes: about how much log lies between two index entries. created_ms: wall clock.
+    """
+
+    __slots__ = (
+        "_bytes_since_entry",
+        "_files",
+        "_first_timestamp",
+        "_interval_bytes",
+        "_max_timestamp",
+        "_max_timestamp_offset",
+        "_stem",
+        "base_offset",
+        "created_ms",
+        "log_path",
+        "offset_index",
+        "size",
+        "time_index",
+    )
+
+    def __init__(
+        self,
+        files: OpenFiles,
+        directory: str,
+        base_offset: int,
+        *,
+        size: int,
+        interval_bytes: int,
+        created_ms: int,
+        index_entries: int = -1,
+    ) -> None:
+        self.base_offset = base_offset
+        self.size = size
+        self.created_ms = created_ms
+        self._files = files
+        self._interval_bytes = interval_bytes
+        self._stem = f"{directory}/{offset_file(base_offset, '')}"
+        self.log_path = self._stem + LOG
+        self.offset_index = IndexFile(
+            files, self._stem + INDEX, OFFSET_ENTRY, written=index_entries
+        )
+        self.time_index = IndexFile(
+            files, self._stem + TIME_INDEX, TIME_ENTRY, written=index_entries
+        )
+        self._first_timestamp = _UNKNOWN
+        self._max_timestamp = _UNKNOWN
+        self._max_timestamp_offset = base_offset
+        self._bytes_since_entry = 0
+
+    @classmethod
+    def create(
+        cls,
+        files: OpenFiles,
+        directory: str,
+        base_offset: int,
+        *,
+        interval_bytes: int,
+        created_ms: int,
+    ) -> "Segment":
+        """A new, empty segment; leftovers of the same name are removed."""
+        segment = cls(
+            files,
+            directory,
+            base_offset,
+            size=0,
+            interval_bytes=interval_bytes,
+            created_ms=created_ms,
+            index_entries=0,
+        )
+        for path in segment.paths:
+            files.forget(path)
+            remove_if_there(files.files, path)
+        segment._max_timestamp = segment._first_timestamp = NO_TIMESTAMP
+        files.get(segment.log_path, create=True)
+        return segment
+
+    @property
+    def file(self) -> File:
+        return self._files.get(self.log_path)
+
+    @property
+    def paths(self) -> list[str]:
+        """All files that a segment may have."""
+        return [self._stem + suffix for suffix in SEGMENT_SUFFIXES]
+
+    # Writing
+
+    def append(
+        self, data: bytes | bytearray | memoryview, header: BatchHeader, base_offset: int
+    ) -> None:
+        """Write one batch at the end; the index entry that it may deserve is kept in memory.
+
+        After an OSError the segment is what it was: the next append overwrites what the failed one left.
+        """
+        self._files.get(self.log_path).pwrite(data, self.size)
+        self.note(header, base_offset)
+
+    def note(self, header: BatchHeader, base_offset: int) -> None:
+        """Account for the batch at `base_offset` that begins at position `size`."""
+        last_offset = base_offset + header.last_offset_delta
+        if self.size == 0:
+            self._first_timestamp = header.max_timestamp
+        if header.max_timestamp > self.max_timestamp:
+            self._max_timestamp = header.max_timestamp
+            self._max_timestamp_offset = last_offset
+        if self._bytes_since_entry > self._interval_bytes:
+            self.offset_index.append(last_offset - self.base_offset, self.size)
+            self._note_time()
+            self._bytes_since_entry = 0
+        size = header.size
+        self._bytes_since_entry += size
+        self.size += size
+
+    def _note_time(self) -> None:
+        """Add the largest timestamp so far to the time index, if it is larger than its last."""
+        index = self.time_index
+        if self.max_timestamp > (index[-1][0] if len(index) else NO_TIMESTAMP):
+            index.append(self._max_timestamp, self._max_timestamp_offset - self.base_offset)
+
+    def finish(self) -> None:
+        """Complete the indexes and give them to the file system: the segment is no longer the active one, or the log is closed."""
+        file = self.file
+        if file.size() > self.size:  # a failed append left something behind the end
+            file.truncate(self.size)
+        self._note_time()
+        self.offset_index.write()
+        self.time_index.write()
+
+    def truncate(self, position: int) -> None:
+        """Cut the log at `position`, a batch's beginning or the end, and the indexes with it."""
+        file = self.file
+        if file.size() > position:
+            file.truncate(position)
+        self.size = position
+        kept = find_floor(self.offset_index, position - 1, 1) + 1
+        self.offset_index.truncate(kept)
+        last = self.offset_index[-1][0] if kept else -1
+        self.time_index.truncate(find_floor(self.time_index, last, 1) + 1)
+        self.restore(verify=False)
+
+    # Restoring what is known of a segment after a restart
+
+    def restore(
+        self,
+        *,
+        verify: bool,
+        distrust_offset: int = 0,
+        on_batch: Callable[[BatchHeader], None] | None = None,
+    ) -> int:
+        """Find the end of the batches by reading from the last index entry on, and rebuild the indexes from there.
+
+        verify: the log was not closed properly; check the indexes, drop their entries from `distrust_offset` on (what lies before is
+        durable) and check each batch's checksum from the last kept one on. on_batch is called with each batch that is read.
+        Returns the offset after the last batch; `size` is where it ends, which may be before the end of the file.
+        """
+        end = self.file.size()
+        if verify:
+            self._distrust_indexes(distrust_offset, end)
+        position, offset = self._last_entry(end)
+        next_offset = self._note_from(position, offset, end, verify=verify, on_batch=on_batch)
+        if self.size == position and position:  # the batch that the index leads to is damaged
+            self.offset_index.truncate(0)
+            self.time_index.truncate(0)
+            return self._note_from(0, self.base_offset, end, verify=verify, on_batch=on_batch)
+        return next_offset
+
+    def _note_from(
+        self,
+        position: int,
+        offset: int,
+        end: int,
+        *,
+        verify: bool,
+        on_batch: Callable[[BatchHeader], None] | None,
+    ) -> int:
+        last = self.time_index[-1] if len(self.time_index) else (NO_TIMESTAMP, 0)
+        self._max_timestamp, self._max_timestamp_offset = last[0], self.base_offset + last[1]
+        self._first_timestamp = _UNKNOWN if position else NO_TIMESTAMP
+        self._bytes_since_entry = 0
+        self.size = position
+        read = self.file.pread
+        for _, header in scan_batches(read, position, end, next_offset=offset, verify=verify):
+            self.note(header, header.base_offset)
+            offset = header.next_offset
+            if on_batch is not None:
+                on_batch(header)
+        return offset
+
+    def _distrust_indexes(self, distrust_offset: int, end: int) -> None:
+        """Keep the entries that describe durable batches and are sound."""
+        self.offset_index.keep_sound(first_max=RELATIVE_OFFSET_MAX, second_max=end - HEADER_SIZE)
+        self.time_index.keep_sound(first_max=2**63 - 1, second_max=RELATIVE_OFFSET_MAX)
+        kept = find_floor(self.offset_index, distrust_offset - 1 - self.base_offset) + 1
+        self.offset_index.truncate(kept)
+        last = self.offset_index[-1][0] if kept else -1
+        self.time_index.truncate(find_floor(self.time_index, last, 1) + 1)
+
+    def _last_entry(self, end: int) -> tuple[int, int]:
+        """(position, offset not beyond its batch's first) of the last index entry; the start if that entry is not true."""
+        if len(self.offset_index):
+            relative, position = self.offset_index[-1]
+            if position <= end - HEADER_SIZE:
+                header = parse_header(self.file.pread(HEADER_SIZE, position))
+                if header.last_offset == self.base_offset + relative:
+                    return position, header.base_offset
+            self.offset_index.truncate(0)
+            self.time_index.truncate(0)
+        return 0, self.base_offset
+
+    # Reading
+
+    def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of the batches from `position` on."""
+        return scan_batches(
+            self.file.pread, position, self.size, next_offset=self.base_offset, verify=False
+        )
+
+    def position_of(self, offset: int) -> int:
+        """Position of the first batch that holds `offset` or a later one; the end if there is none."""
+        entry = find_floor(self.offset_index, offset - self.base_offset)
+        # The entry's own batch ends at or before the offset, so it is where to begin.
+        start = self.offset_index[entry][1] if entry >= 0 else 0
+        for position, header in self.headers(start):
+            if header.last_offset >= offset:
+                return position
+        return self.size
+
+    def boundary_before(self, position: int) -> int:
+        """A batch's beginning at or before `position`, not further away than the index is sparse."""
+        if position >= self.size:
+            return self.size
+        entry = find_floor(self.offset_index, position, 1)
+        return self.offset_index[entry][1] if entry >= 0 else 0
+
+    @property
+    def max_timestamp(self) -> int:
+        """Largest timestamp of the batches, NO_TIMESTAMP if none has one."""
+        if self._max_timestamp == _UNKNOWN:
+            last = self.time_index[-1] if len(self.time_index) else (NO_TIMESTAMP, 0)
+            self._max_timestamp, self._max_timestamp_offset = last[0], self.base_offset + last[1]
+        return self._max_timestamp
+
+    @property
+    def max_timestamp_offset(self) -> int:
+        """Last offset of the batch that has the largest timestamp."""
+        assert self.max_timestamp >= NO_TIMESTAMP
+        return self._max_timestamp_offset
+
+    def largest_timestamp(self) -> int:
+        """What retention by time goes by: the largest timestamp, or when the file was last written where batches have none."""
+        if self.max_timestamp > NO_TIMESTAMP:
+            return self.max_timestamp
+        return self._files.files.status(self.log_path).modified_ms
+
+    def as_active(self) -> ActiveSegment:
+        """What the decision to roll looks at."""
+        if self._first_timestamp == _UNKNOWN:
+            header = parse_header(self.file.pread(HEADER_SIZE, 0))
+            self._first_timestamp = header.max_timestamp
+        return ActiveSegment(
+            self.base_offset,
+            self.size,
+            len(self.offset_index),
+            len(self.time_index),
+            self._first_timestamp,
+            self.created_ms,
+        )
+
+
+def segment_number(segments: Sequence[Segment], offset: int) -> int:
+    """Number of the segment that holds `offset`; the first one's for an offset before all of them."""
+    low, high = 0, len(segments)
+    while low < high:
+        middle = (low + high) // 2
+        if segments[middle].base_offset <= offset:
+            low = middle + 1
+        else:
+            high = middle
+    return max(low - 1, 0)

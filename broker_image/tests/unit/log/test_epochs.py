@@ -1,0 +1,99 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from logfleet.log.epochs import EpochStart, LeaderEpochs
+
+OPERATIONS = st.lists(
+    st.tuples(st.sampled_from(["assign", "end", "start"]), st.integers(0, 12), st.integers(0, 60)),
+    max_size=25,
+)
+
+
+def epochs(*entries):
+    return LeaderEpochs(tuple(EpochStart(epoch, start) for epoch, start in entries))
+
+
+def pairs(cache):
+    return [(entry.epoch, entry.start_offset) for entry in cache.entries]
+
+
+@given(OPERATIONS)
+def test_epochs_and_their_starts_always_ascend(operations):
+    cache = LeaderEpochs()
+    for operation, epoch, offset in operations:
+        if operation == "assign":
+            cache.assign(epoch, offset)
+            assert cache.latest == epoch or cache.latest > epoch
+        elif operation == "end":
+            cache.truncate_end(offset)
+            assert all(start < offset for _, start in pairs(cache))
+        else:
+            before = cache.epoch_of(offset)
+            cache.truncate_start(offset)
+            assert cache.epoch_of(offset) == before
+            assert all(start >= offset for _, start in pairs(cache)[:1] if before >= 0)
+        listed = pairs(cache)
+        assert listed == sorted(listed)
+        assert (
+            len({epoch for epoch, _ in listed})
+            == len({start for _, start in listed})
+            == len(listed)
+        )
+
+
+@pytest.mark.parametrize(
+    "asked, answer",
+    [
+        (-1, (-1, -1)),  # the asker does not know its epoch
+        (1, (1, 10)),  # before the first: it ended where the first begins
+        (2, (2, 20)),
+        (3, (2, 20)),  # never existed: the one below it
+        (5, (5, 30)),
+        (6, (6, 99)),  # the present leader's: the log's end
+        (7, (-1, -1)),  # not heard of yet
+    ],
+)
+def test_the_end_of_an_epoch_is_what_offset_for_leader_epoch_answers(asked, answer):
+    assert epochs((2, 10), (5, 20), (6, 30)).end_offset(asked, 99) == answer
+
+
+def test_an_empty_cache_knows_no_end():
+    assert LeaderEpochs().end_offset(3, 10) == (-1, -1)
+    assert LeaderEpochs().latest == -1
+
+
+def test_an_epoch_is_known_by_its_offsets():
+    cache = epochs((2, 10), (5, 20))
+    assert [cache.epoch_of(offset) for offset in (9, 10, 19, 20, 1000)] == [-1, 2, 2, 5, 5]
+
+
+def test_a_new_leader_takes_the_place_of_epochs_that_contradict_it():
+    cache = epochs((1, 0), (2, 10), (3, 20))
+    cache.assign(4, 15)
+    assert pairs(cache) == [(1, 0), (2, 10), (4, 15)]
+    cache.assign(3, 12)
+    assert pairs(cache) == [(1, 0), (2, 10), (3, 12)]
+
+
+def test_only_changes_are_marked_to_be_written():
+    cache = epochs((1, 0), (2, 10))
+    assert not cache.changed
+    cache.assign(2, 15)
+    cache.assign(-1, 20)
+    cache.truncate_end(11)
+    cache.truncate_start(0)
+    assert not cache.changed
+    cache.assign(3, 20)
+    assert cache.changed
+
+
+def test_truncation_at_both_ends():
+    cache = epochs((1, 0), (2, 10), (3, 20), (4, 30))
+    cache.truncate_end(30)
+    assert pairs(cache) == [(1, 0), (2, 10), (3, 20)]
+    cache.truncate_start(15)
+    assert pairs(cache) == [(2, 15), (3, 20)]
+    cache.truncate_start(500)
+    assert pairs(cache) == [(3, 500)]
+    cache.truncate_end(0)
+    assert pairs(cache) == []

@@ -1,0 +1,50 @@
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+from logfleet.log.index import (
+    OFFSET_ENTRY,
+    TIME_ENTRY,
+    capacity,
+    find_floor,
+    sound_length,
+    unpack_entries,
+)
+
+PAIRS = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500)), max_size=40)
+
+
+@given(st.lists(st.integers(0, 100), unique=True).map(sorted), st.integers(-5, 105))
+def test_the_floor_is_what_a_linear_search_finds(keys, key):
+    entries = [(first, first * 2) for first in keys]
+    expected = max((number for number, first in enumerate(keys) if first <= key), default=-1)
+    assert find_floor(entries, key) == expected
+    assert find_floor(entries, key * 2, 1) == expected
+
+
+def test_entries_are_packed_as_kafka_packs_them():
+    assert OFFSET_ENTRY.pack(1, 4096) == bytes.fromhex("00000001 00001000")
+    assert TIME_ENTRY.pack(1, 2) == bytes.fromhex("0000000000000001 00000002")
+    assert unpack_entries(OFFSET_ENTRY, OFFSET_ENTRY.pack(1, 2) + b"\0\0\0") == [(1, 2)]
+
+
+@given(PAIRS)
+def test_the_sound_part_ascends_within_its_bounds(entries):
+    length = sound_length(entries, first_max=400, second_max=400)
+    sound = entries[:length]
+    assert all(a[0] < b[0] and a[1] <= b[1] for a, b in pairwise(sound))
+    assert all(first <= 400 and second <= 400 for first, second in sound)
+    if length < len(entries):
+        first, second = entries[length]
+        before = sound[-1] if sound else (-1, -1)
+        assert first > 400 or second > 400 or first <= before[0] or second < before[1]
+
+
+def test_zeros_after_a_power_loss_are_not_sound():
+    entries = [(5, 100), (9, 200), (0, 0), (0, 0), (30, 500)]
+    assert sound_length(entries, first_max=100, second_max=1000) == 2
+
+
+def test_an_index_holds_what_its_file_may_hold():
+    assert capacity(OFFSET_ENTRY, 10 * 1024 * 1024) == 1_310_720
+    assert capacity(TIME_ENTRY, 10 * 1024 * 1024) == 873_813
