@@ -1,0 +1,293 @@
+"""Topics, their configuration, and what the cluster says of itself.
+
+Each call is for one thing and raises KafkaError if a broker refuses it; what may succeed later (a leader is being
+elected, a connection broke) is tried again until the client's `timeout_ms`. A change whose answer was lost is sent again,
+so creating may say TOPIC_ALREADY_EXISTS, and deleting UNKNOWN_TOPIC_OR_PARTITION, of its own success.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import TypeVar
+
+import msgspec
+
+from logfleet.client.cluster import Client
+from logfleet.client.connection import Connection
+from logfleet.client.errors import KafkaError, raise_for
+from logfleet.client.metadata import Node, Topic
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+A = TypeVar("A", bound=msgspec.Struct)
+
+# A broker that forwards a request waits for the controller as long as the request allows; then it still has to answer.
+FORWARDING_MS = 5_000
+BROKER_DEFAULT = -1  # partitions or replicas as the brokers' configuration says (KIP-464)
+
+
+class ResourceType(IntEnum):
+    """What has a configuration (Kafka: ConfigResource.Type)."""
+
+    TOPIC = 2
+    BROKER = 4
+    GROUP = 32
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, the strongest first (Kafka: ConfigEntry.ConfigSource)."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    CLIENT_METRICS_CONFIG = 7
+    GROUP_CONFIG = 8
+
+    @classmethod
+    def _missing_(cls, _value: object) -> "ConfigSource":
+        return cls.UNKNOWN
+
+
+class ConfigEntry(msgspec.Struct, frozen=True):
+    """One key of a resource; value is None if it has none or may not be told (sensitive)."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    read_only: bool
+    sensitive: bool
+
+
+class ClusterDescription(msgspec.Struct, frozen=True):
+    """controller_id: the broker to which changes are forwarded, or -1."""
+
+    cluster_id: str
+    controller_id: int
+    brokers: tuple[Node, ...]
+
+
+class NewTopic(msgspec.Struct, frozen=True):
+    """assignments: partition -> broker ids, instead of numbers; then partitions and replicas must stay -1."""
+
+    name: str
+    partitions: int = BROKER_DEFAULT
+    replicas: int = BROKER_DEFAULT
+    config: Mapping[str, str] = {}
+    assignments: Mapping[int, list[int]] = {}
+
+
+class Admin:
+    """Calls through `client`, which stays the caller's to close."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    # --- topics
+
+    async def create_topic(self, topic: NewTopic, *, validate_only: bool = False) -> bytes:
+        """Create a topic; returns its id. Some brokers may hear of it a moment later."""
+        wanted = CreateTopicsRequest.CreatableTopic(
+            name=topic.name,
+            num_partitions=topic.partitions,
+            replication_factor=topic.replicas,
+            assignments=[
+                CreateTopicsRequest.CreatableReplicaAssignment(
+                    partition_index=index, broker_ids=brokers
+                )
+                for index, brokers in topic.assignments.items()
+            ],
+            configs=[
+                CreateTopicsRequest.CreatableTopicConfig(name=key, value=value)
+                for key, value in topic.config.items()
+            ],
+        )
+
+        async def call() -> bytes:
+            request = CreateTopicsRequest(
+                topics=[wanted],
+                timeout_ms=self.client.request_timeout_ms,
+                validate_only=validate_only,
+            )
+            answer = await self._send(request, CreateTopicsResponse)
+            row = answer.topics[0]
+            raise_for(row.error_code, row.error_message, subject=f"topic {topic.name}")
+            return row.topic_id
+
+        return await self.client.retrying(call)
+
+    async def delete_topic(self, name: str, *, topic_id: bytes | None = None) -> None:
+        """Delete a topic with all its records; with `topic_id` only that one, not a later one of the same name."""
+        state = DeleteTopicsRequest.DeleteTopicState(name=name)
+        if topic_id is not None:
+            state = DeleteTopicsRequest.DeleteTopicState(topic_id=topic_id)
+
+        async def call() -> None:
+            request = DeleteTopicsRequest(topics=[state], timeout_ms=self.client.request_timeout_ms)
+            answer = await self._send(request, DeleteTopicsResponse)
+            row = answer.responses[0]
+            _fail_at_once_if_unknown(row.error_code, row.error_message, f"topic {name}")
+
+        await self.client.retrying(call)
+        self.client.metadata.forget([name])
+
+    async def create_partitions(
+        self, name: str, total: int, *, validate_only: bool = False
+    ) -> None:
+        """Make the topic have `total` partitions, which must be more than it has."""
+        wanted = CreatePartitionsRequest.CreatePartitionsTopic(
+            name=name, count=total, assignments=None
+        )
+
+        async def call() -> None:
+            request = CreatePartitionsRequest(
+                topics=[wanted],
+                timeout_ms=self.client.request_timeout_ms,
+                validate_only=validate_only,
+            )
+            answer = await self._send(request, CreatePartitionsResponse)
+            row = answer.results[0]
+            _fail_at_once_if_unknown(row.error_code, row.error_message, f"topic {name}")
+
+        await self.client.retrying(call)
+        self.client.metadata.forget([name])
+
+    async def list_topics(self) -> list[Topic]:
+        """All topics, sorted by name, internal ones included."""
+        topics = await self.client.retrying(lambda: self.client.fetch_topics(None))
+        return sorted(topics, key=lambda topic: topic.name)
+
+    async def find_topic(self, name: str) -> Topic | None:
+        """The topic as a broker knows it now; None if there is none."""
+
+        async def call() -> Topic | None:
+            try:
+                return (await self.client.fetch_topics([name]))[0]
+            except KafkaError as error:
+                if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    return None
+                raise
+
+        return await self.client.retrying(call)
+
+    # --- configuration
+
+    async def topic_config(self, name: str) -> dict[str, ConfigEntry]:
+        """All keys of a topic, those at their default included."""
+        return await self.config(ResourceType.TOPIC, name)
+
+    async def config(self, kind: ResourceType, name: str) -> dict[str, ConfigEntry]:
+        """All keys of a resource. A broker's name is its id; "" is what all brokers share."""
+        resource = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=kind, resource_name=name, configuration_keys=None
+        )
+
+        async def call() -> dict[str, ConfigEntry]:
+            connection = await self._owner(kind, name)
+            answer = await connection.request(
+                DescribeConfigsRequest(resources=[resource]),
+                DescribeConfigsResponse,
+                timeout_ms=self.client.request_timeout_ms,
+            )
+            result = answer.results[0]
+            subject = f"{kind.name.lower()} {name}"
+            _fail_at_once_if_unknown(result.error_code, result.error_message, subject)
+            return {row.name: _entry(row) for row in result.configs}
+
+        return await self.client.retrying(call)
+
+    async def alter_config(
+        self,
+        kind: ResourceType,
+        name: str,
+        *,
+        set_keys: Mapping[str, str],
+        delete_keys: Iterable[str] = (),
+    ) -> None:
+        """Set some keys and take others back to their default; all others stay (KIP-339)."""
+        configs = [
+            IncrementalAlterConfigsRequest.AlterableConfig(
+                name=key, config_operation=0, value=value
+            )
+            for key, value in set_keys.items()
+        ]
+        configs += [
+            IncrementalAlterConfigsRequest.AlterableConfig(name=key, config_operation=1, value=None)
+            for key in delete_keys
+        ]
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+            resource_type=kind, resource_name=name, configs=configs
+        )
+
+        async def call() -> None:
+            connection = await self._owner(kind, name)
+            answer = await connection.request(
+                IncrementalAlterConfigsRequest(resources=[resource]),
+                IncrementalAlterConfigsResponse,
+                timeout_ms=self.client.request_timeout_ms,
+            )
+            row = answer.responses[0]
+            subject = f"{kind.name.lower()} {name}"
+            _fail_at_once_if_unknown(row.error_code, row.error_message, subject)
+
+        await self.client.retrying(call)
+
+    # --- cluster
+
+    async def describe_cluster(self) -> ClusterDescription:
+        """Id, controller and registered brokers, as some broker knows them now."""
+
+        async def call() -> ClusterDescription:
+            answer = await self._send(DescribeClusterRequest(), DescribeClusterResponse)
+            raise_for(answer.error_code, answer.error_message, subject="cluster")
+            brokers = [Node(row.broker_id, row.host, row.port, row.rack) for row in answer.brokers]
+            brokers.sort(key=lambda broker: broker.id)
+            return ClusterDescription(answer.cluster_id, answer.controller_id, tuple(brokers))
+
+        return await self.client.retrying(call)
+
+    async def _send(self, request: msgspec.Struct, answer: type[A]) -> A:
+        # any broker carries out what reads, and forwards to the controller what changes (KIP-590)
+        connection = await self.client.any()
+        return await connection.request(
+            request, answer, timeout_ms=self.client.request_timeout_ms + FORWARDING_MS
+        )
+
+    async def _owner(self, kind: ResourceType, name: str) -> Connection:
+        """A broker's own configuration is known to itself alone."""
+        if kind is not ResourceType.BROKER or not name:
+            return await self.client.any()
+        broker_id = int(name)
+        if broker_id not in self.client.metadata.nodes:
+            await self.client.fetch_topics([])
+        return await self.client.broker(broker_id)
+
+
+def _entry(row: DescribeConfigsResponse.DescribeConfigsResourceResult) -> ConfigEntry:
+    return ConfigEntry(
+        row.name, row.value, ConfigSource(row.config_source), row.read_only, row.is_sensitive
+    )
+
+
+def _fail_at_once_if_unknown(code: int, message: str | None, subject: str) -> None:
+    """Raise for any error; UNKNOWN_TOPIC_OR_PARTITION is no reason to wait here: nobody is creating the topic."""
+    error = KafkaError(code, message, subject=subject)
+    if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        error.retriable = False
+    if error.code != ErrorCode.NONE:
+        raise error

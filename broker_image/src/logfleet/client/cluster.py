@@ -1,0 +1,228 @@
+"""The client of a fleet: connections to its brokers, their metadata, retries.
+
+Everything else in this package stands on `Client`. Making one costs nothing and needs no running loop; it connects when
+it is first used, and belongs to the loop it was first used in.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Self, TypeVar
+
+from logfleet.client.connection import Connection
+from logfleet.client.errors import ClientError, ConnectionLost, KafkaError, raise_for
+from logfleet.client.metadata import NO_LEADER, Metadata, Topic
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+
+DEFAULT_PORT = 9092
+METADATA_AGE_MS_MAX = 300_000  # Kafka: metadata.max.age.ms
+# Kafka: retry.backoff.ms and retry.backoff.max.ms (KIP-580)
+BACKOFF_MS_MIN = 100
+BACKOFF_MS_MAX = 1_000
+
+T = TypeVar("T")
+
+
+def parse_bootstrap(text: str) -> list[tuple[str, int]]:
+    """Addresses of "host[:port],..."; IPv6 hosts in brackets. Raises ValueError."""
+    addresses = []
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        host, colon, port = entry.rpartition(":")
+        if not colon or entry.endswith("]"):
+            host, port = entry, str(DEFAULT_PORT)
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise ValueError(f"{entry!r} is no address: write host:port")
+        addresses.append((host.strip("[]"), int(port)))
+    if not addresses:
+        raise ValueError("no bootstrap address: write host:port[,host:port...]")
+    return addresses
+
+
+class Client:
+    """bootstrap: "host:port,..."; brokers found there may be elsewhere. Use as `async with`, or call `close`.
+
+    request_timeout_ms: for one answer (longer where a request says how long it may wait).
+    timeout_ms: for a call with all its retries (Kafka: default.api.timeout.ms).
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        client_id: str = "logfleet",
+        request_timeout_ms: int = 30_000,
+        timeout_ms: int = 60_000,
+    ) -> None:
+        self.addresses = parse_bootstrap(bootstrap)
+        self.client_id = client_id
+        self.request_timeout_ms = request_timeout_ms
+        self.timeout_ms = timeout_ms
+        self.metadata = Metadata()
+        self._connections: dict[tuple[int, str], Connection] = {}
+        self._connecting: dict[tuple[int, str], asyncio.Lock] = {}
+        self._coordinators: dict[str, int] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections; the client may be used again."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    # --- connections
+
+    async def any(self) -> Connection:
+        """A connection to some broker, by the bootstrap addresses. Raises ConnectionLost if none answers."""
+        return await self._connected((-1, ""), self._bootstrap)
+
+    async def broker(self, broker_id: int, purpose: str = "") -> Connection:
+        """The connection to one broker; each `purpose` has its own (see connection.py).
+
+        Raises ConnectionLost, also if the metadata knows no such broker.
+        """
+
+        async def connect() -> Connection:
+            node = self.metadata.nodes.get(broker_id)
+            if node is None:
+                raise ConnectionLost(f"broker {broker_id} is not there")
+            return await Connection.connect(node.host, node.port, self.client_id)
+
+        return await self._connected((broker_id, purpose), connect)
+
+    async def _connected(
+        self, key: tuple[int, str], connect: Callable[[], Awaitable[Connection]]
+    ) -> Connection:
+        connection = self._connections.get(key)
+        if connection is None or connection.lost is not None:
+            async with self._connecting.setdefault(key, asyncio.Lock()):
+                connection = self._connections.get(key)
+                if connection is None or connection.lost is not None:
+                    connection = self._connections[key] = await connect()
+        await connection.writable()
+        return connection
+
+    async def _bootstrap(self) -> Connection:
+        failures = []
+        nodes = [(node.host, node.port) for node in self.metadata.nodes.values()]
+        for host, port in dict.fromkeys([*self.addresses, *nodes]):
+            try:
+                return await Connection.connect(host, port, self.client_id)
+            except ClientError as error:
+                failures.append(str(error))
+        raise ConnectionLost("; ".join(failures))
+
+    # --- metadata
+
+    async def topic(self, name: str, *, auto_create: bool = False) -> Topic:
+        """The topic as it was known not more than five minutes ago; see `fetch_topics` for errors."""
+        newer_than = asyncio.get_running_loop().time() - METADATA_AGE_MS_MAX / 1000
+        known = self.metadata.topic(name, newer_than=newer_than)
+        if known is not None:
+            return known
+        return (await self.fetch_topics([name], auto_create=auto_create))[0]
+
+    async def fetch_topics(
+        self, names: Sequence[str] | None, *, auto_create: bool = False
+    ) -> list[Topic]:
+        """Ask a broker about these topics; None: all. Raises KafkaError for the first one that cannot be told of."""
+        wanted = None
+        if names is not None:
+            wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=auto_create)
+        connection = await self.any()
+        answer = await connection.request(
+            request, MetadataResponse, timeout_ms=self.request_timeout_ms
+        )
+        raise_for(answer.error_code, subject="metadata")
+        topics = self.metadata.update(answer, asyncio.get_running_loop().time())
+        for row in answer.topics:
+            if names is not None and row.error_code:
+                self.metadata.forget([row.name or ""])
+                raise KafkaError(row.error_code, subject=f"topic {row.name}")
+        return topics
+
+    async def leader_of(self, topic_name: str, index: int) -> int:
+        """Broker id of a partition's leader. Raises KafkaError if it has none now or the partition is not there."""
+        subject = f"{topic_name}-{index}"
+        partition = (await self.topic(topic_name)).partition(index)
+        if partition is None:
+            self.metadata.forget([topic_name])
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject=subject)
+        if partition.leader == NO_LEADER:
+            self.metadata.forget([topic_name])
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, subject=subject)
+        return partition.leader
+
+    async def coordinator(self, group: str, purpose: str = "") -> Connection:
+        """The connection to a group's coordinator; asked for once, and again after `forget_coordinator`."""
+        broker_id = self._coordinators.get(group)
+        if broker_id is None:
+            broker_id = await self._find_coordinator(group)
+        try:
+            return await self.broker(broker_id, purpose)
+        except ConnectionLost:
+            self.forget_coordinator(group)
+            raise
+
+    def forget_coordinator(self, group: str) -> None:
+        """The group has moved, or its broker is gone."""
+        self._coordinators.pop(group, None)
+
+    async def _find_coordinator(self, group: str) -> int:
+        connection = await self.any()
+        answer = await connection.request(
+            FindCoordinatorRequest(coordinator_keys=[group]),
+            FindCoordinatorResponse,
+            timeout_ms=self.request_timeout_ms,
+        )
+        found = answer.coordinators[0]
+        raise_for(found.error_code, found.error_message, subject=f"coordinator of {group}")
+        if found.node_id not in self.metadata.nodes:
+            await self.fetch_topics([])
+        self._coordinators[group] = found.node_id
+        return found.node_id
+
+    # --- retries
+
+    async def retrying(
+        self,
+        call: Callable[[], Awaitable[T]],
+        *,
+        topics: Iterable[str] = (),
+        timeout_ms: int | None = None,
+    ) -> T:
+        """Call until it succeeds, fails for good, or the time is up: then its last error is raised.
+
+        topics: asked for anew after an error that says the metadata is old.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + (self.timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        attempt = 0
+        while True:
+            try:
+                return await call()
+            except ClientError as error:
+                pause = backoff_seconds(attempt)
+                if not error.retriable or loop.time() + pause > deadline:
+                    raise
+                if error.stale_metadata:
+                    self.metadata.forget(topics)
+            attempt += 1
+            await asyncio.sleep(pause)
+
+
+def backoff_seconds(attempt: int) -> float:
+    """Pause before the next attempt, the first being 0: doubled each time up to a second, give or take a fifth."""
+    pause_ms = min(BACKOFF_MS_MIN << min(attempt, 10), BACKOFF_MS_MAX)
+    return pause_ms * random.uniform(0.8, 1.2) / 1000

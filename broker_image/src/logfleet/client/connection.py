@@ -1,0 +1,270 @@
+"""One connection to one broker: requests out in order, answers in the same order.
+
+A broker answers the requests of one connection strictly in their order, so a request that waits there (a long poll, a
+JoinGroup) keeps all later ones waiting: whoever sends such requests uses a connection of its own.
+"""
+
+import asyncio
+import os
+import socket
+from collections import deque
+from typing import Generic, Self, TypeVar, cast
+
+import msgspec
+
+from logfleet.client.errors import ClientError, ConnectionLost, NotSupported, RequestTimedOut
+from logfleet.wire.apis import API_BY_NAME, Api, api_of
+from logfleet.wire.errors import ErrorCode, MalformedMessage, UnencodableMessage, UnsupportedVersion
+from logfleet.wire.frame import SIZE_BYTES, decode_response, encode_request
+from logfleet.wire.messages import ApiVersionsRequest, ApiVersionsResponse
+
+SOFTWARE = ("logfleet", "0.1.0")  # KIP-511: what the broker's metrics and logs call us
+CONNECT_TIMEOUT_SECONDS = 10.0
+# A Fetch answer may exceed its limits by one batch; nothing a broker sends comes near this.
+RESPONSE_BYTES_MAX = 512 * 1024 * 1024
+SCRATCH_BYTES = 64 * 1024
+
+M = TypeVar("M", bound=msgspec.Struct)
+
+
+class _Awaited(Generic[M]):
+    """A request whose answer is awaited; deadline in the loop's time."""
+
+    __slots__ = ("answer", "api", "correlation_id", "deadline", "future", "version")
+
+    def __init__(self, api: Api, version: int, answer: type[M], correlation_id: int) -> None:
+        self.api, self.version, self.answer = api, version, answer
+        self.correlation_id = correlation_id
+        self.deadline = 0.0
+        self.future: asyncio.Future[M] = asyncio.get_running_loop().create_future()
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Made by `connect`. host, port: where to; lost: why it ended, None while it lives."""
+
+    def __init__(self, host: str, port: int, client_id: str) -> None:
+        self.host, self.port, self.client_id = host, port, client_id
+        self.lost: ClientError | None = None
+        self.versions: dict[int, tuple[int, int]] = {}
+        self._transport = cast("asyncio.Transport", None)
+        self._awaited: deque[_Awaited[msgspec.Struct]] = deque()
+        self._next_correlation_id = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._resumed = asyncio.Event()
+        self._resumed.set()
+        self._scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._held = 0  # bytes at the start of the scratch buffer that belong to no frame yet
+        self._frame: memoryview | None = None  # a frame too large for what arrived with its size
+        self._filled = 0
+
+    @classmethod
+    async def connect(cls, host: str, port: int, client_id: str) -> Self:
+        """A connection whose versions are negotiated. Raises ConnectionLost, RequestTimedOut, NotSupported."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
+                _, connection = await loop.create_connection(
+                    lambda: cls(host, port, client_id), host, port
+                )
+                await connection.negotiate()
+        except TimeoutError:
+            raise ConnectionLost(
+                f"{host}:{port}: no answer in {CONNECT_TIMEOUT_SECONDS:.0f} s"
+            ) from None
+        except OSError as error:
+            raise ConnectionLost(f"cannot connect to {host}:{port}: {_reason(error)}") from error
+        return connection
+
+    async def negotiate(self) -> None:
+        """Learn the broker's versions (KIP-511): ask in our newest, and again in the one it names if that is too new."""
+        api = API_BY_NAME["ApiVersions"]
+        request = ApiVersionsRequest(
+            client_software_name=SOFTWARE[0], client_software_version=SOFTWARE[1]
+        )
+        self.versions = {api.key: (0, api.max_version)}
+        answer = await self.request(request, ApiVersionsResponse)
+        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            rows = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+            self.versions = {api.key: rows.get(api.key, (0, 0))}
+            answer = await self.request(request, ApiVersionsResponse)
+        if answer.error_code:
+            self.close()
+            raise NotSupported(f"{self}: ApiVersions: {ErrorCode(answer.error_code).name}")
+        self.versions = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+
+    def version(self, api: Api, version_max: int | None = None) -> int:
+        """The newest version that both sides speak, at most `version_max`. Raises NotSupported."""
+        low, high = self.versions.get(api.key, (0, -1))
+        best = min(high, api.max_version, api.max_version if version_max is None else version_max)
+        if best < max(low, api.served_min):
+            raise NotSupported(f"{self} has no version of {api.name} that we speak")
+        return best
+
+    async def request(
+        self,
+        request: msgspec.Struct,
+        answer: type[M],
+        *,
+        timeout_ms: int = 30_000,
+        version_max: int | None = None,
+    ) -> M:
+        """Send and await the answer. If this is cancelled the request is not taken back."""
+        await self.writable()
+        return await self.submit(request, answer, timeout_ms=timeout_ms, version_max=version_max)
+
+    def submit(
+        self,
+        request: msgspec.Struct,
+        answer: type[M],
+        *,
+        timeout_ms: int = 30_000,
+        version_max: int | None = None,
+    ) -> asyncio.Future[M]:
+        """Send; the future gets an `answer`, or ConnectionLost or RequestTimedOut.
+
+        timeout_ms: after that the connection is given up, since all later answers wait behind this one.
+        Raises ConnectionLost if it is lost already, NotSupported if the broker is too old for the request.
+        """
+        api = api_of(type(request))
+        awaited = _Awaited(api, self.version(api, version_max), answer, self._next_correlation_id)
+        self._write(request, awaited.version)
+        loop = asyncio.get_running_loop()
+        awaited.deadline = loop.time() + timeout_ms / 1000
+        self._awaited.append(cast("_Awaited[msgspec.Struct]", awaited))
+        if self._timer is None or awaited.deadline < self._timer.when():
+            self._arm(loop, awaited.deadline)
+        return awaited.future
+
+    def post(self, request: msgspec.Struct, *, version_max: int | None = None) -> None:
+        """Send a request that gets no answer (Produce with acks=0)."""
+        self._write(request, self.version(api_of(type(request)), version_max))
+
+    async def writable(self) -> None:
+        """Wait until the broker reads what was sent before."""
+        await self._resumed.wait()
+
+    def close(self) -> None:
+        """End the connection; whoever awaits an answer gets ConnectionLost."""
+        self._end(ConnectionLost(f"{self}: closed"))
+
+    def _write(self, request: msgspec.Struct, version: int) -> None:
+        if self.lost is not None:
+            raise ConnectionLost(str(self.lost)) from self.lost
+        try:
+            buffers = encode_request(request, version, self._next_correlation_id, self.client_id)
+        except UnencodableMessage as error:
+            raise NotSupported(f"{self}: {error}") from error
+        self._next_correlation_id = (self._next_correlation_id + 1) & 0x7FFFFFFF
+        self._transport.writelines(cast("list[bytes]", buffers))
+
+    def _arm(self, loop: asyncio.AbstractEventLoop, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_at(deadline, self._check_deadlines)
+
+    def _check_deadlines(self) -> None:
+        self._timer = None
+        if not self._awaited:
+            return
+        loop = asyncio.get_running_loop()
+        earliest = min(self._awaited, key=lambda awaited: awaited.deadline)
+        if earliest.deadline <= loop.time():
+            self._end(RequestTimedOut(f"{self}: no answer to {earliest.api.name} in time"))
+        else:
+            self._arm(loop, earliest.deadline)
+
+    def _end(self, reason: ClientError) -> None:
+        if self.lost is not None:
+            return
+        self.lost = reason
+        self._resumed.set()
+        if self._timer is not None:
+            self._timer.cancel()
+        for awaited in self._awaited:
+            if not awaited.future.done():
+                awaited.future.set_exception(reason)
+                awaited.future.exception()  # nobody may be waiting any more: that is no bug
+        self._awaited.clear()
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- what the loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        raw = transport.get_extra_info("socket")
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        reason = "the broker closed the connection" if exc is None else str(exc)
+        self._end(ConnectionLost(f"{self}: {reason}"))
+
+    def pause_writing(self) -> None:
+        self._resumed.clear()
+
+    def resume_writing(self) -> None:
+        self._resumed.set()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        del sizehint
+        if self._frame is not None:
+            return self._frame[self._filled :]
+        return self._scratch[self._held :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._frame is None:
+            self._cut(self._held + nbytes)
+            return
+        self._filled += nbytes
+        if self._filled == len(self._frame):
+            frame, self._frame = self._frame, None
+            self._received(frame)
+
+    def _cut(self, end: int) -> None:
+        """Take the frames out of the first `end` bytes of the scratch buffer."""
+        position = 0
+        while end - position >= SIZE_BYTES and self.lost is None:
+            start = position + SIZE_BYTES
+            size = int.from_bytes(self._scratch[position:start], "big", signed=True)
+            if not SIZE_BYTES <= size <= RESPONSE_BYTES_MAX:
+                self._end(ConnectionLost(f"{self}: an answer of {size} bytes; is this a broker?"))
+                return
+            if end - start < size:
+                self._frame = memoryview(bytearray(size))
+                self._filled = end - start
+                self._frame[: self._filled] = self._scratch[start:end]
+                self._held = 0
+                return
+            position = start + size
+            self._received(memoryview(bytes(self._scratch[start:position])))
+        self._held = end - position
+        self._scratch[: self._held] = bytes(self._scratch[position:end])
+
+    def _received(self, frame: memoryview) -> None:
+        if not self._awaited:
+            self._end(ConnectionLost(f"{self}: an answer that nobody asked for"))
+            return
+        awaited = self._awaited.popleft()
+        try:
+            correlation_id, body = decode_response(awaited.api, awaited.version, frame)
+        except (MalformedMessage, UnsupportedVersion) as error:
+            self._awaited.appendleft(awaited)
+            self._end(ConnectionLost(f"{self}: {error}"))
+            return
+        if correlation_id != awaited.correlation_id or not isinstance(body, awaited.answer):
+            self._awaited.appendleft(awaited)
+            self._end(
+                ConnectionLost(f"{self}: the answer to another request than {awaited.api.name}")
+            )
+        elif not awaited.future.done():
+            awaited.future.set_result(body)
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+def _reason(error: OSError) -> str:
+    # asyncio writes the address into strerror, and several failures into one text without errno
+    if error.errno is None or isinstance(error, socket.gaierror):
+        return error.strerror or str(error)
+    return os.strerror(error.errno)

@@ -1,0 +1,52 @@
+"""What can go wrong between a client and a fleet.
+
+ClientError
+ +-- KafkaError         a broker answered with an error code
+ +-- ConnectionLost     no connection to a broker, or it ended while an answer was awaited
+ +-- RequestTimedOut    no answer in time; the connection was given up
+ +-- NotSupported       the broker is too old (or not built yet) for what was asked
+"""
+
+from logfleet.wire.errors import ErrorCode
+
+
+class ClientError(Exception):
+    """retriable: the same call may succeed later. stale_metadata: refresh the metadata before."""
+
+    retriable = False
+    stale_metadata = False
+
+
+class KafkaError(ClientError):
+    """code: what the broker answered; message: its words, else the code's name."""
+
+    def __init__(self, code: int, message: str | None = None, *, subject: str = "") -> None:
+        self.code = ErrorCode(code)
+        self.message = message or self.code.name
+        super().__init__(f"{subject}: {self.message}" if subject else self.message)
+        self.retriable = self.code.retriable
+        self.stale_metadata = self.code.stale_metadata
+
+
+class ConnectionLost(ClientError):
+    """Nothing is known about requests that were on their way."""
+
+    retriable = True
+    stale_metadata = True
+
+
+class RequestTimedOut(ClientError):
+    """As ConnectionLost: the request may have been carried out."""
+
+    retriable = True
+    stale_metadata = True
+
+
+class NotSupported(ClientError):
+    """No version of an API that both sides speak, or a field that the version in use lacks."""
+
+
+def raise_for(code: int, message: str | None = None, *, subject: str = "") -> None:
+    """Raise KafkaError unless `code` is 0."""
+    if code:
+        raise KafkaError(code, message, subject=subject)

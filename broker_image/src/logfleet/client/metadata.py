@@ -1,0 +1,93 @@
+"""What a client knows of the cluster: brokers, topics, who leads which partition."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import MetadataResponse
+
+NO_LEADER = -1
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A broker's address on the listener that we came in by."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class Partition(msgspec.Struct, frozen=True):
+    """leader: broker id or NO_LEADER. isr and replicas are broker ids."""
+
+    index: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    error: ErrorCode = ErrorCode.NONE
+
+
+class Topic(msgspec.Struct, frozen=True):
+    """partitions in the order of their index. topic_id: zero if the broker has none (before KIP-516)."""
+
+    name: str
+    topic_id: bytes
+    internal: bool
+    partitions: tuple[Partition, ...]
+
+    def partition(self, index: int) -> Partition | None:
+        """The partition of that index; None if there is none."""
+        return self.partitions[index] if 0 <= index < len(self.partitions) else None
+
+
+class Metadata:
+    """A cache; `now` is the loop's time in seconds. Only `update` and `forget` change it."""
+
+    def __init__(self) -> None:
+        self.cluster_id: str | None = None
+        self.controller_id = -1
+        self.nodes: dict[int, Node] = {}
+        self._topics: dict[str, tuple[Topic, float]] = {}
+
+    def topic(self, name: str, *, newer_than: float) -> Topic | None:
+        """The topic, if it was learnt after `newer_than`."""
+        topic, learnt = self._topics.get(name, (None, 0.0))
+        return topic if learnt > newer_than else None
+
+    def forget(self, names: Iterable[str]) -> None:
+        """These topics are asked for anew when they are next needed."""
+        for name in names:
+            self._topics.pop(name, None)
+
+    def update(self, answer: MetadataResponse, now: float) -> list[Topic]:
+        """Take over an answer; returns its topics without error."""
+        self.cluster_id = answer.cluster_id
+        self.controller_id = answer.controller_id
+        self.nodes = {
+            broker.node_id: Node(broker.node_id, broker.host, broker.port, broker.rack)
+            for broker in answer.brokers
+        }
+        topics = [_topic(row) for row in answer.topics if row.error_code == 0]
+        for topic in topics:
+            self._topics[topic.name] = (topic, now)
+        return topics
+
+
+def _topic(row: MetadataResponse.MetadataResponseTopic) -> Topic:
+    assert row.name is not None, "a topic without error has a name"
+    partitions = [
+        Partition(
+            partition.partition_index,
+            partition.leader_id,
+            partition.leader_epoch,
+            tuple(partition.replica_nodes),
+            tuple(partition.isr_nodes),
+            ErrorCode(partition.error_code),
+        )
+        for partition in row.partitions
+    ]
+    partitions.sort(key=lambda partition: partition.index)
+    return Topic(row.name, row.topic_id, row.is_internal, tuple(partitions))

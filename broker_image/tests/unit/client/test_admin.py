@@ -1,0 +1,165 @@
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from logfleet.client.admin import Admin, ConfigSource, NewTopic, ResourceType
+from logfleet.client.cluster import Client
+from logfleet.client.errors import KafkaError
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+from broker_image.tests.unit.client.fake_broker import TOPIC_ID, FakeBroker
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest_asyncio.fixture
+async def broker() -> AsyncIterator[FakeBroker]:
+    async with FakeBroker({"t": 2, "a": 1}).running() as running:
+        yield running
+
+
+@pytest_asyncio.fixture
+async def admin(broker: FakeBroker) -> AsyncIterator[Admin]:
+    async with Client(broker.bootstrap, timeout_ms=5_000) as client:
+        yield Admin(client)
+
+
+def created(code: int = 0, message: str | None = None) -> CreateTopicsResponse:
+    row = CreateTopicsResponse.CreatableTopicResult(
+        name="new", topic_id=TOPIC_ID, error_code=code, error_message=message
+    )
+    return CreateTopicsResponse(topics=[row])
+
+
+async def test_a_topic_is_created_with_its_configuration(broker: FakeBroker, admin: Admin) -> None:
+    broker.answers[CreateTopicsRequest] = lambda _: created()
+    assert await admin.create_topic(NewTopic("new", 3, 1, {"retention.ms": "1"})) == TOPIC_ID
+    (request,) = broker.of(CreateTopicsRequest)
+    (wanted,) = request.topics
+    assert (wanted.num_partitions, wanted.replication_factor) == (3, 1)
+    assert [(entry.name, entry.value) for entry in wanted.configs] == [("retention.ms", "1")]
+
+
+async def test_a_refusal_carries_the_brokers_words(broker: FakeBroker, admin: Admin) -> None:
+    broker.answers[CreateTopicsRequest] = lambda _: created(38, "one replica only")
+    with pytest.raises(KafkaError, match="topic new: one replica only") as refused:
+        await admin.create_topic(NewTopic("new", 3, 2))
+    assert refused.value.code == ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+async def test_what_may_succeed_later_is_tried_again(broker: FakeBroker, admin: Admin) -> None:
+    codes = [41, 7, 0]
+    broker.answers[CreateTopicsRequest] = lambda _: created(codes.pop(0))
+    await admin.create_topic(NewTopic("new"))
+    assert len(broker.of(CreateTopicsRequest)) == 3
+
+
+async def test_a_topic_can_be_deleted_by_id(broker: FakeBroker, admin: Admin) -> None:
+    row = DeleteTopicsResponse.DeletableTopicResult(name="t")
+    broker.answers[DeleteTopicsRequest] = lambda _: DeleteTopicsResponse(responses=[row])
+    await admin.delete_topic("t")
+    await admin.delete_topic("t", topic_id=TOPIC_ID)
+    by_name, by_id = broker.of(DeleteTopicsRequest)
+    assert (by_name.topics[0].name, by_name.topics[0].topic_id) == ("t", bytes(16))
+    assert (by_id.topics[0].name, by_id.topics[0].topic_id) == (None, TOPIC_ID)
+
+
+async def test_a_topic_that_is_not_there_is_not_waited_for(
+    broker: FakeBroker, admin: Admin
+) -> None:
+    row = DeleteTopicsResponse.DeletableTopicResult(name="t", error_code=3)
+    broker.answers[DeleteTopicsRequest] = lambda _: DeleteTopicsResponse(responses=[row])
+    with pytest.raises(KafkaError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+        await admin.delete_topic("t")
+    assert len(broker.of(DeleteTopicsRequest)) == 1
+
+
+async def test_partitions_are_given_as_their_number_afterwards(
+    broker: FakeBroker, admin: Admin
+) -> None:
+    row = CreatePartitionsResponse.CreatePartitionsTopicResult(name="t")
+    broker.answers[CreatePartitionsRequest] = lambda _: CreatePartitionsResponse(results=[row])
+    await admin.create_partitions("t", 6)
+    (request,) = broker.of(CreatePartitionsRequest)
+    assert (request.topics[0].count, request.topics[0].assignments) == (6, None)
+
+
+async def test_topics_are_listed_by_name(admin: Admin) -> None:
+    assert [topic.name for topic in await admin.list_topics()] == ["a", "t"]
+
+
+async def test_finding_says_none_for_a_topic_that_is_not_there(admin: Admin) -> None:
+    found = await admin.find_topic("t")
+    assert found is not None
+    assert found.topic_id == TOPIC_ID
+    assert await admin.find_topic("nope") is None
+
+
+async def test_configuration_is_read_with_its_source(broker: FakeBroker, admin: Admin) -> None:
+    rows = [
+        DescribeConfigsResponse.DescribeConfigsResourceResult(
+            name="retention.ms", value="1", config_source=1
+        ),
+        DescribeConfigsResponse.DescribeConfigsResourceResult(
+            name="secret", value=None, config_source=99, is_sensitive=True, read_only=True
+        ),
+    ]
+    result = DescribeConfigsResponse.DescribeConfigsResult(configs=rows)
+    broker.answers[DescribeConfigsRequest] = lambda _: DescribeConfigsResponse(results=[result])
+    entries = await admin.topic_config("t")
+    assert entries["retention.ms"].source is ConfigSource.DYNAMIC_TOPIC_CONFIG
+    assert entries["secret"].source is ConfigSource.UNKNOWN
+    assert entries["secret"].sensitive
+    assert entries["secret"].read_only
+    await admin.config(ResourceType.BROKER, "1")
+    by_topic, by_broker = broker.of(DescribeConfigsRequest)
+    assert by_topic.resources[0].configuration_keys is None
+    assert (by_broker.resources[0].resource_type, by_broker.resources[0].resource_name) == (4, "1")
+
+
+async def test_configuration_is_changed_key_by_key(broker: FakeBroker, admin: Admin) -> None:
+    codes = [0, 40]
+
+    def altered(_: object) -> IncrementalAlterConfigsResponse:
+        row = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
+            error_code=codes.pop(0), error_message="no such key"
+        )
+        return IncrementalAlterConfigsResponse(responses=[row])
+
+    broker.answers[IncrementalAlterConfigsRequest] = altered
+    await admin.alter_config(ResourceType.TOPIC, "t", set_keys={"a": "1"}, delete_keys=["b"])
+    (request,) = broker.of(IncrementalAlterConfigsRequest)
+    changes = request.resources[0].configs
+    assert [(row.name, row.config_operation, row.value) for row in changes] == [
+        ("a", 0, "1"),
+        ("b", 1, None),
+    ]
+    with pytest.raises(KafkaError, match="topic t: no such key"):
+        await admin.alter_config(ResourceType.TOPIC, "t", set_keys={"c": "1"})
+
+
+async def test_the_cluster_names_its_brokers(broker: FakeBroker, admin: Admin) -> None:
+    rows = [
+        DescribeClusterResponse.DescribeClusterBroker(broker_id=number, host="h", port=9)
+        for number in (2, 1)
+    ]
+    broker.answers[DescribeClusterRequest] = lambda _: DescribeClusterResponse(
+        cluster_id="c", controller_id=2, brokers=rows
+    )
+    cluster = await admin.describe_cluster()
+    assert (cluster.cluster_id, cluster.controller_id) == ("c", 2)
+    assert [node.id for node in cluster.brokers] == [1, 2]

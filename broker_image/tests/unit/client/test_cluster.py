@@ -1,0 +1,144 @@
+import asyncio
+
+import pytest
+from logfleet.client.cluster import Client, backoff_seconds, parse_bootstrap
+from logfleet.client.errors import ConnectionLost, KafkaError
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import (
+    ApiVersionsRequest,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+)
+
+from broker_image.tests.unit.client.fake_broker import FakeBroker
+
+pytestmark = pytest.mark.asyncio
+
+
+async def test_bootstrap_addresses_are_read_like_kafkas() -> None:
+    assert parse_bootstrap("a:1, b ,[::1]:2,[::2],") == [
+        ("a", 1),
+        ("b", 9092),
+        ("::1", 2),
+        ("::2", 9092),
+    ]
+
+
+@pytest.mark.parametrize("text", ["", ",", "a:b", "a:0", "a:70000", ":9092"])
+async def test_a_bad_bootstrap_address_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="address"):
+        parse_bootstrap(text)
+
+
+async def test_making_a_client_needs_no_broker() -> None:
+    Client("127.0.0.1:1").close()
+
+
+async def test_the_next_address_is_tried() -> None:
+    async with FakeBroker().running() as gone:
+        dead = gone.bootstrap
+    async with FakeBroker().running() as broker, Client(f"{dead},{broker.bootstrap}") as client:
+        assert (await client.any()).port == broker.port
+    async with Client(dead) as client:
+        with pytest.raises(ConnectionLost, match="cannot connect"):
+            await client.any()
+
+
+async def test_connections_are_shared_and_made_anew_when_lost() -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        first, second = await asyncio.gather(client.any(), client.any())
+        assert first is second
+        assert len(broker.of(ApiVersionsRequest)) == 1
+        first.close()
+        assert await client.any() is not first
+        await client.topic("t")
+        leader = await client.leader_of("t", 0)
+        assert await client.broker(leader) is not await client.broker(leader, "fetch")
+        assert await client.broker(leader, "fetch") is await client.broker(leader, "fetch")
+
+
+async def test_topics_are_asked_for_once() -> None:
+    async with FakeBroker({"t": 2}).running() as broker, Client(broker.bootstrap) as client:
+        for _ in range(3):
+            assert len((await client.topic("t")).partitions) == 2
+        assert len(broker.of(MetadataRequest)) == 1
+        client.metadata.forget(["t"])
+        await client.topic("t")
+        assert len(broker.of(MetadataRequest)) == 2
+
+
+async def test_an_unknown_topic_or_partition_is_an_error() -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        with pytest.raises(KafkaError, match="topic nope") as unknown:
+            await client.topic("nope")
+        assert unknown.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        with pytest.raises(KafkaError, match="t-7"):
+            await client.leader_of("t", 7)
+        assert all(not request.allow_auto_topic_creation for request in broker.of(MetadataRequest))
+
+
+async def test_a_partition_without_leader_may_get_one_later() -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+
+        def electing(request: MetadataRequest):
+            answer = broker.metadata(request)
+            if len(broker.of(MetadataRequest)) == 1:
+                answer.topics[0].partitions[0].leader_id = -1
+            return answer
+
+        broker.answers[MetadataRequest] = electing
+        leader = await client.retrying(lambda: client.leader_of("t", 0), topics=["t"])
+        assert leader == 1
+
+
+async def test_retrying_ends_with_the_last_error() -> None:
+    calls = 0
+
+    async def refused() -> None:
+        nonlocal calls
+        calls += 1
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+
+    async def busy() -> None:
+        nonlocal calls
+        calls += 1
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+
+    client = Client("127.0.0.1:1")
+    with pytest.raises(KafkaError, match="INVALID_REQUEST"):
+        await client.retrying(refused)
+    assert calls == 1
+    with pytest.raises(KafkaError, match="REQUEST_TIMED_OUT"):
+        await client.retrying(busy, timeout_ms=130)
+    assert calls == 3
+
+
+async def test_pauses_grow_up_to_a_second() -> None:
+    pauses = [backoff_seconds(attempt) for attempt in range(6)]
+    assert 0.08 <= pauses[0] <= 0.12
+    assert 0.16 <= pauses[1] <= 0.24
+    assert 0.8 <= pauses[5] <= 1.2
+    assert backoff_seconds(10_000) <= 1.2
+
+
+async def test_a_coordinator_is_looked_up_once_and_again_when_forgotten() -> None:
+    async with FakeBroker().running() as broker, Client(broker.bootstrap) as client:
+        found = FindCoordinatorResponse.Coordinator(key="g", node_id=1)
+        broker.answers[FindCoordinatorRequest] = lambda _: FindCoordinatorResponse(
+            coordinators=[found]
+        )
+        for _ in range(2):
+            assert (await client.coordinator("g")).port == broker.port
+        assert [request.coordinator_keys for request in broker.of(FindCoordinatorRequest)] == [
+            ["g"]
+        ]
+        client.forget_coordinator("g")
+        await client.coordinator("g")
+        assert len(broker.of(FindCoordinatorRequest)) == 2
+        missing = FindCoordinatorResponse.Coordinator(key="h", node_id=-1, error_code=15)
+        broker.answers[FindCoordinatorRequest] = lambda _: FindCoordinatorResponse(
+            coordinators=[missing]
+        )
+        with pytest.raises(KafkaError, match="coordinator of h"):
+            await client.coordinator("h")

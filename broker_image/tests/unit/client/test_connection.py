@@ -1,0 +1,176 @@
+import asyncio
+
+import pytest
+from logfleet.client.connection import Connection
+from logfleet.client.errors import ConnectionLost, NotSupported, RequestTimedOut
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.frame import encode_unsupported_api_versions
+from logfleet.wire.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    FetchRequest,
+    FetchResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+
+from broker_image.tests.unit.client.fake_broker import FakeBroker
+
+pytestmark = pytest.mark.asyncio
+
+
+async def connect(broker: FakeBroker) -> Connection:
+    return await Connection.connect("127.0.0.1", broker.port, "test")
+
+
+async def test_versions_are_the_newest_that_both_sides_speak() -> None:
+    async with FakeBroker().running() as broker:
+        rows = [ApiVersionsResponse.ApiVersion(api_key=3, min_version=0, max_version=9)]
+        broker.answers[ApiVersionsRequest] = lambda _: ApiVersionsResponse(api_keys=rows)
+        connection = await connect(broker)
+        await connection.request(MetadataRequest(topics=[]), MetadataResponse)
+        header, _ = broker.requests[-1]
+        assert (header.api_version, header.client_id) == (9, "test")
+        with pytest.raises(NotSupported, match="no version of DescribeCluster"):
+            await connection.request(DescribeClusterRequest(), DescribeClusterResponse)
+
+
+async def test_an_older_broker_is_asked_again_in_its_own_version() -> None:
+    async with FakeBroker().running() as broker:
+
+        def old(request: ApiVersionsRequest):
+            if broker.requests[-1][0].api_version > 3:
+                answer = encode_unsupported_api_versions(broker.requests[-1][0].correlation_id)
+                # it says that it speaks 0 to 3
+                return answer[:-2] + b"\0\x03"
+            return broker.api_versions(request)
+
+        broker.answers[ApiVersionsRequest] = old
+        connection = await connect(broker)
+        assert [header.api_version for header, _ in broker.requests] == [5, 3]
+        assert connection.versions[3] == (0, 13)
+
+
+async def test_a_broker_that_refuses_to_tell_its_versions_is_of_no_use() -> None:
+    async with FakeBroker().running() as broker:
+        refused = ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        broker.answers[ApiVersionsRequest] = lambda _: refused
+        with pytest.raises(NotSupported, match="INVALID_REQUEST"):
+            await connect(broker)
+
+
+async def test_requests_are_pipelined_and_answered_in_order() -> None:
+    async with FakeBroker({"a": 1, "b": 2}).running() as broker:
+        connection = await connect(broker)
+        names = ["a", "b"] * 50
+        futures = [
+            connection.submit(
+                MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)]),
+                MetadataResponse,
+            )
+            for name in names
+        ]
+        answers = [await future for future in futures]
+        assert [answer.topics[0].name for answer in answers] == names
+
+
+async def test_a_large_answer_arrives_whole() -> None:
+    async with FakeBroker().running() as broker:
+        records = bytes(range(256)) * 4096
+        partition = FetchResponse.PartitionData(records=records)
+        topic = FetchResponse.FetchableTopicResponse(partitions=[partition])
+        broker.answers[FetchRequest] = lambda _: FetchResponse(responses=[topic])
+        connection = await connect(broker)
+        futures = [connection.submit(FetchRequest(), FetchResponse) for _ in range(3)]
+        for future in futures:
+            answer = await future
+            assert answer.responses[0].partitions[0].records == records
+
+
+async def test_a_lost_connection_fails_everything_that_waits() -> None:
+    async with FakeBroker().running() as broker:
+        broker.answers[MetadataRequest] = lambda _: broker.CLOSE
+        connection = await connect(broker)
+        first = connection.submit(MetadataRequest(topics=[]), MetadataResponse)
+        second = connection.submit(MetadataRequest(topics=[]), MetadataResponse)
+        for future in (first, second):
+            with pytest.raises(ConnectionLost, match="closed the connection"):
+                await future
+        with pytest.raises(ConnectionLost):
+            connection.submit(MetadataRequest(topics=[]), MetadataResponse)
+
+
+async def test_an_answer_that_does_not_come_gives_the_connection_up() -> None:
+    async with FakeBroker().running() as broker:
+        broker.answers[MetadataRequest] = lambda _: None
+        connection = await connect(broker)
+        slow = connection.submit(MetadataRequest(topics=[]), MetadataResponse, timeout_ms=60_000)
+        with pytest.raises(RequestTimedOut, match="no answer to Metadata"):
+            await connection.request(MetadataRequest(topics=[]), MetadataResponse, timeout_ms=20)
+        with pytest.raises(RequestTimedOut):
+            await slow
+        assert connection.lost is not None
+
+
+async def test_a_deadline_that_was_met_is_forgotten() -> None:
+    async with FakeBroker().running() as broker:
+        connection = await connect(broker)
+        await connection.request(MetadataRequest(topics=[]), MetadataResponse, timeout_ms=1_000)
+        connection._check_deadlines()
+        assert connection.lost is None
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"\0\0\0\x01x",
+        b"\xff\xff\xff\xff",
+        b"\0\0\0\x08\0\0\x30\x39\0\0\0\0",
+        b"\0\0\0\x05\0\0\0\x01\x01",
+    ],
+    ids=["http", "short", "negative", "other correlation id", "cut off"],
+)
+async def test_nonsense_ends_the_connection_with_a_reason(reply: bytes) -> None:
+    async with FakeBroker().running() as broker:
+        broker.answers[MetadataRequest] = lambda _: reply
+        connection = await connect(broker)
+        with pytest.raises(ConnectionLost):
+            await connection.request(MetadataRequest(topics=[]), MetadataResponse)
+
+
+async def test_nobody_listening_is_said_in_one_line() -> None:
+    async with FakeBroker().running() as broker:
+        port = broker.port
+    with pytest.raises(ConnectionLost, match=rf"cannot connect to 127.0.0.1:{port}: Connection"):
+        await Connection.connect("127.0.0.1", port, "test")
+
+
+async def test_a_cancelled_request_does_not_disturb_the_next() -> None:
+    async with FakeBroker({"a": 1}).running() as broker:
+        connection = await connect(broker)
+        waiting = asyncio.Event()
+
+        async def late(request: MetadataRequest):
+            await waiting.wait()
+            return broker.metadata(request)
+
+        broker.answers[MetadataRequest] = late
+        first = connection.submit(MetadataRequest(topics=[]), MetadataResponse)
+        first.cancel()
+        waiting.set()
+        answer = await connection.request(MetadataRequest(topics=None), MetadataResponse)
+        assert [topic.name for topic in answer.topics] == ["a"]
+
+
+async def test_a_field_that_the_broker_does_not_know_is_not_silently_dropped() -> None:
+    async with FakeBroker().running() as broker:
+        connection = await connect(broker)
+        with pytest.raises(NotSupported, match="lacks"):
+            connection.submit(
+                MetadataRequest(include_topic_authorized_operations=True),
+                MetadataResponse,
+                version_max=5,
+            )

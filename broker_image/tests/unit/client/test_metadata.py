@@ -1,0 +1,48 @@
+from logfleet.client.metadata import Metadata
+from logfleet.wire.messages import MetadataResponse
+
+TOPIC = MetadataResponse.MetadataResponseTopic(
+    name="t",
+    topic_id=b"1" * 16,
+    partitions=[
+        MetadataResponse.MetadataResponsePartition(partition_index=1, leader_id=4),
+        MetadataResponse.MetadataResponsePartition(partition_index=0, leader_id=5),
+    ],
+)
+BROKER = MetadataResponse.MetadataResponseBroker(node_id=4, host="h", port=9, rack="a")
+
+
+def learnt(now: float) -> Metadata:
+    metadata = Metadata()
+    failed = MetadataResponse.MetadataResponseTopic(name="gone", error_code=3)
+    answer = MetadataResponse(cluster_id="c", brokers=[BROKER], topics=[TOPIC, failed])
+    assert [topic.name for topic in metadata.update(answer, now)] == ["t"]
+    return metadata
+
+
+def test_partitions_stand_in_the_order_of_their_index() -> None:
+    topic = learnt(5).topic("t", newer_than=0)
+    assert topic is not None
+    assert [partition.index for partition in topic.partitions] == [0, 1]
+    second = topic.partition(1)
+    assert second is not None
+    assert second.leader == 4
+    assert topic.partition(2) is None
+    assert topic.partition(-1) is None
+
+
+def test_what_is_old_or_forgotten_is_not_there() -> None:
+    metadata = learnt(5)
+    assert metadata.topic("t", newer_than=5) is None
+    assert metadata.topic("t", newer_than=4.9) is not None
+    metadata.forget(["t", "never heard of"])
+    assert metadata.topic("t", newer_than=0) is None
+    assert metadata.topic("gone", newer_than=0) is None
+
+
+def test_brokers_are_those_of_the_last_answer() -> None:
+    metadata = learnt(5)
+    assert metadata.nodes[4].rack == "a"
+    metadata.update(MetadataResponse(brokers=[]), 6)
+    assert metadata.nodes == {}
+    assert metadata.topic("t", newer_than=0) is not None
