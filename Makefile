@@ -53,8 +53,20 @@ fmt: $(STAMP) ## format the sources
 
 .PHONY: test
 test: $(STAMP) ## all tests: what needs no Kubernetes, then the end-to-end suite
-	@$(PY) -m e2e.parts check etcd-tests
+	@$(PY) -m e2e.parts check etcd-tests spark
 
 .PHONY: test-local
 test-local: $(STAMP) ## all tests that need no Kubernetes
-	@$(PY) -m e2e.parts check etcd-tests
+	@$(PY) -m e2e.parts check etcd-tests spark
+
+.PHONY: spark
+spark: $(STAMP) ## tests of the Spark source and jobs, on Spark itself (needs Java)
+	pytest -q spark-on-k8s/tests
+
+.PHONY: e2e
+e2e: $(STAMP) ## end-to-end suites on a local Kubernetes of three zones (KEEP=1 leaves it up; root, Linux)
+	$(PY) -m pytest -v --timeout=900 --durations=0 --durations-min=1 e2e/suites/kubernetes
+
+.PHONY: e2e-down
+e2e-down: $(STAMP) ## remove everything that `make e2e` made on this machine but its caches
+	$(PY) -m e2e.lab purge

@@ -23,3 +23,6 @@ sed -E 's/ +\\$//; /^ +--hash/d' e2e/requirements.lock | grep -E '^[a-z0-9]' > "
 for member in "${members[@]}"; do
   compile "$member/requirements.lock" "$scratch/all.txt" --all-extras "$member/pyproject.toml"
 done
+for group in wheels clients; do
+  compile "e2e/$group.lock" "$scratch/all.txt" --group "e2e/pyproject.toml:$group"
+done

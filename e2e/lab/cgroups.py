@@ -110,6 +110,11 @@ class Hierarchies:
             f"the control groups of {path} to go", lambda: self._try_remove(path), REMOVE_WITHIN_S
         )
 
+    def remove_if_unused(self) -> None:
+        """Remove the lab's root group if nothing is below it."""
+        if all(folder.name == ROOT for folder in self.folders()):
+            self.remove()
+
     def _try_remove(self, path: str) -> bool:
         # The kernel lets go of a group a little after its last process has ended.
         for folder in self.folders(path):

@@ -14,12 +14,11 @@ from e2e.lab.tools import DNS, KUBE
 
 PAUSE_SOURCE = Path(__file__).parent / "pause.c"
 BUSYBOX = Path("/bin/busybox")
-TRUSTED = Path("/etc/ssl/certs/ca-certificates.crt")
 # What the project's Dockerfile builds on and what its charts run, by their public names.
 BASE_IMAGE = "python:3.13-slim-trixie"
 ETCD_IMAGE = "quay.io/coreos/etcd:v3.6.5"
 BASE_PACKAGES = "python3,python3-venv,python3-pip,ca-certificates,netbase,tzdata"
-BASE_RECIPE_VERSION = "1"
+BASE_RECIPE_VERSION = "2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +63,9 @@ def own_images(settings: Settings) -> list[Recipe]:
 def base_image() -> Recipe:
     """A stand-in for the official Python image where no registry can be reached.
 
-    Debian's own Python 3.13 below the same tag, so that the Dockerfile builds unchanged; with this
-    machine's trust store, so that pip works in a build here as it does outside.
+    Debian's own Python 3.13 below the same tag, so that the Dockerfile builds unchanged.
     """
-    key = recipe_key(BASE_RECIPE_VERSION, BASE_PACKAGES, TRUSTED)
+    key = recipe_key(BASE_RECIPE_VERSION, BASE_PACKAGES)
     image = Image(BASE_IMAGE, command=("python3",), environment=("LANG=C.UTF-8",))
     return Recipe(image, key, _debian_with_python)
 
@@ -108,7 +106,6 @@ def _debian_with_python(out: Path, scratch: Path) -> None:
             (root / "usr/local/bin" / name).symlink_to(f"/usr/bin/{name}")
         (root / "usr/local/bin/python").symlink_to("/usr/bin/python3")
         (root / "usr/lib/python3.13/EXTERNALLY-MANAGED").unlink()
-        shutil.copy(TRUSTED, root / "etc/ssl/certs/ca-certificates.crt")
         for folder in ("doc", "man", "info", "locale"):
             shutil.rmtree(root / "usr/share" / folder, ignore_errors=True)
             (root / "usr/share" / folder).mkdir()

@@ -31,7 +31,7 @@ class Lab:
 
     def __init__(self, settings: Settings, report: Report) -> None:
         self.settings = settings
-        self._report = report
+        self.report = report
         self._hierarchies = Hierarchies()
         self._daemons = Daemons(settings, self._hierarchies)
         self.nodes = Nodes(settings, self._daemons, self._hierarchies)
@@ -47,8 +47,8 @@ class Lab:
             raise LabError(reason)
         installed = ensure_packages()
         if installed:
-            self._report(f"installed {' '.join(installed)}")
-        ensure_tools(self.settings, self._report)
+            self.report(f"installed {' '.join(installed)}")
+        ensure_tools(self.settings, self.report)
         for recipe in own_images(self.settings):
             ensure_archive(self.settings, recipe)
 
@@ -58,7 +58,7 @@ class Lab:
         started = time.monotonic()
 
         def report(what: str) -> None:
-            self._report(f"{time.monotonic() - started:5.1f} s  {what}")
+            self.report(f"{time.monotonic() - started:5.1f} s  {what}")
 
         save_sysctls(self.settings)
         ensure_pki(self.settings)

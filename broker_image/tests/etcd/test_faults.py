@@ -25,7 +25,8 @@ from logfleet.metadata.store import (
 )
 
 from broker_image.tests.contract.metadata_store import soon, until_absent, write
-from e2e.harness.etcd import EtcdBinary, EtcdServer, etcd_cluster, free_ports
+from e2e.harness.etcd import EtcdBinary, EtcdServer, etcd_cluster
+from e2e.harness.processes import free_ports
 
 pytestmark = pytest.mark.asyncio
 PREFIX = "/logfleet/test/"

@@ -3,7 +3,8 @@
 Names, types, update modes, defaults and valid values are those of Apache Kafka 4.4.0 (its LogConfig, AbstractKafkaConfig
 and DynamicBrokerConfig classes); keys marked internal there are left out. Other defaults than Kafka's: listeners (loopback, not
 every interface), log.dir, node.id, process.roles, controller.listener.names, offsets.topic.replication.factor (this version
-keeps one replica). Keys that start with `logfleet.` are ours.
+keeps one replica). Dynamic there, read at start only here: listeners, listener.security.protocol.map,
+producer.id.expiration.ms. Keys that start with `logfleet.` are ours.
 
 Line: name TYPE [mode] default [valid] [| sentence]. Mode, broker keys only: ro (server.properties only), per-broker or
 cluster (dynamic). Default: `null` is no value, `""` the empty text. Valid: `low..high` (either end may be absent), `|x` one
@@ -170,8 +171,8 @@ kafka.metrics.polling.interval.secs INT ro 10 1..
 kafka.metrics.reporters LIST ro ""
 leader.imbalance.check.interval.seconds LONG ro 300 1..
 leader.replication.throttled.rate LONG cluster 9223372036854775807 0..
-listener.security.protocol.map STRING per-broker SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT | Security protocol of each listener name; this version serves PLAINTEXT.
-listeners LIST per-broker PLAINTEXT://127.0.0.1:9092 | Addresses to listen on: NAME://host:port, an empty host means all interfaces.
+listener.security.protocol.map STRING ro SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT | Security protocol of each listener name; this version serves PLAINTEXT.
+listeners LIST ro PLAINTEXT://127.0.0.1:9092 | Addresses to listen on: NAME://host:port, an empty host means all interfaces.
 log.cleaner.backoff.ms LONG cluster 15000 0..
 log.cleaner.dedupe.buffer.size LONG cluster 134217728
 log.cleaner.delete.retention.ms LONG cluster 86400000 0..
@@ -259,7 +260,7 @@ offsets.topic.replication.factor SHORT ro 1 1.. | Replicas of __consumer_offsets
 offsets.topic.segment.bytes INT ro 104857600 1.. | Segment size of __consumer_offsets.
 principal.builder.class CLASS per-broker org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder
 process.roles LIST ro broker {broker,controller} | Must contain broker; every broker can be elected controller.
-producer.id.expiration.ms INT cluster 86400000 1.. | An idempotent producer's state is kept this long after its last write.
+producer.id.expiration.ms INT ro 86400000 1.. | An idempotent producer's state is kept this long after its last write.
 producer.purgatory.purge.interval.requests INT ro 1000
 queued.max.request.bytes LONG ro -1
 queued.max.requests INT ro 500 1..

@@ -47,8 +47,11 @@ class Broker(msgspec.Struct, frozen=True):
 
 
 class Fence(msgspec.Struct, frozen=True):
+    """What the controller last said of a broker. revision: the one that wrote it."""
+
     broker_epoch: int
     state: str
+    revision: int
 
 
 class Partition(PartitionValue, frozen=True, gc=False):
@@ -69,8 +72,8 @@ class Topic(msgspec.Struct, frozen=True):
     """A topic, or what is there of one that the controller has not finished creating.
 
     id: 16 bytes. partitions: index 0 up to `ready`, the number that counts. hidden: partitions beyond it (a
-    growth in progress). name and revision are empty and 0 while `topic/NAME` or `tid/UUID` are missing; revision and
-    ready_revision are those that wrote `topic/NAME` and `ready/UUID` last.
+    growth in progress). revision and ready_revision are those that wrote `topic/NAME` and `ready/UUID` last, 0
+    while the key is missing; without `topic/NAME` there is no name either.
     """
 
     id: bytes
@@ -85,7 +88,7 @@ class Topic(msgspec.Struct, frozen=True):
     @property
     def is_ready(self) -> bool:
         """Whether clients may see it."""
-        return bool(self.name and self.revision and self.ready_revision)
+        return bool(self.revision and self.ready_revision)
 
     @property
     def is_internal(self) -> bool:

@@ -21,6 +21,7 @@ from logfleet.metadata.image import (
     is_active,
 )
 from logfleet.metadata.store import Event, KeyValue
+from logfleet.wire import uuids
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -77,7 +78,7 @@ class _TopicDraft:
         self.partitions = {**dict(enumerate(topic.partitions)), **topic.hidden}
 
     def build(self) -> Topic | None:
-        if not (self.name or self.revision or self.ready_revision or self.partitions):
+        if not (self.revision or self.ready_revision or self.partitions):
             return None
         shown = 0
         while shown < self.ready and shown in self.partitions:
@@ -211,7 +212,7 @@ class ImageBuilder:
             self._fences.remove(broker_id)
         else:
             value = _FENCE.decode(item.value)
-            self._fences.put(broker_id, Fence(value.broker_epoch, value.state))
+            self._fences.put(broker_id, Fence(value.broker_epoch, value.state, item.mod_revision))
 
     def _read_topic(self, name: str, item: KeyValue | None) -> None:
         if item is None:
@@ -219,20 +220,17 @@ class ImageBuilder:
             self._ids[name] = None
             if topic_id is not None:
                 draft = self._draft(topic_id)
-                draft.configs, draft.revision = {}, 0
+                draft.name, draft.configs, draft.revision = "", {}, 0
             return
         value = _TOPIC.decode(item.value)
-        topic_id = keys.uuid_bytes(value.id)
+        topic_id = uuids.from_text(value.id)
         self._ids[name] = topic_id
         draft = self._draft(topic_id)
-        draft.configs, draft.revision = value.configs, item.mod_revision
-
-    def _read_topic_id(self, uuid: str, item: KeyValue | None) -> None:
-        self._draft(keys.uuid_bytes(uuid)).name = "" if item is None else item.value.decode()
+        draft.name, draft.configs, draft.revision = name, value.configs, item.mod_revision
 
     def _read_partition(self, rest: str, item: KeyValue | None) -> None:
         uuid, _, index = rest.rpartition("/")
-        partitions = self._draft(keys.uuid_bytes(uuid)).partitions
+        partitions = self._draft(uuids.from_text(uuid)).partitions
         if item is None:
             partitions.pop(int(index), None)
         else:
@@ -248,13 +246,13 @@ class ImageBuilder:
             )
 
     def _read_ready(self, uuid: str, item: KeyValue | None) -> None:
-        draft = self._draft(keys.uuid_bytes(uuid))
+        draft = self._draft(uuids.from_text(uuid))
         draft.ready = 0 if item is None else _READY.decode(item.value).partitions
         draft.ready_revision = 0 if item is None else item.mod_revision
 
     def _read_deleted(self, uuid: str, item: KeyValue | None) -> None:
         self._changes.deleted = True
-        topic_id = keys.uuid_bytes(uuid)
+        topic_id = uuids.from_text(uuid)
         if item is None:
             self._deleted.remove(topic_id)
         else:
@@ -278,7 +276,6 @@ class ImageBuilder:
     ] = (
         (keys.PARTITIONS, _read_partition),
         (keys.TOPICS, _read_topic),
-        (keys.TOPIC_IDS, _read_topic_id),
         (keys.READY, _read_ready),
         (keys.DELETED, _read_deleted),
         (keys.BROKERS, _read_broker),

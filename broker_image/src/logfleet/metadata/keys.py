@@ -7,7 +7,7 @@
 | `broker/ID` | BrokerValue | the broker, on its lease; its create revision is the broker epoch |
 | `fence/ID` | FenceValue | the controller |
 | `topic/NAME` | TopicValue | the controller |
-| `tid/UUID` | the topic's name | the controller, together with `topic/NAME` |
+| `tid/UUID` | the topic's name: for people, and to compare that this very topic exists | the controller, with `topic/NAME` |
 | `part/UUID/INDEX` | PartitionValue | the controller |
 | `ready/UUID` | ReadyValue | the controller, last of all: before it the topic (or its growth) is not there |
 | `deleted/UUID` | DeletedValue | the controller; each broker takes itself out when its logs are gone |
@@ -18,7 +18,6 @@ Values are JSON, so that a person with etcdctl can read them; unknown fields are
 UUID is Kafka's text form of a topic id. Every write of the controller compares the create revision of `ctl`.
 """
 
-import base64
 from typing import Final
 
 import msgspec
@@ -57,11 +56,15 @@ class ControllerValue(msgspec.Struct, frozen=True):
 
 
 class BrokerValue(msgspec.Struct, frozen=True):
-    """A running broker: `listeners` are its advertised addresses, with real hosts and ports; `rack` is its zone."""
+    """A running broker: `listeners` are its advertised addresses, with real hosts and ports; `rack` is its zone.
+
+    directories: `directory.id` of each of its log directories (KIP-858), by which a replica's disk is known again.
+    """
 
     incarnation: str
     listeners: tuple[Listener, ...]
     rack: str | None = None
+    directories: tuple[str, ...] = ()
 
 
 class FenceValue(msgspec.Struct, frozen=True):
@@ -113,19 +116,6 @@ class DeletedValue(msgspec.Struct, frozen=True):
 
 
 ConfigValue = dict[str, str]
-
-
-def uuid_text(topic_id: bytes) -> str:
-    """Kafka's text form of a topic id of 16 bytes: base64url without padding."""
-    return base64.urlsafe_b64encode(topic_id)[:22].decode()
-
-
-def uuid_bytes(text: str) -> bytes:
-    """The 16 bytes of a topic id. Raises ValueError for what is no text form of one."""
-    topic_id = base64.urlsafe_b64decode(text + "==")
-    if len(topic_id) != 16:
-        raise ValueError(f"{text!r} is no topic id")
-    return topic_id
 
 
 def broker(broker_id: int) -> str:

@@ -6,10 +6,11 @@ from logfleet.metadata.image import BrokerConfigs, ClusterImage, Partition
 from logfleet.metadata.image_builder import Changes, CorruptMetadataError, ImageBuilder
 from logfleet.metadata.keyspace import Keyspace
 from logfleet.metadata.store import Delete, DeletePrefix, KeyValue, Operation, Put, Txn
+from logfleet.wire import uuids
 
 ID = bytes(range(16))
-UUID = keys.uuid_text(ID)
-TOPIC_7 = keys.uuid_text((7).to_bytes(16, "big"))
+UUID = uuids.to_text(ID)
+TOPIC_7 = uuids.to_text((7).to_bytes(16, "big"))
 HERE = keys.BrokerValue("i1", (keys.Listener("PLAINTEXT", "h", 9092),), "a")
 
 
@@ -130,7 +131,7 @@ def test_a_deleted_topic_goes_at_once_and_its_logs_are_named():
 
 
 def test_a_topic_recreated_within_one_image_has_the_new_id():
-    other = keys.uuid_text(bytes(reversed(range(16))))
+    other = uuids.to_text(bytes(reversed(range(16))))
     history = History()
     history.commit(*topic_puts(), put(keys.ready(UUID), keys.ReadyValue(2)))
     builder = ImageBuilder(history.image)
@@ -146,7 +147,7 @@ def test_a_topic_recreated_within_one_image_has_the_new_id():
     image, _ = builder.build(history.keyspace.revision)
     topic = image.topic("t")
     assert topic is not None
-    assert topic.id == keys.uuid_bytes(other)
+    assert topic.id == uuids.from_text(other)
     assert image.unfinished == {ID}  # its partitions are still there
 
 
@@ -257,7 +258,7 @@ def test_an_image_with_many_partitions_is_updated_without_looking_at_them():
     keyspace = Keyspace()
     operations: list[Operation] = []
     for number in range(300):
-        uuid = keys.uuid_text(number.to_bytes(16, "big"))
+        uuid = uuids.to_text(number.to_bytes(16, "big"))
         operations += [
             *topic_puts(f"t{number}", uuid, 10),
             put(keys.ready(uuid), keys.ReadyValue(10)),

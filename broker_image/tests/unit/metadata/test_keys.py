@@ -1,19 +1,5 @@
 import msgspec
-import pytest
 from logfleet.metadata import keys
-
-
-def test_a_topic_id_has_kafkas_text_form():
-    topic_id = bytes(range(16))
-    text = keys.uuid_text(topic_id)
-    assert text == "AAECAwQFBgcICQoLDA0ODw"
-    assert keys.uuid_bytes(text) == topic_id
-
-
-@pytest.mark.parametrize("text", ["", "abc", "AAECAwQFBgcICQoLDA0ODwAA", "?"])
-def test_what_is_no_topic_id_is_refused(text):
-    with pytest.raises(ValueError, match=r"topic id|base64|padded|characters"):
-        keys.uuid_bytes(text)
 
 
 def test_a_partition_stays_small_in_the_store():

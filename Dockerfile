@@ -1,0 +1,112 @@
+# All images of Logfleet, one target each: broker, operator, spark, test.
+#
+#   docker build --target broker -t logfleet/broker:0.1.0 .
+#
+# Packages are installed by hash from the members' locks, in layers that change only with the locks; our own code is
+# the last layer, so that a change of it builds in seconds. What builds never reaches a final image. Two optional build
+# secrets, never part of an image: `pip` (a pip.conf: which index to use), `ca` (certificates to trust while fetching).
+
+FROM python:3.13-slim-trixie AS base
+ENV PATH=/opt/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONFAULTHANDLER=1
+
+FROM base AS builder
+ENV PIP_CACHE_DIR=/var/cache/pip PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore PIP_PROGRESS_BAR=off
+COPY e2e/wheels.lock /tmp/
+RUN --mount=type=cache,target=/var/cache/pip,sharing=locked \
+    --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=ca \
+    python -m venv /opt/build && /opt/build/bin/pip install --require-hashes -r /tmp/wheels.lock \
+    && python -m venv --without-pip /opt/venv
+
+# ---- packages of others: one stage per lock ----
+FROM builder AS broker-packages
+COPY broker_image/requirements.lock /tmp/
+RUN --mount=type=cache,target=/var/cache/pip,sharing=locked \
+    --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=ca \
+    /opt/build/bin/pip wheel --no-build-isolation --require-hashes -w /tmp/wheels -r /tmp/requirements.lock \
+    && /opt/build/bin/pip --python /opt/venv/bin/python install --no-deps --no-index /tmp/wheels/*
+
+FROM builder AS operator-packages
+COPY operator/requirements.lock /tmp/
+RUN --mount=type=cache,target=/var/cache/pip,sharing=locked \
+    --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=ca \
+    /opt/build/bin/pip wheel --no-build-isolation --require-hashes -w /tmp/wheels -r /tmp/requirements.lock \
+    && /opt/build/bin/pip --python /opt/venv/bin/python install --no-deps --no-index /tmp/wheels/*
+
+FROM builder AS spark-packages
+COPY spark-on-k8s/requirements.lock /tmp/
+RUN --mount=type=cache,target=/var/cache/pip,sharing=locked \
+    --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=ca \
+    /opt/build/bin/pip wheel --no-build-isolation --require-hashes -w /tmp/wheels -r /tmp/requirements.lock \
+    && /opt/build/bin/pip --python /opt/venv/bin/python install --no-deps --no-index /tmp/wheels/* \
+    && rm -rf /tmp/wheels
+
+FROM builder AS test-packages
+COPY e2e/clients.lock /tmp/
+RUN --mount=type=cache,target=/var/cache/pip,sharing=locked \
+    --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=ca \
+    /opt/build/bin/pip wheel --no-build-isolation --require-hashes -w /tmp/wheels -r /tmp/clients.lock \
+    && /opt/build/bin/pip --python /opt/venv/bin/python install --no-deps --no-index /tmp/wheels/*
+
+# Spark's own Kafka connector, which is in no Python package.
+FROM base AS spark-jars
+COPY spark-on-k8s/fetch_jars.py spark-on-k8s/jars.lock /tmp/
+RUN --mount=type=secret,id=ca \
+    if [ -f /run/secrets/ca ]; then export SSL_CERT_FILE=/run/secrets/ca; fi; \
+    python /tmp/fetch_jars.py /tmp/jars.lock /jars
+
+# ---- our packages: laid out below /opt/code as they will lie in /opt/venv ----
+FROM builder AS logfleet-code
+COPY broker_image/pyproject.toml /src/
+COPY broker_image/src /src/src
+RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation -w /tmp/wheels /src \
+    && /opt/build/bin/pip --python /opt/venv/bin/python install --no-deps --no-index --prefix /opt/code /tmp/wheels/*
+
+FROM builder AS operator-code
+COPY operator/pyproject.toml /src/
+COPY operator/src /src/src
+RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation -w /tmp/wheels /src \
+    && /opt/build/bin/pip --python /opt/venv/bin/python install --no-deps --no-index --prefix /opt/code /tmp/wheels/*
+
+FROM builder AS spark-code
+COPY spark-on-k8s/pyproject.toml /src/
+COPY spark-on-k8s/src /src/src
+RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation -w /tmp/wheels /src \
+    && /opt/build/bin/pip --python /opt/venv/bin/python install --no-deps --no-index --prefix /opt/code /tmp/wheels/*
+
+# ---- the images ----
+FROM base AS broker
+COPY --from=broker-packages /opt/venv /opt/venv
+COPY --from=logfleet-code /opt/code /opt/venv
+USER 10001:10001
+ENTRYPOINT ["logfleet"]
+CMD ["--help"]
+
+FROM base AS operator
+COPY --from=operator-packages /opt/venv /opt/venv
+COPY --from=logfleet-code /opt/code /opt/venv
+COPY --from=operator-code /opt/code /opt/venv
+USER 10001:10001
+ENTRYPOINT ["logfleet-operator"]
+
+# Driver and executors. Debian's JRE wants the folder of its manual pages on a slim base.
+FROM base AS spark
+RUN mkdir -p /usr/share/man/man1 \
+    && apt-get update -q && apt-get install -yq --no-install-recommends openjdk-21-jre-headless tini \
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt/archives/*
+COPY --from=spark-packages /opt/venv /opt/venv
+COPY --from=spark-jars /jars /opt/venv/lib/python3.13/site-packages/pyspark/jars
+COPY --from=logfleet-code /opt/code /opt/venv
+COPY --from=spark-code /opt/code /opt/venv
+COPY spark-on-k8s/entrypoint.sh /opt/logfleet/
+COPY spark-on-k8s/jobs /opt/logfleet/jobs
+ENV SPARK_HOME=/opt/venv/lib/python3.13/site-packages/pyspark PYSPARK_PYTHON=/opt/venv/bin/python
+USER 185:185
+WORKDIR /tmp
+ENTRYPOINT ["/usr/bin/tini", "-s", "--", "/opt/logfleet/entrypoint.sh"]
+
+# Kafka clients of others, to talk to brokers from inside the cluster.
+FROM base AS test
+COPY --from=test-packages /opt/venv /opt/venv
+COPY --from=logfleet-code /opt/code /opt/venv
+USER 10001:10001
+CMD ["python"]

@@ -1,0 +1,390 @@
+"""Creating, growing and deleting topics: Kafka's checks, and the transactions that do it.
+
+A topic is created by writing its name, its id and its partitions, and last of all how many of them count (`ready`); until then
+nobody sees it, and a controller that finds one half made removes it. Growing works alike. Deleting takes everything away at
+once and leaves a `deleted` key, which alone entitles brokers to remove logs.
+
+Checks, their order and their texts follow Kafka's ReplicationControlManager, Topic.validate and ControllerApis.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from logfleet.control.config_keys import BROKER_KEYS, ConfigError
+from logfleet.control.elections import min_isr
+from logfleet.control.placement import NotEnoughBrokersError, place
+from logfleet.control.topic_configs import BrokerLayers, validate_topic_configs
+from logfleet.control.transactions import Refusal, Step, pack, partition_step
+from logfleet.metadata import keys
+from logfleet.metadata.image import ClusterImage, DeletedTopic, Topic
+from logfleet.metadata.keys import DeletedValue, PartitionValue, ReadyValue, TopicValue
+from logfleet.metadata.store import (
+    Compare,
+    Delete,
+    DeletePrefix,
+    Operation,
+    Put,
+    Txn,
+    absent,
+    exists,
+    modified_at,
+)
+from logfleet.wire import uuids
+from logfleet.wire.errors import ErrorCode
+
+NAME_LENGTH_MAX: Final = 249
+PARTITIONS_PER_REQUEST_MAX: Final = 10_000
+"""Partitions that one request may create (Kafka: ReplicationControlManager.MAX_PARTITIONS_PER_BATCH)."""
+CONFIG_BYTES_MAX: Final = 256 * 1024
+"""Names and values of one topic's configs: they are written in one transaction with the first partitions."""
+REPLICATION_FACTOR_MAX: Final = 1
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+class NewTopic(msgspec.Struct, frozen=True):
+    """One topic of a CreateTopics request.
+
+    id: 16 bytes, new. start: a random number for placement. partitions, replication_factor: -1 for the default.
+    assignments: partition index to its replicas, in the request's order; empty for automatic placement.
+    """
+
+    name: str
+    id: bytes
+    start: int
+    partitions: int = -1
+    replication_factor: int = -1
+    assignments: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    configs: Mapping[str, str | None] = {}
+
+
+class TopicCreation(msgspec.Struct, frozen=True):
+    """What will be there after `txns`, in their order."""
+
+    id: bytes
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+    txns: tuple[Txn, ...]
+
+
+def create_topic(
+    image: ClusterImage, epoch: int, new: NewTopic, layers: BrokerLayers
+) -> TopicCreation | Refusal:
+    """epoch: the controller's. layers: defaults of the cluster, as the controller's broker sees them."""
+    refusal = _refuse_name(image, new.name) or _refuse_configs(new.configs)
+    if refusal is not None:
+        return refusal
+    configs = {name: value for name, value in new.configs.items() if value is not None}
+    assignment = _assign(image, new, layers)
+    if isinstance(assignment, Refusal):
+        return assignment
+    uuid = uuids.to_text(new.id)
+    topic_value = keys.encode(TopicValue(uuid, configs))
+    steps = [
+        Step(Put(keys.topic(new.name), topic_value)),
+        Step(Put(keys.topic_id(uuid), new.name.encode())),
+        *_partition_steps(image, uuid, 0, assignment, _min_isr(configs, layers)),
+        Step(Put(keys.ready(uuid), keys.encode(ReadyValue(len(assignment))))),
+    ]
+    txns = pack(
+        epoch, steps, first=(absent(keys.topic(new.name)),), rest=(exists(keys.topic_id(uuid)),)
+    )
+    return TopicCreation(new.id, len(assignment), len(assignment[0]), configs, txns)
+
+
+class NewPartitions(msgspec.Struct, frozen=True):
+    """One topic of a CreatePartitions request: `count` is the new total, assignments those of the new ones, if given."""
+
+    name: str
+    count: int
+    start: int
+    assignments: tuple[tuple[int, ...], ...] | None = None
+
+
+def create_partitions(
+    image: ClusterImage, epoch: int, new: NewPartitions, layers: BrokerLayers
+) -> tuple[Txn, ...] | Refusal:
+    """Transactions after which the topic has `count` partitions."""
+    topic = image.topic(new.name)
+    if topic is None:
+        return unknown_topic()
+    present = len(topic.partitions)
+    if new.count == present:
+        return Refusal(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
+    if new.count < present:
+        return Refusal(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {new.name} currently has {present} partition(s); {new.count} would not be "
+            "an increase.",
+        )
+    added = new.count - present
+    if added > PARTITIONS_PER_REQUEST_MAX:
+        return _too_many()
+    if new.assignments is None:
+        leaders = [partition.replicas[0] for partition in topic.partitions]
+        assignment = _place(image, added, len(topic.partitions[0].replicas), new.start, leaders)
+    elif len(new.assignments) != added:
+        return Refusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Attempted to add {added} additional partition(s), but only {len(new.assignments)} "
+            "assignment(s) were specified.",
+        )
+    else:
+        assignment = _checked_assignment(image, new.assignments)
+    if isinstance(assignment, Refusal):
+        return assignment
+    uuid = uuids.to_text(topic.id)
+    steps = [
+        *_partition_steps(image, uuid, present, assignment, _min_isr(topic.configs, layers)),
+        Step(Put(keys.ready(uuid), keys.encode(ReadyValue(new.count)))),
+    ]
+    unchanged = (modified_at(keys.ready(uuid), topic.ready_revision),)
+    return pack(epoch, steps, first=unchanged, rest=unchanged)
+
+
+def delete_topic(epoch: int, topic: Topic) -> Txn:
+    """Everything of the topic goes at once; `deleted/UUID` names the brokers that hold logs of it."""
+    uuid = uuids.to_text(topic.id)
+    brokers = sorted({broker for part in topic.partitions for broker in part.replicas})
+    steps = [
+        Step(Put(keys.deleted(uuid), keys.encode(DeletedValue(topic.name, tuple(brokers))))),
+        *_removal(topic),
+    ]
+    return _one(epoch, steps, exists(keys.topic_id(uuid)))
+
+
+def remove_unfinished(epoch: int, topic: Topic) -> Txn:
+    """Takes away what a controller that failed left half made: a topic, or partitions of a growth, never seen by anyone."""
+    if not topic.is_ready:
+        return _one(epoch, _removal(topic), absent(keys.ready(uuids.to_text(topic.id))))
+    uuid = uuids.to_text(topic.id)
+    steps = [Step(Delete(keys.partition(uuid, index))) for index in sorted(topic.hidden)]
+    return pack(epoch, steps, first=(modified_at(keys.ready(uuid), topic.ready_revision),))[0]
+
+
+def confirm_deleted(deleted: DeletedTopic, broker_id: int) -> Txn:
+    """A broker's own transaction: its logs of the topic are gone. To be repeated from a newer image if it fails."""
+    key = keys.deleted(uuids.to_text(deleted.id))
+    left = tuple(broker for broker in deleted.brokers if broker != broker_id)
+    write: Operation = (
+        Put(key, keys.encode(DeletedValue(deleted.name, left))) if left else Delete(key)
+    )
+    return Txn((modified_at(key, deleted.revision),), (write,))
+
+
+def unknown_topic() -> Refusal:
+    return Refusal(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+    )
+
+
+def name_problem(name: str) -> str | None:
+    """What is wrong with a topic name, None if nothing is (Kafka: Topic.validate; INVALID_TOPIC_EXCEPTION)."""
+    if not name:
+        return "Topic name is invalid: the empty string is not allowed"
+    if name in {".", ".."}:
+        return f"Topic name is invalid: '{name}' is not allowed"
+    if len(name) > NAME_LENGTH_MAX:
+        return (
+            f"Topic name is invalid: the length of '{name}' is longer than the max allowed length "
+            f"{NAME_LENGTH_MAX}"
+        )
+    if not _NAME.fullmatch(name):
+        return (
+            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII "
+            "alphanumerics, '.', '_' and '-'"
+        )
+    return None
+
+
+def _refuse_name(image: ClusterImage, name: str) -> Refusal | None:
+    problem = name_problem(name)
+    if problem is not None:
+        return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+    if name in image.ids:
+        return Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    if "." in name or "_" in name:
+        # Metric names turn dots into underscores, so both forms cannot live side by side (KAFKA-2337).
+        folded = name.replace(".", "_")
+        for topic in image.entries:
+            if topic.name.replace(".", "_") == folded:
+                return Refusal(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION,
+                    f"Topic '{name}' collides with existing topic: {topic.name}",
+                )
+    return None
+
+
+def _refuse_configs(configs: Mapping[str, str | None]) -> Refusal | None:
+    nulls = [name for name, value in configs.items() if value is None]
+    if nulls:
+        return Refusal(
+            ErrorCode.INVALID_CONFIG,
+            f"Null value not supported for topic configs: {','.join(nulls)}",
+        )
+    return refuse_topic_configs({name: value or "" for name, value in configs.items()})
+
+
+def refuse_topic_configs(configs: Mapping[str, str]) -> Refusal | None:
+    """Why a topic cannot have these configs, None if it can."""
+    try:
+        validate_topic_configs(configs)
+    except ConfigError as error:
+        return Refusal(ErrorCode.INVALID_CONFIG, error.message)
+    if sum(len(name) + len(value) for name, value in configs.items()) > CONFIG_BYTES_MAX:
+        return Refusal(
+            ErrorCode.INVALID_CONFIG, f"Topic configs are longer than {CONFIG_BYTES_MAX} bytes."
+        )
+    return None
+
+
+def _min_isr(configs: Mapping[str, str], layers: BrokerLayers) -> int:
+    return min_isr(configs.get("min.insync.replicas"), layers)
+
+
+def _assign(
+    image: ClusterImage, new: NewTopic, layers: BrokerLayers
+) -> Sequence[tuple[int, ...]] | Refusal:
+    if new.assignments:
+        return _manual(image, new)
+    if new.replication_factor < -1 or new.replication_factor == 0:
+        return Refusal(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if new.partitions < -1 or new.partitions == 0:
+        return Refusal(
+            ErrorCode.INVALID_PARTITIONS,
+            "Number of partitions was set to an invalid non-positive value.",
+        )
+    partitions = _or_default(new.partitions, "num.partitions", layers)
+    if partitions > PARTITIONS_PER_REQUEST_MAX:
+        return _too_many()
+    factor = _or_default(new.replication_factor, "default.replication.factor", layers)
+    return _place(image, partitions, factor, new.start, ())
+
+
+def _or_default(value: int, key: str, layers: BrokerLayers) -> int:
+    if value != -1:
+        return value
+    default = BROKER_KEYS[key].parse(layers.effective(key))
+    assert isinstance(default, int), f"{key} is a number"
+    return default
+
+
+def _too_many() -> Refusal:
+    return Refusal(
+        ErrorCode.POLICY_VIOLATION,
+        f"Excessively large number of partitions per request: at most {PARTITIONS_PER_REQUEST_MAX}.",
+    )
+
+
+def _refuse_factor(factor: int) -> Refusal | None:
+    if factor <= REPLICATION_FACTOR_MAX:
+        return None
+    return Refusal(
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        f"Replication factor {factor} is not supported: this version keeps one replica of each "
+        "partition. Use replication factor 1.",
+    )
+
+
+def _place(
+    image: ClusterImage, partitions: int, factor: int, start: int, leaders: Sequence[int]
+) -> Sequence[tuple[int, ...]] | Refusal:
+    racks = {broker.id: broker.rack for broker in image.brokers.values() if broker.is_active}
+    refusal = _refuse_factor(factor)
+    if refusal is not None:
+        return refusal
+    try:
+        return place(racks, partitions, factor, start=start, leaders=leaders)
+    except NotEnoughBrokersError as error:
+        return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, str(error))
+
+
+def _manual(image: ClusterImage, new: NewTopic) -> Sequence[tuple[int, ...]] | Refusal:
+    for value, name in (
+        (new.replication_factor, "replication factor"),
+        (new.partitions, "numPartitions"),
+    ):
+        if value != -1:
+            return Refusal(
+                ErrorCode.INVALID_REQUEST,
+                f"A manual partition assignment was specified, but {name} was not set to -1.",
+            )
+    by_index = dict(new.assignments)
+    if len(by_index) < len(new.assignments):
+        return Refusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "Found multiple manual partition assignments for one partition",
+        )
+    checked = _checked_assignment(image, [by_index[index] for index in sorted(by_index)])
+    if not isinstance(checked, Refusal) and sorted(by_index) != list(range(len(by_index))):
+        return Refusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "partitions should be a consecutive 0-based integer sequence",
+        )
+    return checked
+
+
+def _checked_assignment(
+    image: ClusterImage, assignment: Sequence[tuple[int, ...]]
+) -> Sequence[tuple[int, ...]] | Refusal:
+    if len(assignment) > PARTITIONS_PER_REQUEST_MAX:
+        return _too_many()
+    for replicas in assignment:
+        problem = _assignment_problem(image, replicas)
+        if problem is not None:
+            return Refusal(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"The manual partition assignment includes {problem}",
+            )
+        refusal = _refuse_factor(len(replicas))
+        if refusal is not None:
+            return refusal
+    return assignment
+
+
+def _assignment_problem(image: ClusterImage, replicas: Sequence[int]) -> str | None:
+    if not replicas:
+        return "an empty replica list."
+    for broker_id in replicas:
+        if replicas.count(broker_id) > 1:
+            return f"the broker {broker_id} more than once."
+        broker = image.brokers.get(broker_id)
+        if broker is None or not broker.is_active:
+            return f"broker {broker_id}, but no such broker is registered."
+    return None
+
+
+def _partition_steps(
+    image: ClusterImage,
+    uuid: str,
+    first_index: int,
+    assignment: Sequence[tuple[int, ...]],
+    min_isr: int,
+) -> Iterator[Step]:
+    for index, replicas in enumerate(assignment, first_index):
+        isr = tuple((broker_id, image.brokers[broker_id].epoch) for broker_id in replicas)
+        value = PartitionValue(replicas, isr, replicas[0], 0, 0, min_isr)
+        yield partition_step(image, keys.partition(uuid, index), value)
+
+
+def _removal(topic: Topic) -> list[Step]:
+    uuid = uuids.to_text(topic.id)
+    named = [Step(Delete(keys.topic(topic.name)))] if topic.revision else []
+    return [
+        *named,
+        Step(Delete(keys.topic_id(uuid))),
+        Step(Delete(keys.ready(uuid))),
+        Step(DeletePrefix(keys.partitions(uuid))),
+    ]
+
+
+def _one(epoch: int, steps: Sequence[Step], compare: Compare) -> Txn:
+    (txn,) = pack(epoch, steps, first=(compare,))
+    return txn

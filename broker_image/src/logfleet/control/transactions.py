@@ -1,0 +1,93 @@
+"""How the controller's writes become transactions.
+
+Every transaction compares the controller epoch, so that a controller that was replaced without knowing it writes nothing
+more, and what its decision rested on, so that a decision that came too late changes nothing. What does not fit into one
+transaction is cut into several that are safe to stop between.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from logfleet.metadata import keys
+from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.keys import NO_LEADER, PartitionValue
+from logfleet.metadata.store import (
+    TXN_OPERATIONS_MAX,
+    Compare,
+    Delete,
+    DeletePrefix,
+    Put,
+    Txn,
+    created_at,
+    modified_at,
+)
+from logfleet.wire.errors import ErrorCode
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why a request changes nothing: Kafka's code and a sentence for the user."""
+
+    error: ErrorCode
+    message: str
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One write and what must hold for it; compares that several steps share are sent once per transaction."""
+
+    write: Put | Delete | DeletePrefix
+    compares: tuple[Compare, ...] = ()
+
+
+def controls(epoch: int) -> Compare:
+    """True while the controller of that epoch (the create revision of its key) has not been replaced."""
+    return created_at(keys.CONTROLLER, epoch)
+
+
+def pack(
+    epoch: int,
+    steps: Iterable[Step],
+    *,
+    first: Sequence[Compare] = (),
+    rest: Sequence[Compare] = (),
+) -> tuple[Txn, ...]:
+    """The steps in their order, in as few transactions as the store's limits allow.
+
+    first: compares of the first transaction only; rest: those of each later one.
+    """
+    txns: list[Txn] = []
+    compares: dict[Compare, None] = dict.fromkeys((controls(epoch), *first))
+    writes: list[Put | Delete | DeletePrefix] = []
+    for step in steps:
+        wanted = len(compares) + sum(compare not in compares for compare in step.compares)
+        if writes and max(wanted, len(writes) + 1) > TXN_OPERATIONS_MAX:
+            txns.append(Txn(tuple(compares), tuple(writes)))
+            compares, writes = dict.fromkeys((controls(epoch), *rest)), []
+        compares.update(dict.fromkeys(step.compares))
+        writes.append(step.write)
+    if writes:
+        txns.append(Txn(tuple(compares), tuple(writes)))
+    return tuple(txns)
+
+
+def partition_step(
+    image: ClusterImage, key: str, value: PartitionValue, revision: int | None = None
+) -> Step:
+    """Write a partition's state if its leader is still the registered, active broker that was elected.
+
+    revision: the one that wrote the state which `value` replaces; None for a new partition.
+    """
+    compares: tuple[Compare, ...] = ()
+    if revision is not None:
+        compares += (modified_at(key, revision),)
+    if value.leader != NO_LEADER:
+        compares += still_active(image, value.leader)
+    return Step(Put(key, keys.encode(value)), compares)
+
+
+def still_active(image: ClusterImage, broker_id: int) -> tuple[Compare, ...]:
+    """The broker's registration, and that the controller lets it lead, are what the image says."""
+    return (
+        created_at(keys.broker(broker_id), image.brokers[broker_id].epoch),
+        modified_at(keys.fence(broker_id), image.fences[broker_id].revision),
+    )

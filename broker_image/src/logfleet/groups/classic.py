@@ -1,0 +1,284 @@
+"""A classic consumer group as its coordinator holds it in memory: members, protocols, state.
+
+Nothing here is replicated. What survives a coordinator is the last generation that its leader stored, a
+GroupMetadata record (`logfleet.groups.coordinator`); everything a rebalance gathers before that is lost
+with the coordinator, and the members join again. The state machine is that of Kafka's ClassicGroup:
+
+    EMPTY -> PREPARING_REBALANCE -> COMPLETING_REBALANCE -> STABLE
+                  ^  (join again)        |                    |
+                  +----------------------+--------------------+      and DEAD when unloaded or deleted
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import InitVar, dataclass, field
+from enum import Enum
+from functools import partial
+
+from logfleet.groups.timers import Deadline
+from logfleet.groups.turn import Turn, Waiter
+from logfleet.wire.errors import ErrorCode
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+"""Of consumers with a client-side assignor; Kafka Connect workers use "connect"."""
+
+Protocol = tuple[str, bytes]
+"""An assignment strategy's name and what the member says about itself to whoever assigns by it."""
+
+
+class GroupState(Enum):
+    """States by the names that DescribeGroups and ListGroups answer."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+PREVIOUS_STATES = {
+    GroupState.EMPTY: {GroupState.PREPARING_REBALANCE},
+    GroupState.PREPARING_REBALANCE: {
+        GroupState.STABLE,
+        GroupState.COMPLETING_REBALANCE,
+        GroupState.EMPTY,
+    },
+    GroupState.COMPLETING_REBALANCE: {GroupState.PREPARING_REBALANCE},
+    GroupState.STABLE: {GroupState.COMPLETING_REBALANCE},
+    GroupState.DEAD: set(GroupState),
+}
+"""Source: ClassicGroupState.validPreviousStates."""
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """One member. `join_waiter` and `sync_waiter` are the parked requests, None when there is none."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: tuple[Protocol, ...]
+    on_session_deadline: InitVar[Callable[["Member", Turn], None]]
+    is_new: bool = False
+    join_waiter: Waiter | None = None
+    sync_waiter: Waiter | None = None
+    session: Deadline[Turn] = field(init=False)
+
+    def __post_init__(self, on_session_deadline: Callable[["Member", Turn], None]) -> None:
+        self.session = Deadline(partial(on_session_deadline, self))
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """What the member said for a protocol. Raises AssertionError for one it does not support."""
+        for name, metadata in self.protocols:
+            if name == protocol:
+                return metadata
+        raise AssertionError(f"member {self.member_id} does not support {protocol}")
+
+    def vote(self, candidates: set[str]) -> str:
+        """The first of the member's protocols that everybody supports."""
+        return next(name for name, _ in self.protocols if name in candidates)
+
+    def keeps_session_by_waiting(self) -> bool:
+        """True if a passed session deadline does not mean that the member is gone.
+
+        A parked member cannot send heartbeats (one connection, one request at a time). A new member can
+        be dropped even so: its client may have given up and come back as another.
+        """
+        return not self.is_new and (self.join_waiter is not None or self.sync_waiter is not None)
+
+
+@dataclass(slots=True)
+class InitialWait:
+    """The first rebalance of an empty group waits for more members to come (KIP-134).
+
+    delay_ms: the wait under way. remaining_ms: by how much it may still be extended.
+    """
+
+    delay_ms: int
+    remaining_ms: int
+    member_added: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class ClassicGroup:
+    """The members of a group and what they agreed on. Changed by `logfleet.groups.rebalance` and `membership` only.
+
+    generation counts finished rebalances and never decreases (I14). `pending` holds ids that were given out
+    with MEMBER_ID_REQUIRED and not used yet. state_since_ms is wall clock, None when a record did not tell.
+    """
+
+    group_id: str
+    on_join_deadline: InitVar[Callable[["ClassicGroup", Turn], None]]
+    on_sync_deadline: InitVar[Callable[["ClassicGroup", Turn], None]]
+    state: GroupState = GroupState.EMPTY
+    previous_state: GroupState = GroupState.DEAD
+    state_since_ms: int | None = None
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    generation: int = 0
+    leader_id: str | None = None
+    members: dict[str, Member] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)
+    pending: dict[str, Deadline[Turn]] = field(default_factory=dict)
+    pending_sync: set[str] = field(default_factory=set)
+    awaiting_join: int = 0
+    initial_wait: InitialWait | None = None
+    join_deadline: Deadline[Turn] = field(init=False)
+    sync_deadline: Deadline[Turn] = field(init=False)
+    _supporters: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(
+        self,
+        on_join_deadline: Callable[["ClassicGroup", Turn], None],
+        on_sync_deadline: Callable[["ClassicGroup", Turn], None],
+    ) -> None:
+        self.join_deadline = Deadline(partial(on_join_deadline, self))
+        self.sync_deadline = Deadline(partial(on_sync_deadline, self))
+
+    # -- state
+
+    def transition(self, state: GroupState, wall_ms: int) -> None:
+        assert self.state in PREVIOUS_STATES[state], f"{self.group_id}: {self.state} -> {state}"
+        self.previous_state = self.state
+        self.state = state
+        self.state_since_ms = wall_ms
+
+    def can_rebalance(self) -> bool:
+        return self.state in PREVIOUS_STATES[GroupState.PREPARING_REBALANCE]
+
+    def rebalance_timeout_ms(self) -> int:
+        """The longest that any member asked for; 0 without members."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def everybody_joined(self) -> bool:
+        return len(self.members) == self.awaiting_join and not self.pending
+
+    # -- members
+
+    def add(self, member: Member, protocol_type: str) -> None:
+        """Take a member in. The caller has checked that a protocol is left that all support."""
+        assert member.member_id not in self.members
+        if member.group_instance_id is not None:
+            assert member.group_instance_id not in self.static_members
+            self.static_members[member.group_instance_id] = member.member_id
+        if not self.members:
+            self.protocol_type = protocol_type
+        assert self.protocol_type == protocol_type
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        self._count(member, 1)
+        if member.join_waiter is not None:
+            self.awaiting_join += 1
+
+    def remove(self, member_id: str) -> Member | None:
+        """Let a member go; another takes over its lead. The caller has answered what it had parked."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._count(member, -1)
+            if member.join_waiter is not None:
+                self.awaiting_join -= 1
+            if member.group_instance_id is not None:
+                self.static_members.pop(member.group_instance_id, None)
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        self.pending_sync.discard(member_id)
+        return member
+
+    def replace_id(self, member: Member, new_id: str) -> None:
+        """Give a static member the id of its new incarnation; everything else stays (KIP-345)."""
+        assert member.group_instance_id is not None
+        assert member.join_waiter is None
+        assert member.sync_waiter is None
+        old_id = member.member_id
+        member.member_id = new_id
+        del self.members[old_id]
+        self.members[new_id] = member
+        if self.leader_id == old_id:
+            self.leader_id = new_id
+        self.static_members[member.group_instance_id] = new_id
+        if old_id in self.pending_sync:
+            self.pending_sync.remove(old_id)
+            self.pending_sync.add(new_id)
+
+    def change_protocols(self, member: Member, protocols: Sequence[Protocol]) -> None:
+        self._count(member, -1)
+        member.protocols = tuple(protocols)
+        self._count(member, 1)
+
+    def park_join(self, member: Member, waiter: Waiter | None) -> Waiter | None:
+        """Park a join request, or with None take out the one parked. Returns the one parked before."""
+        before = member.join_waiter
+        member.join_waiter = waiter
+        self.awaiting_join += (waiter is not None) - (before is not None)
+        return before
+
+    def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
+        """NONE if the member is known under both ids; FENCED_INSTANCE_ID if another holds the instance id."""
+        if group_instance_id is not None:
+            current = self.static_members.get(group_instance_id)
+            if current is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if current != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def elect_joined_leader(self) -> bool:
+        """Make sure that the leader is one who joined. False if nobody did."""
+        if self.leader_id is None:
+            return False
+        if self.members[self.leader_id].join_waiter is not None:
+            return True
+        joined = (
+            member_id
+            for member_id, member in self.members.items()
+            if member.join_waiter is not None
+        )
+        successor = next(joined, None)
+        if successor is None:
+            return False
+        self.leader_id = successor
+        return True
+
+    # -- protocols
+
+    def supports(self, protocol_type: str, protocols: Collection[Protocol]) -> bool:
+        """True if a member with these protocols could work with all members there are."""
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type) and bool(protocols)
+        size = len(self.members)
+        return protocol_type == self.protocol_type and any(
+            self._supporters.get(name, 0) == size for name, _ in protocols
+        )
+
+    def select_protocol(self) -> str:
+        """The protocol that most members prefer among those that all support; on a tie the one voted for first."""
+        candidates = {
+            name for name, count in self._supporters.items() if count == len(self.members)
+        }
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            choice = member.vote(candidates)
+            votes[choice] = votes.get(choice, 0) + 1
+        return max(votes, key=votes.__getitem__)
+
+    def next_generation(self, wall_ms: int) -> None:
+        """Close the join phase: with members they agree on a protocol and wait for the leader's assignment."""
+        self.generation += 1
+        self.pending_sync.clear()
+        if self.members:
+            self.protocol_name = self.select_protocol()
+            self.transition(GroupState.COMPLETING_REBALANCE, wall_ms)
+        else:
+            self.protocol_name = None
+            self.transition(GroupState.EMPTY, wall_ms)
+
+    def _count(self, member: Member, by: int) -> None:
+        for name, _ in member.protocols:
+            count = self._supporters.get(name, 0) + by
+            if count:
+                self._supporters[name] = count
+            else:
+                del self._supporters[name]

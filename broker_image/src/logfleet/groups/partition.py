@@ -1,0 +1,33 @@
+"""Which partition of `__consumer_offsets` holds a group, and so which broker coordinates it.
+
+Every broker and every tool must agree on it, so it is the hash of the Java clients and brokers.
+"""
+
+import functools
+import struct
+
+OFFSETS_TOPIC = "__consumer_offsets"
+"""Kafka's Topic.GROUP_METADATA_TOPIC_NAME."""
+
+CACHED_GROUPS = 16_384
+"""Groups whose partition is remembered: heartbeats of the same few thousand groups come again and again."""
+
+
+def java_string_hash(text: str) -> int:
+    """`String.hashCode()` of Java as a signed 32-bit number: over UTF-16 code units, not code points."""
+    encoded = text.encode("utf-16-le", "surrogatepass")
+    value = 0
+    for unit in struct.unpack(f"<{len(encoded) // 2}H", encoded):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value - 0x1_0000_0000 if value & 0x8000_0000 else value
+
+
+@functools.lru_cache(maxsize=CACHED_GROUPS)
+def partition_for(group_id: str, partitions: int) -> int:
+    """The partition of `__consumer_offsets` for a group, 0 <= result < partitions.
+
+    partitions: the topic's partition count, at least 1; it must never change while groups exist.
+    Source: GroupCoordinatorService.partitionFor; Utils.abs maps Integer.MIN_VALUE to 0.
+    """
+    value = java_string_hash(group_id)
+    return 0 if value == -0x8000_0000 else abs(value) % partitions

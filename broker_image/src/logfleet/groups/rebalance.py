@@ -1,0 +1,332 @@
+"""How a classic group rebalances: gather the members, agree on a generation, wait for the assignment.
+
+Follows Kafka's GroupMetadataManager (prepareRebalance, completeClassicGroupJoin, expirePendingSync ...),
+of which every timer and every answer is visible to clients. Every rebalance and every member that is
+dropped leaves a note with its reason.
+"""
+
+from functools import partial
+
+from logfleet.groups.classic import ClassicGroup, GroupState, InitialWait, Member
+from logfleet.groups.config import NEW_MEMBER_JOIN_TIMEOUT_MS
+from logfleet.groups.records import GroupMetadataRecord
+from logfleet.groups.table import GroupTable
+from logfleet.groups.timers import Deadline
+from logfleet.groups.turn import Turn, answer_to_append_error
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    JoinGroupResponse,
+    SyncGroupResponse,
+)
+
+
+class Rebalancer:
+    """The phases of a rebalance and the timers that drive them, for all groups of a table."""
+
+    def __init__(self, table: GroupTable) -> None:
+        self._table = table
+        self._config = table.config
+        self._timers = table.timers
+
+    # -- making and forgetting groups and members
+
+    def new_group(self, group_id: str) -> ClassicGroup:
+        """A group without members, in the table from now on."""
+        group = ClassicGroup(
+            group_id,
+            on_join_deadline=self._join_deadline_passed,
+            on_sync_deadline=self._sync_deadline_passed,
+        )
+        self._table.groups[group_id] = group
+        return group
+
+    def forget_group(self, group: ClassicGroup) -> None:
+        """Take a group out of the table with all its timers. The caller has answered what was parked."""
+        for member in group.members.values():
+            self._timers.cancel(member.session)
+        for deadline in group.pending.values():
+            self._timers.cancel(deadline)
+        self._timers.cancel(group.join_deadline)
+        self._timers.cancel(group.sync_deadline)
+        del self._table.groups[group.group_id]
+
+    def add_pending(self, group: ClassicGroup, member_id: str, session_ms: int, turn: Turn) -> None:
+        """Give out an id whose bearer has one session timeout to come back with it."""
+        deadline = Deadline(partial(self._pending_deadline_passed, group, member_id))
+        group.pending[member_id] = deadline
+        self._timers.schedule(deadline, turn.now_ms + session_ms)
+
+    def drop_pending(self, group: ClassicGroup, member_id: str) -> None:
+        self._timers.cancel(group.pending.pop(member_id))
+
+    def start_session(self, member: Member, turn: Turn) -> None:
+        """The member was heard of now: it has a full session timeout from here."""
+        self._timers.schedule(member.session, turn.now_ms + member.session_timeout_ms)
+
+    def start_first_join(self, member: Member, turn: Turn) -> None:
+        """A member without id cannot send heartbeats: its join is what times out."""
+        self._timers.schedule(member.session, turn.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
+
+    def drop_member(self, group: ClassicGroup, member: Member, turn: Turn) -> None:
+        """Take a member out; a join it has parked is answered so that a living client comes again."""
+        self._timers.cancel(member.session)
+        waiter = group.park_join(member, None)
+        if waiter is not None:
+            turn.reply(waiter, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        if member.sync_waiter is not None:
+            turn.reply(
+                member.sync_waiter, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+            )
+            member.sync_waiter = None
+        group.remove(member.member_id)
+
+    # -- the join phase
+
+    def prepare_or_complete(self, group: ClassicGroup, turn: Turn, reason: str) -> None:
+        """Begin a rebalance, or if one is under way see whether it can go on."""
+        if group.can_rebalance():
+            self.prepare(group, turn, reason)
+        else:
+            self.try_complete(group, turn)
+
+    def prepare(self, group: ClassicGroup, turn: Turn, reason: str) -> None:
+        """Begin a rebalance: all members have to join again, up to the longest rebalance timeout.
+
+        An empty group waits for group.initial.rebalance.delay.ms instead, again for each batch of newcomers.
+        """
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            self.fail_syncs(group, turn, ErrorCode.REBALANCE_IN_PROGRESS)
+        self._cancel_sync(group)
+        is_initial = group.state is GroupState.EMPTY
+        group.transition(GroupState.PREPARING_REBALANCE, turn.wall_ms)
+        turn.note(
+            "rebalance_started",
+            group=group.group_id,
+            generation=group.generation,
+            members=len(group.members),
+            why=reason,
+        )
+        timeout_ms = group.rebalance_timeout_ms()
+        if is_initial:
+            delay_ms = self._config.initial_rebalance_delay_ms
+            group.initial_wait = InitialWait(delay_ms, max(timeout_ms - delay_ms, 0))
+            self._timers.schedule(group.join_deadline, turn.now_ms + delay_ms)
+        elif group.everybody_joined():
+            self.complete_join(group, turn)
+        else:
+            self._timers.schedule(group.join_deadline, turn.now_ms + timeout_ms)
+
+    def try_complete(self, group: ClassicGroup, turn: Turn) -> None:
+        """End the join phase if all have joined; the first rebalance of a group always waits its time."""
+        if (
+            group.state is GroupState.PREPARING_REBALANCE
+            and group.initial_wait is None
+            and group.everybody_joined()
+        ):
+            self.complete_join(group, turn)
+
+    def complete_join(self, group: ClassicGroup, turn: Turn) -> None:
+        """End the join phase with those who joined; static members stay even if they did not."""
+        self._timers.cancel(group.join_deadline)
+        self._drop_absent(group, turn)
+        if not group.elect_joined_leader() and group.members:
+            # Only static members are left and none has come back: wait for them or for their sessions to end.
+            turn.note("rebalance_waits", group=group.group_id, why="no member has joined again")
+            self._timers.schedule(group.join_deadline, turn.now_ms + group.rebalance_timeout_ms())
+            return
+        group.initial_wait = None
+        group.next_generation(turn.wall_ms)
+        if group.state is GroupState.EMPTY:
+            turn.note("group_empty", group=group.group_id, generation=group.generation)
+            turn.write([self.metadata_record(group, {})], partial(self._empty_stored, group))
+        else:
+            self._answer_joins(group, turn)
+
+    def _drop_absent(self, group: ClassicGroup, turn: Turn) -> None:
+        absent = [
+            member
+            for member in group.members.values()
+            if member.join_waiter is None and member.group_instance_id is None
+        ]
+        for member in absent:
+            self.drop_member(group, member, turn)
+        if absent:
+            turn.note(
+                "members_dropped",
+                group=group.group_id,
+                members=[member.member_id for member in absent],
+                why="they did not join again within the rebalance timeout",
+            )
+
+    def _answer_joins(self, group: ClassicGroup, turn: Turn) -> None:
+        turn.note(
+            "generation_formed",
+            group=group.group_id,
+            generation=group.generation,
+            members=len(group.members),
+            protocol=group.protocol_name,
+            leader=group.leader_id,
+        )
+        for member in group.members.values():
+            waiter = group.park_join(member, None)
+            if waiter is not None:
+                turn.reply(waiter, generation_answer(group, member.member_id))
+            self.start_session(member, turn)
+            member.is_new = False
+            group.pending_sync.add(member.member_id)
+        self._timers.schedule(group.sync_deadline, turn.now_ms + group.rebalance_timeout_ms())
+
+    # -- the sync phase
+
+    def synced(self, group: ClassicGroup, member: Member) -> None:
+        """The member has asked for its assignment; when all have, nobody is waited for."""
+        group.pending_sync.discard(member.member_id)
+        if not group.pending_sync:
+            self._timers.cancel(group.sync_deadline)
+
+    def fail_syncs(self, group: ClassicGroup, turn: Turn, error: ErrorCode) -> None:
+        """Answer all parked syncs with an error; there will be no assignment in this generation."""
+        for member in group.members.values():
+            if member.sync_waiter is not None:
+                turn.reply(member.sync_waiter, SyncGroupResponse(error_code=error))
+                member.sync_waiter = None
+                self.start_session(member, turn)
+
+    def stabilize(self, group: ClassicGroup, turn: Turn) -> None:
+        """The assignment is stored: hand it out."""
+        group.transition(GroupState.STABLE, turn.wall_ms)
+        turn.note("group_stable", group=group.group_id, generation=group.generation)
+        for member in group.members.values():
+            if member.sync_waiter is not None:
+                turn.reply(member.sync_waiter, self.assignment_answer(group, member))
+                member.sync_waiter = None
+                # While it was parked its session may have passed unnoticed (keeps_session_by_waiting).
+                self.start_session(member, turn)
+
+    def assignment_answer(self, group: ClassicGroup, member: Member) -> SyncGroupResponse:
+        return SyncGroupResponse(
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol_name,
+            assignment=self._table.assignment(group.group_id, member.member_id),
+        )
+
+    def metadata_record(
+        self, group: ClassicGroup, assignments: dict[str, bytes]
+    ) -> GroupMetadataRecord:
+        """The record of a group's generation; members without assignment get an empty one."""
+        members = [
+            GroupMetadataValue.MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.metadata(group.protocol_name),
+                assignment=assignments.get(member.member_id, b""),
+            )
+            for member in group.members.values()
+        ]
+        since_ms = group.state_since_ms
+        return GroupMetadataRecord(
+            GroupMetadataKey(group=group.group_id),
+            GroupMetadataValue(
+                protocol_type=group.protocol_type or "",
+                generation=group.generation,
+                protocol=group.protocol_name,
+                leader=group.leader_id,
+                current_state_timestamp=-1 if since_ms is None else since_ms,
+                members=members,
+            ),
+        )
+
+    # -- timers
+
+    def session_deadline_passed(self, group: ClassicGroup, member: Member, turn: Turn) -> None:
+        """Drop a member that was not heard of for its session timeout."""
+        if member.keeps_session_by_waiting():
+            return
+        turn.note(
+            "members_dropped",
+            group=group.group_id,
+            members=[member.member_id],
+            why=f"no heartbeat within {member.session_timeout_ms} ms",
+        )
+        self.drop_member(group, member, turn)
+        if group.state in {GroupState.STABLE, GroupState.COMPLETING_REBALANCE}:
+            self.prepare(group, turn, f"member {member.member_id} sent no heartbeat")
+        elif group.state is GroupState.PREPARING_REBALANCE and group.everybody_joined():
+            self.complete_join(group, turn)
+
+    def _pending_deadline_passed(self, group: ClassicGroup, member_id: str, turn: Turn) -> None:
+        del group.pending[member_id]
+        turn.note(
+            "pending_member_dropped",
+            group=group.group_id,
+            member=member_id,
+            why="it did not join with the id it was given within its session timeout",
+        )
+        if group.state is GroupState.PREPARING_REBALANCE and group.everybody_joined():
+            self.complete_join(group, turn)
+
+    def _join_deadline_passed(self, group: ClassicGroup, turn: Turn) -> None:
+        wait = group.initial_wait
+        if wait is not None and wait.member_added and wait.remaining_ms > 0:
+            wait.member_added = False
+            delay_ms = min(self._config.initial_rebalance_delay_ms, wait.remaining_ms)
+            wait.remaining_ms = max(wait.remaining_ms - wait.delay_ms, 0)
+            wait.delay_ms = delay_ms
+            self._timers.schedule(group.join_deadline, turn.now_ms + delay_ms)
+        else:
+            self.complete_join(group, turn)
+
+    def _sync_deadline_passed(self, group: ClassicGroup, turn: Turn) -> None:
+        assert group.state in {GroupState.COMPLETING_REBALANCE, GroupState.STABLE}
+        late = sorted(group.pending_sync)
+        for member_id in late:
+            self.drop_member(group, group.members[member_id], turn)
+        turn.note(
+            "members_dropped",
+            group=group.group_id,
+            members=late,
+            why="they did not ask for their assignment within the rebalance timeout",
+        )
+        self.prepare(group, turn, f"{len(late)} members did not ask for their assignment")
+
+    def _cancel_sync(self, group: ClassicGroup) -> None:
+        group.pending_sync.clear()
+        self._timers.cancel(group.sync_deadline)
+
+    def _empty_stored(self, group: ClassicGroup, turn: Turn, error: ErrorCode) -> None:
+        if error is not ErrorCode.NONE:
+            # Harmless: after a failover the last stored generation comes back and its members time out.
+            turn.note(
+                "empty_group_not_stored",
+                group=group.group_id,
+                error=answer_to_append_error(error).name,
+            )
+
+
+def generation_answer(group: ClassicGroup, member_id: str) -> JoinGroupResponse:
+    """The generation that a member is in; its leader also gets to know who is to be assigned what."""
+    assert group.state not in {GroupState.DEAD, GroupState.PREPARING_REBALANCE}
+    members = []
+    if group.leader_id == member_id:
+        members = [
+            JoinGroupResponse.JoinGroupResponseMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                metadata=member.metadata(group.protocol_name),
+            )
+            for member in group.members.values()
+        ]
+    return JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=group.leader_id or "",
+        member_id=member_id,
+        members=members,
+    )

@@ -1,0 +1,41 @@
+"""The state of one coordinator: groups in memory, and beside them what the log says of them.
+
+`stored` and `offsets` are replicated: they hold exactly what reading the partition's log would give,
+and change in `GroupCoordinator.apply` only. `groups` and `timers` live in memory.
+"""
+
+from dataclasses import dataclass, field
+
+from logfleet.groups.classic import ClassicGroup
+from logfleet.groups.config import GroupConfig
+from logfleet.groups.timers import Timers
+from logfleet.groups.turn import Turn
+from logfleet.wire.messages import GroupMetadataValue, OffsetCommitValue
+
+
+@dataclass(slots=True)
+class StoredGroup:
+    """A group's last stored generation and the assignments in it, by member id."""
+
+    value: GroupMetadataValue
+    assignments: dict[str, bytes]
+
+
+Offsets = dict[str, dict[int, OffsetCommitValue]]
+"""Topic name -> partition -> the committed offset. No empty inner dicts."""
+
+
+@dataclass(slots=True)
+class GroupTable:
+    """What a coordinator knows."""
+
+    config: GroupConfig
+    groups: dict[str, ClassicGroup] = field(default_factory=dict)
+    stored: dict[str, StoredGroup] = field(default_factory=dict)
+    offsets: dict[str, Offsets] = field(default_factory=dict)
+    timers: Timers[Turn] = field(default_factory=Timers)
+
+    def assignment(self, group_id: str, member_id: str) -> bytes:
+        """What the leader assigned to a member in the last stored generation; empty if nothing."""
+        stored = self.stored.get(group_id)
+        return stored.assignments.get(member_id, b"") if stored is not None else b""

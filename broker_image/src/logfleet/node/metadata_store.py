@@ -1,0 +1,38 @@
+"""Opens the metadata store that a broker's configuration names."""
+
+from pathlib import Path
+from typing import Final
+
+from logfleet.control.configs import BrokerConfig
+from logfleet.io.sqlite import SqliteStore
+from logfleet.metadata.store import MetadataStore, StoreRefused
+
+EMBEDDED_FILE: Final = "logfleet-metadata.db"
+"""In the first log directory: data and the metadata that it belongs to move together."""
+
+
+async def open_store(config: BrokerConfig) -> MetadataStore:
+    """The store, on the running loop. etcd is not spoken to yet.
+
+    Raises StoreLocked (the embedded store is open elsewhere) and StoreRefused (not a store; endpoints or TLS files that
+    cannot be used).
+    """
+    if config.logfleet_metadata_store == "sqlite":
+        return await SqliteStore.open(Path(config.log_dirs[0]) / EMBEDDED_FILE)
+    # Costs 0.3 s and 25 MB, which a single node saves.
+    from logfleet.io.etcd.endpoints import Addresses, TlsFiles
+    from logfleet.io.etcd.store import EtcdStore
+
+    tls = None
+    if config.logfleet_etcd_ca_location is not None:
+        certificate, key = config.logfleet_etcd_cert_location, config.logfleet_etcd_key_location
+        tls = TlsFiles(
+            Path(config.logfleet_etcd_ca_location),
+            Path(certificate) if certificate is not None else None,
+            Path(key) if key is not None else None,
+        )
+    try:
+        addresses = Addresses.parse(config.logfleet_etcd_endpoints, tls)
+    except ValueError as error:
+        raise StoreRefused(f"logfleet.etcd.endpoints: {error}") from error
+    return EtcdStore(addresses, f"/logfleet/{config.logfleet_cluster_name}/")

@@ -1,0 +1,123 @@
+"""A shell for a group coordinator without clock, socket or disk: what the tests of groups stand on.
+
+It does what `logfleet.groups.turn` asks of a shell, with a list as log. The log holds bytes, so every
+restart proves the record format as well.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from logfleet.groups.config import GroupConfig
+from logfleet.groups.coordinator import GroupCoordinator
+from logfleet.groups.records import GroupRecord, decode_record, encode_record
+from logfleet.groups.turn import Note, Turn, Waiter, Write
+from logfleet.wire.errors import ErrorCode
+
+WALL_MS = 1_700_000_000_000
+"""Wall clock when the monotonic clock stands at 0."""
+
+
+@dataclass
+class GroupHost:
+    """Runs one coordinator.
+
+    holds_commits: written records wait until `commit` is called, as if followers were slow.
+    append_error: if set, appending fails with it.
+    """
+
+    config: GroupConfig = field(default_factory=GroupConfig)
+    now_ms: int = 0
+    holds_commits: bool = False
+    append_error: ErrorCode = ErrorCode.NONE
+
+    def __post_init__(self) -> None:
+        self.log: list[tuple[bytes, bytes | None]] = []
+        self.committed_end = 0
+        self.replies: list[tuple[Waiter, object]] = []
+        self.answered: set[Waiter] = set()
+        self.notes: list[Note] = []
+        self.held: deque[Write] = deque()
+        self.coordinator = GroupCoordinator(self.config)
+        self.run(self.loaded())
+
+    def turn(self) -> Turn:
+        return Turn(self.now_ms, WALL_MS + self.now_ms)
+
+    def loaded(self) -> Turn:
+        turn = self.turn()
+        self.coordinator.loaded(turn)
+        return turn
+
+    def run(self, turn: Turn) -> None:
+        """Execute what a turn left, and the turns that follow from it."""
+        for reply in turn.replies:
+            if reply.waiter not in self.answered:
+                self.answered.add(reply.waiter)
+                self.replies.append((reply.waiter, reply.response))
+        self.notes += turn.notes
+        for write in turn.writes:
+            self._write(write)
+
+    def commit(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        """Let everything held be committed, or fail."""
+        if error is ErrorCode.NONE:
+            self.committed_end = len(self.log)
+        while self.held:
+            self._finish(self.held.popleft(), error)
+
+    def wait(self, for_ms: int) -> None:
+        """Let time pass, stopping wherever the coordinator wants to be woken."""
+        until_ms = self.now_ms + for_ms
+        while True:
+            due_ms = self.coordinator.next_deadline_ms()
+            if due_ms is None or due_ms > until_ms:
+                break
+            self.now_ms = max(self.now_ms, due_ms)
+            self._tick()
+        self.now_ms = until_ms
+        self._tick()
+
+    def unload(self) -> None:
+        """Lose the partition: what was not committed is answered by an error."""
+        turn = self.turn()
+        self.coordinator.unload(turn)
+        self.run(turn)
+        self.commit(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def load(self) -> None:
+        """Take over the partition on another broker, which knows what was committed."""
+        del self.log[self.committed_end :]
+        self.held.clear()
+        self.coordinator = GroupCoordinator(self.config)
+        for record in self.records():
+            self.coordinator.apply(record)
+        self.run(self.loaded())
+
+    def records(self) -> list[GroupRecord]:
+        return [
+            decode_record(memoryview(key), None if value is None else memoryview(value))
+            for key, value in self.log
+        ]
+
+    def _tick(self) -> None:
+        turn = self.turn()
+        self.coordinator.tick(turn)
+        self.run(turn)
+
+    def _write(self, write: Write) -> None:
+        if write.records and self.append_error is not ErrorCode.NONE:
+            self._finish(write, self.append_error)
+            return
+        for record in write.records:
+            self.log.append(encode_record(record))
+            self.coordinator.apply(record)
+        if self.holds_commits:
+            self.held.append(write)
+        else:
+            self.committed_end = len(self.log)
+            self._finish(write, ErrorCode.NONE)
+
+    def _finish(self, write: Write, error: ErrorCode) -> None:
+        turn = self.turn()
+        write.then(turn, error)
+        self.run(turn)

@@ -1,0 +1,133 @@
+import pytest
+from logfleet.control.config_changes import (
+    ConfigChange,
+    ConfigOperation,
+    alter_broker_configs,
+    alter_topic_configs,
+)
+from logfleet.control.transactions import Refusal
+
+SET, DELETE, APPEND, SUBTRACT = ConfigOperation
+
+
+@pytest.fixture
+def topic(cluster):
+    cluster.start(1)
+    cluster.create("t", 1, configs={"retention.ms": "5"})
+
+    def alter(*changes, name: str = "t"):
+        answer = alter_topic_configs(
+            cluster.image, cluster.epoch, name, [ConfigChange(*change) for change in changes]
+        )
+        if isinstance(answer, Refusal):
+            return answer.error.name, answer.message
+        for txn in answer:
+            assert cluster.commit(txn)
+        return dict(cluster.topic("t").configs)
+
+    return alter
+
+
+def test_values_are_set_and_deleted(topic):
+    assert topic(("segment.ms", SET, "7"), ("retention.ms", DELETE)) == {"segment.ms": "7"}
+
+
+def test_deleting_what_is_not_set_changes_nothing(cluster, topic):
+    revision = cluster.image.revision
+    assert topic(("segment.ms", DELETE), ("nobody.knows", DELETE)) == {"retention.ms": "5"}
+    assert cluster.image.revision == revision
+
+
+def test_appending_begins_with_the_default_and_adds_nothing_twice(topic):
+    expected = {"retention.ms": "5", "cleanup.policy": "delete,compact"}
+    assert topic(("cleanup.policy", APPEND, "compact")) == expected
+    assert topic(("cleanup.policy", APPEND, "compact, delete")) == expected
+
+
+def test_subtracting_takes_items_away(topic):
+    topic(("cleanup.policy", APPEND, "compact"))
+    assert topic(("cleanup.policy", SUBTRACT, "delete"))["cleanup.policy"] == "compact"
+    assert topic(("cleanup.policy", SUBTRACT, "compact"))["cleanup.policy"] == ""
+
+
+@pytest.mark.parametrize(
+    "changes, error, message",
+    [
+        ([("foo", SET, "1")], "INVALID_CONFIG", "Unknown topic config name: foo"),
+        ([("retention.ms", SET, "x")], "INVALID_CONFIG", "Not a number of type LONG"),
+        ([("retention.ms", SET, None)], "INVALID_REQUEST", "Null value not supported for : rete"),
+        (
+            [("retention.ms", APPEND, "1")],
+            "INVALID_CONFIG",
+            "Can't APPEND to key retention.ms because its type is not LIST.",
+        ),
+        ([("foo", SUBTRACT, "1")], "INVALID_CONFIG", "Can't SUBTRACT to key foo"),
+        (
+            [("retention.ms", SET, "1"), ("retention.ms", DELETE)],
+            "INVALID_REQUEST",
+            "Error due to duplicate config keys",
+        ),
+        ([("retention.ms", 4, "1")], "INVALID_REQUEST", "Unknown operation type 4"),
+    ],
+)
+def test_wrong_changes_are_refused_with_kafkas_code(topic, changes, error, message):
+    code, text = topic(*changes)
+    assert code == error
+    assert message in text
+
+
+def test_a_topic_that_is_not_there_or_not_named(topic):
+    assert topic(name="nope") == (
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        "The topic 'nope' does not exist.",
+    )
+    assert topic(name="")[0] == "INVALID_REQUEST"
+
+
+def test_a_change_decided_before_another_one_fails(cluster, topic):
+    late = alter_topic_configs(
+        cluster.image, cluster.epoch, "t", [ConfigChange("segment.ms", SET, "1")]
+    )
+    assert isinstance(late, tuple)
+    topic(("retention.ms", SET, "6"))
+    assert not cluster.commit(late[0])
+
+
+def alter_broker(cluster, broker_id, *changes):
+    answer = alter_broker_configs(
+        cluster.image, cluster.epoch, broker_id, [ConfigChange(*change) for change in changes]
+    )
+    if isinstance(answer, Refusal):
+        return answer.error.name, answer.message
+    for txn in answer:
+        assert cluster.commit(txn)
+    return dict(cluster.image.configs_of_broker(broker_id).values)
+
+
+def test_dynamic_broker_configs_are_kept_for_one_broker_and_for_all(cluster):
+    assert alter_broker(cluster, 1, ("message.max.bytes", SET, "5")) == {"message.max.bytes": "5"}
+    assert alter_broker(cluster, None, ("log.retention.ms", SET, "7")) == {"log.retention.ms": "7"}
+    assert alter_broker(cluster, 1, ("message.max.bytes", DELETE)) == {}
+    assert cluster.image.configs_of_broker(1).revision == 0
+    assert alter_broker(cluster, 1, ("log.segment.bytes", DELETE)) == {}
+
+
+@pytest.mark.parametrize(
+    "broker_id, change, error, message",
+    [
+        (1, ("num.partitions", SET, "5"), "INVALID_REQUEST", "dynamically: [num.partitions]"),
+        (1, ("my.own.key", SET, "5"), "INVALID_CONFIG", "Unknown broker config name: my.own.key"),
+        (1, ("message.max.bytes", SET, "x"), "INVALID_REQUEST", "Not a number of type INT"),
+        (
+            None,
+            ("ssl.keystore.type", SET, "JKS"),
+            "INVALID_REQUEST",
+            "at default cluster level: [ssl.keystore.type]",
+        ),
+        (1, ("message.max.bytes", APPEND, "5"), "INVALID_CONFIG", "not LIST"),
+    ],
+)
+def test_wrong_broker_changes_are_refused(cluster, broker_id, change, error, message):
+    code, text = alter_broker(cluster, broker_id, change)
+    assert code == error
+    assert message in text

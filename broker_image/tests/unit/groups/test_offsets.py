@@ -1,0 +1,176 @@
+import pytest
+from logfleet.groups.config import GroupConfig
+from logfleet.groups.offsets import utf16_length
+from logfleet.groups.records import OffsetRecord
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+
+from broker_image.tests.scenario.group_host import WALL_MS, GroupHost
+
+OLD_ID = b"old topic's id.."
+NEW_ID = b"new topic's id.."
+
+
+def commit(
+    host: GroupHost, topic_id: bytes = bytes(16), version: int = 9, **fields: object
+) -> OffsetCommitResponse:
+    partition_fields = {
+        name: fields.pop(name)
+        for name in ("committed_metadata", "committed_leader_epoch", "partition_index")
+        if name in fields
+    }
+    partition = OffsetCommitRequest.OffsetCommitRequestPartition(
+        committed_offset=5,
+        **partition_fields,  # type: ignore[arg-type]
+    )
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic(
+        name="t", topic_id=topic_id, partitions=[partition]
+    )
+    request = OffsetCommitRequest(group_id="g", topics=[topic], **fields)  # type: ignore[arg-type]
+    turn = host.turn()
+    host.coordinator.commit(turn, request, version, object())
+    host.run(turn)
+    response = host.replies[-1][1]
+    assert isinstance(response, OffsetCommitResponse)
+    return response
+
+
+def fetch(
+    host: GroupHost, topics: list[tuple[str, bytes, list[int]]] | None
+) -> OffsetFetchResponse.OffsetFetchResponseGroup:
+    request = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=None)
+    if topics is not None:
+        request.topics = [
+            OffsetFetchRequest.OffsetFetchRequestTopics(
+                name=name, topic_id=topic_id, partition_indexes=numbers
+            )
+            for name, topic_id, numbers in topics
+        ]
+    turn = host.turn()
+    host.coordinator.fetch(turn, request, object())
+    host.run(turn)
+    response = host.replies[-1][1]
+    assert isinstance(response, OffsetFetchResponse.OffsetFetchResponseGroup)
+    return response
+
+
+def offset(host: GroupHost, topic_id: bytes) -> int:
+    return fetch(host, [("t", topic_id, [0])]).topics[0].partitions[0].committed_offset
+
+
+def error(response: OffsetCommitResponse) -> ErrorCode:
+    return ErrorCode(response.topics[0].partitions[0].error_code)
+
+
+@pytest.mark.parametrize(
+    "version,expected", [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)]
+)
+def test_a_member_of_a_group_that_is_gone_cannot_commit(version, expected):
+    host = GroupHost()
+    response = commit(host, version=version, generation_id_or_member_epoch=3, member_id="m")
+    assert error(response) is expected
+    assert host.log == []
+
+
+def test_all_that_was_committed_is_fetched():
+    host = GroupHost()
+    commit(host, committed_metadata="note", committed_leader_epoch=7, topic_id=OLD_ID)
+    (topic,) = fetch(host, None).topics
+    (partition,) = topic.partitions
+    assert (topic.name, partition.partition_index, partition.committed_offset) == ("t", 0, 5)
+    assert (partition.committed_leader_epoch, partition.metadata) == (7, "note")
+
+
+def test_no_metadata_is_empty_metadata():
+    host = GroupHost()
+    commit(host, committed_metadata=None)
+    assert fetch(host, None).topics[0].partitions[0].metadata == ""
+
+
+def test_nothing_committed_is_no_error():
+    (topic,) = fetch(GroupHost(), [("t", bytes(16), [0, 1])]).topics
+    assert [
+        (answer.partition_index, answer.committed_offset, answer.metadata, answer.error_code)
+        for answer in topic.partitions
+    ] == [(0, -1, "", 0), (1, -1, "", 0)]
+    assert fetch(GroupHost(), None).topics == []
+
+
+@pytest.mark.parametrize(
+    "committed_for,asked_for,expected",
+    [
+        (OLD_ID, OLD_ID, 5),
+        (OLD_ID, NEW_ID, -1),
+        (OLD_ID, bytes(16), 5),
+        (bytes(16), NEW_ID, 5),
+    ],
+    ids=["same topic", "created anew", "asked by name", "committed before ids"],
+)
+def test_an_offset_counts_for_the_topic_it_was_committed_for(committed_for, asked_for, expected):
+    host = GroupHost()
+    commit(host, topic_id=committed_for)
+    assert offset(host, asked_for) == expected
+
+
+def test_a_retention_time_of_its_own_is_stored():
+    host = GroupHost()
+    commit(host, retention_time_ms=1_000)
+    commit(host)
+    first, second = host.records()
+    assert isinstance(first, OffsetRecord)
+    assert isinstance(second, OffsetRecord)
+    assert first.value is not None
+    assert second.value is not None
+    assert first.value.expire_timestamp == WALL_MS + 1_000
+    assert second.value.expire_timestamp == -1
+    assert second.value.commit_timestamp == WALL_MS
+
+
+@pytest.mark.parametrize(
+    "deleted,left",
+    [([("t", OLD_ID)], -1), ([("t", NEW_ID)], 5), ([("other", OLD_ID)], 5), ([], 5)],
+    ids=["its topic", "a later topic of that name", "another topic", "none"],
+)
+def test_offsets_go_with_their_topic(deleted, left):
+    host = GroupHost()
+    commit(host, topic_id=OLD_ID)
+    turn = host.turn()
+    host.coordinator.forget_topics(turn, deleted)
+    host.run(turn)
+    assert offset(host, bytes(16)) == left
+
+
+def test_a_removal_that_could_not_be_stored_is_noted():
+    host = GroupHost()
+    commit(host)
+    host.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    turn = host.turn()
+    host.coordinator.forget_topics(turn, [("t", OLD_ID)])
+    host.run(turn)
+    assert host.notes[-1].event == "offsets_of_deleted_topics_not_removed"
+
+
+def test_a_fetch_that_may_be_taken_back_sends_the_client_to_look_again():
+    host = GroupHost(holds_commits=True)
+    turn = host.turn()
+    request = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=None)
+    host.coordinator.fetch(turn, request, "fetch")
+    host.run(turn)
+    host.commit(ErrorCode.REQUEST_TIMED_OUT)
+    response = host.replies[-1][1]
+    assert isinstance(response, OffsetFetchResponse.OffsetFetchResponseGroup)
+    assert response.error_code == ErrorCode.NOT_COORDINATOR
+
+
+def test_metadata_is_measured_as_java_does():
+    host = GroupHost(GroupConfig(offset_metadata_max_bytes=4))
+    assert error(commit(host, committed_metadata="éééé")) is ErrorCode.NONE
+    assert error(commit(host, committed_metadata="\U0001f600" * 2)) is ErrorCode.NONE
+    too_large = commit(host, committed_metadata="\U0001f600" * 3)
+    assert error(too_large) is ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert utf16_length("a\U0001f600") == 3

@@ -1,0 +1,206 @@
+"""A Kubernetes cluster as tests see it: kubectl and helm, and waiting for what they show.
+
+Nothing here knows which Kubernetes it is. Errors are LabError with the words of kubectl or helm.
+"""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from e2e.lab.commands import Argument, LabError, run
+
+Object = dict[str, Any]
+Found = TypeVar("Found")
+POLL_S = 0.25
+COMMAND_WITHIN_S = 120.0
+HELM_WITHIN_S = 330.0
+
+
+def wait_for(what: str, probe: Callable[[], Found | None], within_s: float) -> Found:
+    """The probe's first answer that is true.
+
+    An error of kubectl counts as no answer: things come and go while a test waits for them. Raises
+    AssertionError naming `what` and the last answer or error.
+    """
+    end = time.monotonic() + within_s
+    while True:
+        last: object
+        try:
+            found = probe()
+            if found:
+                return found
+            last = found
+        except LabError as error:
+            last = error
+        if time.monotonic() > end:
+            raise AssertionError(f"waited {within_s:.0f} s for {what}; last seen: {last}")
+        time.sleep(POLL_S)
+
+
+def condition(resource: Object, kind: str) -> Object | None:
+    """The resource's condition of a type, such as Ready."""
+    found: list[Object] = resource.get("status", {}).get("conditions") or []
+    return next((each for each in found if each["type"] == kind), None)
+
+
+class Kubernetes:
+    """One cluster, reached as its administrator. `namespace` below is optional where objects have none."""
+
+    def __init__(self, kubeconfig: Path, tools: Path) -> None:
+        self.kubeconfig = kubeconfig
+        self.tools = tools
+
+    def kubectl(
+        self,
+        *arguments: str,
+        namespace: str | None = None,
+        stdin: str | None = None,
+        within_s: float = COMMAND_WITHIN_S,
+    ) -> str:
+        scope = ("-n", namespace) if namespace else ()
+        command = (self.tools / "kubectl", "--kubeconfig", self.kubeconfig, *scope)
+        return run(*command, *arguments, stdin=stdin, timeout_s=within_s)
+
+    def apply(self, *manifests: Path | Object, namespace: str | None = None) -> str:
+        """Apply files and objects."""
+        said = ""
+        for manifest in manifests:
+            text = manifest.read_text() if isinstance(manifest, Path) else json.dumps(manifest)
+            said += self.kubectl("apply", "-f", "-", namespace=namespace, stdin=text)
+        return said
+
+    def create_namespace(self, name: str, labels: Mapping[str, str] | None = None) -> None:
+        metadata = {"name": name, "labels": dict(labels or {})}
+        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+
+    def refusal(self, manifest: Path | Object, namespace: str | None = None) -> str:
+        """What the API server says when it refuses a manifest. Raises AssertionError if it takes it."""
+        try:
+            said = self.apply(manifest, namespace=namespace)
+        except LabError as error:
+            return str(error)
+        raise AssertionError(f"it was not refused: {said}")
+
+    def get(self, kind: str, name: str, namespace: str | None = None) -> Object:
+        found: Object = json.loads(
+            self.kubectl("get", kind, name, "-o", "json", namespace=namespace)
+        )
+        return found
+
+    def items(self, kind: str, namespace: str | None = None, selector: str = "") -> list[Object]:
+        """All objects of a kind, in one namespace or where there are none."""
+        labels = ("-l", selector) if selector else ()
+        text = self.kubectl("get", kind, *labels, "-o", "json", namespace=namespace)
+        found: list[Object] = json.loads(text)["items"]
+        return found
+
+    def exists(self, kind: str, name: str, namespace: str | None = None) -> bool:
+        arguments = ("get", kind, name, "--ignore-not-found", "-o", "name")
+        return self.kubectl(*arguments, namespace=namespace) != ""
+
+    def delete(
+        self, kind: str, name: str, namespace: str | None = None, *, wait: bool = True
+    ) -> None:
+        arguments = ("delete", kind, name, f"--wait={str(wait).lower()}", "--ignore-not-found")
+        self.kubectl(*arguments, namespace=namespace)
+
+    def wait_condition(
+        self,
+        kind: str,
+        name: str,
+        namespace: str | None = None,
+        *,
+        is_now: str = "Ready",
+        within_s: float,
+    ) -> Object:
+        """The object as soon as a condition is True for the generation that is there now."""
+
+        def probe() -> Object | None:
+            found = self.get(kind, name, namespace)
+            state = condition(found, is_now)
+            if state is None or state["status"] != "True":
+                raise LabError(f"{is_now} is {json.dumps(state)}")
+            seen = state.get("observedGeneration", found["metadata"].get("generation"))
+            return found if seen == found["metadata"].get("generation") else None
+
+        return wait_for(f"{kind} {name} to be {is_now}", probe, within_s)
+
+    def pods(self, namespace: str, selector: str = "") -> list[Object]:
+        return self.items("pods", namespace, selector)
+
+    def wait_pod(self, name: str, namespace: str, within_s: float) -> Object:
+        """The pod as soon as it is Ready."""
+        return self.wait_condition("pod", name, namespace, within_s=within_s)
+
+    def wait_ended(self, name: str, namespace: str, within_s: float) -> str:
+        """The log of a pod that runs to its end. Raises AssertionError with the log if it failed."""
+
+        def probe() -> str | None:
+            phase: str = self.get("pod", name, namespace)["status"]["phase"]
+            return phase if phase in ("Succeeded", "Failed") else None
+
+        phase = wait_for(f"pod {name} to end", probe, within_s)
+        log = self.logs(name, namespace)
+        assert phase == "Succeeded", f"pod {name} failed: {log[-4000:]}"
+        return log
+
+    def logs(self, pod: str, namespace: str, *options: str) -> str:
+        return self.kubectl("logs", pod, *options, namespace=namespace)
+
+    def execute(
+        self, pod: str, namespace: str, *command: str, within_s: float = COMMAND_WITHIN_S
+    ) -> str:
+        """Run a program in a pod."""
+        return self.kubectl("exec", pod, "--", *command, namespace=namespace, within_s=within_s)
+
+    def zone_of_node(self) -> dict[str, str]:
+        return {
+            node["metadata"]["name"]: node["metadata"]["labels"]["topology.kubernetes.io/zone"]
+            for node in self.items("nodes")
+        }
+
+    def zone_of_pod(self, pod: Object) -> str:
+        return self.zone_of_node()[pod["spec"]["nodeName"]]
+
+    def helm(self, *arguments: str, values: Mapping[str, Any] | None = None) -> str:
+        """Run helm; values are given to it as a file named `-`."""
+        command: tuple[Argument, ...] = (self.tools / "helm", "--kubeconfig", self.kubeconfig)
+        given = None if values is None else json.dumps(values)
+        return run(*command, *arguments, stdin=given, timeout_s=HELM_WITHIN_S)
+
+    def install(
+        self,
+        release: str,
+        chart: Path,
+        namespace: str,
+        values: Mapping[str, Any],
+        *options: str,
+    ) -> str:
+        """Install a chart, or upgrade its release, and wait until what it made is ready."""
+        command = ("upgrade", release, str(chart), "--install", "--create-namespace", "--wait")
+        return self.helm(*command, "-n", namespace, "-f", "-", *options, values=values)
+
+    def describe_everything(self, folder: Path) -> None:
+        """Write what a person needs to find out why a test failed: objects, events, logs of all pods."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, arguments in {
+            "objects.txt": ("get", "all,pvc,pv,configmap", "-A", "-o", "wide"),
+            "events.txt": ("get", "events", "-A", "--sort-by=.lastTimestamp"),
+            "pods.txt": ("describe", "pods", "-A"),
+        }.items():
+            (folder / name).write_text(self._said("kubectl", arguments))
+        for pod in json.loads(self.kubectl("get", "pods", "-A", "-o", "json"))["items"]:
+            name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+            for suffix, options in (("", ()), ("-previous", ("--previous",))):
+                arguments = ("logs", name, "-n", namespace, "--all-containers", *options)
+                (folder / f"{namespace}-{name}{suffix}.log").write_text(
+                    self._said("kubectl", arguments)
+                )
+
+    def _said(self, tool: str, arguments: Sequence[str]) -> str:
+        command = [str(self.tools / tool), "--kubeconfig", str(self.kubeconfig), *arguments]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+        return done.stdout + done.stderr

@@ -1,0 +1,101 @@
+"""The rig of the Kubernetes suites: one lab with the project's images, and the faults of its zones."""
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from e2e.harness.images import ROOT, build_images
+from e2e.harness.kubernetes import Kubernetes
+from e2e.lab import network
+from e2e.lab.lab import Lab
+from e2e.lab.locking import only_lab
+from e2e.lab.settings import Settings
+
+Report = Callable[[str], None]
+# Where a failed run leaves what a person needs; below `build/`, which is not committed.
+FAILURES = ROOT / "build" / "e2e"
+# The Spark image is large: only the zone in which its pods run gets it.
+SPARK_ZONE = "a"
+
+
+class Rig:
+    """A running cluster of zones. Faults are named by zone and undone by their counterpart."""
+
+    def __init__(self, lab: Lab, report: Report) -> None:
+        self._lab = lab
+        self._report = report
+        self._archives: dict[str, Path] = {}
+        self.kubernetes = Kubernetes(lab.kubeconfig, lab.settings.bin)
+
+    @property
+    def zones(self) -> list[str]:
+        return [zone.name for zone in self._lab.settings.zones]
+
+    def node_ip(self, zone: str) -> str:
+        """An address of the zone's node that this process can reach, NodePorts included."""
+        return self._lab.settings.zone(zone).node_ip
+
+    def bring_images(self, *targets: str) -> None:
+        """Build the images of these targets and import them into every zone that runs them."""
+        with self.part(f"images {' '.join(targets)}"):
+            self._archives |= build_images(self._lab, targets)
+            for target in targets:
+                zones = [SPARK_ZONE] if target == "spark" else self.zones
+                self._lab.nodes.import_archives([self._archives[target]], zones)
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Report how long a part took."""
+        started = time.monotonic()
+        yield
+        self._report(f"{name}: {time.monotonic() - started:.1f} s")
+
+    def power_off(self, zone: str) -> None:
+        """The zone's machine loses its power; its disk keeps what had reached it."""
+        self._lab.nodes.kill(zone)
+
+    def power_on(self, zone: str) -> None:
+        self._lab.nodes.start(zone)
+
+    def cut_off(self, zone: str) -> None:
+        """Nobody hears the zone's machine any more; it runs on. Undone by `join`."""
+        network.set_cable(self._lab.settings.zone(zone), plugged=False)
+
+    def join(self, zone: str) -> None:
+        network.set_cable(self._lab.settings.zone(zone), plugged=True)
+
+    def keep_evidence(self) -> Path:
+        """Write what the cluster looks like now to a folder of its own."""
+        folder = FAILURES / time.strftime("%Y%m%d-%H%M%S")
+        self.kubernetes.describe_everything(folder)
+        shutil.copytree(self._lab.settings.logs, folder / "lab")
+        for zone in self._lab.settings.zones:
+            shutil.copytree(self._lab.settings.node_folder(zone) / "log", folder / zone.node)
+        return folder
+
+
+@contextmanager
+def running_rig(settings: Settings, report: Report, *, keep: bool) -> Iterator[Rig]:
+    """A fresh lab, gone afterwards unless `keep`. What an earlier run left goes first.
+
+    Raises LabError if this machine cannot run one, or another run has it.
+    """
+    lab = Lab(settings, report)
+    with only_lab(settings):
+        lab.prepare()
+        if lab.leftovers():
+            report("clearing the lab of an earlier run")
+        lab.purge()
+        rig = Rig(lab, report)
+        try:
+            with rig.part("lab"):
+                lab.up()
+            yield rig
+        finally:
+            if keep:
+                report(f"kept: export KUBECONFIG={lab.kubeconfig} PATH={settings.bin}:$PATH")
+                report("`make e2e-down` removes it")
+            else:
+                lab.purge()

@@ -1,0 +1,305 @@
+"""The rig of processes on loopback: programs with their logs, single brokers, fleets on an etcd of their own.
+
+Every program is ended by its pid, at the latest when the process of the tests dies. Start them from the main thread:
+the kernel ties a program to the thread that started it.
+
+    def test_it(rig):                                # the fixture of e2e/suites/local/conftest.py
+        broker = rig.broker({"num.partitions": "3"})
+        ... broker.bootstrap ...
+        broker.kill(); broker.start()                # same ports, same data
+
+    def test_a_fleet(rig):
+        fleet = rig.fleet(3, zones=["a", "b", "c"])
+        ... fleet.bootstrap ... fleet.brokers[0].terminate()
+"""
+
+import contextlib
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from logfleet.node.tether import tethered
+
+P = TypeVar("P", bound="Program")
+START_S_MAX = 30.0
+STOP_S_MAX = 30.0
+POLL_S = 0.01
+LOG_TAIL_LINES = 60
+
+
+class ProgramFailed(AssertionError):
+    """A program ended or was not ready in time. The text ends with the last lines of its log."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Different TCP ports of loopback that nobody listens on now. Another process may take one before it is used."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+class Program:
+    """A command that can be started again and again, always with the same log (which grows).
+
+    directory: its working directory, made if need be; the log is `directory/NAME.log`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        directory: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.command = list(command)
+        self.directory = directory
+        self.environment = environment
+        self.log = directory / f"{name}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log_position = 0
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, f"{self.name} was never started"
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def exit_code(self) -> int | None:
+        """As subprocess has it: negative for a signal; None while it runs."""
+        return None if self._process is None else self._process.poll()
+
+    def launch(self) -> None:
+        """Started, not necessarily ready."""
+        assert not self.running, f"{self.name} runs already"
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            self._log_position = log.seek(0, os.SEEK_END)
+            self._process = subprocess.Popen(
+                tethered(self.command),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.directory,
+                env=dict(self.environment) if self.environment is not None else None,
+                start_new_session=True,  # Ctrl-C is for the tests, which end it in order
+            )
+
+    def wait_until(self, ready: Callable[[], bool], timeout_s: float = START_S_MAX) -> None:
+        """Return when `ready()`. Raises ProgramFailed if it ends before, or at the time limit."""
+        give_up_s = time.monotonic() + timeout_s
+        while not ready():
+            if not self.running:
+                raise ProgramFailed(f"{self.name} ended with {self.exit_code}:\n{self.tail()}")
+            if time.monotonic() > give_up_s:
+                raise ProgramFailed(f"{self.name} is not ready in {timeout_s} s:\n{self.tail()}")
+            time.sleep(POLL_S)
+
+    def wait(self, timeout_s: float = STOP_S_MAX) -> int:
+        """Its exit code once it has ended by itself. Raises ProgramFailed at the time limit; it runs on then."""
+        assert self._process is not None
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise ProgramFailed(
+                f"{self.name} did not end in {timeout_s} s:\n{self.tail()}"
+            ) from None
+
+    def send(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def terminate(self, timeout_s: float = STOP_S_MAX) -> int:
+        """SIGTERM; its exit code. Raises ProgramFailed (and kills it) if that takes longer."""
+        self.send(signal.SIGTERM)
+        try:
+            return self.wait(timeout_s)
+        except ProgramFailed:
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        """SIGKILL; done when it is gone. Nothing happens if it does not run."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def pause(self) -> None:
+        """SIGSTOP; done when all its threads have stopped (the signal reaches them one by one)."""
+        self.send(signal.SIGSTOP)
+        threads = Path(f"/proc/{self.pid}/task")
+        while any(_stat(thread)[0] != "T" for thread in threads.iterdir()):
+            time.sleep(0.001)
+
+    def resume(self) -> None:
+        self.send(signal.SIGCONT)
+
+    def cpu_seconds(self) -> float:
+        """Processor time of the process and its threads since its start, user and system."""
+        fields = _stat(Path(f"/proc/{self.pid}"))
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def rss_bytes(self) -> int:
+        """Resident memory."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def said(self) -> str:
+        """What it has written since it was last launched."""
+        with self.log.open("rb") as log:
+            log.seek(self._log_position)
+            return log.read().decode(errors="replace")
+
+    def tail(self) -> str:
+        if not self.log.exists():
+            return "(it was never started)"
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
+
+
+def _stat(process: Path) -> list[str]:
+    """The fields of proc_pid_stat(5) from the third, the state, on."""
+    return (process / "stat").read_text().rpartition(")")[2].split()
+
+
+class Broker(Program):
+    """`logfleet broker` on ports of its own. It keeps ports and data over `kill` and `start`."""
+
+    def __init__(
+        self, directory: Path, config: Mapping[str, str] | None = None, name: str = "broker-1"
+    ) -> None:
+        port, self.admin_port = free_ports(2)
+        self.bootstrap = f"127.0.0.1:{port}"
+        self.port = port
+        self.data = directory / "data"
+        self.config = {
+            "node.id": "1",
+            "listeners": f"PLAINTEXT://{self.bootstrap}",
+            "logfleet.admin.listener": f"127.0.0.1:{self.admin_port}",
+            "log.dirs": str(self.data),
+            "group.initial.rebalance.delay.ms": "0",
+            **(config or {}),
+        }
+        super().__init__(name, [], directory)
+
+    def launch(self) -> None:
+        self.command = [sys.executable, "-m", "logfleet", "broker"]
+        for key, value in self.config.items():
+            self.command += ["--override", f"{key}={value}"]
+        super().launch()
+
+    def start(self) -> None:
+        """Started, and ready by its own word. Raises ProgramFailed."""
+        self.launch()
+        self.wait_ready()
+
+    def wait_ready(self) -> None:
+        self.wait_until(lambda: self.get("/readyz")[0] == 200)
+
+    def restart(self) -> None:
+        """Stopped in order and started again."""
+        self.terminate()
+        self.start()
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and body of its admin port; status 0 if nobody answers there."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.admin_port, timeout=5)
+        try:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            return response.status, response.read().decode()
+        except (OSError, http.client.HTTPException):
+            return 0, ""
+        finally:
+            connection.close()
+
+
+class Fleet:
+    """Brokers 1 to N on one etcd, all started together."""
+
+    def __init__(self, etcd: Program, endpoint: str, brokers: list[Broker]) -> None:
+        self.etcd = etcd
+        self.brokers = brokers
+        for broker in brokers:
+            broker.config |= {
+                "logfleet.metadata.store": "etcd",
+                "logfleet.etcd.endpoints": endpoint,
+            }
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.bootstrap for broker in self.brokers)
+
+    def start(self) -> None:
+        for broker in self.brokers:
+            broker.launch()
+        for broker in self.brokers:
+            broker.wait_ready()
+
+
+class Rig:
+    """Makes what a test needs under one directory and ends all of it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._programs: list[Program] = []
+
+    def program(self, name: str, command: Sequence[str]) -> Program:
+        """Not started yet."""
+        return self._own(Program(name, command, self.directory / name))
+
+    def broker(self, config: Mapping[str, str] | None = None) -> Broker:
+        """A single broker on the embedded metadata store, ready."""
+        name = f"broker-{len(self._programs) + 1}"
+        broker = self._own(Broker(self.directory / name, config, name))
+        broker.start()
+        return broker
+
+    def fleet(
+        self,
+        size: int,
+        *,
+        zones: Sequence[str] = (),
+        config: Mapping[str, str] | None = None,
+    ) -> Fleet:
+        """`size` brokers with ids from 1, their racks from `zones` in turns, on the best etcd of this machine; all ready."""
+        from e2e.harness.etcd import EtcdServer, etcd_binaries
+
+        etcd = self._own(EtcdServer(etcd_binaries()[0], self.directory / "etcd"))
+        etcd.start()
+        brokers = []
+        for number in range(size):
+            own = {"node.id": str(number + 1), **(config or {})}
+            if zones:
+                own["broker.rack"] = zones[number % len(zones)]
+            name = f"broker-{number + 1}"
+            brokers.append(self._own(Broker(self.directory / name, own, name)))
+        fleet = Fleet(etcd, etcd.endpoint, brokers)
+        fleet.start()
+        return fleet
+
+    def close(self) -> None:
+        """Kill what still runs, the newest first."""
+        for program in reversed(self._programs):
+            program.kill()
+
+    def logs(self) -> Iterator[tuple[str, str]]:
+        """Name and last lines of every program's log."""
+        for program in self._programs:
+            yield program.name, program.tail()
+
+    def _own(self, program: P) -> P:
+        self._programs.append(program)
+        return program

@@ -1,0 +1,56 @@
+"""One lab for all suites on Kubernetes. `KEEP=1` leaves it up."""
+
+import os
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.harness.kubernetes import Kubernetes
+from e2e.harness.kubernetes_rig import Rig, running_rig
+from e2e.lab.settings import settings_from
+
+HERE = Path(__file__).parent
+RIG = pytest.StashKey[Rig]()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.kubernetes)
+
+
+@pytest.fixture(scope="session")
+def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    assert capture is not None
+
+    def report(line: str) -> None:
+        with capture.global_and_fixture_disabled():
+            print(f"  {line}", flush=True)
+
+    settings = settings_from(os.environ, Path.home())
+    with running_rig(settings, report, keep=os.environ.get("KEEP") == "1") as running:
+        request.config.stash[RIG] = running
+        try:
+            running.bring_images("test")
+            yield running
+        finally:
+            del request.config.stash[RIG]
+
+
+@pytest.fixture
+def kubernetes(rig: Rig) -> Kubernetes:
+    return rig.kubernetes
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that fails leaves a folder with objects, events and logs."""
+    report = yield
+    running = item.config.stash.get(RIG, None)
+    if running is not None and report.failed and report.when != "teardown":
+        report.sections.append(("evidence", str(running.keep_evidence())))
+    return report

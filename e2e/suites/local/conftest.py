@@ -1,0 +1,29 @@
+"""Suites that need no Kubernetes: clients against brokers that run as processes on loopback."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.harness.processes import Rig
+
+FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
+    report = yield
+    if report.failed:
+        item.stash[FAILED] = True
+    return report
+
+
+@pytest.fixture
+def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
+    """Brokers and fleets for one test. If it fails, the ends of their logs are shown; whole, they stay in tmp_path."""
+    made = Rig(tmp_path)
+    yield made
+    made.close()
+    if request.node.stash.get(FAILED, False):
+        for name, tail in made.logs():
+            print(f"--- {name}: the end of its log\n{tail}")

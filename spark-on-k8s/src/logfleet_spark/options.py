@@ -1,0 +1,241 @@
+"""Options of the `logfleet` source and sink: the names and meanings of Spark's Kafka source, so that a job can move over.
+
+Source: Spark's Structured Streaming + Kafka Integration Guide. Every refusal names the option and what to write instead.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+EARLIEST, LATEST = -2, -1  # ListOffsets' special timestamps, also used inside Spark's JSON offsets
+
+TopicPartition = tuple[str, int]
+Unmatched = Literal["error", "latest"]
+
+
+class OptionError(ValueError):
+    """An option that cannot be used; the text names it and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """What to read: exactly one of the three is set."""
+
+    names: tuple[str, ...] = ()
+    pattern: str | None = None
+    assigned: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where to start or end: one special offset for all, offsets per partition, or timestamps in ms.
+
+    offsets may hold EARLIEST and LATEST. timestamp_ms is for all partitions, timestamps_ms per partition.
+    """
+
+    special: int | None = None
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    timestamp_ms: int | None = None
+    timestamps_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
+    unmatched: Unmatched = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """Parsed options of a read.
+
+    limits are per micro-batch, in offsets; None means no limit. client holds the `kafka.` options without prefix.
+    """
+
+    bootstrap: str
+    topics: Topics
+    starting: Bound
+    ending: Bound
+    fail_on_data_loss: bool = True
+    include_headers: bool = False
+    max_offsets_per_trigger: int | None = None
+    min_partitions: int | None = None
+    client: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """Parsed options of a write; topic None means that each row names its own."""
+
+    bootstrap: str
+    topic: str | None
+    include_headers: bool = False
+    client: Mapping[str, str] = field(default_factory=dict)
+
+
+REFUSED = {
+    "minoffsetspertrigger": "micro-batches start as soon as there is data",
+    "maxtriggerdelay": "micro-batches start as soon as there is data",
+    "kafka.auto.offset.reset": "use startingOffsets instead",
+    "kafka.enable.auto.commit": "offsets are kept in the checkpoint",
+    "kafka.key.deserializer": "keys are always binary",
+    "kafka.value.deserializer": "values are always binary",
+}
+
+
+def source_options(raw: Mapping[str, str], *, streaming: bool) -> SourceOptions:
+    """Parse the options of a read; raises OptionError."""
+    options = {key.lower(): value for key, value in raw.items()}
+    _refuse(options)
+    if streaming and any(key.startswith("ending") for key in options):
+        raise OptionError("endingOffsets: only for batch reads; a stream has no end")
+    return SourceOptions(
+        bootstrap=_bootstrap(options),
+        topics=_topics(options),
+        starting=_bound(options, "starting", default=LATEST if streaming else EARLIEST),
+        ending=_bound(options, "ending", default=LATEST),
+        fail_on_data_loss=_boolean(options, "failOnDataLoss", default=True),
+        include_headers=_boolean(options, "includeHeaders", default=False),
+        max_offsets_per_trigger=_positive(options, "maxOffsetsPerTrigger"),
+        min_partitions=_positive(options, "minPartitions"),
+        client=_client(options),
+    )
+
+
+def sink_options(raw: Mapping[str, str]) -> SinkOptions:
+    """Parse the options of a write; raises OptionError."""
+    options = {key.lower(): value for key, value in raw.items()}
+    return SinkOptions(
+        bootstrap=_bootstrap(options),
+        topic=options.get("topic"),
+        include_headers=_boolean(options, "includeHeaders", default=False),
+        client=_client(options),
+    )
+
+
+def _refuse(options: Mapping[str, str]) -> None:
+    for key, instead in REFUSED.items():
+        if key in options:
+            raise OptionError(f"{key}: not supported, {instead}")
+
+
+def _bootstrap(options: Mapping[str, str]) -> str:
+    servers = options.get("kafka.bootstrap.servers", "").strip()
+    if not servers:
+        raise OptionError("kafka.bootstrap.servers: missing; set it to host:port[,host:port]")
+    return servers
+
+
+def _client(options: Mapping[str, str]) -> dict[str, str]:
+    return {
+        key.removeprefix("kafka."): value
+        for key, value in options.items()
+        if key.startswith("kafka.") and key != "kafka.bootstrap.servers"
+    }
+
+
+def _topics(options: Mapping[str, str]) -> Topics:
+    given = [key for key in ("subscribe", "subscribepattern", "assign") if options.get(key)]
+    if len(given) != 1:
+        raise OptionError("set exactly one of subscribe, subscribePattern, assign")
+    text = options[given[0]]
+    match given[0]:
+        case "subscribe":
+            names = tuple(name.strip() for name in text.split(",") if name.strip())
+            if not names:
+                raise OptionError("subscribe: no topic named; write topic[,topic]")
+            return Topics(names=names)
+        case "subscribepattern":
+            try:
+                re.compile(text)
+            except re.error as problem:
+                raise OptionError(
+                    f"subscribePattern: not a regular expression: {problem}"
+                ) from None
+            return Topics(pattern=text)
+        case _:
+            return Topics(assigned=_assigned(text))
+
+
+def _assigned(text: str) -> tuple[TopicPartition, ...]:
+    shape = 'assign: write {"topic": [0, 1]}'
+    listed = _json_object("assign", text, shape)
+    pairs: list[TopicPartition] = []
+    for topic, partitions in listed.items():
+        if not isinstance(partitions, list) or not all(type(p) is int for p in partitions):
+            raise OptionError(shape)
+        pairs += [(topic, partition) for partition in partitions]
+    if not pairs:
+        raise OptionError(shape)
+    return tuple(pairs)
+
+
+def _bound(options: Mapping[str, str], side: str, default: int) -> Bound:
+    """Precedence as in Spark: one timestamp for all, timestamps per partition, then offsets."""
+    strategy = options.get("startingoffsetsbytimestampstrategy", "error").lower()
+    if strategy not in {"error", "latest"}:
+        raise OptionError("startingOffsetsByTimestampStrategy: write error or latest")
+    # Spark reads an ending timestamp beyond the last record as "up to the end"
+    unmatched: Unmatched = "latest" if side == "ending" or strategy == "latest" else "error"
+    if (text := options.get(f"{side}timestamp")) is not None:
+        if not text.strip().isdigit():
+            raise OptionError(f"{side}Timestamp: write milliseconds since 1970")
+        return Bound(timestamp_ms=int(text), unmatched=unmatched)
+    if (text := options.get(f"{side}offsetsbytimestamp")) is not None:
+        times = _per_partition(f"{side}OffsetsByTimestamp", text, least=0)
+        return Bound(timestamps_ms=times, unmatched=unmatched)
+    text = options.get(f"{side}offsets", "").strip()
+    match text.lower():
+        case "":
+            return Bound(special=default)
+        case "latest":
+            return Bound(special=LATEST)
+        case "earliest" if side == "starting":
+            return Bound(special=EARLIEST)
+        case _ if text.startswith("{"):
+            least = EARLIEST if side == "starting" else LATEST
+            return Bound(offsets=_per_partition(f"{side}Offsets", text, least=least))
+        case _:
+            allowed = "earliest, latest" if side == "starting" else "latest"
+            raise OptionError(f'{side}Offsets: write {allowed} or {{"topic": {{"0": 23}}}}')
+
+
+def _per_partition(name: str, text: str, least: int) -> dict[TopicPartition, int]:
+    shape = f'{name}: write {{"topic": {{"0": 23, "1": 42}}}}'
+    found: dict[TopicPartition, int] = {}
+    for topic, partitions in _json_object(name, text, shape).items():
+        if not isinstance(partitions, dict):
+            raise OptionError(shape)
+        for partition, value in partitions.items():
+            if not partition.isdigit() or type(value) is not int or value < least:
+                raise OptionError(f"{shape}; no value below {least}")
+            found[topic, int(partition)] = value
+    return found
+
+
+def _json_object(name: str, text: str, shape: str) -> dict[str, object]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        raise OptionError(f"{name}: not JSON; {shape}") from None
+    if not isinstance(value, dict):
+        raise OptionError(shape)
+    return value
+
+
+def _boolean(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    match options.get(name.lower(), "").strip().lower():
+        case "":
+            return default
+        case "true":
+            return True
+        case "false":
+            return False
+        case other:
+            raise OptionError(f"{name}: {other!r} is neither true nor false")
+
+
+def _positive(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name.lower(), "").strip()
+    if not text:
+        return None
+    if not text.isdigit() or int(text) < 1:
+        raise OptionError(f"{name}: {text!r} is not a positive number")
+    return int(text)

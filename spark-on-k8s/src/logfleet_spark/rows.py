@@ -1,0 +1,86 @@
+"""Records to Arrow and back, column by column."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+from logfleet.records.batch import TimestampType
+from logfleet.records.record import Header, Record
+
+HEADER_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+# Spark's columns of a write; only `value` must be there
+KEY, VALUE, TOPIC, PARTITION, HEADERS = "key", "value", "topic", "partition", "headers"
+
+TypedRecord = tuple[Record, TimestampType]
+
+
+def to_arrow(
+    topic: str, partition: int, records: Sequence[TypedRecord], *, include_headers: bool
+) -> pa.RecordBatch:
+    """Columns in the order of the source's schema."""
+    size = len(records)
+    columns: dict[str, pa.Array] = {
+        "key": pa.array([r.key for r, _ in records], pa.binary()),
+        "value": pa.array([r.value for r, _ in records], pa.binary()),
+        "topic": pa.repeat(pa.scalar(topic, pa.string()), size),
+        "partition": pa.repeat(pa.scalar(partition, pa.int32()), size),
+        "offset": pa.array([r.offset for r, _ in records], pa.int64()),
+        "timestamp": pa.array(
+            [r.timestamp * 1000 for r, _ in records], pa.timestamp("us", tz="UTC")
+        ),
+        "timestampType": pa.array([int(kind) for _, kind in records], pa.int32()),
+    }
+    if include_headers:
+        columns["headers"] = pa.array([_headers(r.headers) for r, _ in records], HEADER_TYPE)
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _headers(headers: Sequence[Header]) -> list[dict[str, str | bytes | None]] | None:
+    # Spark's source has null, not an empty list, where there are none
+    return [{"key": key, "value": value} for key, value in headers] or None
+
+
+class RowError(ValueError):
+    """A row that cannot become a record; the text names the column and what to do."""
+
+
+Row = tuple[str, int | None, bytes | None, bytes | None, tuple[Header, ...]]
+
+
+def check_columns(names: Sequence[str], topic: str | None) -> None:
+    """Refuse a schema before any row is written."""
+    known = (KEY, VALUE, TOPIC, PARTITION, HEADERS)
+    unknown = [name for name in names if name not in known]
+    if VALUE not in names:
+        raise RowError("column value: missing; rename or build the column that is to be the record")
+    if unknown:
+        raise RowError(f"columns {unknown}: not part of a record; select only {list(known)}")
+    if topic is None and TOPIC not in names:
+        raise RowError("column topic: missing; add it or set the option topic")
+
+
+def rows(batches: Iterable[pa.RecordBatch], topic: str | None) -> Iterator[Row]:
+    """(topic, partition or None, key, value, headers) per row; the option `topic` wins over the column."""
+    for batch in batches:
+        columns = {
+            name: batch.column(index).to_pylist() for index, name in enumerate(batch.schema.names)
+        }
+        nothing = [None] * batch.num_rows
+        for name, partition, key, value, headers in zip(
+            columns.get(TOPIC, nothing),
+            columns.get(PARTITION, nothing),
+            columns.get(KEY, nothing),
+            columns[VALUE],
+            columns.get(HEADERS, nothing),
+            strict=True,
+        ):
+            target = topic or name
+            if not target:
+                raise RowError(
+                    "column topic: null; every row needs a topic without the option topic"
+                )
+            pairs = tuple((h["key"], h["value"]) for h in headers or ())
+            yield target, partition, _encoded(key), _encoded(value), pairs
+
+
+def _encoded(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Submits a job of the image to Kubernetes in cluster mode. What follows -- goes to the job.
+#
+#   SPARK_MASTER=k8s://https://HOST:6443 NAMESPACE=default submit.sh window_counts -- \
+#       --bootstrap-servers demo-bootstrap:9092 --topic flights \
+#       --fields "origin STRING, event_time TIMESTAMP" --event-time event_time --group-by origin \
+#       --sink parquet --output /data/counts --checkpoint /data/checkpoint
+#
+# Settings, all by environment:
+#   SPARK_MASTER   k8s://URL of the API server (required)     NAMESPACE      default
+#   IMAGE          logfleet/spark:latest                      EXECUTORS      2
+#   CLAIM          spark-data: PVC mounted at /data           ZONE           where CLAIM's volume is, if anywhere
+#   APP_NAME       the job's name                             SPARK_CONF     more "key=value" lines
+# Apply submit/rbac.yaml to the namespace first.
+set -euo pipefail
+[ $# -ge 2 ] && [ "$2" = -- ] || { sed -n '2,/^set/{s/^# \{0,1\}//;/^set/d;p}' "$0" >&2; exit 2; }
+job=$1; shift 2
+: "${SPARK_MASTER:?set SPARK_MASTER to k8s://URL of the API server}"
+claim=${CLAIM:-spark-data}
+conf=(
+  "spark.executor.instances=${EXECUTORS:-2}"
+  "spark.kubernetes.namespace=${NAMESPACE:-default}"
+  "spark.kubernetes.container.image=${IMAGE:-logfleet/spark:latest}"
+  "spark.kubernetes.container.image.pullPolicy=IfNotPresent"
+  "spark.kubernetes.authenticate.driver.serviceAccountName=spark"
+  "spark.sql.session.timeZone=UTC"
+)
+for role in driver executor; do
+  volume=spark.kubernetes.$role.volumes.persistentVolumeClaim.data
+  conf+=("$volume.options.claimName=$claim" "$volume.mount.path=/data")
+done
+[ -z "${ZONE:-}" ] || conf+=("spark.kubernetes.node.selector.topology.kubernetes.io/zone=$ZONE")
+while IFS= read -r line; do [ -z "$line" ] || conf+=("$line"); done <<< "${SPARK_CONF:-}"
+arguments=()
+for setting in "${conf[@]}"; do arguments+=(--conf "$setting"); done
+# a submitter's own PYSPARK_PYTHON would be copied into the driver's pod, where that path does not exist
+unset PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON
+exec spark-submit --master "$SPARK_MASTER" --deploy-mode cluster --name "${APP_NAME:-${job//_/-}}" \
+  "${arguments[@]}" "local:///opt/logfleet/jobs/$job.py" "$@"

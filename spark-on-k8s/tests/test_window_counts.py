@@ -1,0 +1,120 @@
+import json
+import os
+
+import pandas as pd
+from logfleet_spark.window_counts import (
+    WindowCounts,
+    as_records,
+    counted,
+    newest_per_window,
+    parsed,
+    write_batch,
+)
+
+from e2e.harness.watermark import appended_counts
+
+FIELDS = "origin STRING, event_time TIMESTAMP, delay DOUBLE"
+JOB = WindowCounts(
+    fields=FIELDS, event_time="event_time", window="1 hour", watermark="1 hour", group_by="origin"
+)
+RECORD_SCHEMA = (
+    "key BINARY, value BINARY, topic STRING, partition INT, offset LONG, timestamp TIMESTAMP"
+)
+
+
+def records(spark, rows):
+    data = [
+        (b"k", None if row is None else json.dumps(row).encode(), "t", 0, i, None)
+        for i, row in enumerate(rows)
+    ]
+    return spark.createDataFrame(data, RECORD_SCHEMA)
+
+
+def flight(origin, time, delay=0.0):
+    return {"origin": origin, "event_time": time, "delay": delay}
+
+
+def result(frame):
+    return sorted((str(r["window_start"]), r["origin"], r["count"]) for r in frame.collect())
+
+
+def test_rows_are_counted_per_window_and_group_and_cancelled_ones_are_not(spark):
+    rows = [
+        flight("JFK", "2013-01-01T05:59:59"),
+        flight("JFK", "2013-01-01T06:00:00"),
+        flight("EWR", "2013-01-01T06:59:59"),
+        flight("JFK", "2013-01-01T06:30:00"),
+        flight("JFK", None),
+        None,
+    ]
+    counts = counted(parsed(records(spark, rows), FIELDS), JOB)
+    assert result(counts) == [
+        ("2013-01-01 05:00:00", "JFK", 1),
+        ("2013-01-01 06:00:00", "EWR", 1),
+        ("2013-01-01 06:00:00", "JFK", 2),
+    ]
+
+
+def test_a_condition_filters_rows_before_they_are_counted(spark):
+    rows = [flight("JFK", "2013-01-01T05:00:00", d) for d in (1.0, 20.0, 30.0)]
+    job = WindowCounts(
+        fields=FIELDS,
+        event_time="event_time",
+        window="1 hour",
+        watermark="1 hour",
+        where="delay > 15",
+    )
+    counts = counted(parsed(records(spark, rows), FIELDS), job).collect()
+    assert [row["count"] for row in counts] == [2]
+
+
+def test_the_newest_count_of_a_rewritten_window_wins(spark, tmp_path):
+    schema = "window_start STRING, window_end STRING, origin STRING, count LONG"
+    for batch_id, count in ((0, 3), (9, 5), (10, 4)):
+        frame = spark.createDataFrame([("5", "6", "JFK", count)], schema)
+        write_batch(str(tmp_path), frame, batch_id)
+    write_batch(str(tmp_path), spark.createDataFrame([("5", "6", "JFK", 7)], schema), 10)
+    newest = newest_per_window(spark.read.parquet(str(tmp_path)), "origin")
+    assert [row["count"] for row in newest.collect()] == [7]
+
+
+def test_counts_become_records_keyed_by_window_and_group(spark):
+    rows = [flight("JFK", "2013-01-01T05:10:00")]
+    out = as_records(counted(parsed(records(spark, rows), FIELDS), JOB), "origin").collect()
+    assert [row["key"] for row in out] == ["2013-01-01T05:00:00/JFK"]
+    assert json.loads(out[0]["value"])["count"] == 1
+
+
+def test_late_rows_are_dropped_exactly_as_the_model_says(spark, tmp_path):
+    """A file per micro-batch; each one holds rows of all ages, the same for Spark and for the model."""
+    source, out = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    day = pd.Timestamp("2013-01-01")
+    minutes = [[0, 30, 70], [200, 10, 100], [210, 15, 130, 190], [400, 90, 205, 330], [401, 260]]
+    batches = [
+        pd.DataFrame({"event_time": [day + pd.Timedelta(m, "min") for m in group], "origin": "JFK"})
+        for group in minutes
+    ]
+    for number, batch in enumerate(batches):
+        lines = [json.dumps(flight("JFK", t.isoformat())) for t in batch["event_time"]]
+        path = source / f"{number}.json"
+        path.write_text("\n".join(lines))
+        os.utime(path, (number, number))  # the file source reads in the order of these times
+    events = spark.readStream.schema(FIELDS).option("maxFilesPerTrigger", 1).json(str(source))
+    query = (
+        counted(events, JOB)
+        .writeStream.format("parquet")
+        .option("path", str(out))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    hour = pd.Timedelta(1, "h")
+    want = [
+        (str(row.window_start), row.origin, row.count)
+        for row in appended_counts(batches, hour, hour).itertuples(index=False, name="Row")
+    ]
+    got = result(spark.read.parquet(str(out)))
+    assert got == want
+    assert sum(count for _, _, count in got) < sum(len(b) for b in batches) - 1
