@@ -88,9 +88,11 @@ COPY --from=operator-code /opt/code /opt/venv
 USER 10001:10001
 ENTRYPOINT ["logfleet-operator"]
 
-# Driver and executors. Debian's JRE wants the folder of its manual pages on a slim base.
+# Driver and executors. Hadoop's login wants a name for the user; Debian's JRE, on a slim base, the folder of its
+# manual pages.
 FROM base AS spark
-RUN mkdir -p /usr/share/man/man1 \
+RUN groupadd --gid 185 spark && useradd --uid 185 --gid 185 --home-dir /tmp --no-create-home spark \
+    && mkdir -p /usr/share/man/man1 \
     && apt-get update -q && apt-get install -yq --no-install-recommends openjdk-21-jre-headless tini \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/archives/*
 COPY --from=spark-packages /opt/venv /opt/venv

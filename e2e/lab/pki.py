@@ -12,12 +12,15 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from e2e.lab.settings import API_SERVER, API_SERVICE_IP, HOST_IP, Settings
 
 VALID_DAYS = 3650
+RSA_BITS = 2048
+PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+PublicKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
 API_NAMES = (
     "kubernetes",
     "kubernetes.default",
@@ -29,7 +32,10 @@ API_NAMES = (
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Whom a leaf speaks for: Kubernetes takes the user from the common name, the group from the organisation."""
+    """Whom a leaf speaks for: Kubernetes takes the user from the common name, the group from the organisation.
+
+    is_rsa: else elliptic, which spark-submit's Kubernetes client reads with BouncyCastle only.
+    """
 
     file: str
     common_name: str
@@ -37,6 +43,7 @@ class Subject:
     dns_names: tuple[str, ...] = ()
     ips: tuple[str, ...] = ()
     has_kubeconfig: bool = False
+    is_rsa: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +64,7 @@ def subjects(settings: Settings) -> list[Subject]:
         ),
         Subject("apiserver-kubelet", "kube-apiserver-kubelet-client", masters),
         Subject("front-proxy", "front-proxy-client"),
-        Subject("admin", "lab-admin", masters, has_kubeconfig=True),
+        Subject("admin", "lab-admin", masters, has_kubeconfig=True, is_rsa=True),
         Subject("kcm", "system:kube-controller-manager", has_kubeconfig=True),
         Subject("scheduler", "system:kube-scheduler", has_kubeconfig=True),
         Subject("proxy", "system:kube-proxy", has_kubeconfig=True),
@@ -89,9 +96,13 @@ def make_authority(now: dt.datetime) -> Authority:
 
 def make_leaf(
     authority: Authority, subject: Subject, now: dt.datetime
-) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+) -> tuple[PrivateKey, x509.Certificate]:
     """A key and its certificate, good for client and server."""
-    key = ec.generate_private_key(ec.SECP256R1())
+    key: PrivateKey
+    if subject.is_rsa:
+        key = rsa.generate_private_key(public_exponent=65537, key_size=RSA_BITS)
+    else:
+        key = ec.generate_private_key(ec.SECP256R1())
     issuer = authority.certificate
     name = _name(subject.common_name, subject.organization)
     usages = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
@@ -164,7 +175,7 @@ def ensure_pki(settings: Settings) -> None:
 
 
 def _unsigned(
-    name: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: dt.datetime
+    name: x509.Name, issuer: x509.Name, key: PublicKey, now: dt.datetime
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
@@ -202,7 +213,7 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
 def _write(
     folder: Path,
     name: str,
-    key: ec.EllipticCurvePrivateKey,
+    key: PrivateKey,
     certificate: x509.Certificate | None,
 ) -> None:
     file = folder / f"{name}.key"

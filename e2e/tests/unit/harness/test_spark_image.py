@@ -1,0 +1,130 @@
+"""What the Spark image is made of: the entrypoint's contract with Kubernetes, and the locked jars."""
+
+import hashlib
+import importlib.util
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from e2e.harness.images import ROOT
+
+SPARK = ROOT / "spark-on-k8s"
+EXECUTOR = {
+    "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@driver:7078",
+    "SPARK_EXECUTOR_ID": "1",
+    "SPARK_EXECUTOR_CORES": "1",
+    "SPARK_EXECUTOR_MEMORY": "512m",
+    "SPARK_APPLICATION_ID": "spark-1",
+    "SPARK_EXECUTOR_POD_IP": "10.0.0.7",
+    "SPARK_RESOURCE_PROFILE_ID": "0",
+    "SPARK_EXECUTOR_POD_NAME": "job-exec-1",
+}
+
+
+@pytest.fixture
+def entrypoint(tmp_path):
+    """Runs the entrypoint with programs that print their arguments, one a line."""
+    for name in ("java", "bin/spark-submit"):
+        program = tmp_path / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text('#!/bin/sh\nprintf "%s\\n" "$0" "$@"\n')
+        program.chmod(0o755)
+
+    def run(*arguments: str, **environment: str) -> list[str]:
+        base = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SPARK_HOME": str(tmp_path)}
+        done = subprocess.run(
+            [SPARK / "entrypoint.sh", *arguments],
+            env=base | environment,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        return done.stdout.splitlines()
+
+    return run
+
+
+def test_a_driver_submits_to_itself_with_the_arguments_it_was_given(entrypoint):
+    said = entrypoint("driver", "--class", "X", "a b", SPARK_DRIVER_BIND_ADDRESS="10.0.0.5")
+    assert said[0].endswith("/bin/spark-submit")
+    assert said[1:5] == ["--deploy-mode", "client", "--conf", "spark.driver.bindAddress=10.0.0.5"]
+    assert said[5:] == ["--class", "X", "a b"]
+
+
+def test_an_executor_says_all_that_the_backend_asks_for(entrypoint):
+    said = entrypoint("executor", **EXECUTOR)
+    assert said[1:3] == ["-Xms512m", "-Xmx512m"]
+    backend = said.index("org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend")
+    words = said[backend + 1 :]
+    assert dict(zip(words[::2], words[1::2], strict=True)) == {
+        "--driver-url": EXECUTOR["SPARK_DRIVER_URL"],
+        "--executor-id": "1",
+        "--cores": "1",
+        "--app-id": "spark-1",
+        "--hostname": "10.0.0.7",
+        "--resourceProfileId": "0",
+        "--podName": "job-exec-1",
+    }
+
+
+def test_an_executors_options_keep_their_order_and_their_blanks(entrypoint):
+    options = {f"SPARK_JAVA_OPT_{number}": f"-Dx={number} y" for number in range(12)}
+    said = entrypoint("executor", **EXECUTOR, **options)
+    assert said[1:13] == [f"-Dx={number} y" for number in range(12)]
+
+
+def test_an_executor_finds_the_configuration_that_is_mounted(entrypoint):
+    said = entrypoint("executor", **EXECUTOR, SPARK_CONF_DIR="/opt/spark/conf")
+    assert said[said.index("-cp") + 1].startswith("/opt/spark/conf:")
+
+
+def test_other_commands_are_run_as_they_stand(entrypoint):
+    assert entrypoint("printf", "%s", "hello") == ["hello"]
+
+
+@pytest.fixture
+def jars():
+    spec = importlib.util.spec_from_file_location("fetch_jars", SPARK / "fetch_jars.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_connector_is_of_the_locked_spark(jars):
+    pinned = next(
+        line.split("==")[1].split()[0]
+        for line in (SPARK / "requirements.lock").read_text().splitlines()
+        if line.startswith("pyspark==")
+    )
+    paths = [path for _, path in jars.locked((SPARK / "jars.lock").read_text())]
+    assert f"spark-sql-kafka-0-10_2.13-{pinned}.jar" in {Path(path).name for path in paths}
+    assert len(paths) == 4
+
+
+def test_a_jar_with_another_hash_is_refused_and_not_kept(jars, tmp_path, monkeypatch):
+    monkeypatch.setattr(jars, "fetch", lambda _url: b"something else")
+    lock = tmp_path / "jars.lock"
+    lock.write_text(f"# comment\n{hashlib.sha256(b'jar').hexdigest()}  org/x/1/x-1.jar\n")
+    with pytest.raises(SystemExit, match=r"org/x/1/x-1\.jar has the hash"):
+        jars.main(lock, tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_jar_that_is_there_is_not_fetched_again(jars, tmp_path, monkeypatch):
+    asked = []
+
+    def fetch(url: str) -> bytes:
+        asked.append(url)
+        return b"jar"
+
+    monkeypatch.setattr(jars, "fetch", fetch)
+    monkeypatch.setenv("MAVEN_REPOSITORY", "https://mirror.test/maven/")
+    lock = tmp_path / "jars.lock"
+    lock.write_text(f"{hashlib.sha256(b'jar').hexdigest()}  org/x/1/x-1.jar\n")
+    for _ in range(2):
+        jars.main(lock, tmp_path / "out")
+    assert asked == ["https://mirror.test/maven/org/x/1/x-1.jar"]
+    assert (tmp_path / "out" / "x-1.jar").read_bytes() == b"jar"
