@@ -24,17 +24,24 @@ SLICE_KEYS: Final = 1_000
 
 
 class Subscription:
-    """Collects what changed since the last look; an idle subscriber costs one set of topic ids, not a queue."""
+    """Collects what changed since the last look; an idle subscriber costs one set of topic ids, not a queue.
 
-    def __init__(self) -> None:
+    changed: set whenever there is something to take; a subscriber that also waits for other things brings its own.
+    """
+
+    def __init__(self, changed: asyncio.Event | None = None) -> None:
         self._image = ClusterImage()
         self._changes = Changes(everything=True)
-        self._changed = asyncio.Event()
+        self._changed = changed or asyncio.Event()
 
     async def next(self) -> tuple[ClusterImage, Changes]:
         """The newest image and everything that may differ from the one returned before; waits for a change."""
         await self._changed.wait()
         self._changed.clear()
+        return self.take()
+
+    def take(self) -> tuple[ClusterImage, Changes]:
+        """As `next`, without waiting: there may be no change at all."""
         changes, self._changes = self._changes, Changes()
         return self._image, changes
 
@@ -57,9 +64,9 @@ class MetadataFollower:
     def image(self) -> ClusterImage:
         return self._image
 
-    def subscribe(self) -> Subscription:
+    def subscribe(self, changed: asyncio.Event | None = None) -> Subscription:
         """A subscription whose first `next` brings the present image as one change of everything."""
-        subscription = Subscription()
+        subscription = Subscription(changed)
         if self._image.revision:
             subscription.publish(self._image, Changes(everything=True))
         self._subscriptions.append(subscription)
