@@ -221,7 +221,8 @@ class Connection(asyncio.BufferedProtocol):
                 break  # only the length is there: the scratch buffer will do
             position = start + size
             self._expects_large = False
-            self._serve(memoryview(bytes(data[start:position])))
+            # a copy of its own, writable as the large ones: a batch is completed in place
+            self._serve(memoryview(bytearray(data[start:position])))
             if self.finishing:
                 return
         if position < end:

@@ -42,6 +42,8 @@ class Listener:
         self.disk = disk
         self.request_bytes_max = request_bytes_max
         self.idle_s_max = idle_s_max
+        self.host = ""
+        self.port = 0
         self.now = 0.0
         self.accepted = 0
         self.connections: set[Connection] = set()
@@ -50,18 +52,25 @@ class Listener:
         self._ticker: asyncio.Task[None] | None = None
         self._empty: asyncio.Event = asyncio.Event()
 
-    async def start(self, host: str | None, port: int) -> int:
-        """Listen; returns the port (the given one, or a free one for 0). Raises OSError if it is taken.
+    async def bind(self, host: str, port: int) -> int:
+        """Take the port, not serving yet; returns it (a free one for 0). Raises OSError if it is taken.
 
-        host None or "" means all addresses.
+        host "" means all addresses.
         """
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: Connection(self), host or None, port, backlog=BACKLOG, start_serving=False
+        )
+        self.host = host
+        self.port = int(self._server.sockets[0].getsockname()[1])
+        return self.port
+
+    async def serve(self) -> None:
+        """Accept connections from now on."""
+        assert self._server is not None, "bind comes first"
         loop = asyncio.get_running_loop()
         self.now = loop.time()
-        self._server = await loop.create_server(
-            lambda: Connection(self), host or None, port, backlog=BACKLOG
-        )
+        await self._server.start_serving()
         self._ticker = loop.create_task(self._tick())
-        return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self, grace_s: float) -> None:
         """Accept nothing more, answer what is in progress, close; what is left after grace_s is cut."""

@@ -138,7 +138,8 @@ async def running(tmp_path: Path, idle_s_max: float = 600.0) -> AsyncIterator[Ri
             request_bytes_max=REQUEST_BYTES_MAX,
             idle_s_max=idle_s_max,
         )
-        port = await listener.start("127.0.0.1", 0)
+        port = await listener.bind("127.0.0.1", 0)
+        await listener.serve()
         try:
             yield Rig(service, listener, port)
         finally:

@@ -41,7 +41,8 @@ async def test_stopping_answers_what_is_parked_and_closes() -> None:
     service = Parking()
     with ThreadPoolExecutor(1) as disk:
         listener = Listener("L", service, disk=disk)
-        port = await listener.start("127.0.0.1", 0)
+        port = await listener.bind("127.0.0.1", 0)
+        await listener.serve()
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         idle_reader, idle_writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(framed(b"wait"))
@@ -59,7 +60,8 @@ async def test_stopping_cuts_what_does_not_end_in_time() -> None:
     service = Parking()
     with ThreadPoolExecutor(1) as disk:
         listener = Listener("L", service, disk=disk)
-        port = await listener.start("127.0.0.1", 0)
+        port = await listener.bind("127.0.0.1", 0)
+        await listener.serve()
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(framed(b"wait"))
         await service.arrived.wait()
@@ -75,7 +77,8 @@ async def test_stopping_cuts_what_does_not_end_in_time() -> None:
 async def test_an_idle_connection_is_closed_and_a_busy_one_is_not() -> None:
     with ThreadPoolExecutor(1) as disk:
         listener = Listener("L", echo, disk=disk, idle_s_max=0.5)
-        port = await listener.start("127.0.0.1", 0)
+        port = await listener.bind("127.0.0.1", 0)
+        await listener.serve()
         idle_reader, idle_writer = await asyncio.open_connection("127.0.0.1", port)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         closing = asyncio.ensure_future(idle_reader.read())
@@ -95,7 +98,8 @@ async def test_a_closed_connection_whose_peer_takes_nothing_is_cut(until: Until)
 
     with ThreadPoolExecutor(1) as disk:
         listener = Listener("L", flood, disk=disk, idle_s_max=0.2)
-        port = await listener.start("127.0.0.1", 0)
+        port = await listener.bind("127.0.0.1", 0)
+        await listener.serve()
         with socket.create_connection(("127.0.0.1", port)) as sock:
             sock.sendall(framed(b"x"))
             await until(lambda: listener.connections)
@@ -106,9 +110,10 @@ async def test_a_closed_connection_whose_peer_takes_nothing_is_cut(until: Until)
 async def test_a_taken_port_is_an_error_and_a_free_one_is_told() -> None:
     with ThreadPoolExecutor(1) as disk:
         first = Listener("L", echo, disk=disk)
-        port = await first.start("127.0.0.1", 0)
+        port = await first.bind("127.0.0.1", 0)
+        await first.serve()
         assert port > 0
         with pytest.raises(OSError, match="in use"):
-            await Listener("M", echo, disk=disk).start("127.0.0.1", port)
+            await Listener("M", echo, disk=disk).bind("127.0.0.1", port)
         await first.stop(grace_s=1)
         assert first.accepted == 0

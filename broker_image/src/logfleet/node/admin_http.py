@@ -1,0 +1,64 @@
+"""The admin port: /healthz, /readyz and /metrics over HTTP."""
+
+from collections.abc import Callable
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+SHUTDOWN_GRACE_S = 1.0
+
+
+class AdminHttp:
+    """health and readiness return None if all is well, else the reason in one sentence.
+
+    Healthy: the process works and need not be restarted. Ready: clients may be sent here.
+    """
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        *,
+        health: Callable[[], str | None],
+        readiness: Callable[[], str | None],
+    ) -> None:
+        self._registry = registry
+        self._health = health
+        self._readiness = readiness
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the port. Raises OSError if it is taken. host "" means all addresses."""
+        app = web.Application()
+        app.router.add_get("/healthz", self._answer_health)
+        app.router.add_get("/readyz", self._answer_readiness)
+        app.router.add_get("/metrics", self._answer_metrics)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_GRACE_S)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host or None, port)
+        await site.start()
+        bound: int = self._runner.addresses[0][1]
+        return bound
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _answer_health(self, request: web.Request) -> web.Response:
+        del request
+        return _verdict(self._health())
+
+    async def _answer_readiness(self, request: web.Request) -> web.Response:
+        del request
+        return _verdict(self._readiness())
+
+    async def _answer_metrics(self, request: web.Request) -> web.Response:
+        del request
+        body = generate_latest(self._registry)
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def _verdict(reason: str | None) -> web.Response:
+    if reason is None:
+        return web.Response(text="ok\n")
+    return web.Response(status=503, text=reason + "\n")

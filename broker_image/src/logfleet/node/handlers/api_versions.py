@@ -1,0 +1,45 @@
+"""ApiVersions: what this broker serves, derived from the handlers that are there (KIP-35, KIP-511)."""
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from logfleet.node.dispatch import Handler, RequestContext
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import ApiVersionsRequest, ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from logfleet.node.broker import Broker
+
+# Name and version of a client (Kafka: ApiVersionsRequest.SOFTWARE_NAME_VERSION_PATTERN).
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_SOFTWARE_SINCE = 3
+
+
+def api_versions(
+    broker: "Broker", request: ApiVersionsRequest, context: RequestContext
+) -> ApiVersionsResponse:
+    """The served row. A client that meant another cluster or broker must bootstrap again (KIP-1242).
+
+    No feature is listed: clients change their behaviour on a finalized one, and none is served yet.
+    """
+    if context.api_version >= _SOFTWARE_SINCE:
+        software = (request.client_software_name, request.client_software_version)
+        if not all(map(_SOFTWARE.fullmatch, software)):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        context.peer.software = software
+    if request.cluster_id not in {None, broker.cluster_id} or request.node_id not in {
+        -1,
+        broker.node_id,
+    }:
+        return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+    rows = [
+        ApiVersionsResponse.ApiVersion(
+            api_key=api.key, min_version=api.min_version, max_version=api.max_version
+        )
+        for api in broker.dispatcher.apis
+        if api.advertised
+    ]
+    return ApiVersionsResponse(api_keys=rows)
+
+
+HANDLERS: dict[type, Handler[Any]] = {ApiVersionsRequest: api_versions}

@@ -1,0 +1,73 @@
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from logfleet.node.connection import Peer
+from logfleet.node.dispatch import RequestContext
+from logfleet.node.handlers.api_versions import api_versions
+from logfleet.wire.apis import API_BY_NAME
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.frame import RequestHeader
+from logfleet.wire.messages import ApiVersionsRequest, ApiVersionsResponse
+
+BROKER: Any = SimpleNamespace(
+    cluster_id="right",
+    node_id=7,
+    dispatcher=SimpleNamespace(
+        apis=[API_BY_NAME["Produce"], API_BY_NAME["ApiVersions"], API_BY_NAME["Envelope"]]
+    ),
+)
+
+
+def ask(version: int, **fields: Any) -> tuple[ApiVersionsResponse, Peer]:
+    peer = Peer("PLAINTEXT")
+    context = RequestContext(peer, RequestHeader(18, version, 1, None))
+    return api_versions(BROKER, ApiVersionsRequest(**fields), context), peer
+
+
+def test_the_served_apis_are_told_and_produce_from_0() -> None:
+    answer, _ = ask(0)
+    rows = [(row.api_key, row.min_version, row.max_version) for row in answer.api_keys]
+    assert rows == [(0, 0, 13), (18, 0, 5)]
+    assert answer.error_code == 0
+    assert answer.supported_features == []
+    assert answer.finalized_features == []
+
+
+def test_the_client_software_is_remembered() -> None:
+    answer, peer = ask(3, client_software_name="librdkafka", client_software_version="2.16.1")
+    assert answer.error_code == 0
+    assert peer.software == ("librdkafka", "2.16.1")
+
+
+@pytest.mark.parametrize("name", ["", "-a", "a b", "a-"])
+def test_a_bad_software_name_is_an_invalid_request(name: str) -> None:
+    answer, peer = ask(3, client_software_name=name, client_software_version="1")
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert answer.api_keys == []
+    assert peer.software == ("", "")
+
+
+@pytest.mark.parametrize(
+    "cluster_id, node_id, misrouted",
+    [
+        (None, -1, False),
+        ("right", 7, False),
+        ("right", -1, False),
+        ("wrong", 7, True),
+        ("right", 8, True),
+        (None, 8, True),
+    ],
+)
+def test_a_misrouted_client_must_bootstrap_again(
+    cluster_id: str | None, node_id: int, *, misrouted: bool
+) -> None:
+    answer, _ = ask(
+        5,
+        client_software_name="x",
+        client_software_version="1",
+        cluster_id=cluster_id,
+        node_id=node_id,
+    )
+    expected = ErrorCode.REBOOTSTRAP_REQUIRED if misrouted else ErrorCode.NONE
+    assert answer.error_code == expected

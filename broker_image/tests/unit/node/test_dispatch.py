@@ -1,0 +1,161 @@
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from logfleet.node.connection import CloseConnection, Peer
+from logfleet.node.dispatch import Dispatcher, Handlers, RequestContext
+from logfleet.wire.apis import API_BY_NAME
+from logfleet.wire.codec import decode
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.frame import decode_response, encode_request
+from logfleet.wire.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+
+BROKER = "the broker"
+PEER = Peer("PLAINTEXT", "10.0.0.1", 4000)
+
+
+def frame_of(request: msgspec.Struct, version: int, client_id: str | None = "c") -> memoryview:
+    frame = b"".join(encode_request(request, version, 77, client_id))  # type: ignore[arg-type]
+    return memoryview(frame)[4:]
+
+
+def body_of(api: str, version: int, answer: object) -> Any:
+    assert isinstance(answer, bytes)
+    assert int.from_bytes(answer[:4], "big") == len(answer) - 4
+    correlation_id, body = decode_response(API_BY_NAME[api], version, answer[4:])
+    assert correlation_id == 77
+    return body
+
+
+def dispatcher(handlers: "Handlers[str]") -> Dispatcher[str]:
+    return Dispatcher(BROKER, handlers)
+
+
+def test_a_request_reaches_its_handler_and_the_answer_its_client() -> None:
+    seen: list[tuple[object, ...]] = []
+
+    def groups(
+        broker: str, request: ListGroupsRequest, context: RequestContext
+    ) -> ListGroupsResponse:
+        seen.append((broker, request, context.api_version, context.client_id, context.listener))
+        return ListGroupsResponse(throttle_time_ms=5)
+
+    dispatch = dispatcher({ListGroupsRequest: groups})
+    for version in (0, 3, 5):
+        request = ListGroupsRequest(states_filter=["Stable"] if version == 5 else [])
+        answer = dispatch(PEER, frame_of(request, version))
+        body = body_of("ListGroups", version, answer)
+        assert body.throttle_time_ms == (5 if version else 0)
+        assert seen[-1] == (BROKER, request, version, "c", "PLAINTEXT")
+    assert dispatch.stats["ListGroups"].requests == 3
+    assert dispatch.stats["ListGroups"].seconds > 0
+
+
+def test_a_handler_may_answer_later_or_not_at_all() -> None:
+    async def later(
+        broker: str, request: ListGroupsRequest, context: RequestContext
+    ) -> ListGroupsResponse:
+        await asyncio.sleep(0)
+        return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def never(broker: str, request: ProduceRequest, context: RequestContext) -> None:
+        return None
+
+    async def main() -> None:
+        dispatch = dispatcher({ListGroupsRequest: later, ProduceRequest: never})
+        pending = dispatch(PEER, frame_of(ListGroupsRequest(), 3))
+        assert not isinstance(pending, bytes | list | None)
+        assert body_of("ListGroups", 3, await pending).error_code == 14
+        assert dispatch(PEER, frame_of(ProduceRequest(acks=0), 9)) is None
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "frame, reason",
+    [
+        (b"", "request header"),
+        (b"\0\x12\0\0\0\0\0", "request header"),
+        (b"\x0f\xff\0\0\0\0\0\1\xff\xff", "unknown API key 4095"),
+        (b"\0\1\0\x0c\0\0\0\1\xff\xff\0", "API 1 is not served"),
+        (b"\0\x10\0\x06\0\0\0\1\xff\xff\0", "ListGroups version 6 is not served"),
+        (b"\0\x10\xff\xff\0\0\0\1\xff\xff\0", "ListGroups version -1 is not served"),
+        (b"\0\x10\0\x04\0\0\0\1\xff\xff\0\x7f\1", "ListGroupsRequest"),
+    ],
+)
+def test_what_is_no_served_request_closes_the_connection(frame: bytes, reason: str) -> None:
+    dispatch = dispatcher({ListGroupsRequest: lambda *_: ListGroupsResponse()})
+    with pytest.raises(CloseConnection, match=reason):
+        dispatch(PEER, memoryview(frame))
+
+
+def test_produce_versions_that_are_advertised_but_not_served_close_the_connection() -> None:
+    dispatch = dispatcher({ProduceRequest: lambda *_: ProduceResponse()})
+    with pytest.raises(CloseConnection, match="Produce version 2 is not served"):
+        dispatch(PEER, memoryview(b"\0\0\0\2\0\0\0\1\xff\xff\0\0\0\0\0\0\0\0\0\0"))
+
+
+def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
+    dispatch = dispatcher({ApiVersionsRequest: lambda *_: ApiVersionsResponse()})
+    answer = dispatch(PEER, memoryview(b"\0\x12\0\x63\0\0\0\x4d\xff\xff\0\1\2\3"))
+    assert isinstance(answer, bytes)
+    body, end = decode(ApiVersionsResponse, 0, memoryview(answer), 8)
+    assert end == len(answer)
+    assert body.error_code == ErrorCode.UNSUPPORTED_VERSION
+    (row,) = body.api_keys
+    assert (row.api_key, row.min_version, row.max_version) == (18, 0, 5)
+
+
+def test_a_bug_in_a_handler_closes_the_connection_and_is_counted() -> None:
+    async def fails_later(
+        broker: str, request: ProduceRequest, context: RequestContext
+    ) -> ProduceResponse:
+        raise KeyError("a bug")
+
+    def fails(broker: str, request: ListGroupsRequest, context: RequestContext) -> None:
+        raise KeyError("another bug")
+
+    async def main() -> None:
+        dispatch = dispatcher({ListGroupsRequest: fails, ProduceRequest: fails_later})
+        with pytest.raises(CloseConnection, match="ListGroups failed"):
+            dispatch(PEER, frame_of(ListGroupsRequest(), 3))
+        pending = dispatch(PEER, frame_of(ProduceRequest(), 9))
+        assert not isinstance(pending, bytes | list | None)
+        with pytest.raises(CloseConnection, match="Produce failed"):
+            await pending
+        assert [stats.failures for stats in dispatch.stats.values()] == [1, 1]
+
+    asyncio.run(main())
+
+
+def test_a_handler_may_close_the_connection_itself() -> None:
+    def closes(broker: str, request: ProduceRequest, context: RequestContext) -> None:
+        raise CloseConnection("acks=0 failed")
+
+    dispatch = dispatcher({ProduceRequest: closes})
+    with pytest.raises(CloseConnection, match="acks=0 failed"):
+        dispatch(PEER, frame_of(ProduceRequest(), 9))
+    assert dispatch.stats["Produce"].failures == 0
+
+
+def test_an_answer_of_the_wrong_kind_is_a_bug() -> None:
+    async def wrong(
+        broker: str, request: ListGroupsRequest, context: RequestContext
+    ) -> ProduceResponse:
+        return ProduceResponse()
+
+    async def main() -> None:
+        pending = dispatcher({ListGroupsRequest: wrong})(PEER, frame_of(ListGroupsRequest(), 3))
+        assert not isinstance(pending, bytes | list | None)
+        with pytest.raises(CloseConnection, match="ListGroups failed"):
+            await pending
+
+    asyncio.run(main())

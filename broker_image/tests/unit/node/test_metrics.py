@@ -1,0 +1,36 @@
+from concurrent.futures import ThreadPoolExecutor
+
+from logfleet.node.connection import Answer, Peer
+from logfleet.node.dispatch import RequestStats
+from logfleet.node.listener import Listener
+from logfleet.node.metrics import ConnectionMetrics, RequestMetrics, new_registry
+
+
+def nothing(peer: Peer, frame: memoryview) -> Answer:
+    del peer, frame
+    return None
+
+
+def test_requests_are_told_by_api() -> None:
+    registry = new_registry()
+    stats = RequestStats()
+    stats.requests, stats.seconds = 5, 0.25
+    registry.register(RequestMetrics(lambda: {"Produce": stats}))
+    assert registry.get_sample_value("logfleet_requests_total", {"api": "Produce"}) == 5
+    assert registry.get_sample_value("logfleet_request_seconds_total", {"api": "Produce"}) == 0.25
+    assert registry.get_sample_value("logfleet_request_failures_total", {"api": "Produce"}) == 0
+
+
+def test_connections_are_told_by_listener() -> None:
+    registry = new_registry()
+    with ThreadPoolExecutor(1) as disk:
+        listener = Listener("INTERNAL", nothing, disk=disk)
+        listener.accepted = 3
+        registry.register(ConnectionMetrics(lambda: [listener]))
+        labels = {"listener": "INTERNAL"}
+        assert registry.get_sample_value("logfleet_connections", labels) == 0
+        assert registry.get_sample_value("logfleet_connections_accepted_total", labels) == 3
+
+
+def test_the_process_is_described() -> None:
+    assert (new_registry().get_sample_value("process_resident_memory_bytes") or 0) > 0
