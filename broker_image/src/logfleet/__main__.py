@@ -3,11 +3,14 @@
 import sys
 
 
-def main() -> int:
+def main() -> None:
     """Run the command line; the exit code is the process's."""
-    sys.stderr.write("logfleet: no command is built yet\n")
-    return 2
+    from logfleet.cli.main import cli
+
+    cli(prog_name="logfleet")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if not __debug__:
+        sys.exit("logfleet: assertions guard the data; do not run with python -O")
+    main()

@@ -1,0 +1,126 @@
+"""`logfleet broker`: run one broker until it is told to stop."""
+
+import asyncio
+import gc
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import structlog
+
+from logfleet.control.configs import BrokerConfig, ConfigError, broker_config, parse_properties
+from logfleet.node.broker import Broker, StartError
+from logfleet.node.logging import start_logging
+
+log = structlog.get_logger(__name__)
+
+EXIT_FAILED: Final = 1
+# Containers allocated more than freed per young collection: requests free theirs by themselves.
+GC_THRESHOLDS: Final = (50_000, 20, 100)
+
+
+@click.command()
+@click.argument(
+    "properties", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@click.option(
+    "--override",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Set a key, whatever the file says. May be given again and again.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="Least severity of the lines on stderr (JSON unless that is a terminal).",
+)
+def broker(properties: Path | None, overrides: tuple[str, ...], log_level: str) -> None:
+    """Run a broker in the foreground until SIGTERM or Ctrl-C.
+
+    PROPERTIES is a Kafka server.properties: node.id, listeners, advertised.listeners, log.dirs, broker.rack and the
+    rest mean what they mean there. With nothing given the broker has id 1, listens on 127.0.0.1:9092 and
+    keeps its data, cluster metadata included, in ./logfleet-data.
+
+    \b
+    logfleet broker
+    logfleet broker server.properties --override log.retention.hours=1
+
+    Exit code 0 after an orderly stop, 1 if the broker cannot start or go on.
+    """  # noqa: D301 - \b is click's mark for lines that stay as they are
+    try:
+        config = read_config(properties, overrides)
+    except (ConfigError, OSError, UnicodeDecodeError) as error:
+        raise click.ClickException(str(error)) from error
+    listener = start_logging(log_level)
+    try:
+        sys.exit(run(serve(config)))
+    finally:
+        listener.stop()
+
+
+def read_config(properties: Path | None, overrides: tuple[str, ...]) -> BrokerConfig:
+    """The file's keys with the overrides on top. Raises ConfigError, OSError, UnicodeDecodeError."""
+    keys: dict[str, str] = {}
+    if properties is not None:
+        keys |= parse_properties(properties.read_text(encoding="utf-8"))
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        if not equals:
+            raise ConfigError(key, f"--override {override}: KEY=VALUE is expected")
+        keys[key.strip()] = value.strip()
+    return broker_config(keys)
+
+
+def run(main: Coroutine[Any, Any, int]) -> int:
+    """Run on uvloop where it is installed."""
+    factory: Callable[[], asyncio.AbstractEventLoop] | None
+    try:
+        from uvloop import new_event_loop as factory
+    except ImportError:
+        factory = None
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(main)
+
+
+async def serve(config: BrokerConfig) -> int:
+    """Run the broker until a signal or its failure ends it; the exit code."""
+    for key in config.unknown:
+        log.warning("unknown_config", key=key)
+    for key in config.without_effect:
+        log.warning("config_without_effect", key=key)
+    loop = asyncio.get_running_loop()
+    running = Broker(config)
+    task = asyncio.current_task()
+    assert task is not None
+    started = False
+
+    def on_signal() -> None:
+        # Before it serves there is nothing to finish: the start is undone.
+        if started:
+            running.end()
+        else:
+            task.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    try:
+        async with running:
+            started = True
+            # What is there now lives as long as the broker: the collector need not look at it again.
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(*GC_THRESHOLDS)
+            await running.until_ended()
+    except StartError as error:
+        log.critical("start_failed", reason=str(error))
+        return EXIT_FAILED
+    except asyncio.CancelledError:
+        log.info("start_cancelled")
+        return 0
+    return 0 if running.failure is None else EXIT_FAILED

@@ -1,0 +1,371 @@
+"""One broker: everything composed, started in order, stopped in the reverse order.
+
+Handlers get the Broker as their first argument; its public attributes are what they may use.
+"""
+
+import asyncio
+import contextlib
+import socket
+import uuid
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, Self, TypeVar
+
+import structlog
+
+from logfleet.control.configs import BrokerConfig
+from logfleet.io.files import Files, PosixFiles
+from logfleet.log.names import TopicPartition
+from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.keys import BrokerValue, ControllerValue
+from logfleet.metadata.keys import Listener as Address
+from logfleet.metadata.store import MetadataStore, StoreError
+from logfleet.node.admin_http import AdminHttp
+from logfleet.node.controller_loop import ControllerLoop
+from logfleet.node.dispatch import Dispatcher
+from logfleet.node.flusher import Flusher
+from logfleet.node.handlers import all_handlers
+from logfleet.node.listener import Listener
+from logfleet.node.local_partitions import LocalPartitions, now_ms
+from logfleet.node.log_configs import LogConfigs
+from logfleet.node.log_dir import LogDir, LogDirRefused
+from logfleet.node.log_dirs import LogDirs, cluster_id_on_disk
+from logfleet.node.loop_lag import LoopLag
+from logfleet.node.maintenance import Maintenance
+from logfleet.node.metadata_follower import MetadataFollower
+from logfleet.node.metadata_store import open_store
+from logfleet.node.metrics import ConnectionMetrics, RequestMetrics, new_registry
+from logfleet.node.open_files import OpenFiles
+from logfleet.node.partition import Partition
+from logfleet.node.partition_table import PartitionTable
+from logfleet.node.registration import Registrar, Registration, RegistrationError, join_cluster
+from logfleet.node.timers import TimerWheel
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+# How long requests in progress may take after SIGTERM before their connections are cut.
+STOP_GRACE_S: Final = 10.0
+# Threads for what releases the interpreter lock: compression, reading ahead.
+COMPUTE_THREADS: Final = 2
+# How long the start waits for the controller to give this broker its partitions, before it serves none the less.
+LEADING_S_MAX: Final = 10.0
+
+
+class StartError(Exception):
+    """The broker cannot start. The text is one line for a person: what is wrong, and where."""
+
+
+class Broker:
+    """A broker in this process; an asynchronous context manager that is serving inside.
+
+    config: as it was started. partitions: those it leads. timers: for parked requests. registry: its metrics.
+    cluster_id, store, follower, local, controller: there once it has started. failure: why it ended by itself, else None.
+    """
+
+    cluster_id: str
+    store: MetadataStore
+    follower: MetadataFollower
+    local: LocalPartitions
+    controller: ControllerLoop
+
+    def __init__(self, config: BrokerConfig, files: Files | None = None) -> None:
+        self.config = config
+        self.node_id = config.node_id
+        self.incarnation = str(uuid.uuid4())
+        self.timers = TimerWheel()
+        self.registry = new_registry()
+        self.partitions = PartitionTable(lambda: self.image)
+        self.dispatcher: Dispatcher[Broker] = Dispatcher(self, all_handlers())
+        self.failure: str | None = None
+        self._files = files or PosixFiles()
+        self._flusher = Flusher(self._files)
+        self._compute = ThreadPoolExecutor(COMPUTE_THREADS, thread_name_prefix="compute")
+        self._log_dirs = LogDirs(OpenFiles(self._files), [])
+        self._configs = LogConfigs(self.node_id, config.static)
+        self._listeners: list[Listener] = []
+        self._registrar: Registrar | None = None
+        self._loaded: set[LogDir] = set()
+        self._high_watermarks: Mapping[TopicPartition, int] = {}
+        self._stack = contextlib.AsyncExitStack()
+        self._ended = asyncio.Event()
+        self._state = "starting"
+
+    # --- for handlers
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as this broker knows it."""
+        return self.follower.image
+
+    @staticmethod
+    def now_ms() -> int:
+        """Wall clock."""
+        return now_ms()
+
+    async def run_in_thread(self, work: Callable[..., T], *args: object) -> T:
+        """Run something that takes long and releases the interpreter lock."""
+        return await asyncio.get_running_loop().run_in_executor(self._compute, work, *args)
+
+    def storage_failed(self, partition: Partition, error: OSError) -> None:
+        """A log could not be written or read: its directory is not used any more."""
+        self._disk_failed(TopicPartition(partition.topic, partition.index), error)
+
+    # --- life
+
+    async def __aenter__(self) -> Self:
+        """Start. Raises StartError; nothing is left behind then."""
+        try:
+            await self._start()
+        except BaseException as error:
+            await self._stack.aclose()
+            if isinstance(error, LogDirRefused | RegistrationError | StoreError):
+                raise StartError(str(error)) from error
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stop: answer what is in progress, make everything durable, unregister."""
+        self._state = "stopping"
+        log.info("broker_stopping", broker=self.node_id)
+        await self._stack.aclose()
+        log.info("broker_stopped", broker=self.node_id)
+
+    def end(self) -> None:
+        """Ask `until_ended` to return."""
+        self._ended.set()
+
+    async def until_ended(self) -> None:
+        """Return when `end` was called or the broker cannot go on (see `failure`)."""
+        await self._ended.wait()
+
+    def _fail(self, reason: str) -> None:
+        self.failure = self.failure or reason
+        log.critical("broker_failed", broker=self.node_id, reason=reason)
+        self._ended.set()
+
+    async def _start(self) -> None:
+        self._stack.callback(self._compute.shutdown)
+        self._stack.callback(self._flusher.stop)
+        self._stack.callback(self.timers.stop)
+        await self._start_admin()
+        addresses = await self._bind()
+        self.store = await open_store(self.config)
+        self._stack.push_async_callback(self.store.close)
+        self._stack.push_async_callback(self._leave)
+        on_disk = cluster_id_on_disk(self._files, self.config.log_dirs)
+        self.cluster_id = await join_cluster(self.store, on_disk)
+        self.follower = MetadataFollower(self.store)
+        await self._open_log_dirs()
+        self._spawn("metadata", self.follower.run())
+        image = await self.follower.until(lambda image: image.revision > 0)
+        await self._load_logs(image)
+        self._start_partitions()
+        self.controller = ControllerLoop(
+            self.store,
+            self.follower,
+            ControllerValue(self.node_id, self.incarnation),
+            self.config.static,
+        )
+        self._spawn("controller", self.controller.run())
+        self._start_registration(addresses)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LEADING_S_MAX):
+                image = await self.follower.until(self._leads_its_own)
+                await self.local.until_settled(image.revision)
+        self._start_maintenance()
+        await self._serve()
+
+    async def _start_admin(self) -> None:
+        lag = LoopLag(self.registry)
+        lag.start()
+        self._stack.callback(lag.stop)
+        self.registry.register(RequestMetrics(lambda: self.dispatcher.stats))
+        self.registry.register(ConnectionMetrics(lambda: self._listeners))
+        address = self.config.logfleet_admin_listener
+        if address is None:
+            return
+        admin = AdminHttp(self.registry, health=lambda: self.failure, readiness=self._not_ready)
+        self._stack.push_async_callback(admin.stop)
+        try:
+            await admin.start(address.host, address.port)
+        except OSError as error:
+            raise _cannot_listen("logfleet.admin.listener", address, error) from error
+
+    def _not_ready(self) -> str | None:
+        return None if self._state == "serving" else self._state
+
+    async def _bind(self) -> tuple[Address, ...]:
+        """Take the ports; the addresses that clients are told."""
+        ports = {}
+        for address in self.config.listeners:
+            listener = Listener(
+                address.name,
+                self.dispatcher,
+                disk=self._compute,
+                request_bytes_max=self.config.socket_request_max_bytes,
+                idle_s_max=self.config.connections_max_idle_ms / 1000,
+            )
+            try:
+                ports[address.name] = await listener.bind(address.host, address.port)
+            except OSError as error:
+                raise _cannot_listen(f"listener {address.name}", address, error) from error
+            self._stack.push_async_callback(listener.stop, 0)
+            self._listeners.append(listener)
+        return tuple(
+            Address(
+                each.name,
+                each.host or socket.gethostname(),
+                each.port or ports[each.name],
+                each.protocol,
+            )
+            for each in self.config.advertised_listeners
+        )
+
+    async def _open_log_dirs(self) -> None:
+        for path in self.config.log_dirs:
+            try:
+                log_dir = LogDir(self._log_dirs.open_files, path, self.cluster_id, self.node_id)
+            except OSError as error:
+                raise StartError(f"log directory {path}: {error}") from error
+            self._log_dirs.dirs.append(log_dir)
+            self._stack.push_async_callback(self._close_log_dir, log_dir)
+
+    async def _load_logs(self, image: ClusterImage) -> None:
+        """Open all logs; after a crash this takes a while."""
+        for log_dir in self._log_dirs:
+            was_clean = log_dir.was_clean
+            try:
+                for partition_log in log_dir.load(
+                    lambda topic: self._configs.of(image, topic), now_ms()
+                ):
+                    for note in partition_log.notes:
+                        log.warning(
+                            "log_recovered", partition=str(partition_log.partition), note=note
+                        )
+                    await asyncio.sleep(0)
+            except OSError as error:
+                raise StartError(f"log directory {log_dir.path}: {error}") from error
+            for note in log_dir.notes:
+                log.warning("log_directory_note", note=note)
+            log.info(
+                "logs_loaded", path=log_dir.path, partitions=len(log_dir.logs), was_clean=was_clean
+            )
+            self._loaded.add(log_dir)
+
+    async def _close_log_dir(self, log_dir: LogDir) -> None:
+        if log_dir not in self._log_dirs.dirs:
+            return  # it failed
+        if log_dir not in self._loaded:
+            log_dir.abandon()
+            return
+        try:
+            await self._flusher.run(log_dir.close, self._high_watermarks)
+        except OSError as error:
+            self._fail(f"log directory {log_dir.path} could not be closed: {error}")
+
+    def _start_partitions(self) -> None:
+        self.local = LocalPartitions(
+            self.node_id,
+            self.follower,
+            self.store,
+            table=self.partitions,
+            log_dirs=self._log_dirs,
+            configs=self._configs,
+            flusher=self._flusher,
+            on_disk_failure=self._disk_failed,
+        )
+        self.local.set_strays_aside(self.image)
+        self._spawn("partitions", self.local.run())
+
+    def _start_registration(self, addresses: tuple[Address, ...]) -> None:
+        self._registrar = Registrar(
+            self.store,
+            self.follower,
+            self.node_id,
+            BrokerValue(self.incarnation, addresses, self.config.broker_rack),
+            on_registered=self._registered,
+            on_lost=lambda _: self.local.lost_registration(),
+        )
+        self._spawn("registration", self._registrar.run())
+
+    def _registered(self, registration: Registration) -> None:
+        self.local.registered(registration.epoch)
+
+    async def _leave(self) -> None:
+        if self._registrar is not None:
+            await self._registrar.leave()
+
+    def _leads_its_own(self, image: ClusterImage) -> bool:
+        """Whether this broker is active and was given all partitions that only it holds."""
+        broker = image.brokers.get(self.node_id)
+        return broker is not None and broker.is_active and self.local.leads_its_own(image)
+
+    def _start_maintenance(self) -> None:
+        maintenance = Maintenance(
+            self._files,
+            self.config,
+            table=self.partitions,
+            log_dirs=self._log_dirs,
+            flusher=self._flusher,
+            on_disk_failure=self._disk_failed,
+        )
+        self._stack.callback(self._remember_high_watermarks, maintenance)
+        self._spawn("maintenance", maintenance.run())
+
+    def _remember_high_watermarks(self, maintenance: Maintenance) -> None:
+        self._high_watermarks = maintenance.high_watermarks()
+
+    async def _serve(self) -> None:
+        for listener in self._listeners:
+            await listener.serve()
+            self._stack.push_async_callback(listener.stop, STOP_GRACE_S)
+        self._state = "serving"
+        log.info(
+            "broker_started",
+            broker=self.node_id,
+            cluster=self.cluster_id,
+            listeners=[f"{each.name}://{each.host}:{each.port}" for each in self._listeners],
+            log_dirs=[log_dir.path for log_dir in self._log_dirs],
+            partitions=len(self.partitions),
+        )
+
+    # --- what goes wrong
+
+    def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """Run something for as long as the broker lives; the broker cannot go on without it."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        task.add_done_callback(self._task_ended)
+        self._stack.push_async_callback(_cancel, task)
+
+    def _task_ended(self, task: "asyncio.Task[None]") -> None:
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None and not isinstance(error, StoreError | RegistrationError):
+            log.error("task_failed", task=task.get_name(), exc_info=error)
+        self._fail(f"{task.get_name()}: {error}")
+
+    def _disk_failed(self, name: TopicPartition, error: OSError) -> None:
+        """The one policy for disks: what fails once is not used again (KIP-112); without any the broker ends."""
+        log_dir = self._log_dirs.dir_of(name)
+        if log_dir is None:
+            return
+        log.critical(
+            "log_directory_failed", path=log_dir.path, partition=str(name), error=str(error)
+        )
+        self.local.take_offline(set(log_dir.logs))
+        self._log_dirs.take_out(log_dir)
+        if not self._log_dirs.dirs:
+            self._fail(f"no log directory is left: {error}")
+
+
+def _cannot_listen(what: str, address: Any, error: OSError) -> StartError:
+    reason = error.strerror or str(error)
+    return StartError(f"{what} cannot listen on {address.host}:{address.port}: {reason}")
+
+
+async def _cancel(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.wait([task])

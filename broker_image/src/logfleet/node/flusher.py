@@ -1,0 +1,52 @@
+"""Makes logs durable in threads of their own, one flush per log at a time.
+
+The threads do nothing but wait for the disk; the default executor is left to name look-ups and the like.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from logfleet.io.files import Files
+from logfleet.node.partition_log import PartitionLog
+
+T = TypeVar("T")
+
+# Flushes at a time: enough to share the journal commits of a file system, few enough for a slow disk.
+THREADS = 4
+
+
+class Flusher:
+    """Runs flush jobs. Errors of the disk are raised to who asked; they mean that the log directory failed."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="flush")
+        self._running: dict[int, asyncio.Future[None]] = {}
+
+    async def flush(self, log: PartitionLog) -> None:
+        """Return once everything that is in the log now is durable. Raises OSError."""
+        await self.until_idle(log)  # a running one may have begun before the newest append
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._running[id(log)] = done
+        job = log.begin_flush()
+        try:
+            await self.run(job.run, self._files)
+            log.complete_flush(job)
+        finally:
+            del self._running[id(log)]
+            done.set_result(None)
+
+    async def until_idle(self, log: PartitionLog) -> None:
+        """Return once no flush of this log is running: before its files are renamed or removed."""
+        while (running := self._running.get(id(log))) is not None:
+            await asyncio.wait([running])
+
+    async def run(self, work: Callable[..., T], *args: object) -> T:
+        """Run something that waits for the disk."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work, *args)
+
+    def stop(self) -> None:
+        """Wait for what is running. Blocks."""
+        self._pool.shutdown(wait=True)

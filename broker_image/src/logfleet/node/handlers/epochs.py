@@ -1,0 +1,50 @@
+"""OffsetForLeaderEpoch: where a leader epoch ends, for clients that check their position (KIP-320)."""
+
+from typing import TYPE_CHECKING, Any
+
+from logfleet.node.dispatch import Handler, RequestContext
+from logfleet.node.partition import Partition
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+
+if TYPE_CHECKING:
+    from logfleet.node.broker import Broker
+
+NO_EPOCH = -1
+
+_Row = OffsetForLeaderEpochResponse.EpochEndOffset
+
+
+def offset_for_leader_epoch(
+    broker: "Broker", request: OffsetForLeaderEpochRequest, context: RequestContext
+) -> OffsetForLeaderEpochResponse:
+    """The end offset (exclusive) of the largest epoch up to the one asked for; -1 and -1 if none is known."""
+    del context
+    topics = []
+    for topic in request.topics:
+        rows = [_row(broker, topic.topic, wanted) for wanted in topic.partitions]
+        topics.append(
+            OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
+                topic=topic.topic, partitions=rows
+            )
+        )
+    return OffsetForLeaderEpochResponse(topics=topics)
+
+
+def _row(
+    broker: "Broker", topic: str, wanted: OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+) -> _Row:
+    index = wanted.partition
+    partition = broker.partitions.find(topic, index)
+    if not isinstance(partition, Partition):
+        return _Row(partition=index, error_code=partition)
+    epoch = wanted.current_leader_epoch
+    if epoch not in {NO_EPOCH, partition.leader_epoch}:
+        older = epoch < partition.leader_epoch
+        code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
+        return _Row(partition=index, error_code=code)
+    found, end_offset = partition.log.epoch_end_offset(wanted.leader_epoch)
+    return _Row(partition=index, leader_epoch=found, end_offset=end_offset)
+
+
+HANDLERS: dict[type, Handler[Any]] = {OffsetForLeaderEpochRequest: offset_for_leader_epoch}

@@ -1,0 +1,280 @@
+"""Brings what this broker hosts in line with the cluster image: leads, stops leading, creates and deletes logs.
+
+A broker leads a partition only if the image says so for its present registration. It serves the partition
+once the new leader epoch is on disk (KAFKA-16541). A log is deleted only when the cluster says that its topic was
+deleted, never because the topic is not there; a log that belongs to nothing known is set aside and kept.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+
+import structlog
+
+from logfleet.control.topics import confirm_deleted
+from logfleet.log.names import TopicPartition
+from logfleet.metadata.image import ClusterImage, DeletedTopic, Topic
+from logfleet.metadata.image import Partition as PartitionState
+from logfleet.metadata.image_builder import Changes
+from logfleet.metadata.store import MetadataStore, StoreUnavailable, UnknownOutcome
+from logfleet.node.flusher import Flusher
+from logfleet.node.log_configs import LogConfigs
+from logfleet.node.log_dirs import LogDirs
+from logfleet.node.metadata_follower import MetadataFollower, Subscription
+from logfleet.node.partition import Partition
+from logfleet.node.partition_log import PartitionLog
+from logfleet.node.partition_table import PartitionTable
+from logfleet.wire import uuids
+
+log = structlog.get_logger(__name__)
+
+# Longest step on the loop while many partitions change.
+SLICE_S = 0.005
+# Leader epochs written at the same time.
+EPOCH_WRITES_MAX = 8
+CONFIRM_AGAIN_S = 1.0
+
+Failed = Callable[[TopicPartition, OSError], None]
+
+
+class LocalPartitions:
+    """on_led and on_lost: called with each partition that this broker begins and ceases to lead."""
+
+    def __init__(
+        self,
+        node_id: int,
+        follower: MetadataFollower,
+        store: MetadataStore,
+        *,
+        table: PartitionTable,
+        log_dirs: LogDirs,
+        configs: LogConfigs,
+        flusher: Flusher,
+        on_disk_failure: Failed,
+    ) -> None:
+        self._node_id = node_id
+        self._follower = follower
+        self._store = store
+        self._table = table
+        self._log_dirs = log_dirs
+        self._configs = configs
+        self._flusher = flusher
+        self._on_disk_failure = on_disk_failure
+        self._epoch_writes = asyncio.Semaphore(EPOCH_WRITES_MAX)
+        self._slice_end = 0.0
+        self._subscription: Subscription | None = None
+        self._broker_epoch: int | None = None
+        self._settled_revision = 0
+        self._settled = asyncio.Event()
+        self.on_led: list[Callable[[Partition], None]] = []
+        self.on_lost: list[Callable[[Partition], None]] = []
+
+    def registered(self, broker_epoch: int) -> None:
+        """This broker may lead what the image gives to this very registration."""
+        self._broker_epoch = broker_epoch
+        if self._subscription is not None and self._follower.image.revision:
+            self._subscription.publish(self._follower.image, Changes(everything=True))
+
+    def lost_registration(self) -> None:
+        """This broker leads nothing until it is registered again."""
+        self._broker_epoch = None
+        for partition in self._table:
+            self._stop(partition)
+
+    async def run(self) -> None:
+        """Follow the image until cancelled."""
+        self._subscription = self._follower.subscribe()
+        while True:
+            image, changes = await self._subscription.next()
+            await self._apply(image, changes)
+            self._settled_revision = image.revision
+            self._settled.set()
+
+    async def until_settled(self, revision: int) -> None:
+        """Return once everything is done that the image of this revision wants of this broker."""
+        while self._settled_revision < revision:
+            self._settled.clear()
+            await self._settled.wait()
+
+    def leads_its_own(self, image: ClusterImage) -> bool:
+        """Whether the image gives this broker all the partitions that nobody else could lead."""
+        return all(
+            self._leads(state)
+            for topic in image.topics()
+            for state in topic.partitions
+            if state.replicas == (self._node_id,)
+        )
+
+    def take_offline(self, names: AbstractSet[TopicPartition]) -> None:
+        """The logs of these partitions are not to be had any more."""
+        for partition in self._table:
+            if TopicPartition(partition.topic, partition.index) in names:
+                self._table.offline.add((partition.topic_id, partition.index))
+                self._stop(partition)
+
+    async def _apply(self, image: ClusterImage, changes: Changes) -> None:
+        topic_ids = set(changes.topics)
+        if changes.everything or changes.broker_configs:
+            topic_ids |= {topic.id for topic in image.topics()} | set(self._table.by_id)
+        starting = []
+        for topic_id in topic_ids:
+            await self._breathe()
+            topic = image.topic_by_id(topic_id)
+            if topic is None:
+                for partition in self._hosted(topic_id):
+                    self._stop(partition)
+            else:
+                starting += await self._apply_topic(image, topic)
+        if changes.everything or changes.deleted:
+            for deleted in image.deleted.values():
+                if self._node_id in deleted.brokers:
+                    await self._delete(deleted)
+        await asyncio.gather(*(self._start(image, *each) for each in starting))
+
+    async def _apply_topic(
+        self, image: ClusterImage, topic: Topic
+    ) -> list[tuple[Topic, int, PartitionState]]:
+        """Stop what is led elsewhere and pass on the configuration; what this broker begins to lead."""
+        starting = []
+        hosted = {partition.index: partition for partition in self._hosted(topic.id)}
+        config = self._configs.of(image, topic.name) if hosted else None
+        for index, state in enumerate(topic.partitions):
+            partition = hosted.get(index)
+            leads = self._leads(state)
+            if partition is not None:
+                assert config is not None
+                partition.log.config = config
+                if not leads or partition.leader_epoch != state.leader_epoch:
+                    self._stop(partition)
+                    partition = None
+            if leads and partition is None and (topic.id, index) not in self._table.offline:
+                starting.append((topic, index, state))
+            await self._breathe()
+        return starting
+
+    def _hosted(self, topic_id: bytes) -> list[Partition]:
+        hosted = self._table.by_id.get(topic_id)
+        return [] if hosted is None else list(hosted.partitions.values())
+
+    def _leads(self, state: PartitionState) -> bool:
+        return (
+            state.leader == self._node_id
+            and self._broker_epoch is not None
+            and (self._node_id, self._broker_epoch) in state.isr
+        )
+
+    async def _start(
+        self, image: ClusterImage, topic: Topic, index: int, state: PartitionState
+    ) -> None:
+        name = TopicPartition(topic.name, index)
+        broker_epoch = self._broker_epoch
+        try:
+            partition_log = await self._log_for(image, topic, name)
+            partition_log.start_epoch(state.leader_epoch)
+            async with self._epoch_writes:
+                await self._flusher.flush(partition_log)
+        except OSError as error:
+            self._on_disk_failure(name, error)
+            return
+        if broker_epoch is None or broker_epoch != self._broker_epoch:
+            return  # the registration ended meanwhile
+        partition = Partition(topic.name, topic.id, index, partition_log, state.leader_epoch)
+        self._table.add(partition)
+        log.debug("leading", topic=topic.name, partition=index, leader_epoch=state.leader_epoch)
+        for callback in self.on_led:
+            callback(partition)
+
+    async def _log_for(
+        self, image: ClusterImage, topic: Topic, name: TopicPartition
+    ) -> PartitionLog:
+        found = self._log_dirs.log_of(name)
+        topic_id = uuids.to_text(topic.id)
+        if found is not None and found.topic_id not in {None, topic_id}:
+            await self._flusher.until_idle(found)
+            self.set_aside(name, f"it belongs to topic id {found.topic_id}, not {topic_id}")
+            found = None
+        if found is not None:
+            return found
+        config = self._configs.of(image, topic.name)
+        return self._log_dirs.create(name, topic_id, config, now_ms())
+
+    def _stop(self, partition: Partition) -> None:
+        self._table.remove(partition)
+        log.debug("no_longer_leading", topic=partition.topic, partition=partition.index)
+        for callback in self.on_lost:
+            callback(partition)
+
+    async def _breathe(self) -> None:
+        """Let the loop do something else if this step has taken its time."""
+        if time.monotonic() >= self._slice_end:
+            await asyncio.sleep(0)
+            self._slice_end = time.monotonic() + SLICE_S
+
+    # --- logs without a place in the cluster
+
+    def set_aside(self, name: TopicPartition, reason: str) -> None:
+        """Keep a log that belongs to nothing known under another name, for a person to look at."""
+        log_dir = self._log_dirs.dir_of(name)
+        assert log_dir is not None
+        log.warning(
+            "log_set_aside", partition=str(name), path=log_dir.set_aside(name), reason=reason
+        )
+
+    def set_strays_aside(self, image: ClusterImage) -> None:
+        """After loading: what no topic of the image has here, and no deletion explains, is a stray."""
+        for log_dir in self._log_dirs:
+            for name, partition_log in list(log_dir.logs.items()):
+                reason = self._why_stray(image, name, partition_log)
+                if reason is not None:
+                    self.set_aside(name, reason)
+
+    def _why_stray(
+        self, image: ClusterImage, name: TopicPartition, partition_log: PartitionLog
+    ) -> str | None:
+        topic = image.topic(name.topic)
+        topic_id = partition_log.topic_id
+        if topic_id in {uuids.to_text(deleted) for deleted in image.deleted}:
+            return None
+        if topic is None:
+            return "its topic does not exist"
+        if topic_id not in {None, uuids.to_text(topic.id)}:
+            return f"it belongs to topic id {topic_id}, not {uuids.to_text(topic.id)}"
+        if name.partition >= len(topic.partitions):
+            return "its topic has fewer partitions"
+        if self._node_id not in topic.partitions[name.partition].replicas:
+            return "it is assigned to other brokers"
+        return None
+
+    async def _delete(self, deleted: DeletedTopic) -> None:
+        """Remove the topic's logs, then say so; the cluster forgets the deletion when every broker has."""
+        for partition in self._hosted(deleted.id):
+            self._stop(partition)
+        topic_id = uuids.to_text(deleted.id)
+        for log_dir in self._log_dirs:
+            for name, partition_log in list(log_dir.logs.items()):
+                if partition_log.topic_id == topic_id:
+                    await self._flusher.until_idle(partition_log)
+                    try:
+                        log_dir.delete(name, now_ms())
+                    except OSError as error:
+                        self._on_disk_failure(name, error)
+                        return
+                await self._breathe()
+        log.info("topic_deleted", topic=deleted.name, topic_id=topic_id)
+        await self._confirm(deleted)
+
+    async def _confirm(self, deleted: DeletedTopic) -> None:
+        while True:
+            try:
+                # If another broker was faster, the next image brings the key's new state here.
+                await self._store.txn(confirm_deleted(deleted, self._node_id))
+            except (StoreUnavailable, UnknownOutcome) as error:
+                log.warning("deletion_not_confirmed", topic=deleted.name, reason=str(error))
+                await asyncio.sleep(CONFIRM_AGAIN_S)
+            else:
+                return
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,77 @@
+"""From a topic's configuration, as it is set in the cluster, to what its logs obey on this broker."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from logfleet.control.config_keys import ConfigValue
+from logfleet.control.topic_configs import BrokerLayers, topic_defaults, topic_values
+from logfleet.log.config import LogConfig
+from logfleet.metadata.image import ClusterImage
+from logfleet.records.batch import TimestampType
+from logfleet.records.compression import Codec
+
+# Values of compression.type that leave batches as they are sent, and those that do not.
+_AS_SENT: Final = "producer"
+_CODECS: Final = {
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+_LEVELS: Final = {
+    Codec.GZIP: "compression.gzip.level",
+    Codec.LZ4: "compression.lz4.level",
+    Codec.ZSTD: "compression.zstd.level",
+}
+_TIMESTAMPS: Final = {
+    "CreateTime": TimestampType.CREATE_TIME,
+    "LogAppendTime": TimestampType.LOG_APPEND_TIME,
+}
+
+
+class LogConfigs:
+    """The LogConfig of each topic. Keeps the defaults until the broker's own configuration changes."""
+
+    def __init__(self, node_id: int, static: Mapping[str, str]) -> None:
+        self._node_id = node_id
+        self._static = static
+        self._layers: BrokerLayers | None = None
+        self._defaults: Mapping[str, str | None] = {}
+
+    def of(self, image: ClusterImage, topic: str) -> LogConfig:
+        """What the topic's logs obey by `image`; the broker's defaults if it does not exist there."""
+        layers = BrokerLayers(
+            self._static,
+            image.configs_of_broker(None).values,
+            image.configs_of_broker(self._node_id).values,
+        )
+        if layers != self._layers:
+            self._layers = layers
+            self._defaults = topic_defaults(layers)
+        known = image.topic(topic)
+        return log_config(topic_values(known.configs if known else {}, self._defaults))
+
+
+def log_config(values: Mapping[str, ConfigValue]) -> LogConfig:
+    """Typed values of all topic keys as a LogConfig."""
+    codec = None
+    if values["compression.type"] != _AS_SENT:
+        codec = _CODECS[str(values["compression.type"])]
+    level = values[_LEVELS[codec]] if codec in _LEVELS else None
+    policy = values["cleanup.policy"]
+    assert isinstance(policy, tuple), "cleanup.policy is a list"
+    special = {
+        "cleanup_policy": frozenset(policy),
+        "compression_type": codec,
+        "compression_level": level,
+        "message_timestamp_type": _TIMESTAMPS[str(values["message.timestamp.type"])],
+    }
+    plain = {
+        name: value
+        for name in LogConfig.__struct_fields__
+        if name not in special and (value := values.get(name.replace("_", "."))) is not None
+    }
+    return msgspec.convert({**plain, **special}, LogConfig)

@@ -1,0 +1,65 @@
+"""All entries of `log.dirs` together: where a partition's log is, or where a new one goes."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from logfleet.io.files import Files, read_file
+from logfleet.log.checkpoints import CorruptCheckpoint, parse_properties
+from logfleet.log.config import LogConfig
+from logfleet.log.names import META_PROPERTIES, TopicPartition
+from logfleet.node.log_dir import LogDir, LogDirRefused
+from logfleet.node.open_files import OpenFiles
+from logfleet.node.partition_log import PartitionLog
+
+
+def cluster_id_on_disk(files: Files, paths: Sequence[str]) -> str | None:
+    """cluster.id that the directories were written for; None if none of them holds anything.
+
+    Raises LogDirRefused if they disagree or cannot be read.
+    """
+    found: dict[str, str] = {}
+    for path in paths:
+        data = read_file(files, str(Path(path) / META_PROPERTIES))
+        if data is None:
+            continue
+        try:
+            found[path] = parse_properties(data)["cluster.id"]
+        except (CorruptCheckpoint, KeyError) as error:
+            raise LogDirRefused(f"{path}/{META_PROPERTIES} is unreadable: {error}") from error
+    if len(set(found.values())) > 1:
+        raise LogDirRefused(f"log.dirs belong to different clusters: {found}")
+    return next(iter(found.values()), None)
+
+
+class LogDirs:
+    """The open log directories of a broker. A failed one is taken out and never used again."""
+
+    def __init__(self, open_files: OpenFiles, dirs: Sequence[LogDir]) -> None:
+        self.open_files = open_files
+        self.dirs = list(dirs)
+
+    def __iter__(self) -> Iterator[LogDir]:
+        return iter(list(self.dirs))
+
+    def dir_of(self, partition: TopicPartition) -> LogDir | None:
+        """The directory that holds the partition's log."""
+        for log_dir in self.dirs:
+            if partition in log_dir.logs:
+                return log_dir
+        return None
+
+    def log_of(self, partition: TopicPartition) -> PartitionLog | None:
+        log_dir = self.dir_of(partition)
+        return None if log_dir is None else log_dir.logs[partition]
+
+    def create(
+        self, partition: TopicPartition, topic_id: str, config: LogConfig, now_ms: int
+    ) -> PartitionLog:
+        """A new log in the directory that holds the fewest (Kafka: LogManager.nextLogDirs)."""
+        emptiest = min(self.dirs, key=lambda log_dir: len(log_dir.logs))
+        return emptiest.create(partition, topic_id, config, now_ms)
+
+    def take_out(self, log_dir: LogDir) -> None:
+        """The directory failed: its logs are no longer there, its files stay as they are."""
+        self.dirs.remove(log_dir)
+        log_dir.abandon()

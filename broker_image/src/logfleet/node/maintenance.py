@@ -1,0 +1,147 @@
+"""What a broker does with its logs from time to time: retention, flushes, checkpoints, forgotten producers, removals.
+
+All of it walks over many partitions, so it runs in slices of SLICE_S; what waits for the disk runs in the
+flusher's threads.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+import structlog
+
+from logfleet.control.configs import BrokerConfig
+from logfleet.io.files import Files
+from logfleet.log.names import TopicPartition
+from logfleet.node.flusher import Flusher
+from logfleet.node.local_partitions import SLICE_S, Failed, now_ms
+from logfleet.node.log_dir import LogDir
+from logfleet.node.log_dirs import LogDirs
+from logfleet.node.partition_log import PartitionLog
+from logfleet.node.partition_table import PartitionTable
+from logfleet.node.trash import remove
+
+log = structlog.get_logger(__name__)
+
+# Kafka leaves flushing to the kernel (log.flush.interval.ms is unset); a bound on what recovery has to check and
+# a power loss can take costs one fsync per written log and period.
+FLUSH_PERIOD_S: Final = 5.0
+PRODUCER_EXPIRY_PERIOD_S: Final = 600.0
+REMOVAL_PERIOD_S: Final = 10.0
+
+
+class Maintenance:
+    """on_disk_failure: called when a log directory can no longer be trusted."""
+
+    def __init__(
+        self,
+        files: Files,
+        config: BrokerConfig,
+        *,
+        table: PartitionTable,
+        log_dirs: LogDirs,
+        flusher: Flusher,
+        on_disk_failure: Failed,
+    ) -> None:
+        self._files = files
+        self._config = config
+        self._table = table
+        self._log_dirs = log_dirs
+        self._flusher = flusher
+        self._on_disk_failure = on_disk_failure
+        self._slice_end = 0.0
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        retention_s = self._config.log_retention_check_interval_ms / 1000
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._every(FLUSH_PERIOD_S, self.flush))
+            tasks.create_task(self._every(retention_s, self.apply_retention))
+            tasks.create_task(self._every(PRODUCER_EXPIRY_PERIOD_S, self.expire_producers))
+            tasks.create_task(self._every(REMOVAL_PERIOD_S, self.remove_discarded))
+
+    @staticmethod
+    async def _every(period_s: float, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(period_s)
+            await work()
+
+    async def flush(self) -> None:
+        """Make durable what was written since the last time, then write the checkpoints."""
+        for log_dir in self._log_dirs:
+            moved = False
+            for name, partition_log in list(log_dir.logs.items()):
+                await self._breathe()
+                if partition_log.unflushed and name in log_dir.logs:
+                    moved = True
+                    if not await self._flush(name, partition_log):
+                        break
+            else:
+                if moved:
+                    await self._checkpoint(log_dir)
+
+    async def _flush(self, name: TopicPartition, partition_log: PartitionLog) -> bool:
+        try:
+            await self._flusher.flush(partition_log)
+        except OSError as error:
+            self._on_disk_failure(name, error)
+            return False
+        return True
+
+    async def _checkpoint(self, log_dir: LogDir) -> None:
+        job = log_dir.checkpoint(self.high_watermarks())
+        try:
+            await self._flusher.run(job.run, self._files)
+        except OSError as error:
+            name = next(iter(log_dir.logs), None)
+            if name is not None:
+                self._on_disk_failure(name, error)
+
+    def high_watermarks(self) -> Mapping[TopicPartition, int]:
+        """Of all partitions that this broker leads."""
+        return {
+            TopicPartition(partition.topic, partition.index): partition.high_watermark
+            for partition in self._table
+        }
+
+    async def apply_retention(self) -> None:
+        """Remove segments that time and size no longer allow."""
+        for partition in self._table:
+            await self._breathe()
+            if not partition.is_leading:
+                continue
+            try:
+                done = partition.log.apply_retention(now_ms(), partition.high_watermark)
+            except OSError as error:
+                self._on_disk_failure(TopicPartition(partition.topic, partition.index), error)
+                continue
+            if done.count:
+                log.info(
+                    "segments_removed",
+                    topic=partition.topic,
+                    partition=partition.index,
+                    count=done.count,
+                    log_start_offset=partition.log.log_start_offset,
+                )
+
+    async def expire_producers(self) -> None:
+        """Forget idempotent producers that wrote nothing for producer.id.expiration.ms."""
+        for partition in self._table:
+            await self._breathe()
+            partition.log.producers.states.expire(now_ms(), self._config.producer_id_expiration_ms)
+
+    async def remove_discarded(self) -> None:
+        """Remove the files whose file.delete.delay.ms is over."""
+        for log_dir in self._log_dirs:
+            due = log_dir.take_removals(now_ms())
+            if due:
+                try:
+                    await self._flusher.run(remove, self._files, due)
+                except OSError as error:  # they stay; the next start finds them
+                    log.warning("removal_failed", path=log_dir.path, error=str(error))
+
+    async def _breathe(self) -> None:
+        if time.monotonic() >= self._slice_end:
+            await asyncio.sleep(0)
+            self._slice_end = time.monotonic() + SLICE_S

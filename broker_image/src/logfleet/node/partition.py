@@ -1,0 +1,99 @@
+"""A partition that this broker leads: its log, its leader epoch, what is committed, who waits for more.
+
+With one replica everything appended is committed at once, so the high watermark is the log's end.
+"""
+
+from typing import Protocol
+
+from logfleet.log.validation import Prepared, Rejected
+from logfleet.metadata.image import INTERNAL_TOPICS
+from logfleet.node.partition_log import AppendResult, PartitionLog
+
+
+class NotLeading(Exception):
+    """This broker does not lead the partition (any more); the client asks another."""
+
+
+class Waiter(Protocol):
+    """A parked request that wants to know when a partition moves on."""
+
+    def appended(self, size: int) -> None:
+        """Records of `size` bytes were committed."""
+
+    def leadership_lost(self) -> None:
+        """The partition is led elsewhere, or gone."""
+
+
+class Partition:
+    """One partition of a topic, from the moment this broker leads it until it stops doing so.
+
+    high_watermark: offset below which every record is committed (exclusive); consumers see no more.
+    is_internal: clients may not write to it.
+    is_leading: False once leadership ended; then nothing may be appended or read.
+    """
+
+    __slots__ = (
+        "_waiters",
+        "high_watermark",
+        "index",
+        "is_internal",
+        "is_leading",
+        "leader_epoch",
+        "log",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self, topic: str, topic_id: bytes, index: int, log: PartitionLog, leader_epoch: int
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.log = log
+        self.leader_epoch = leader_epoch
+        self.high_watermark = log.log_end_offset
+        self.is_internal = topic in INTERNAL_TOPICS
+        self.is_leading = True
+        self._waiters: set[Waiter] = set()
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Offset below which no transaction is open: none can be, transactions are not served."""
+        return self.high_watermark
+
+    def append(
+        self, batch: bytearray | memoryview | Prepared, now_ms: int
+    ) -> AppendResult | Rejected:
+        """Append one batch from a client; see PartitionLog.append_as_leader. Raises OSError."""
+        assert self.is_leading, f"append to {self.topic}-{self.index}, which is led elsewhere"
+        log = self.log
+        size_before = log.log_end_offset
+        result = log.append_as_leader(batch, self.leader_epoch, now_ms)
+        end_offset = log.log_end_offset
+        if end_offset != size_before:
+            self.high_watermark = end_offset
+            if self._waiters:
+                size = len(batch.buffer if isinstance(batch, Prepared) else batch)
+                for waiter in tuple(self._waiters):
+                    waiter.appended(size)
+        return result
+
+    async def wait_committed(self, end_offset: int) -> None:
+        """Return once all records below `end_offset` are committed. Raises NotLeading."""
+        if not self.is_leading:
+            raise NotLeading(f"{self.topic}-{self.index}")
+        assert end_offset <= self.high_watermark, "one replica: what is appended is committed"
+
+    def wait(self, waiter: Waiter) -> None:
+        """Tell the waiter of every append until `forget`."""
+        self._waiters.add(waiter)
+
+    def forget(self, waiter: Waiter) -> None:
+        self._waiters.discard(waiter)
+
+    def stop_leading(self) -> None:
+        """Leadership ended: whoever waits is told."""
+        self.is_leading = False
+        for waiter in tuple(self._waiters):
+            waiter.leadership_lost()

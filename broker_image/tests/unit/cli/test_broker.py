@@ -1,0 +1,48 @@
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from logfleet.cli.broker import read_config
+from logfleet.cli.main import COMMANDS, cli
+
+
+def test_nothing_given_is_a_broker_for_a_laptop() -> None:
+    config = read_config(None, ())
+    assert config.node_id == 1
+    assert [(each.host, each.port) for each in config.listeners] == [("127.0.0.1", 9092)]
+    assert config.log_dirs == ("logfleet-data",)
+    assert config.logfleet_metadata_store == "sqlite"
+    assert config.offsets_topic_replication_factor == 1
+
+
+def test_overrides_go_before_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text("node.id=3\nnum.partitions=5\n")
+    config = read_config(path, ("num.partitions=7", "broker.rack = zone-a"))
+    assert (config.node_id, config.num_partitions, config.broker_rack) == (3, 7, "zone-a")
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["--override", "num.partitions"], "KEY=VALUE is expected"),
+        (["--override", "num.partitions=many"], "num.partitions"),
+        (["--override", "listeners=SSL://x:1"], "SSL"),
+        (["no-such-file"], "does not exist"),
+    ],
+)
+def test_a_bad_key_is_one_line(arguments: list[str], words: str) -> None:
+    result = CliRunner().invoke(cli, ["broker", *arguments])
+    assert result.exit_code in {1, 2}
+    assert words in result.output.strip().splitlines()[-1]
+
+
+def test_every_command_can_be_asked_for_help() -> None:
+    runner = CliRunner()
+    listed = runner.invoke(cli, ["--help"])
+    for command in COMMANDS:
+        assert command in listed.output
+        helped = runner.invoke(cli, [command, "--help"])
+        assert helped.exit_code == 0
+        assert len(helped.output) > 100
+    assert runner.invoke(cli, ["no-such-command"]).exit_code == 2

@@ -1,0 +1,114 @@
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from logfleet.io.files import PosixFiles
+from logfleet.log.config import LogConfig
+from logfleet.log.names import TopicPartition
+from logfleet.metadata import keys
+from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.image_builder import ImageBuilder
+from logfleet.metadata.store import KeyValue
+from logfleet.node.connection import Peer
+from logfleet.node.dispatch import RequestContext
+from logfleet.node.log_dir import LogDir
+from logfleet.node.open_files import OpenFiles
+from logfleet.node.partition import Partition
+from logfleet.node.partition_table import PartitionTable
+from logfleet.node.timers import TimerWheel
+from logfleet.wire import uuids
+from logfleet.wire.frame import RequestHeader
+
+NOW = 1_700_000_000_000
+
+
+class Host:
+    """What a handler sees of a broker: partitions on a real disk, and an image that the test writes.
+
+    now: the wall clock in ms. failed: partitions whose storage failed. threads: what ran in a thread.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.now = NOW
+        self.node_id = 1
+        self.cluster_id = "cluster"
+        self.config = SimpleNamespace(fetch_max_bytes=55 * 1024 * 1024)
+        self.image = ClusterImage()
+        self.partitions = PartitionTable(lambda: self.image)
+        self.failed: list[tuple[Partition, OSError]] = []
+        self.threads: list[Any] = []
+        self._dir = LogDir(OpenFiles(PosixFiles()), str(path), "cluster", 1)
+        self._timers: TimerWheel | None = None
+        self._revision = 0
+
+    @property
+    def timers(self) -> TimerWheel:
+        if self._timers is None:
+            self._timers = TimerWheel()
+        return self._timers
+
+    def now_ms(self) -> int:
+        return self.now
+
+    async def run_in_thread(self, work: Any, *args: object) -> Any:
+        self.threads.append(work)
+        return work(*args)
+
+    def storage_failed(self, partition: Partition, error: OSError) -> None:
+        self.failed.append((partition, error))
+
+    def host(
+        self,
+        topic: str = "topic",
+        index: int = 0,
+        *,
+        config: LogConfig | None = None,
+        leader_epoch: int = 5,
+    ) -> Partition:
+        """A partition that this broker leads."""
+        topic_id = topic_id_of(topic)
+        name = TopicPartition(topic, index)
+        log = self._dir.create(name, uuids.to_text(topic_id), config or LogConfig(), self.now)
+        log.start_epoch(leader_epoch)
+        partition = Partition(topic, topic_id, index, log, leader_epoch)
+        self.partitions.add(partition)
+        return partition
+
+    def know_topic(self, topic: str, leaders: Mapping[int, int]) -> None:
+        """The image says who leads the topic's partitions, each in epoch 9."""
+        uuid = uuids.to_text(topic_id_of(topic))
+        self.put(keys.topic(topic), keys.TopicValue(uuid))
+        for index, leader in leaders.items():
+            value = keys.PartitionValue((leader,), ((leader, 3),), leader, 9, 1, 1)
+            self.put(keys.partition(uuid, index), value)
+        self.put(keys.ready(uuid), keys.ReadyValue(len(leaders)))
+
+    def know_broker(self, broker_id: int, host: str, port: int) -> None:
+        listeners = (keys.Listener("PLAINTEXT", host, port),)
+        self.put(keys.broker(broker_id), keys.BrokerValue("i", listeners, "zone"))
+
+    def put(self, key: str, value: object) -> None:
+        self._revision += 1
+        builder = ImageBuilder(self.image)
+        builder.add(KeyValue(key, keys.encode(value), self._revision, self._revision, 1))
+        self.image, _ = builder.build(self._revision)
+
+    @staticmethod
+    def context(version: int, client_id: str | None = "client") -> RequestContext:
+        return RequestContext(Peer("PLAINTEXT"), RequestHeader(0, version, 1, client_id))
+
+    def close(self) -> None:
+        self._dir.abandon()
+
+
+def topic_id_of(topic: str) -> bytes:
+    return topic.encode().ljust(16, b"-")[:16]
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Host]:
+    made = Host(tmp_path / "data")
+    yield made
+    made.close()

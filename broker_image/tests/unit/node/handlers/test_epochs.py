@@ -1,0 +1,48 @@
+from typing import Any
+
+import pytest
+from logfleet.node.handlers.epochs import offset_for_leader_epoch
+from logfleet.records.record import Record, build_batch
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import OffsetForLeaderEpochRequest
+
+NOW = 1_700_000_000_000
+
+
+def ask(host, epoch: int, current: int = -1, topic: str = "topic") -> Any:
+    wanted = OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
+        partition=0, current_leader_epoch=current, leader_epoch=epoch
+    )
+    topics = [OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic=topic, partitions=[wanted])]
+    asked = OffsetForLeaderEpochRequest(topics=topics)
+    answer = offset_for_leader_epoch(host, asked, host.context(4))
+    ((row,),) = [found.partitions for found in answer.topics]
+    return row.error_code, row.leader_epoch, row.end_offset
+
+
+@pytest.fixture
+def partition(host):
+    """Two records in epoch 2, one in epoch 5."""
+    made = host.host(leader_epoch=2)
+    for epoch, count in ((2, 2), (5, 1)):
+        made.log.start_epoch(epoch)
+        made.leader_epoch = epoch
+        made.append(build_batch([Record(None, b"v", NOW)] * count), NOW)
+    return made
+
+
+@pytest.mark.parametrize(
+    "epoch, expected", [(5, (5, 3)), (2, (2, 2)), (4, (2, 2)), (1, (1, 0)), (6, (-1, -1))]
+)
+def test_the_end_of_the_largest_epoch_up_to_it_is_told(host, partition, epoch, expected) -> None:
+    assert ask(host, epoch) == (0, *expected)
+
+
+def test_the_leader_epoch_is_checked(host, partition) -> None:
+    assert ask(host, 5, current=5)[0] == 0
+    assert ask(host, 5, current=4) == (ErrorCode.FENCED_LEADER_EPOCH, -1, -1)
+    assert ask(host, 5, current=6) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)
+
+
+def test_a_partition_that_is_not_here_is_an_error(host) -> None:
+    assert ask(host, 5, topic="none") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)

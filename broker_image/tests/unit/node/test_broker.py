@@ -1,0 +1,95 @@
+"""A whole broker in this process: starts, serves a connection, refuses what it must, stops in order."""
+
+import asyncio
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from logfleet.control.configs import BrokerConfig, broker_config
+from logfleet.node.broker import Broker, StartError
+from logfleet.wire.apis import API_BY_NAME
+from logfleet.wire.frame import decode_response, encode_request
+from logfleet.wire.messages import ApiVersionsRequest
+
+pytestmark = pytest.mark.asyncio
+
+
+def config(path: Path, **given: str) -> BrokerConfig:
+    properties = {
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "log.dirs": str(path / "data"),
+        "logfleet.admin.listener": "127.0.0.1:0",
+        **{key.replace("_", "."): value for key, value in given.items()},
+    }
+    return broker_config(properties)
+
+
+async def ask(port: int, request: Any, version: int) -> Any:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"".join(encode_request(request, version, 1, "test")))  # type: ignore[arg-type]
+    size = int.from_bytes(await reader.readexactly(4), "big")
+    frame = await reader.readexactly(size)
+    writer.close()
+    api = API_BY_NAME[type(request).__name__.removesuffix("Request")]
+    return decode_response(api, version, memoryview(frame))[1]
+
+
+async def test_it_serves_and_keeps_its_identity_over_restarts(tmp_path: Path) -> None:
+    clusters = []
+    for _ in range(2):
+        async with Broker(config(tmp_path)) as broker:
+            (listener,) = broker._listeners
+            answer = await ask(listener.port, ApiVersionsRequest(), 2)
+            served = {api.key for api in broker.dispatcher.apis}
+            assert {row.api_key for row in answer.api_keys} <= served
+            assert broker.image.brokers[1].is_active
+            assert broker.image.brokers[1].value.listeners[0].port == listener.port
+            assert broker.failure is None
+            clusters.append(broker.cluster_id)
+        assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    assert clusters[0] == clusters[1]
+
+
+async def test_a_taken_port_is_one_sentence(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(StartError, match=rf"PLAINTEXT cannot listen on 127.0.0.1:{port}: .*"):
+            await Broker(config(tmp_path, listeners=f"PLAINTEXT://127.0.0.1:{port}")).__aenter__()
+        with pytest.raises(StartError, match="listener cannot listen"):
+            await Broker(
+                config(tmp_path, **{"logfleet.admin.listener": f"127.0.0.1:{port}"})
+            ).__aenter__()
+
+
+async def test_a_directory_in_use_is_one_sentence(tmp_path: Path) -> None:
+    async with Broker(config(tmp_path)):
+        with pytest.raises(StartError) as caught:
+            await Broker(config(tmp_path)).__aenter__()
+    assert str(tmp_path / "data") in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+async def test_data_of_another_broker_or_cluster_is_left_alone(tmp_path: Path) -> None:
+    async with Broker(config(tmp_path)):
+        pass
+    before = sorted(path.name for path in (tmp_path / "data").iterdir())
+    with pytest.raises(StartError, match="belongs to node"):
+        await Broker(config(tmp_path, **{"node.id": "2"})).__aenter__()
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == before
+    meta = tmp_path / "data" / "meta.properties"
+    meta.write_text(meta.read_text().replace("cluster.id=", "cluster.id=x"))
+    with pytest.raises(StartError, match="belongs to cluster"):
+        await Broker(config(tmp_path)).__aenter__()
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == before
+
+
+async def test_a_vital_task_that_ends_ends_the_broker(tmp_path: Path) -> None:
+    async with Broker(config(tmp_path)) as broker:
+
+        async def dies() -> None:
+            raise RuntimeError("a bug")
+
+        broker._spawn("part", dies())
+        await broker.until_ended()
+        assert broker.failure == "part: a bug"

@@ -1,0 +1,67 @@
+import asyncio
+import threading
+
+import pytest
+from logfleet.node.flusher import Flusher
+from logfleet.records.record import Record, build_batch
+
+NOW = 1_700_000_000_000
+
+pytestmark = pytest.mark.asyncio
+
+
+def append(log) -> None:
+    log.append_as_leader(build_batch([Record(None, b"v", NOW)]), 0, NOW)
+
+
+async def test_a_flush_makes_everything_durable_that_is_there(rig) -> None:
+    log, flusher = rig.open(), Flusher(rig.files)
+    append(log)
+    await flusher.flush(log)
+    assert log.recovery_point == 1
+    assert not log.unflushed
+    flusher.stop()
+
+
+async def test_flushes_of_one_log_follow_each_other(rig, monkeypatch) -> None:
+    log, flusher = rig.open(), Flusher(rig.files)
+    may_go, running = threading.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    fsync = type(log.segments[-1].file).fsync
+
+    def slow(file) -> None:
+        loop.call_soon_threadsafe(running.set)
+        may_go.wait()
+        fsync(file)
+
+    monkeypatch.setattr(type(log.segments[-1].file), "fsync", slow)
+    append(log)
+    first = asyncio.ensure_future(flusher.flush(log))
+    await running.wait()
+    append(log)
+    second = asyncio.ensure_future(flusher.flush(log))
+    idle = asyncio.ensure_future(flusher.until_idle(log))
+    await asyncio.sleep(0)
+    assert not idle.done()
+    may_go.set()
+    await first
+    assert log.recovery_point == 1
+    await second
+    assert log.recovery_point == 2
+    await idle
+    flusher.stop()
+
+
+async def test_an_error_of_the_disk_reaches_who_asked(rig, monkeypatch) -> None:
+    log, flusher = rig.open(), Flusher(rig.files)
+    append(log)
+
+    def failing(_: object) -> None:
+        raise OSError(5, "bad sector")
+
+    monkeypatch.setattr(type(log.segments[-1].file), "fsync", failing)
+    with pytest.raises(OSError, match="bad sector"):
+        await flusher.flush(log)
+    await flusher.until_idle(log)
+    assert log.recovery_point == 0
+    flusher.stop()

@@ -1,0 +1,62 @@
+from logfleet.control.topic_configs import BrokerLayers, topic_defaults, topic_values
+from logfleet.log.config import LogConfig
+from logfleet.metadata import keys
+from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.image_builder import ImageBuilder
+from logfleet.metadata.store import KeyValue
+from logfleet.node.log_configs import LogConfigs, log_config
+from logfleet.records.batch import TimestampType
+from logfleet.records.compression import Codec
+
+DEFAULTS = topic_defaults(BrokerLayers())
+
+
+def image_with(**values: object) -> ClusterImage:
+    builder = ImageBuilder(ClusterImage())
+    for number, (key, value) in enumerate(values.items()):
+        builder.add(KeyValue(key, keys.encode(value), number + 1, number + 1, 1))
+    return builder.build(len(values))[0]
+
+
+def test_defaults_are_those_of_the_log() -> None:
+    assert log_config(topic_values({}, DEFAULTS)) == LogConfig()
+
+
+def test_every_key_of_a_log_can_be_set() -> None:
+    overrides = {
+        "segment.bytes": "1048576",
+        "retention.ms": "-1",
+        "cleanup.policy": "compact,delete",
+        "compression.type": "zstd",
+        "compression.zstd.level": "7",
+        "message.timestamp.type": "LogAppendTime",
+        "max.message.bytes": "1000",
+    }
+    config = log_config(topic_values(overrides, DEFAULTS))
+    assert config.segment_bytes == 1048576
+    assert config.retention_ms == -1
+    assert (config.compacts, config.deletes) == (True, True)
+    assert (config.compression_type, config.compression_level) == (Codec.ZSTD, 7)
+    assert config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+    assert config.max_message_bytes == 1000
+
+
+def test_codecs_without_levels_have_none() -> None:
+    for name, codec in (("uncompressed", Codec.NONE), ("snappy", Codec.SNAPPY)):
+        config = log_config(topic_values({"compression.type": name}, DEFAULTS))
+        assert (config.compression_type, config.compression_level) == (codec, None)
+
+
+def test_a_brokers_own_and_dynamic_values_are_defaults_of_its_topics() -> None:
+    configs = LogConfigs(7, {"log.retention.hours": "1", "log.segment.bytes": "2097152"})
+    image = image_with(
+        **{
+            "config/broker/default": {"log.segment.bytes": "3145728"},
+            "config/broker/7": {"log.index.interval.bytes": "100"},
+        }
+    )
+    config = configs.of(image, "unknown")
+    assert config.retention_ms == 3_600_000
+    assert config.segment_bytes == 3145728
+    assert config.index_interval_bytes == 100
+    assert configs.of(ClusterImage(), "unknown").segment_bytes == 2097152

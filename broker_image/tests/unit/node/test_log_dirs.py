@@ -1,0 +1,53 @@
+from pathlib import Path
+
+import pytest
+from logfleet.io.files import PosixFiles
+from logfleet.log.config import LogConfig
+from logfleet.log.names import TopicPartition
+from logfleet.node.log_dir import LogDir, LogDirRefused
+from logfleet.node.log_dirs import LogDirs, cluster_id_on_disk
+from logfleet.node.open_files import OpenFiles
+
+ID = "bQrxV1XaQAyDOV5OYVsTsQ"
+
+
+@pytest.fixture
+def dirs(tmp_path: Path):
+    open_files = OpenFiles(PosixFiles())
+    made = [LogDir(open_files, str(tmp_path / name), "cluster", 1) for name in ("a", "b")]
+    yield LogDirs(open_files, made)
+    for log_dir in made:
+        log_dir.abandon()
+
+
+def test_new_logs_go_where_there_are_fewest(dirs) -> None:
+    for index in range(5):
+        dirs.create(TopicPartition("t", index), ID, LogConfig(), 0)
+    assert sorted(len(log_dir.logs) for log_dir in dirs) == [2, 3]
+    name = TopicPartition("t", 3)
+    assert name in dirs.dir_of(name).logs
+    assert dirs.log_of(name).partition == name
+    assert dirs.log_of(TopicPartition("t", 9)) is None
+    assert dirs.dir_of(TopicPartition("t", 9)) is None
+
+
+def test_a_failed_directory_is_used_no_more(dirs) -> None:
+    first, second = dirs.dirs
+    dirs.take_out(first)
+    for index in range(3):
+        dirs.create(TopicPartition("t", index), ID, LogConfig(), 0)
+    assert len(second.logs) == 3
+
+
+def test_the_cluster_of_data_is_known_before_it_is_opened(tmp_path: Path) -> None:
+    files = PosixFiles()
+    paths = [str(tmp_path / name) for name in ("a", "b", "c")]
+    assert cluster_id_on_disk(files, paths) is None
+    LogDir(OpenFiles(files), paths[1], "mine", 1).abandon()
+    assert cluster_id_on_disk(files, paths) == "mine"
+    LogDir(OpenFiles(files), paths[2], "yours", 1).abandon()
+    with pytest.raises(LogDirRefused, match="different clusters"):
+        cluster_id_on_disk(files, paths)
+    (tmp_path / "b" / "meta.properties").write_text("no equals sign")
+    with pytest.raises(LogDirRefused, match="unreadable"):
+        cluster_id_on_disk(files, paths)
