@@ -106,9 +106,12 @@ USER 185:185
 WORKDIR /tmp
 ENTRYPOINT ["/usr/bin/tini", "-s", "--", "/opt/logfleet/entrypoint.sh"]
 
-# Kafka clients of others, to talk to brokers from inside the cluster.
+# Kafka clients of others and the workloads of the tests, to talk to brokers from inside the cluster.
 FROM base AS test
 COPY --from=test-packages /opt/venv /opt/venv
 COPY --from=logfleet-code /opt/code /opt/venv
+COPY e2e/harness/flights.py /opt/tests/e2e/harness/
+COPY e2e/workloads /opt/tests/e2e/workloads
+ENV PYTHONPATH=/opt/tests
 USER 10001:10001
 CMD ["python"]

@@ -135,6 +135,40 @@ class Kubernetes:
         """The pod as soon as it is Ready."""
         return self.wait_condition("pod", name, namespace, within_s=within_s)
 
+    def run_pod(
+        self, name: str, namespace: str, image: str, command: Sequence[str], **spec: Any
+    ) -> None:
+        """Start a pod of restricted security that runs a command once.
+
+        spec: more of the pod's specification; `container` more of its only container's.
+        """
+        security = {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        container = {
+            "name": "main",
+            "image": image,
+            "imagePullPolicy": "IfNotPresent",
+            "command": list(command),
+            "securityContext": security,
+            "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}},
+        } | spec.pop("container", {})
+        pod = {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": 1,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [container],
+            **spec,
+        }
+        manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": pod}
+        self.apply(manifest, namespace=namespace)
+
     def wait_ended(self, name: str, namespace: str, within_s: float) -> str:
         """The log of a pod that runs to its end. Raises AssertionError with the log if it failed."""
 
@@ -155,6 +189,11 @@ class Kubernetes:
     ) -> str:
         """Run a program in a pod."""
         return self.kubectl("exec", pod, "--", *command, namespace=namespace, within_s=within_s)
+
+    def server(self) -> str:
+        """URL of the API server."""
+        view = ("config", "view", "-o", "jsonpath={.clusters[0].cluster.server}")
+        return self.kubectl(*view)
 
     def zone_of_node(self) -> dict[str, str]:
         return {

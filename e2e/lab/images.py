@@ -56,7 +56,8 @@ def own_images(settings: Settings) -> list[Recipe]:
         _of_tool(
             settings, "lab.local/local-path-provisioner:1", DNS.key, "/local-path-provisioner"
         ),
-        _of_tool(settings, ETCD_IMAGE, KUBE.key, "/usr/local/bin/etcd"),
+        # as upstream: a command, no entrypoint, so that manifests which work here work there
+        _of_tool(settings, ETCD_IMAGE, KUBE.key, "/usr/local/bin/etcd", is_command=True),
     ]
 
 
@@ -70,14 +71,17 @@ def base_image() -> Recipe:
     return Recipe(image, key, _debian_with_python)
 
 
-def _of_tool(settings: Settings, name: str, key: str, at: str) -> Recipe:
-    """One program of `bin/` at the path `at`."""
+def _of_tool(
+    settings: Settings, name: str, key: str, at: str, *, is_command: bool = False
+) -> Recipe:
+    """One program of `bin/` at the path `at`; it is the entrypoint, or else the command."""
     program = settings.bin / Path(at).name
 
     def layer(out: Path, _scratch: Path) -> None:
         layer_of_file(out, program.resolve(strict=True), at)
 
-    return Recipe(Image(name, entrypoint=(at,)), recipe_key(key, at), layer)
+    image = Image(name, command=(at,)) if is_command else Image(name, entrypoint=(at,))
+    return Recipe(image, recipe_key(key, str(image)), layer)
 
 
 def _pause(out: Path, scratch: Path) -> None:

@@ -6,18 +6,23 @@ from pathlib import Path
 
 import pytest
 
+from e2e.harness.fleet import Fleet, install_example_fleet, install_operator
 from e2e.harness.kubernetes import Kubernetes
 from e2e.harness.kubernetes_rig import Rig, running_rig
 from e2e.lab.settings import settings_from
 
 HERE = Path(__file__).parent
 RIG = pytest.StashKey[Rig]()
+# The lab without a fleet first: it cuts a zone's power. What a suite does to the fleet it undoes.
+ORDER = ("test_lab", "test_flights", "test_topics", "test_faults")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.is_relative_to(HERE):
-            item.add_marker(pytest.mark.kubernetes)
+    ours = [item for item in items if item.path.is_relative_to(HERE)]
+    for item in ours:
+        item.add_marker(pytest.mark.kubernetes)
+    rest = [item for item in items if item not in ours]
+    items[:] = rest + sorted(ours, key=lambda item: ORDER.index(item.path.stem))
 
 
 @pytest.fixture(scope="session")
@@ -37,6 +42,16 @@ def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
             yield running
         finally:
             del request.config.stash[RIG]
+
+
+@pytest.fixture(scope="session")
+def fleet(rig: Rig) -> Fleet:
+    """The operator's chart and the committed examples, Ready in three zones."""
+    rig.bring_images("broker", "operator")
+    with rig.part("operator"):
+        install_operator(rig.kubernetes)
+    with rig.part("fleet of the examples"):
+        return install_example_fleet(rig.kubernetes, "flights")
 
 
 @pytest.fixture

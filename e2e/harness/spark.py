@@ -1,0 +1,79 @@
+"""Spark jobs on a Kubernetes rig: submitted in cluster mode as a user does, results read from their volume."""
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from e2e.harness.images import ROOT, image_name
+from e2e.harness.kubernetes import Kubernetes
+from e2e.harness.kubernetes_rig import SPARK_ZONE
+from e2e.lab.commands import Argument, run
+
+SUBMIT = ROOT / "spark-on-k8s" / "submit"
+SUBMIT_WITHIN_S = 600.0
+# Small enough for the lab's nodes, whose processors are the machine's.
+CONF = (
+    "spark.driver.memory=768m",
+    "spark.executor.memory=768m",
+    "spark.kubernetes.driver.request.cores=100m",
+    "spark.kubernetes.executor.request.cores=100m",
+    "spark.sql.shuffle.partitions=4",
+    "spark.ui.enabled=false",
+)
+READ_COUNTS = """
+import sys, pandas as pd
+rows = pd.read_parquet(sys.argv[1])
+rows["batch_id"] = rows["batch_id"].astype(int)
+newest = rows.sort_values("batch_id").drop_duplicates(["window_start", "origin"], keep="last")
+newest[["window_start", "origin", "count"]].to_csv(sys.stdout, index=False)
+"""
+
+
+class SparkJobs:
+    """Jobs in a namespace of their own, whose volume `spark-data` lies in one zone."""
+
+    def __init__(self, kubernetes: Kubernetes, namespace: str) -> None:
+        self._kubernetes = kubernetes
+        self._namespace = namespace
+        kubernetes.create_namespace(namespace)
+        kubernetes.apply(SUBMIT / "rbac.yaml", namespace=namespace)
+
+    def submit(self, job: str, arguments: Sequence[str], *, executors: int) -> str:
+        """Run a job to its end in cluster mode and give what spark-submit said. LabError if it failed."""
+        binaries = Path(sys.executable).parent
+        environment = {
+            **os.environ,
+            "PATH": f"{binaries}:{os.environ['PATH']}",
+            "KUBECONFIG": str(self._kubernetes.kubeconfig),
+            "SPARK_MASTER": f"k8s://{self._kubernetes.server()}",
+            "NAMESPACE": self._namespace,
+            "IMAGE": image_name("spark"),
+            "EXECUTORS": str(executors),
+            "ZONE": SPARK_ZONE,
+            "SPARK_CONF": "\n".join(CONF),
+        }
+        environment.pop("SPARK_HOME", None)  # another Spark of this machine is not the one locked
+        command: tuple[Argument, ...] = (SUBMIT / "submit.sh", job, "--", *arguments)
+        said = run(*command, env=environment, timeout_s=SUBMIT_WITHIN_S)
+        assert "phase: Succeeded" in said or "exit code: 0" in said, said[-4000:]
+        return said
+
+    def counts(self, folder: str) -> pd.DataFrame:
+        """What `window_counts` wrote below a folder of the volume: the newest row of each window and origin."""
+        name = f"read-{folder.strip('/').replace('/', '-')}"
+        self._kubernetes.run_pod(
+            name,
+            self._namespace,
+            image_name("spark"),
+            ["python", "-c", READ_COUNTS, folder],
+            container={"volumeMounts": [{"name": "data", "mountPath": "/data"}]},
+            volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "spark-data"}}],
+        )
+        text = self._kubernetes.wait_ended(name, self._namespace, within_s=120)
+        rows = pd.read_csv(io.StringIO(text), parse_dates=["window_start"])
+        rows["window_start"] = rows["window_start"].dt.tz_localize(None)
+        return rows.sort_values(["window_start", "origin"], ignore_index=True)

@@ -1,0 +1,155 @@
+"""Topics as resources: made, grown, refused, in conflict, deleted with the operator up and down."""
+
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported by name only
+    AdminClient,
+    ConfigResource,
+    ResourceType,
+)
+
+from e2e.harness.fleet import TOPICS, Fleet, example, set_operator, topic
+from e2e.harness.kubernetes import condition, wait_for
+
+# An operator that was down asks twice, 30 s apart, before it believes that a Topic is gone.
+DELETED_WITHIN_S = 120
+
+
+def names(fleet: Fleet) -> set[str]:
+    return set(AdminClient({"bootstrap.servers": fleet.outside}).list_topics(timeout=20).topics)
+
+
+def partitions(fleet: Fleet, name: str) -> int:
+    topics = AdminClient({"bootstrap.servers": fleet.outside}).list_topics(timeout=20).topics
+    return len(topics[name].partitions)
+
+
+def config(fleet: Fleet, name: str) -> dict[str, str]:
+    resource = ConfigResource(ResourceType.TOPIC, name)
+    admin = AdminClient({"bootstrap.servers": fleet.outside})
+    entries = admin.describe_configs([resource])[resource].result(timeout=20)
+    return {entry.name: entry.value for entry in entries.values()}
+
+
+@pytest.fixture
+def make(fleet):
+    """Applies Topics of the example Cluster; they are deleted afterwards."""
+    made: list[str] = []
+
+    def apply(name: str, partitions: int = 1, **spec: object) -> None:
+        made.append(name)
+        wanted = topic(name, fleet.name, partitions, **spec)
+        fleet.kubernetes.apply(wanted, namespace=fleet.namespace)
+
+    yield apply
+    for name in made:
+        fleet.kubernetes.delete(TOPICS, name, fleet.namespace)
+
+
+def test_a_topic_becomes_what_clients_see(fleet, make):
+    make("orders", 3, config={"retention.ms": "3600000"})
+    status = fleet.wait_topic("orders")["status"]
+    assert status["partitions"] == partitions(fleet, "orders") == 3
+    assert status["replicas"] == 1
+    assert status["topicId"]
+    assert config(fleet, "orders")["retention.ms"] == "3600000"
+
+
+def test_a_topic_grows_and_changes_its_configuration(fleet, make):
+    make("growing", 2)
+    identity = fleet.wait_topic("growing")["status"]["topicId"]
+    make("growing", 4, config={"cleanup.policy": "compact"})
+    status = fleet.wait_topic("growing")["status"]
+    assert status["partitions"] == partitions(fleet, "growing") == 4
+    assert status["topicId"] == identity
+    assert config(fleet, "growing")["cleanup.policy"] == "compact"
+
+
+def test_a_topic_that_would_shrink_is_refused_with_a_sentence(fleet, make):
+    make("shrinking", 3)
+    fleet.wait_topic("shrinking")
+    said = fleet.kubernetes.refusal(topic("shrinking", fleet.name, 2), fleet.namespace)
+    assert "only grow" in said
+    assert partitions(fleet, "shrinking") == 3
+
+
+@pytest.mark.parametrize(
+    "spec, words",
+    [
+        ({"partitions": 0}, "spec.partitions"),
+        ({"partitions": "many"}, "spec.partitions"),
+        ({"colour": "green"}, "colour"),
+        ({"topicName": "no spaces please"}, "spec.topicName"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_wrong_topic_is_refused_at_apply(fleet, spec, words):
+    wrong = topic("wrong", fleet.name)
+    wrong["spec"] |= spec
+    assert words in fleet.kubernetes.refusal(wrong, fleet.namespace)
+
+
+def test_a_wrong_cluster_is_refused_at_apply(fleet):
+    wrong = example("cluster")
+    wrong["spec"]["pools"][0]["zones"] = ["nowhere"]
+    said = fleet.kubernetes.refusal(wrong, fleet.namespace)
+    assert "zones must be among spec.zones" in said
+
+
+def test_more_replicas_than_this_version_can_keep_are_not_supported(fleet, make):
+    make("replicated", 1, replicas=3)
+
+    def reason() -> str | None:
+        found = fleet.kubernetes.get(TOPICS, "replicated", fleet.namespace)
+        ready = condition(found, "Ready")
+        return ready["reason"] if ready and ready["status"] == "False" else None
+
+    assert wait_for("the verdict", reason, within_s=60) == "NotSupported"
+    assert "replicated" not in names(fleet)
+
+
+def test_of_two_topics_that_claim_one_name_one_is_ready_and_the_other_in_conflict(fleet, make):
+    make("first", topicName="claimed")
+    fleet.wait_topic("first")
+    make("second", topicName="claimed")
+
+    def verdict() -> str | None:
+        found = fleet.kubernetes.get(TOPICS, "second", fleet.namespace)
+        ready = condition(found, "Ready")
+        return ready["reason"] if ready and ready["status"] == "False" else None
+
+    assert wait_for("the verdict", verdict, within_s=60) == "Conflict"
+    fleet.wait_topic("first")
+    fleet.kubernetes.delete(TOPICS, "second", fleet.namespace)
+    assert "claimed" in names(fleet)
+
+
+def test_deleting_a_topic_removes_it_from_the_fleet(fleet, make):
+    make("passing")
+    fleet.wait_topic("passing")
+    assert "passing" in names(fleet)
+    fleet.kubernetes.delete(TOPICS, "passing", fleet.namespace)
+    wait_for("the topic to go", lambda: "passing" not in names(fleet), within_s=60)
+
+
+def test_a_topic_that_is_to_be_retained_stays(fleet, make):
+    make("kept", deletionPolicy="Retain")
+    make("not-kept")
+    fleet.wait_topic("kept")
+    fleet.wait_topic("not-kept")
+    for name in ("kept", "not-kept"):
+        fleet.kubernetes.delete(TOPICS, name, fleet.namespace)
+    wait_for("the other topic to go", lambda: "not-kept" not in names(fleet), within_s=60)
+    assert "kept" in names(fleet)
+
+
+def test_a_topic_deleted_while_the_operator_is_down_is_removed_when_it_is_back(fleet, make):
+    make("forgotten")
+    make("remembered")
+    fleet.wait_topic("forgotten")
+    fleet.wait_topic("remembered")
+    set_operator(fleet.kubernetes, running=False)
+    fleet.kubernetes.delete(TOPICS, "forgotten", fleet.namespace)
+    assert "forgotten" in names(fleet)
+    set_operator(fleet.kubernetes, running=True)
+    wait_for("the topic to go", lambda: "forgotten" not in names(fleet), DELETED_WITHIN_S)
+    assert "remembered" in names(fleet)
