@@ -8,11 +8,10 @@ from pathlib import Path
 
 from logfleet.node.etcd_binary import EtcdBinary, etcd_binaries
 
-from e2e.harness.processes import Program, ProgramFailed, free_ports
+from e2e.harness.processes import Program
 
 __all__ = ["EtcdBinary", "EtcdServer", "TlsPaths", "etcd_binaries", "etcd_cluster", "etcd_server"]
 
-START_ATTEMPTS = 5
 # Ten times faster than the defaults, so that elections and the shortest lease (1.5 elections) take no time in a test.
 SPEED = ["--heartbeat-interval=10", "--election-timeout=100", "--unsafe-no-fsync"]
 
@@ -32,7 +31,7 @@ class EtcdServer(Program):
     ) -> None:
         super().__init__(name, [], directory, {"PATH": os.defpath})
         self.binary, self.tls = binary, tls
-        self.port, self.peer_port = free_ports(2)
+        self.port, self.peer_port = self.ports.reserve(), self.ports.reserve()
         self.cluster = f"{name}={self.peer_url}"
 
     @property
@@ -72,6 +71,11 @@ class EtcdServer(Program):
         """Until it says in its log that it serves clients. Raises ProgramFailed."""
         self.wait_until(lambda: "ready to serve client requests" in self.said())
 
+    def close(self) -> None:
+        """Its data goes too: etcd allots 64 MB of log at once, and a full disk is a poor memento of a test."""
+        super().close()
+        shutil.rmtree(self.directory / "data", ignore_errors=True)
+
     def wipe(self) -> None:
         """Remove its data: started again, it is another cluster."""
         assert not self.running
@@ -91,33 +95,15 @@ def etcd_cluster(
     binary: EtcdBinary, directory: Path, size: int, tls: TlsPaths | None = None
 ) -> Iterator[list[EtcdServer]]:
     """Started and ready."""
-    servers: list[EtcdServer] = []
+    names = [f"m{number}" for number in range(size)]
+    servers = [EtcdServer(binary, directory / name, name, tls) for name in names]
     try:
-        servers = _started(binary, directory, size, tls)
+        for server in servers:
+            server.cluster = ",".join(f"{each.name}={each.peer_url}" for each in servers)
+            server.launch()
+        for server in servers:
+            server.wait_ready()
         yield servers
     finally:
         for server in servers:
-            server.kill()
-
-
-def _started(
-    binary: EtcdBinary, directory: Path, size: int, tls: TlsPaths | None
-) -> list[EtcdServer]:
-    """Another process may take a port between its choice and its use: then all begins anew, with other ports."""
-    for attempt in range(START_ATTEMPTS):
-        folder = directory / f"etcd-{attempt}"
-        servers = [EtcdServer(binary, folder / f"m{n}", f"m{n}", tls) for n in range(size)]
-        try:
-            for server in servers:
-                server.cluster = ",".join(f"{each.name}={each.peer_url}" for each in servers)
-                server.launch()
-            for server in servers:
-                server.wait_ready()
-        except ProgramFailed as error:
-            for server in servers:
-                server.kill()
-            if "address already in use" not in str(error) or attempt + 1 == START_ATTEMPTS:
-                raise
-        else:
-            return servers
-    raise AssertionError("not reached")
+            server.close()

@@ -13,11 +13,9 @@ the kernel ties a program to the thread that started it.
         ... fleet.bootstrap ... fleet.brokers[0].terminate()
 """
 
-import contextlib
 import http.client
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -25,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from logfleet.node.loopback_ports import LoopbackPorts
 from logfleet.node.tether import tethered
 
 P = TypeVar("P", bound="Program")
@@ -38,19 +37,11 @@ class ProgramFailed(AssertionError):
     """A program ended or was not ready in time. The text ends with the last lines of its log."""
 
 
-def free_ports(count: int) -> list[int]:
-    """Different TCP ports of loopback that nobody listens on now. Another process may take one before it is used."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-
-
 class Program:
     """A command that can be started again and again, always with the same log (which grows).
 
-    directory: its working directory, made if need be; the log is `directory/NAME.log`.
+    directory: its working directory, made if need be; the log is `directory/NAME.log`. ports: where to reserve those it shall
+    listen on; nobody else gets them before `close`, whether it runs or not.
     """
 
     def __init__(
@@ -65,6 +56,7 @@ class Program:
         self.directory = directory
         self.environment = environment
         self.log = directory / f"{name}.log"
+        self.ports = LoopbackPorts()
         self._process: subprocess.Popen[bytes] | None = None
         self._log_position = 0
 
@@ -137,6 +129,11 @@ class Program:
             self._process.kill()
             self._process.wait()
 
+    def close(self) -> None:
+        """Kill it if it runs and let go of its ports."""
+        self.kill()
+        self.ports.release()
+
     def pause(self) -> None:
         """SIGSTOP; done when all its threads have stopped (the signal reaches them one by one)."""
         self.send(signal.SIGSTOP)
@@ -180,9 +177,9 @@ class Broker(Program):
     def __init__(
         self, directory: Path, config: Mapping[str, str] | None = None, name: str = "broker-1"
     ) -> None:
-        port, self.admin_port = free_ports(2)
-        self.bootstrap = f"127.0.0.1:{port}"
-        self.port = port
+        super().__init__(name, [], directory)
+        self.port, self.admin_port = self.ports.reserve(), self.ports.reserve()
+        self.bootstrap = f"127.0.0.1:{self.port}"
         self.data = directory / "data"
         self.config = {
             "node.id": "1",
@@ -192,7 +189,6 @@ class Broker(Program):
             "group.initial.rebalance.delay.ms": "0",
             **(config or {}),
         }
-        super().__init__(name, [], directory)
 
     def launch(self) -> None:
         self.command = [sys.executable, "-m", "logfleet", "broker"]
@@ -293,7 +289,7 @@ class Rig:
     def close(self) -> None:
         """Kill what still runs, the newest first."""
         for program in reversed(self._programs):
-            program.kill()
+            program.close()
 
     def logs(self) -> Iterator[tuple[str, str]]:
         """Name and last lines of every program's log."""

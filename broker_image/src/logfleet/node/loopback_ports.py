@@ -1,0 +1,46 @@
+"""Ports for programs that are yet to be started, with nobody else getting in between.
+
+A port that is free when asked for may be taken a moment later, by another program's listener or by an outgoing connection. So the socket
+that found it stays bound, without listening: the kernel then gives the port to nobody who asks for any, while a program
+that names it may still listen there, as both set SO_REUSEADDR (Linux: a bound socket conflicts only while it listens).
+"""
+
+import socket
+from typing import Self
+
+
+class LoopbackPorts:
+    """Ports of 127.0.0.1, reserved until `release` (or the end of the block)."""
+
+    def __init__(self) -> None:
+        self._sockets: list[socket.socket] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def reserve(self) -> int:
+        reserved = socket.socket()
+        self._sockets.append(reserved)
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("127.0.0.1", 0))
+        port: int = reserved.getsockname()[1]
+        return port
+
+    def release(self) -> None:
+        """Nothing happens to who listens there."""
+        while self._sockets:
+            self._sockets.pop().close()
+
+
+def is_taken(port: int) -> bool:
+    """Whether somebody listens on this port of loopback, or of all addresses."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return True
+        return False
