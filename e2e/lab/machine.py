@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shutil
 from pathlib import Path
 
 from e2e.lab.commands import LabError
@@ -52,6 +53,8 @@ def obstacle() -> str | None:
         return "the local Kubernetes needs Linux"
     if os.geteuid() != 0:
         return "the local Kubernetes needs root (network namespaces, mounts, cgroups)"
+    if shutil.which("dpkg-query") is None:
+        return "the local Kubernetes takes its parts from Debian or Ubuntu (no dpkg here)"
     try:
         memory_reserved_per_node(memory_of_this_machine(), 1)
     except LabError as error:

@@ -1,7 +1,7 @@
 import pytest
 
 from e2e.lab.commands import LabError
-from e2e.lab.machine import GIB, memory_reserved_per_node, memory_total
+from e2e.lab.machine import GIB, memory_reserved_per_node, memory_total, obstacle
 
 
 def test_memory_is_read_in_bytes():
@@ -29,3 +29,14 @@ def test_a_machine_sold_as_12_gib_is_enough():
 def test_a_small_machine_is_refused_by_a_sentence_with_both_figures():
     with pytest.raises(LabError, match=r"12 GiB of memory; this one has 8\.0 GiB"):
         memory_reserved_per_node(8 * GIB, 3)
+
+
+def test_a_person_without_root_is_told_so(monkeypatch):
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert "needs root" in (obstacle() or "")
+
+
+def test_a_machine_without_debians_packages_is_told_so(monkeypatch):
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("shutil.which", lambda _name: None)
+    assert "Debian" in (obstacle() or "")

@@ -1,0 +1,32 @@
+import pytest
+
+from e2e import parts
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """A folder with parts that succeed, fail and cannot be run; gives what was run."""
+    (tmp_path / "Makefile").write_text(
+        "good:\n\t@echo good >> ran\nbad:\n\t@echo bad >> ran; false\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(parts.OBSTACLES, "heavy", lambda: "it needs root")
+    monkeypatch.delenv("CI", raising=False)
+    return tmp_path / "ran"
+
+
+def test_later_parts_run_although_an_earlier_one_failed(machine, capsys):
+    assert parts.main(["bad", "good"]) == 1
+    assert machine.read_text() == "bad\ngood\n"
+    assert "FAILED (2)" in capsys.readouterr().out
+
+
+def test_what_cannot_be_run_is_left_out_in_one_line(machine, capsys):
+    assert parts.main(["good", "heavy"]) == 0
+    assert "left out: it needs root" in capsys.readouterr().out
+
+
+def test_under_continuous_integration_that_is_a_failure(machine, capsys, monkeypatch):
+    monkeypatch.setenv("CI", "true")
+    assert parts.main(["good", "heavy"]) == 1
+    assert "FAILED: it needs root" in capsys.readouterr().out
