@@ -1,0 +1,263 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from logfleet.log.config import LogConfig
+from logfleet.log.validation import Prepared, Rejected, needs_thread, prepare
+from logfleet.records.batch import (
+    HEADER_SIZE,
+    TimestampType,
+    crc_matches,
+    parse_header,
+    set_log_append_time,
+    write_crc,
+)
+from logfleet.records.compression import Codec
+from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
+from logfleet.wire.errors import ErrorCode
+
+NOW = 1_700_000_000_000
+HOUR = 3_600_000
+PRODUCE = LogConfig()
+COMPACT = LogConfig(cleanup_policy=frozenset({"compact"}))
+RECORDS = [Record(b"k%d" % n, b"value " * 50, NOW - n) for n in range(5)]
+
+
+def patched(position, value, *, batch=None):
+    """A batch with other bytes at a position, under a right checksum."""
+    changed = batch or build_batch(RECORDS)
+    changed[position : position + len(value)] = value
+    write_crc(changed)
+    return changed
+
+
+def refusal(batch, config=PRODUCE):
+    before = bytes(batch)
+    rejected = prepare(batch, config, NOW)
+    assert isinstance(rejected, Rejected), rejected
+    assert bytes(batch) == before, "a refused batch is left as it was"
+    assert rejected.message
+    return rejected
+
+
+def accepted(batch, config=PRODUCE):
+    prepared = prepare(batch, config, NOW)
+    assert isinstance(prepared, Prepared), prepared
+    assert parse_header(prepared.buffer) == prepared.header
+    assert crc_matches(prepared.buffer, prepared.header)
+    return prepared
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_a_good_batch_is_taken_as_it_is(codec):
+    batch = build_batch(RECORDS, codec=codec, producer=ProducerStamp(1, 0, 0))
+    before = bytes(batch)
+    prepared = accepted(batch)
+    assert prepared.buffer is batch
+    assert bytes(batch) == before
+    assert prepared.log_append_time_ms == -1
+
+
+def test_a_base_offset_that_a_client_makes_up_is_of_no_interest():
+    accepted(build_batch(RECORDS, base_offset=4711))
+
+
+@pytest.mark.parametrize(
+    "batch, error",
+    [
+        (bytearray(), ErrorCode.INVALID_RECORD),
+        (build_batch(RECORDS)[:-1], ErrorCode.INVALID_RECORD),
+        (build_batch(RECORDS)[:HEADER_SIZE], ErrorCode.INVALID_RECORD),
+        (build_batch(RECORDS) * 2, ErrorCode.INVALID_RECORD),
+        (build_batch(RECORDS) + b"x", ErrorCode.INVALID_RECORD),
+        (patched(16, b"\x01"), ErrorCode.INVALID_RECORD),  # magic
+        (patched(8, b"\0\0\0\x30"), ErrorCode.CORRUPT_MESSAGE),  # shorter than a header
+        (patched(8, b"\xff\xff\xff\xff"), ErrorCode.CORRUPT_MESSAGE),
+        (patched(8, b"\x7f\xff\xff\xff"), ErrorCode.INVALID_RECORD),
+        (patched(57, b"\0\0\0\0"), ErrorCode.INVALID_RECORD),  # no records
+        (patched(57, b"\xff\xff\xff\xff"), ErrorCode.INVALID_RECORD),
+        (patched(57, b"\0\0\0\x04"), ErrorCode.INVALID_RECORD),  # fewer than the offsets say
+        (patched(23, b"\xff\xff\xff\xff"), ErrorCode.INVALID_RECORD),
+        (patched(21, b"\0\x20"), ErrorCode.INVALID_RECORD),  # a control batch
+        (patched(21, b"\0\x05"), ErrorCode.INVALID_RECORD),  # a codec that is not defined
+        (patched(43, b"\0\0\0\0\0\0\0\x07"), ErrorCode.INVALID_RECORD),  # producer without sequence
+        (patched(21, b"\0\x08"), ErrorCode.INVALID_TIMESTAMP),  # LogAppendTime is the broker's
+    ],
+)
+def test_a_batch_that_no_client_may_send_is_refused(batch, error):
+    assert refusal(batch).error is error
+
+
+def test_a_damaged_batch_is_refused_with_both_checksums():
+    batch = build_batch(RECORDS)
+    batch[-1] ^= 1
+    rejected = refusal(batch)
+    assert rejected.error is ErrorCode.CORRUPT_MESSAGE
+    assert f"stored crc = {parse_header(batch).crc}" in rejected.message
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_refused(garbage):
+    refusal(bytearray(garbage))
+
+
+@given(st.sampled_from(Codec), st.data())
+def test_a_damaged_batch_is_never_taken(codec, data):
+    batch = build_batch(RECORDS, codec=codec)
+    position = data.draw(st.sampled_from([*range(8, 12), *range(16, len(batch))]))
+    batch[position] ^= data.draw(st.integers(1, 255))
+    refusal(batch, data.draw(st.sampled_from([PRODUCE, COMPACT])))
+
+
+class TestSizes:
+    def test_a_batch_above_max_message_bytes_is_too_large(self):
+        batch = build_batch(RECORDS)
+        accepted(batch, LogConfig(max_message_bytes=len(batch)))
+        rejected = refusal(batch, LogConfig(max_message_bytes=len(batch) - 1))
+        assert rejected.error is ErrorCode.MESSAGE_TOO_LARGE
+
+    def test_size_is_judged_before_the_checksum(self):
+        batch = build_batch(RECORDS)
+        batch[-1] ^= 1
+        assert refusal(batch, LogConfig(max_message_bytes=70)).error is ErrorCode.MESSAGE_TOO_LARGE
+
+    def test_a_compressed_batch_counts_as_sent(self):
+        batch = build_batch([Record(None, bytes(100_000), NOW)], codec=Codec.ZSTD)
+        accepted(batch, LogConfig(max_message_bytes=1000))
+
+    def test_a_batch_above_a_segment_is_too_large_a_list(self):
+        batch = build_batch(RECORDS)
+        rejected = refusal(batch, LogConfig(segment_bytes=len(batch) - 1))
+        assert rejected.error is ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+class TestKeys:
+    @pytest.mark.parametrize("codec", list(Codec))
+    def test_a_compacted_topic_takes_no_record_without_a_key(self, codec):
+        records = [RECORDS[0], Record(None, b"v", NOW), RECORDS[1], Record(None, b"w", NOW)]
+        batch = build_batch(records, codec=codec)
+        rejected = refusal(batch, COMPACT)
+        assert rejected.error is ErrorCode.INVALID_RECORD
+        assert [record.index for record in rejected.records] == [1, 3]
+        accepted(batch)
+        accepted(build_batch(RECORDS, codec=codec), COMPACT)
+
+    def test_an_empty_key_is_a_key(self):
+        accepted(build_batch([Record(b"", b"v", NOW)]), COMPACT)
+
+    def test_not_every_bad_record_is_named(self):
+        rejected = refusal(build_batch([Record(None, b"v", NOW)] * 1000), COMPACT)
+        assert len(rejected.records) == 100
+
+    def test_a_bomb_is_stopped_at_its_budget(self):
+        config = LogConfig(
+            cleanup_policy=frozenset({"compact"}), max_decompressed_message_bytes=1 << 20
+        )
+        bomb = build_batch([Record(b"k", bytes(5 << 20), NOW)], codec=Codec.ZSTD)
+        assert refusal(bomb, config).error is ErrorCode.MESSAGE_TOO_LARGE
+
+    def test_records_that_cannot_be_read_are_invalid(self):
+        batch = build_batch(RECORDS, codec=Codec.LZ4)
+        assert (
+            refusal(patched(70, b"\xff" * 20, batch=batch), COMPACT).error
+            is ErrorCode.INVALID_RECORD
+        )
+
+
+class TestTimestamps:
+    def test_a_record_from_the_future_is_refused(self):
+        accepted(build_batch([Record(b"k", b"v", NOW + HOUR)]))
+        batch = build_batch([Record(b"k", b"v", NOW), Record(b"k", b"v", NOW + HOUR + 1)])
+        rejected = refusal(batch)
+        assert rejected.error is ErrorCode.INVALID_TIMESTAMP
+        assert [record.index for record in rejected.records] == [1]
+
+    def test_a_record_from_the_past_is_refused_where_that_is_limited(self):
+        batch = build_batch([Record(b"k", b"v", NOW), Record(b"k", b"v", NOW - HOUR)])
+        accepted(batch)
+        accepted(batch, LogConfig(message_timestamp_before_max_ms=HOUR))
+        rejected = refusal(batch, LogConfig(message_timestamp_before_max_ms=HOUR - 1))
+        assert rejected.error is ErrorCode.INVALID_TIMESTAMP
+        assert [record.index for record in rejected.records] == [1]
+
+    def test_a_record_without_a_timestamp_is_in_every_window(self):
+        batch = build_batch([Record(b"k", b"v", -1)])
+        accepted(batch, LogConfig(message_timestamp_before_max_ms=HOUR))
+
+    def test_a_header_that_lies_about_the_future_is_refused(self):
+        batch = patched(35, (NOW + 2 * HOUR).to_bytes(8, "big"))
+        assert refusal(batch).error is ErrorCode.INVALID_TIMESTAMP
+
+    @pytest.mark.parametrize("codec", list(Codec))
+    def test_the_brokers_time_replaces_all(self, codec):
+        config = LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME)
+        batch = build_batch([Record(b"k", b"v", NOW + 2 * HOUR), *RECORDS], codec=codec)
+        prepared = accepted(batch, config)
+        assert prepared.log_append_time_ms == NOW
+        assert {record.timestamp for record in read_records(prepared.buffer)} == {NOW}
+
+    def test_a_client_must_not_set_the_brokers_time_itself(self):
+        batch = build_batch(RECORDS)
+        set_log_append_time(batch, NOW)
+        assert refusal(batch).error is ErrorCode.INVALID_TIMESTAMP
+
+
+class TestCompression:
+    @pytest.mark.parametrize("target", list(Codec))
+    @pytest.mark.parametrize("source", list(Codec))
+    def test_records_come_into_the_topics_codec_unchanged(self, source, target):
+        stamp = ProducerStamp(7, 1, 5)
+        batch = build_batch(RECORDS, codec=source, producer=stamp, base_offset=9)
+        prepared = accepted(batch, LogConfig(compression_type=target))
+        header = prepared.header
+        assert header.codec_bits == target
+        assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 1, 5)
+        assert list(read_records(prepared.buffer)) == list(read_records(batch))
+
+    def test_both_codec_and_time_may_change(self):
+        config = LogConfig(
+            compression_type=Codec.ZSTD, message_timestamp_type=TimestampType.LOG_APPEND_TIME
+        )
+        prepared = accepted(build_batch(RECORDS), config)
+        assert [record.timestamp for record in read_records(prepared.buffer)] == [NOW] * 5
+
+    def test_a_level_is_the_topics(self):
+        records = [Record(b"k", b"%d;%d" % (n, n * n % 991), NOW) for n in range(5000)]
+        sizes = [
+            accepted(
+                build_batch(records),
+                LogConfig(compression_type=Codec.GZIP, compression_level=level),
+            ).header.size
+            for level in (1, 9)
+        ]
+        assert sizes[0] > sizes[1]
+
+    def test_size_is_judged_again_after_recompression(self):
+        batch = build_batch([Record(None, bytes(100_000), NOW)], codec=Codec.ZSTD)
+        config = LogConfig(compression_type=Codec.NONE, max_message_bytes=50_000)
+        assert refusal(batch, config).error is ErrorCode.MESSAGE_TOO_LARGE
+
+    def test_a_bomb_is_stopped_at_its_budget(self):
+        bomb = build_batch([Record(None, bytes(5 << 20), NOW)], codec=Codec.GZIP)
+        config = LogConfig(compression_type=Codec.LZ4, max_decompressed_message_bytes=1 << 20)
+        assert refusal(bomb, config).error is ErrorCode.MESSAGE_TOO_LARGE
+
+    def test_a_stream_that_cannot_be_read_is_invalid(self):
+        batch = patched(70, b"\xff" * 20, batch=build_batch(RECORDS, codec=Codec.GZIP))
+        config = LogConfig(compression_type=Codec.LZ4)
+        assert refusal(batch, config).error is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize(
+    "codec, config, expected",
+    [
+        (Codec.ZSTD, PRODUCE, False),
+        (Codec.NONE, COMPACT, False),
+        (Codec.ZSTD, COMPACT, True),
+        (Codec.NONE, LogConfig(compression_type=Codec.ZSTD), True),
+        (Codec.ZSTD, LogConfig(compression_type=Codec.ZSTD), False),
+        (Codec.ZSTD, LogConfig(message_timestamp_before_max_ms=5), True),
+    ],
+)
+def test_what_takes_long_is_known_beforehand(codec, config, expected):
+    assert needs_thread(build_batch(RECORDS, codec=codec), config) is expected
+    assert not needs_thread(bytearray(10), config)
