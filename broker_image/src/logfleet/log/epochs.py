@@ -41,17 +41,23 @@ class LeaderEpochs:
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Say that `epoch` starts at `start_offset`. Entries that contradict it (as late or as new) give way."""
-        if self._entries and self._entries[-1].epoch == epoch:
-            if self._entries[-1].start_offset <= start_offset:
-                return
-        elif epoch <= NO_EPOCH:
+        if epoch <= NO_EPOCH:
             return
-        while self._entries and (
-            self._entries[-1].epoch >= epoch or self._entries[-1].start_offset >= start_offset
-        ):
-            self._entries.pop()
-        self._entries.append(EpochStart(epoch, start_offset))
+        entries = self._entries
+        while entries and entries[-1].epoch > epoch:
+            entries.pop()
+            self.changed = True
+        if entries and entries[-1].epoch == epoch and entries[-1].start_offset <= start_offset:
+            return
+        while entries and (entries[-1].epoch == epoch or entries[-1].start_offset >= start_offset):
+            entries.pop()
+        entries.append(EpochStart(epoch, start_offset))
         self.changed = True
+
+    def observe(self, epoch: int, offset: int) -> None:
+        """A batch of `epoch` lies at `offset`, whether this was known or not."""
+        if self.epoch_of(offset) != epoch:
+            self.assign(epoch, offset)
 
     def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(epoch, end offset, exclusive) that OffsetForLeaderEpoch answers for `epoch`; (-1, -1) if it is not known.

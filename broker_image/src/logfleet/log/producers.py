@@ -59,7 +59,7 @@ class SeenBatch(msgspec.Struct, frozen=True, gc=False):
 class ProducerEntry(msgspec.Struct):
     """What is known of one producer id. batches: oldest first, all of `epoch`, none after a snapshot of a mere marker.
 
-    restored: the batches come from a snapshot, which holds only the last one.
+    restored: the oldest comes from a snapshot, which held only the last: there may be earlier ones in the log.
     """
 
     epoch: int
@@ -123,18 +123,17 @@ class ProducerStates:
         if header.producer_epoch != entry.epoch:
             entry.epoch = header.producer_epoch
             entry.batches.clear()
+            entry.restored = False
         elif len(entry.batches) == BATCHES_REMEMBERED:
             del entry.batches[0]
+            entry.restored = False
         entry.batches.append(seen)
         entry.last_timestamp = header.max_timestamp
-        entry.restored = False
 
     def recall(self, producer_id: int, earlier: Iterable[SeenBatch]) -> None:
-        """Put batches found again in the log before those remembered of a restored entry."""
+        """Put batches found again in the log, in their order, before those remembered of a restored entry."""
         entry = self._entries[producer_id]
-        known = {seen.last_offset for seen in entry.batches}
-        batches = [*(seen for seen in earlier if seen.last_offset not in known), *entry.batches]
-        entry.batches = sorted(batches, key=lambda seen: seen.last_offset)[-BATCHES_REMEMBERED:]
+        entry.batches = [*earlier, *entry.batches][-BATCHES_REMEMBERED:]
         entry.restored = False
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:

@@ -76,19 +76,19 @@ class LogLoader:
         segments = self._segments(names)
         log_end = self._restore(segments, names)
         log_start = max(self._request.log_start_offset, segments[0].base_offset if segments else 0)
+        producers = self._producers(names)
+        self._notes += producers.restore(segments, log_end)
         if not segments or log_end < log_start:
             if segments:
                 self._notes.append(
                     f"the log ends at {log_end}, below its start {log_start}: it begins anew there"
                 )
                 self._remove_segments(segments)
+                producers.write([], log_start)
             segments = [self._new_segment(log_start)]
             log_end = log_start
         self._epochs.truncate_end(log_end)
         self._epochs.truncate_start(log_start)
-        snapshots = [offset for offset, suffix in names if suffix == SNAPSHOT]
-        producers = ProducerHistory(self._files, self._request.directory, snapshots)
-        self._notes += producers.restore(segments, log_end)
         return LoadedLog(
             segments=segments,
             epochs=self._epochs,
@@ -99,6 +99,10 @@ class LogLoader:
             recovered_bytes=self._recovered_bytes,
             notes=self._notes,
         )
+
+    def _producers(self, names: set[tuple[int, str]]) -> ProducerHistory:
+        snapshots = [offset for offset, suffix in names if suffix == SNAPSHOT]
+        return ProducerHistory(self._files, self._request.directory, snapshots)
 
     def _path(self, offset: int, suffix: str) -> str:
         return f"{self._request.directory}/{offset_file(offset, suffix)}"
@@ -139,7 +143,7 @@ class LogLoader:
         epochs = LeaderEpochs()
         for segment in self._segments(names):
             for _, header in segment.headers():
-                epochs.assign(header.leader_epoch, header.base_offset)
+                epochs.observe(header.leader_epoch, header.base_offset)
         return epochs
 
     def _segments(self, names: set[tuple[int, str]]) -> list[Segment]:
@@ -208,7 +212,7 @@ class LogLoader:
         return end_offset
 
     def _note_epoch(self, header: BatchHeader) -> None:
-        self._epochs.assign(header.leader_epoch, header.base_offset)
+        self._epochs.observe(header.leader_epoch, header.base_offset)
 
     def _cut(self, segment: Segment, torn: int) -> None:
         self._notes.append(

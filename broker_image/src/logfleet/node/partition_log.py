@@ -155,20 +155,21 @@ class PartitionLog:
         """Make the active segment the last of the old ones and begin another at the log's end."""
         self._active.finish()
         self._rolled.append(self._active)
-        self._segments.append(
-            Segment.create(
-                self._open_files,
-                self.directory,
-                self.log_end_offset,
-                interval_bytes=self.config.index_interval_bytes,
-                created_ms=now_ms,
-            )
-        )
-        self._active = self._segments[-1]
+        self._active = self._create_segment(self.log_end_offset, now_ms)
+        self._segments.append(self._active)
         self.producers.write(self._segments, self.log_end_offset)
         self._recent = RecentBatches(self.log_end_offset, 0)
-        self._new_names = True
         self._draw_jitter()
+
+    def _create_segment(self, base_offset: int, now_ms: int) -> Segment:
+        self._new_names = True
+        return Segment.create(
+            self._open_files,
+            self.directory,
+            base_offset,
+            interval_bytes=self.config.index_interval_bytes,
+            created_ms=now_ms,
+        )
 
     def _draw_jitter(self) -> None:
         """Segments that began together shall not all be rolled together (`segment.jitter.ms`)."""
@@ -259,11 +260,12 @@ class PartitionLog:
 
     # Shortening
 
-    def truncate_to(self, offset: int) -> None:
+    def truncate_to(self, offset: int, now_ms: int) -> None:
         """Cut off everything from the batch on that holds `offset`; afterwards the log ends at or before it.
 
-        Epochs and producer state go back to that point. Not while a flush is under way: it would make durable what is cut off. Slices
-        that reach beyond the new end come up short.
+        Epochs and producer state go back to that point. Where nothing is left the log begins anew, at its start or, if that lies behind
+        `offset`, there. Not while a flush is under way: it would make durable what is cut off. Slices that reach beyond the new end
+        come up short.
         """
         assert not self._flushing
         if offset >= self.log_end_offset:
@@ -275,11 +277,21 @@ class PartitionLog:
         self._active = self._segments[-1]
         self._active.truncate(self._active.position_of(offset))
         self.log_end_offset = self._end_of_active()
-        self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
+        self.notes = self.producers.restore(self._segments, self.log_end_offset)
+        if self.log_end_offset < self.log_start_offset:
+            self._begin_at(min(offset, self.log_start_offset), now_ms)
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
         self._recent = RecentBatches(self.log_end_offset, self._active.size)
         self.epochs.truncate_end(self.log_end_offset)
-        self.notes = self.producers.restore(self._segments, self.log_end_offset)
+
+    def _begin_at(self, offset: int, now_ms: int) -> None:
+        """Give up all segments for a new one; producers are known none the less."""
+        gone, self._segments = self._segments, []
+        self._discard(gone[::-1], 0)
+        self._active = self._create_segment(offset, now_ms)
+        self._segments.append(self._active)
+        self.log_start_offset = self.log_end_offset = offset
+        self.producers.write(self._segments, offset)
 
     def _end_of_active(self) -> int:
         end = self._active.base_offset

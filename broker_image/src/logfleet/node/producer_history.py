@@ -67,22 +67,31 @@ class ProducerHistory:
             entry = self.states.get(header.producer_id)
             assert entry is not None, "only a known producer can be out of order"
             if entry.restored and entry.batches:
-                last_offset = entry.batches[-1].last_offset
-                self._recall(header.producer_id, segments[segment_number(segments, last_offset)])
+                self._recall(header.producer_id, segments)
                 seen = self.states.check(header)
         return seen
 
-    def _recall(self, producer_id: int, segment: Segment) -> None:
+    def _recall(self, producer_id: int, segments: Sequence[Segment]) -> None:
         entry = self.states.get(producer_id)
         assert entry is not None
-        last_offset = entry.batches[-1].last_offset
-        begin = segment.boundary_before(max(0, segment.position_of(last_offset) - RECALL_BYTES))
+        oldest = entry.batches[0].last_offset
+        number = segment_number(segments, oldest)
+        end, rest = segments[number].position_of(oldest), RECALL_BYTES
+        begin = segments[number].boundary_before(max(0, end - rest))
+        while number > 0 and (rest := rest - (end - begin)) > 0:
+            number -= 1
+            end = segments[number].size
+            begin = segments[number].boundary_before(max(0, end - rest))
         earlier = []
-        for _, header in segment.headers(begin):
-            if header.last_offset >= last_offset:
+        for segment in segments[number:]:
+            for _, header in segment.headers(begin):
+                if header.last_offset >= oldest:
+                    break
+                if header.producer_id == producer_id and header.producer_epoch == entry.epoch:
+                    earlier.append(SeenBatch.of(header, header.base_offset))
+            begin = 0
+            if segment.base_offset > oldest:
                 break
-            if header.producer_id == producer_id and header.producer_epoch == entry.epoch:
-                earlier.append(SeenBatch.of(header, header.base_offset))
         self.states.recall(producer_id, earlier)
 
     def update(self, header: BatchHeader, base_offset: int) -> None:

@@ -1,0 +1,85 @@
+import pytest
+from logfleet.io.files import PosixFiles
+from logfleet.log.index import OFFSET_ENTRY, TIME_ENTRY
+from logfleet.node.index_file import PENDING_BYTES_MAX, IndexFile
+from logfleet.node.open_files import OpenFiles
+
+
+@pytest.fixture
+def path(tmp_path):
+    return f"{tmp_path}/0.index"
+
+
+def index(path, entry=OFFSET_ENTRY):
+    return IndexFile(OpenFiles(PosixFiles()), path, entry)
+
+
+def size(path):
+    return PosixFiles().status(path).size
+
+
+@pytest.mark.parametrize("entry", [OFFSET_ENTRY, TIME_ENTRY])
+def test_entries_are_the_same_whether_on_disk_or_not(path, entry):
+    subject = index(path, entry)
+    expected = [(number, number * 7) for number in range(3000)]
+    for pair in expected:
+        subject.append(*pair)
+    assert 0 < size(path) < 3000 * entry.size, "some are on disk, the newest in memory"
+    assert list(subject) == expected
+    assert (subject[-1], subject[1700], subject[3]) == (expected[-1], expected[1700], expected[3])
+    subject.write()
+    assert size(path) == 3000 * entry.size
+    assert list(index(path, entry)) == expected
+
+
+def test_entries_reach_the_disk_when_there_are_enough(path):
+    subject = index(path)
+    for number in range(PENDING_BYTES_MAX // 8 - 1):
+        subject.append(number, number)
+    with pytest.raises(FileNotFoundError):
+        size(path)
+    subject.append(10**6, 10**6)
+    assert size(path) == PENDING_BYTES_MAX
+
+
+@pytest.mark.parametrize("kept", [0, 1, 5, 7, 9, 10])
+def test_an_index_is_cut_anywhere_and_goes_on(path, kept):
+    subject = index(path)
+    expected = [(number, number) for number in range(10)]
+    for number in range(10):
+        subject.append(number, number)
+        if number == 6:
+            subject.write()
+    subject.truncate(kept)
+    assert list(subject) == expected[:kept]
+    subject.append(100, 100)
+    subject.write()
+    assert list(index(path)) == [*expected[:kept], (100, 100)]
+
+
+def test_there_is_nothing_beyond_the_end(path):
+    subject = index(path)
+    assert len(subject) == 0
+    with pytest.raises(IndexError):
+        subject[0]
+    subject.append(1, 1)
+    with pytest.raises(IndexError):
+        subject[1]
+
+
+def test_only_what_can_be_true_is_kept(path):
+    file = PosixFiles().open(path, create=True)
+    good = OFFSET_ENTRY.pack(5, 100) + OFFSET_ENTRY.pack(9, 200)
+    file.pwrite(good + bytes(20) + b"torn", 0)
+    subject = index(path)
+    subject.keep_sound(first_max=1000, second_max=1000)
+    assert list(subject) == [(5, 100), (9, 200)]
+    assert size(path) == 16
+
+
+def test_a_torn_last_entry_is_cut_off(path):
+    PosixFiles().open(path, create=True).pwrite(OFFSET_ENTRY.pack(5, 100) + b"torn", 0)
+    subject = index(path)
+    subject.keep_sound(first_max=1000, second_max=1000)
+    assert size(path) == 8
+    index(path + "absent").keep_sound(first_max=1, second_max=1)

@@ -1,0 +1,75 @@
+from logfleet.log.config import LogConfig
+from logfleet.log.validation import Rejected
+from logfleet.records.record import ProducerStamp, Record, build_batch
+from logfleet.wire.errors import ErrorCode
+
+NOW = 1_700_000_000_000
+SMALL = LogConfig(segment_bytes=500, index_interval_bytes=100)
+
+
+def send(log, sequence, *, producer_id=7, epoch=0):
+    batch = build_batch(
+        [Record(None, b"\xaa" * 60, NOW)], producer=ProducerStamp(producer_id, epoch, sequence)
+    )
+    return log.append_as_leader(batch, 0, NOW)
+
+
+def test_batches_older_than_the_snapshots_are_found_across_segments(rig):
+    log = rig.open(SMALL)
+    for sequence in range(12):
+        for producer_id in (7, 8, 9):
+            send(log, sequence, producer_id=producer_id)
+    rig.close(log)
+    log = rig.open(SMALL)
+    for producer_id in (9, 7, 8):
+        for sequence in range(7, 12):
+            assert send(log, sequence, producer_id=producer_id).duplicate
+        assert send(log, 6, producer_id=producer_id).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_batches_between_the_snapshot_and_a_crash_join_those_before(rig):
+    log = rig.open(SMALL)
+    for sequence in range(10):
+        send(log, sequence)
+    rig.close(log)
+    log = rig.open(SMALL)
+    send(log, 10)
+    log = rig.open(SMALL, clean=False, recovery_point=10)
+    assert send(log, 8).duplicate
+    assert send(log, 10).duplicate
+    assert not send(log, 11).duplicate
+
+
+def test_the_log_is_searched_once_per_producer(rig, monkeypatch):
+    log = rig.open(SMALL)
+    send(log, 0)
+    rig.close(log)
+    log = rig.open(SMALL)
+    assert isinstance(send(log, 5), Rejected)
+    monkeypatch.setattr(type(log.producers), "_recall", None)
+    assert isinstance(send(log, 5), Rejected)
+    assert not send(log, 1).duplicate
+
+
+def test_a_producer_whose_records_were_deleted_is_still_known(rig):
+    log = rig.open(SMALL)
+    for sequence in range(10):
+        send(log, sequence)
+    log.delete_records_before(10)
+    log.apply_retention(NOW, 10)
+    rig.close(log)
+    log = rig.open(SMALL, log_start_offset=10)
+    assert send(log, 9).duplicate
+    assert not send(log, 10).duplicate
+
+
+def test_a_log_begun_anew_by_truncation_knows_its_producers(rig):
+    log = rig.open(SMALL)
+    batch = build_batch([Record(None, None, NOW)] * 3, producer=ProducerStamp(7, 0, 0))
+    log.append_as_leader(batch, 0, NOW)
+    batch = build_batch([Record(None, None, NOW)] * 3, producer=ProducerStamp(7, 0, 3))
+    log.append_as_leader(batch, 0, NOW)
+    log.delete_records_before(4)
+    log.truncate_to(4, NOW)
+    assert (log.log_start_offset, log.log_end_offset) == (4, 4)
+    assert send(log, 3).base_offset == 4
