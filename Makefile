@@ -53,11 +53,15 @@ fmt: $(STAMP) ## format the sources
 
 .PHONY: test
 test: $(STAMP) ## all tests: what needs no Kubernetes, then the end-to-end suite
-	@$(PY) -m e2e.parts check etcd-tests spark
+	@$(PY) -m e2e.parts check etcd-tests local-suites spark
 
 .PHONY: test-local
 test-local: $(STAMP) ## all tests that need no Kubernetes
-	@$(PY) -m e2e.parts check etcd-tests spark
+	@$(PY) -m e2e.parts check etcd-tests local-suites spark
+
+.PHONY: local-suites
+local-suites: $(STAMP) ## clients against brokers and fleets that run as processes (part of test-local)
+	pytest -q -n auto e2e/suites/local
 
 .PHONY: spark
 spark: $(STAMP) ## tests of the Spark source and jobs, on Spark itself (needs Java)

@@ -8,6 +8,7 @@ import click
 # command line that lists topics has no use for a broker's libraries.
 COMMANDS = {
     "broker": "logfleet.cli.broker",
+    "local": "logfleet.cli.local",
 }
 
 

@@ -284,7 +284,12 @@ class Broker:
             self.store,
             self.follower,
             self.node_id,
-            BrokerValue(self.incarnation, addresses, self.config.broker_rack),
+            BrokerValue(
+                self.incarnation,
+                addresses,
+                self.config.broker_rack,
+                tuple(log_dir.identity.directory_id for log_dir in self._log_dirs),
+            ),
             on_registered=self._registered,
             on_lost=lambda _: self.local.lost_registration(),
         )

@@ -142,13 +142,15 @@ class Members:
         if self.current is failed:
             self._current = (self._current + 1) % len(self._members)
 
-    async def repeat(self, call: Callable[[Member], Any], request: object) -> Any:
+    async def repeat(
+        self, call: Callable[[Member], Any], request: object, patience_s: float | None = None
+    ) -> Any:
         """The answer of the first member that gives one. For requests that may be done twice.
 
         call: picks the stub's method, as in `lambda member: member.kv.Range`.
-        Raises StoreUnavailable after PATIENCE_S, and what `ask` raises except NoAnswer.
+        Raises StoreUnavailable after `patience_s` (PATIENCE_S), and what `ask` raises except NoAnswer.
         """
-        give_up_s = time.monotonic() + PATIENCE_S
+        give_up_s = time.monotonic() + (PATIENCE_S if patience_s is None else patience_s)
         attempts = 0
         while True:
             member = self.current

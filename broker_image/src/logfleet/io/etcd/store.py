@@ -26,6 +26,8 @@ from logfleet.metadata.store import (
 
 PAGE_KEYS_MAX = 1_000
 """Keys per page of a range: decoding one stays far below 5 ms on the loop."""
+REVOKE_PATIENCE_S = 1.0
+"""Not longer: it only spares the others the wait for the lease's end, a few seconds, and who revokes is often on the way out."""
 LISTINGS_MAX = 3
 """Times a range begins anew because its revision was compacted between two pages."""
 
@@ -103,7 +105,9 @@ class EtcdStore:
         self._keeper.drop(lease)
         request = rpc.LeaseRevokeRequest(ID=lease.id)
         try:
-            await self._members.repeat(lambda member: member.lease.LeaseRevoke, request)
+            await self._members.repeat(
+                lambda member: member.lease.LeaseRevoke, request, REVOKE_PATIENCE_S
+            )
         except LeaseNotFound:
             pass
         finally:
