@@ -57,10 +57,16 @@ class Metadata:
         topic, learnt = self._topics.get(name, (None, 0.0))
         return topic if learnt > newer_than else None
 
+    def last_known(self, name: str) -> Topic | None:
+        """The topic as it was when we last heard of it, however long ago."""
+        topic, _ = self._topics.get(name, (None, 0.0))
+        return topic
+
     def forget(self, names: Iterable[str]) -> None:
-        """These topics are asked for anew when they are next needed."""
+        """What is known of these topics is old: they are asked for anew when they are next needed."""
         for name in names:
-            self._topics.pop(name, None)
+            if name in self._topics:
+                self._topics[name] = (self._topics[name][0], float("-inf"))
 
     def update(self, answer: MetadataResponse, now: float) -> list[Topic]:
         """Take over an answer; returns its topics without error."""

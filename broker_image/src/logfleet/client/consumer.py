@@ -1,0 +1,318 @@
+"""A member of a classic consumer group (KIP-62, eager rebalances, range assignor).
+
+There is no background task: joining, heartbeats and fetches all happen inside `poll`, so a consumer that is not polled for
+its session timeout is out of the group. What `poll` returned is committed by `commit`, and before every rebalance.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from logfleet.client.assignors import (
+    PROTOCOL_TYPE,
+    RANGE,
+    assign_ranges,
+    read_assignment,
+    read_subscription,
+    write_assignment,
+    write_subscription,
+)
+from logfleet.client.cluster import Client
+from logfleet.client.errors import ClientError, KafkaError
+from logfleet.client.fetcher import Fetched, Fetcher
+from logfleet.client.groups import COORDINATOR_MOVED, Groups
+from logfleet.client.offsets import OffsetSpec, TopicPartition, list_offsets
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+
+NO_GENERATION = -1
+RECOUNT_SECONDS = 60.0
+# The group goes on without us as we were: join again, with the member id if that is still known.
+_MEMBERSHIP_LOST = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION}
+_GROUP_MOVED_ON = _MEMBERSHIP_LOST | {ErrorCode.REBALANCE_IN_PROGRESS}
+
+
+class GroupConsumer:
+    """Use as `async with`; leaving it leaves the group, without a last commit.
+
+    reset: where to begin where nothing is committed. session_timeout_ms: after how long without a heartbeat the member is
+    given up; rebalance_timeout_ms: how long the group waits for this member to join again, so poll at least that often.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        group: str,
+        topics: Sequence[str],
+        *,
+        reset: OffsetSpec = OffsetSpec.LATEST,
+        session_timeout_ms: int = 45_000,
+        rebalance_timeout_ms: int = 60_000,
+        heartbeat_ms: int = 3_000,
+        instance_id: str | None = None,
+    ) -> None:
+        self.client, self.group, self.topics = client, group, list(topics)
+        self.reset = reset
+        self.session_timeout_ms = session_timeout_ms
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.heartbeat_seconds = heartbeat_ms / 1000
+        self.instance_id = instance_id
+        self.fetcher = Fetcher(client, reset=reset)
+        self.groups = Groups(client)
+        self.member_id = ""
+        self.generation = NO_GENERATION
+        # what this member divided as the group's leader: topic -> number of partitions
+        self._divided: dict[str, int] | None = None
+        self._recount_at = 0.0
+        self._committed: dict[TopicPartition, int] = {}
+        self._heartbeat: asyncio.Future[HeartbeatResponse] | None = None
+        self._heartbeat_at = 0.0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.leave()
+
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that this member reads now."""
+        return sorted(self.fetcher.positions())
+
+    async def poll(self, timeout_ms: int = 1_000) -> list[Fetched]:
+        """As `Fetcher.poll`, after joining the group if that is needed. Raises KafkaError if the group refuses us."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        while True:
+            await self._check_heartbeat()
+            await self._check_partitions()
+            if self.generation == NO_GENERATION:
+                await self.client.retrying(self._join)
+            remaining_ms = max(0, (min(deadline, self._heartbeat_at) - loop.time()) * 1000)
+            fetched = await self.fetcher.poll(int(remaining_ms))
+            if fetched or loop.time() >= deadline:
+                return fetched
+
+    async def commit(self) -> None:
+        """Commit all that `poll` has returned. Raises KafkaError, also if the group has moved on without this member."""
+        offsets = self.fetcher.positions()
+        changed = {key: at for key, at in offsets.items() if self._committed.get(key) != at}
+        if changed and self.generation != NO_GENERATION:
+            await self.groups.commit(
+                self.group,
+                changed,
+                generation=self.generation,
+                member_id=self.member_id,
+                instance_id=self.instance_id,
+            )
+            self._committed.update(changed)
+
+    async def leave(self) -> None:
+        """Leave the group, so that it need not wait for the session timeout; a static member stays (KIP-345)."""
+        if self.member_id and self.generation != NO_GENERATION and self.instance_id is None:
+            member = LeaveGroupRequest.MemberIdentity(member_id=self.member_id)
+            try:
+                connection = await self.client.coordinator(self.group)
+                await connection.request(
+                    LeaveGroupRequest(group_id=self.group, members=[member]),
+                    LeaveGroupResponse,
+                    timeout_ms=self.client.request_timeout_ms,
+                )
+            except ClientError:
+                pass  # the group will find out by itself
+        self._lose_membership(keep_id=False)
+
+    # --- joining
+
+    async def _join(self) -> None:
+        """Join, learn the partitions, begin where the group left off."""
+        joined = await self._join_group()
+        self._divided = None
+        assignments = await self._divide(joined) if joined.leader == joined.member_id else []
+        connection = await self.client.coordinator(self.group, "group")
+        answer = await connection.request(
+            SyncGroupRequest(
+                group_id=self.group,
+                generation_id=joined.generation_id,
+                member_id=joined.member_id,
+                group_instance_id=self.instance_id,
+                protocol_type=PROTOCOL_TYPE,
+                protocol_name=joined.protocol_name,
+                assignments=assignments,
+            ),
+            SyncGroupResponse,
+            timeout_ms=self.rebalance_timeout_ms + self.client.request_timeout_ms,
+        )
+        self._check(answer.error_code)
+        await self._begin(
+            [
+                TopicPartition(topic, index)
+                for topic, indexes in read_assignment(answer.assignment).items()
+                for index in indexes
+            ]
+        )
+        self.generation = joined.generation_id
+        self._heartbeat = None
+        self._heartbeat_at = asyncio.get_running_loop().time() + self.heartbeat_seconds
+
+    async def _join_group(self) -> JoinGroupResponse:
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol(
+            name=RANGE, metadata=write_subscription(self.topics)
+        )
+        while True:
+            connection = await self.client.coordinator(self.group, "group")
+            answer = await connection.request(
+                JoinGroupRequest(
+                    group_id=self.group,
+                    session_timeout_ms=self.session_timeout_ms,
+                    rebalance_timeout_ms=self.rebalance_timeout_ms,
+                    member_id=self.member_id,
+                    group_instance_id=self.instance_id,
+                    protocol_type=PROTOCOL_TYPE,
+                    protocols=[protocol],
+                ),
+                JoinGroupResponse,
+                timeout_ms=self.rebalance_timeout_ms + self.client.request_timeout_ms,
+            )
+            if answer.error_code != ErrorCode.MEMBER_ID_REQUIRED:
+                self._check(answer.error_code)
+                self.member_id = answer.member_id
+                return answer
+            self.member_id = answer.member_id  # KIP-394: ask again under the name that was given
+
+    async def _divide(
+        self, joined: JoinGroupResponse
+    ) -> list[SyncGroupRequest.SyncGroupRequestAssignment]:
+        """The leader's work: who reads what."""
+        members = sorted(
+            joined.members, key=lambda row: (row.group_instance_id or "", row.member_id)
+        )
+        subscriptions = {row.member_id: read_subscription(row.metadata) for row in members}
+        topics = {topic for names in subscriptions.values() for topic in names}
+        self._divided = await self._count(topics)
+        self._recount_at = asyncio.get_running_loop().time() + RECOUNT_SECONDS
+        assigned = assign_ranges(subscriptions, self._divided)
+        return [
+            SyncGroupRequest.SyncGroupRequestAssignment(
+                member_id=member, assignment=write_assignment(partitions)
+            )
+            for member, partitions in assigned.items()
+        ]
+
+    async def _count(self, topics: set[str]) -> dict[str, int]:
+        """Topic -> number of partitions; 0 for those that do not exist (yet)."""
+        found = await self.client.fetch_topics(None)
+        counts = dict.fromkeys(sorted(topics), 0)
+        counts |= {topic.name: len(topic.partitions) for topic in found if topic.name in topics}
+        return counts
+
+    async def _begin(self, partitions: list[TopicPartition]) -> None:
+        committed = await self.groups.committed(self.group, partitions) if partitions else {}
+        offsets = {key: committed[key].offset for key in partitions if key in committed}
+        self._committed = dict(offsets)
+        fresh = {key: self.reset for key in partitions if key not in committed}
+        if fresh:
+            found = await list_offsets(self.client, fresh)
+            offsets |= {key: at.offset for key, at in found.items()}
+        self.fetcher.assign(offsets)
+
+    # --- staying
+
+    async def _check_heartbeat(self) -> None:
+        """Take the answer of the last heartbeat, and send the next if it is time."""
+        if self.generation == NO_GENERATION:
+            return
+        if self._heartbeat is not None and self._heartbeat.done():
+            heartbeat, self._heartbeat = self._heartbeat, None
+            try:
+                await self._heard(heartbeat.result().error_code)
+            except ClientError as error:
+                if not error.retriable:
+                    raise
+                self.client.forget_coordinator(self.group)
+        now = asyncio.get_running_loop().time()
+        if self._heartbeat is None and now >= self._heartbeat_at:
+            self._heartbeat_at = now + self.heartbeat_seconds
+            await self._send_heartbeat()
+
+    async def _check_partitions(self) -> None:
+        """The leader watches for new partitions and topics, and has the group divide them."""
+        now = asyncio.get_running_loop().time()
+        if self.generation == NO_GENERATION or self._divided is None or now < self._recount_at:
+            return
+        self._recount_at = now + RECOUNT_SECONDS
+        if (
+            await self.client.retrying(lambda: self._count(set(self._divided or ())))
+            != self._divided
+        ):
+            await self._rejoin()
+
+    async def _rejoin(self) -> None:
+        """Give all partitions back, as one does before an eager rebalance."""
+        try:
+            await self.commit()
+        except KafkaError as error:
+            if error.code not in _GROUP_MOVED_ON:
+                raise
+            # what was not committed is read again by whoever gets the partition
+        self._lose_membership(keep_id=True)
+
+    async def _send_heartbeat(self) -> None:
+        try:
+            connection = await self.client.coordinator(self.group, "group")
+            self._heartbeat = connection.submit(
+                HeartbeatRequest(
+                    group_id=self.group,
+                    generation_id=self.generation,
+                    member_id=self.member_id,
+                    group_instance_id=self.instance_id,
+                ),
+                HeartbeatResponse,
+                timeout_ms=self.client.request_timeout_ms,
+            )
+        except ClientError as error:
+            if not error.retriable:
+                raise
+            self.client.forget_coordinator(self.group)
+
+    async def _heard(self, code: int) -> None:
+        if code == ErrorCode.REBALANCE_IN_PROGRESS:
+            await self._rejoin()
+        elif code in _MEMBERSHIP_LOST:
+            self._lose_membership(keep_id=False)
+        else:
+            self._check(code)
+
+    def _check(self, code: int) -> None:
+        """Raise for an error of the group; one after which joining again may succeed is raised as retriable."""
+        if code in COORDINATOR_MOVED:
+            self.client.forget_coordinator(self.group)
+        error = KafkaError(code, subject=f"group {self.group}")
+        if code in _MEMBERSHIP_LOST:
+            self._lose_membership(keep_id=False)
+            error.retriable = True
+        elif code == ErrorCode.REBALANCE_IN_PROGRESS:
+            error.retriable = True
+        if code:
+            raise error
+
+    def _lose_membership(self, *, keep_id: bool) -> None:
+        self.generation = NO_GENERATION
+        if not keep_id:
+            self.member_id = ""
+        self._heartbeat = None
+        self.fetcher.assign({})

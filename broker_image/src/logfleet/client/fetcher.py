@@ -1,0 +1,281 @@
+"""Reads partitions from given offsets on, one long poll per leader at a time.
+
+No fetch sessions and no background task: requests are sent by `poll`, and what a leader answers between two calls is
+taken by the next one.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from logfleet.client.cluster import Client, backoff_seconds
+from logfleet.client.errors import ClientError, KafkaError, raise_for
+from logfleet.client.offsets import OffsetSpec, TopicPartition, list_offsets
+from logfleet.records.batch import crc_matches, iterate_headers
+from logfleet.records.errors import CorruptRecords, RecordsError
+from logfleet.records.record import Record, read_records
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import FetchRequest, FetchResponse
+from logfleet.wire.schema import ZERO_UUID
+
+NAMES_UP_TO_VERSION = 12  # later versions name topics by their id alone (KIP-516)
+
+
+class Fetched(msgspec.Struct, frozen=True):
+    """Whole batches of one partition, from the one that holds `offset` on, as the broker sent them.
+
+    high_watermark: end of what is committed there; log_start_offset: of what is still there; end_offset: of these batches.
+    """
+
+    partition: TopicPartition
+    offset: int
+    end_offset: int
+    high_watermark: int
+    log_start_offset: int
+    batches: memoryview
+
+    def records(self) -> Iterator[Record]:
+        """Records from `offset` on; those that only brokers read (control batches) are left out.
+
+        Raises CorruptRecords if a checksum or a count is wrong, DecompressedTooLarge.
+        """
+        for position, header in iterate_headers(self.batches):
+            if header.is_control:
+                continue
+            if not crc_matches(self.batches, header, position):
+                raise CorruptRecords(f"{self.partition}: checksum at offset {header.base_offset}")
+            for record in read_records(self.batches, position):
+                if record.offset >= self.offset:
+                    yield record
+
+
+class _Position:
+    """Where a partition is read next, and since when that fails."""
+
+    __slots__ = ("attempts", "failing_since", "offset", "retry_at")
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        self.attempts = 0
+        self.failing_since = 0.0
+        self.retry_at = 0.0
+
+
+class _InFlight(msgspec.Struct):
+    """A Fetch on its way; asked: what was asked for by partition."""
+
+    future: asyncio.Future[FetchResponse]
+    asked: dict[TopicPartition, int]
+    names: dict[bytes, str]
+
+
+class Fetcher:
+    """Assign partitions, then poll.
+
+    max_wait_ms: how long a leader holds an answer back until it has min_bytes (Kafka: fetch.max.wait.ms).
+    max_bytes, partition_bytes: of one answer, and of one partition in it; one batch always gets through.
+    reset: where to go on if an offset is out of range; None: raise.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        min_bytes: int = 1,
+        max_wait_ms: int = 500,
+        max_bytes: int = 50 * 1024 * 1024,
+        partition_bytes: int = 1024 * 1024,
+        reset: OffsetSpec | None = None,
+    ) -> None:
+        self.client = client
+        self.min_bytes = min_bytes
+        self.max_wait_ms = max_wait_ms
+        self.max_bytes = max_bytes
+        self.partition_bytes = partition_bytes
+        self.reset = reset
+        self._positions: dict[TopicPartition, _Position] = {}
+        self._in_flight: dict[int, _InFlight] = {}
+        self._failure: ClientError | None = None
+
+    def assign(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions from these offsets on, and no others."""
+        self._positions = {key: _Position(offset) for key, offset in offsets.items()}
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on at another offset of an assigned partition."""
+        assert partition in self._positions, f"{partition} is not assigned"
+        self._positions[partition] = _Position(offset)
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """The next offset of each partition: the end of what `poll` returned."""
+        return {key: position.offset for key, position in self._positions.items()}
+
+    async def poll(self, timeout_ms: int = 1_000) -> list[Fetched]:
+        """What has arrived; waits until something has or the time is up, then the list is empty.
+
+        What may pass (a leader moves, a connection breaks) is tried again for the client's `timeout_ms`. Raises KafkaError
+        with OFFSET_OUT_OF_RANGE if there is no `reset`, and any ClientError that does not pass.
+        """
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        fetched: list[Fetched] = []
+        while True:
+            retry_at = await self._send(loop.time())
+            remaining = min(deadline, retry_at) - loop.time()
+            await self._wait(max(remaining, 0))
+            try:
+                for leader in [
+                    at for at, flight in self._in_flight.items() if flight.future.done()
+                ]:
+                    fetched += await self._receive(self._in_flight.pop(leader))
+            except ClientError as error:
+                if not fetched:
+                    raise
+                self._failure = error  # first what is there
+            if fetched or loop.time() >= deadline:
+                return fetched
+
+    async def _wait(self, seconds: float) -> None:
+        if self._in_flight:
+            futures = [flight.future for flight in self._in_flight.values()]
+            await asyncio.wait(futures, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        else:
+            await asyncio.sleep(seconds)
+
+    # --- sending
+
+    async def _send(self, now: float) -> float:
+        """Ask every leader that has nothing to do; returns when the next partition may be tried again (loop time)."""
+        by_leader: dict[int, list[TopicPartition]] = {}
+        retry_at = float("inf")
+        for key, position in self._positions.items():
+            if position.retry_at > now:
+                retry_at = min(retry_at, position.retry_at)
+                continue
+            try:
+                leader = await self.client.leader_of(key.topic, key.partition)
+            except ClientError as error:
+                retry_at = min(retry_at, self._failed(key, error))
+                continue
+            if leader not in self._in_flight:
+                by_leader.setdefault(leader, []).append(key)
+        for leader, keys in by_leader.items():
+            try:
+                connection = await self.client.broker(leader, "fetch")
+                request, flight_names, version_max = await self._request(keys)
+                future = connection.submit(
+                    request,
+                    FetchResponse,
+                    timeout_ms=self.max_wait_ms + self.client.request_timeout_ms,
+                    version_max=version_max,
+                )
+            except ClientError as error:
+                retry_at = min(retry_at, *(self._failed(key, error) for key in keys))
+                continue
+            asked = {key: self._positions[key].offset for key in keys}
+            self._in_flight[leader] = _InFlight(future, asked, flight_names)
+        return retry_at
+
+    async def _request(
+        self, keys: list[TopicPartition]
+    ) -> tuple[FetchRequest, dict[bytes, str], int | None]:
+        topics: dict[str, FetchRequest.FetchTopic] = {}
+        names: dict[bytes, str] = {}
+        for key in keys:
+            topic = topics.get(key.topic)
+            if topic is None:
+                topic_id = (await self.client.topic(key.topic)).topic_id
+                names[topic_id] = key.topic
+                topic = FetchRequest.FetchTopic(topic=key.topic, topic_id=topic_id)
+                topics[key.topic] = topic
+            topic.partitions.append(
+                FetchRequest.FetchPartition(
+                    partition=key.partition,
+                    fetch_offset=self._positions[key].offset,
+                    partition_max_bytes=self.partition_bytes,
+                )
+            )
+        request = FetchRequest(
+            max_wait_ms=self.max_wait_ms,
+            min_bytes=self.min_bytes,
+            max_bytes=self.max_bytes,
+            topics=list(topics.values()),
+        )
+        return request, names, NAMES_UP_TO_VERSION if ZERO_UUID in names else None
+
+    # --- receiving
+
+    async def _receive(self, flight: _InFlight) -> list[Fetched]:
+        try:
+            answer = flight.future.result()
+            raise_for(answer.error_code, subject="fetch")
+        except ClientError as error:
+            for key in flight.asked:
+                if key in self._positions:
+                    self._failed(key, error)
+            return []
+        fetched = []
+        for topic in answer.responses:
+            name = topic.topic or flight.names.get(topic.topic_id, "")
+            for row in topic.partitions:
+                key = TopicPartition(name, row.partition_index)
+                position = self._positions.get(key)
+                if position is None or position.offset != flight.asked.get(key):
+                    continue  # no longer assigned, or sought elsewhere meanwhile
+                if row.error_code:
+                    await self._refused(key, KafkaError(row.error_code, subject=str(key)))
+                    continue
+                position.attempts = 0
+                if row.records:
+                    fetched.append(self._take(key, position, row))
+        return fetched
+
+    def _take(
+        self, key: TopicPartition, position: _Position, row: FetchResponse.PartitionData
+    ) -> Fetched:
+        assert isinstance(row.records, memoryview), "decoded records are a view of the frame"
+        end_offset = position.offset
+        end_position = 0
+        try:
+            for at, header in iterate_headers(row.records):
+                end_offset, end_position = header.next_offset, at + header.size
+        except RecordsError as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error), subject=str(key)) from error
+        fetched = Fetched(
+            key,
+            position.offset,
+            max(end_offset, position.offset),
+            row.high_watermark,
+            row.log_start_offset,
+            row.records[:end_position],
+        )
+        # who got something goes to the end of the line, so that a full answer starves nobody
+        self._positions.pop(key)
+        position.offset = fetched.end_offset
+        self._positions[key] = position
+        return fetched
+
+    async def _refused(self, key: TopicPartition, error: KafkaError) -> None:
+        if error.code == ErrorCode.OFFSET_OUT_OF_RANGE and self.reset is not None:
+            found = await list_offsets(self.client, {key: self.reset})
+            self.seek(key, found[key].offset)
+            return
+        self._failed(key, error)
+
+    def _failed(self, key: TopicPartition, error: ClientError) -> float:
+        """Try the partition again later, at the loop time that is returned; raises `error` if that is of no use."""
+        now = asyncio.get_running_loop().time()
+        position = self._positions[key]
+        if position.attempts == 0:
+            position.failing_since = now
+        if not error.retriable or now - position.failing_since > self.client.timeout_ms / 1000:
+            raise error
+        if error.stale_metadata:
+            self.client.metadata.forget([key.topic])
+        position.retry_at = now + backoff_seconds(position.attempts)
+        position.attempts += 1
+        return position.retry_at

@@ -1,0 +1,223 @@
+"""Consumer groups from outside: which there are, who is in them, what they have committed."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from logfleet.client.assignors import PROTOCOL_TYPE, read_assignment
+from logfleet.client.cluster import Client
+from logfleet.client.errors import KafkaError, raise_for
+from logfleet.client.offsets import TopicPartition
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+
+# Later versions of OffsetFetch and OffsetCommit name topics by id, and so know nothing of deleted ones.
+NAMES_UP_TO_VERSION = 9
+# The coordinator has moved, is not there yet, or is reading its log.
+COORDINATOR_MOVED = {
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+}
+
+
+class GroupListing(msgspec.Struct, frozen=True):
+    """kind: "classic", "consumer" ...; state: "Stable", "Empty" ... as Kafka names them."""
+
+    group: str
+    state: str
+    kind: str
+    protocol_type: str
+
+
+class Member(msgspec.Struct, frozen=True):
+    """assignment: partitions by topic."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    assignment: dict[str, list[int]]
+
+
+class GroupDescription(msgspec.Struct, frozen=True):
+    """assignor: the protocol that the members agreed on, "" if there are none."""
+
+    group: str
+    state: str
+    assignor: str
+    members: tuple[Member, ...]
+
+
+class Committed(msgspec.Struct, frozen=True):
+    """A committed offset: the next one to be read."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+class Groups:
+    """Calls through `client`, which stays the caller's to close. A group that is not there is an error only where said."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    async def list(self) -> list[GroupListing]:
+        """All groups of all brokers, sorted."""
+
+        async def call() -> list[GroupListing]:
+            await self.client.fetch_topics([])
+            found = []
+            for broker_id in self.client.metadata.nodes:
+                connection = await self.client.broker(broker_id)
+                answer = await connection.request(
+                    ListGroupsRequest(),
+                    ListGroupsResponse,
+                    timeout_ms=self.client.request_timeout_ms,
+                )
+                raise_for(answer.error_code, subject=f"broker {broker_id}")
+                found += [
+                    GroupListing(row.group_id, row.group_state, row.group_type, row.protocol_type)
+                    for row in answer.groups
+                ]
+            return sorted(found, key=lambda listing: listing.group)
+
+        return await self.client.retrying(call)
+
+    async def describe(self, group: str) -> GroupDescription:
+        """State and members of a classic group. Raises KafkaError with GROUP_ID_NOT_FOUND if there is none."""
+
+        async def call() -> GroupDescription:
+            connection = await self.client.coordinator(group)
+            answer = await connection.request(
+                DescribeGroupsRequest(groups=[group]),
+                DescribeGroupsResponse,
+                timeout_ms=self.client.request_timeout_ms,
+            )
+            row = answer.groups[0]
+            self._check(group, row.error_code, row.error_message)
+            if row.group_state == "Dead":  # how versions before 6 say that there is none
+                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, subject=f"group {group}")
+            consumer = row.protocol_type == PROTOCOL_TYPE
+            members = [
+                Member(
+                    member.member_id,
+                    member.group_instance_id,
+                    member.client_id,
+                    member.client_host,
+                    read_assignment(member.member_assignment) if consumer else {},
+                )
+                for member in row.members
+            ]
+            return GroupDescription(group, row.group_state, row.protocol_data, tuple(members))
+
+        return await self.client.retrying(call)
+
+    async def delete(self, group: str) -> None:
+        """Delete a group without members, with its offsets. Raises KafkaError (NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND)."""
+
+        async def call() -> None:
+            connection = await self.client.coordinator(group)
+            answer = await connection.request(
+                DeleteGroupsRequest(groups_names=[group]),
+                DeleteGroupsResponse,
+                timeout_ms=self.client.request_timeout_ms,
+            )
+            self._check(group, answer.results[0].error_code, answer.results[0].error_message)
+
+        await self.client.retrying(call)
+
+    async def committed(
+        self, group: str, partitions: Sequence[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Committed]:
+        """Committed offsets of these partitions (None: of all that have one); those without one are left out."""
+        topics: dict[str, list[int]] = {}
+        for key in partitions or ():
+            topics.setdefault(key.topic, []).append(key.partition)
+        rows = [
+            OffsetFetchRequest.OffsetFetchRequestTopics(name=name, partition_indexes=indexes)
+            for name, indexes in topics.items()
+        ]
+        wanted = OffsetFetchRequest.OffsetFetchRequestGroup(
+            group_id=group, topics=None if partitions is None else rows
+        )
+
+        async def call() -> dict[TopicPartition, Committed]:
+            connection = await self.client.coordinator(group)
+            answer = await connection.request(
+                OffsetFetchRequest(groups=[wanted], require_stable=True),
+                OffsetFetchResponse,
+                timeout_ms=self.client.request_timeout_ms,
+                version_max=NAMES_UP_TO_VERSION,
+            )
+            self._check(group, answer.groups[0].error_code)
+            found = {}
+            for topic in answer.groups[0].topics:
+                for row in topic.partitions:
+                    self._check(group, row.error_code)
+                    if row.committed_offset >= 0:
+                        found[TopicPartition(topic.name, row.partition_index)] = Committed(
+                            row.committed_offset, row.committed_leader_epoch, row.metadata or ""
+                        )
+            return found
+
+        return await self.client.retrying(call)
+
+    async def commit(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        generation: int = -1,
+        member_id: str = "",
+        instance_id: str | None = None,
+    ) -> None:
+        """Commit; without a generation only for a group that has no members. Raises KafkaError."""
+        topics: dict[str, OffsetCommitRequest.OffsetCommitRequestTopic] = {}
+        for key, offset in offsets.items():
+            topic = topics.setdefault(
+                key.topic, OffsetCommitRequest.OffsetCommitRequestTopic(name=key.topic)
+            )
+            topic.partitions.append(
+                OffsetCommitRequest.OffsetCommitRequestPartition(
+                    partition_index=key.partition, committed_offset=offset
+                )
+            )
+        request = OffsetCommitRequest(
+            group_id=group,
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            topics=list(topics.values()),
+        )
+
+        async def call() -> None:
+            connection = await self.client.coordinator(group)
+            answer = await connection.request(
+                request,
+                OffsetCommitResponse,
+                timeout_ms=self.client.request_timeout_ms,
+                version_max=NAMES_UP_TO_VERSION,
+            )
+            for topic in answer.topics:
+                for row in topic.partitions:
+                    self._check(group, row.error_code)
+
+        await self.client.retrying(call)
+
+    def _check(self, group: str, code: int, message: str | None = None) -> None:
+        if code in COORDINATOR_MOVED:
+            self.client.forget_coordinator(group)
+        raise_for(code, message, subject=f"group {group}")

@@ -1,0 +1,438 @@
+"""Writes records: batches per partition, one request per leader, each record once and in order.
+
+One batch of a partition is on its way at a time. While it is, the next one fills, so batches grow with the broker's
+latency; and with the producer id and sequence numbers of KIP-98, which a batch keeps through all its retries, the broker
+takes each batch once, whatever happened to the answers.
+"""
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import Generator, Sequence
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from logfleet.client.cluster import Client, backoff_seconds
+from logfleet.client.errors import ClientError, ConnectionLost, KafkaError, raise_for
+from logfleet.client.partitioner import partition_of_key
+from logfleet.records.batch import increment_sequence
+from logfleet.records.compression import Codec
+from logfleet.records.record import Header, ProducerStamp, Record, build_batch
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from logfleet.wire.schema import ZERO_UUID
+
+# A topic that was created a moment ago may not be known to all brokers yet; one that nobody creates never will be.
+NEW_TOPIC_MS = 5_000
+RECORD_OVERHEAD_BYTES = 16  # lengths, deltas and attributes of a small record, about
+NAMES_UP_TO_VERSION = 12  # later versions name topics by their id alone (KIP-516)
+# The broker no longer knows what came before, or knows better: a new producer id starts a new numbering.
+_LOST_SEQUENCE = {
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+}
+
+
+class Written(msgspec.Struct, frozen=True):
+    """Where a record is. offset: -1 if the broker did not say (acks=0, or a duplicate it had forgotten)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+class Delivery:
+    """Await it for `Written`, or for the ClientError that kept the record from being written."""
+
+    __slots__ = ("_batch", "_index")
+
+    def __init__(self, batch: "_Batch", index: int) -> None:
+        self._batch, self._index = batch, index
+
+    def __await__(self) -> Generator[object, None, Written]:
+        batch = self._batch
+        # shielded: giving up on one record must not cancel those that share its batch
+        base_offset, append_time_ms = yield from asyncio.shield(batch.written).__await__()
+        return Written(
+            batch.topic,
+            batch.partition,
+            base_offset + self._index if base_offset >= 0 else -1,
+            batch.records[self._index].timestamp if append_time_ms < 0 else append_time_ms,
+        )
+
+
+class _Batch:
+    """Records of one partition that are sent together; deadline in the loop's time."""
+
+    __slots__ = (
+        "attempts", "created", "encoded", "partition", "records", "retry_at", "size", "stamp", "topic", "written",
+    )  # fmt: skip
+
+    def __init__(self, topic: str, partition: int, now: float) -> None:
+        self.topic, self.partition = topic, partition
+        self.created = now
+        self.records: list[Record] = []
+        self.size = 0
+        self.attempts = 0
+        self.retry_at = 0.0
+        self.stamp: ProducerStamp | None = None
+        self.encoded = b""
+        # base offset, log append time (-1 if records keep their own)
+        self.written: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
+
+
+class _Partition:
+    """Batches in order; the last one still takes records. identity and sequence: of the next batch that is encoded."""
+
+    __slots__ = ("batches", "identity", "in_flight", "sequence")
+
+    def __init__(self) -> None:
+        self.batches: deque[_Batch] = deque()
+        self.in_flight = False
+        self.identity: tuple[int, int] | None = None
+        self.sequence = 0
+
+
+class Producer:
+    """Use as `async with`; leaving it writes what is left, and raises if something could not be written.
+
+    acks: -1 all in-sync replicas, 1 the leader, 0 nobody says anything. idempotent: needs acks=-1.
+    linger_ms: how long a batch waits for more records; batch_bytes: when it does not.
+    delivery_timeout_ms: after that a record counts as failed; buffer_bytes: when `send` waits.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        acks: int = -1,
+        idempotent: bool = True,
+        codec: Codec = Codec.NONE,
+        level: int | None = None,
+        linger_ms: float = 5,
+        batch_bytes: int = 64 * 1024,
+        buffer_bytes: int = 32 * 1024 * 1024,
+        delivery_timeout_ms: int = 120_000,
+        auto_create: bool = False,
+    ) -> None:
+        if idempotent and acks != -1:
+            raise ValueError("an idempotent producer needs acks=-1")
+        self.client = client
+        self.acks, self.idempotent = acks, idempotent
+        self.codec, self.level = codec, level
+        self.linger_seconds = linger_ms / 1000
+        self.batch_bytes, self.buffer_bytes = batch_bytes, buffer_bytes
+        self.delivery_timeout_seconds = delivery_timeout_ms / 1000
+        self.auto_create = auto_create
+        self._partitions: dict[tuple[str, int], _Partition] = {}
+        self._sticky: dict[str, int] = {}
+        self._buffered = 0
+        self._flush_until = -1.0  # batches made up to then are sent without lingering
+        self._failure: ClientError | None = None
+        self._identity: tuple[int, int] | None = None
+        self._identifying = asyncio.Lock()
+        self._wake = asyncio.Event()
+        self._room = asyncio.Event()
+        self._tasks = asyncio.TaskGroup()
+        self._closing = False
+
+    async def __aenter__(self) -> Self:
+        await self._tasks.__aenter__()
+        self._tasks.create_task(self._run())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None:
+                await self.flush()
+        finally:
+            self._closing = True
+            self._wake.set()
+            try:
+                await self._tasks.__aexit__(kind, error, trace)
+            except BaseExceptionGroup as group:
+                if group.exceptions != (error,):
+                    raise  # else it is the block's own exception, which goes on by itself
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Sequence[Header] = (),
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """Put a record into a batch; await what is returned to know that it is written.
+
+        partition: None means by the key's hash, or wherever a batch is open. timestamp_ms: None means now.
+        Waits while the buffer is full. Raises KafkaError if there is no such topic or partition.
+        """
+        count = await self._count(topic)
+        if partition is not None and not 0 <= partition < count:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject=f"{topic}-{partition}")
+        while self._buffered >= self.buffer_bytes:
+            self._room.clear()
+            await self._room.wait()
+        if partition is None:
+            partition = self._choose(topic, key, count)
+        now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
+        record = Record(key, value, now_ms, tuple(headers))
+        size = _size(record)
+        batch = self._open_batch(topic, partition, size)
+        batch.records.append(record)
+        batch.size += size
+        self._buffered += size
+        return Delivery(batch, len(batch.records) - 1)
+
+    async def flush(self) -> None:
+        """Wait until everything sent so far is written or failed; raises the first failure since the last flush."""
+        self._flush_until = asyncio.get_running_loop().time()
+        self._wake.set()
+        pending = [batch.written for state in self._partitions.values() for batch in state.batches]
+        if pending:
+            await asyncio.wait(pending)
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    # --- batches
+
+    async def _count(self, topic: str) -> int:
+        """Number of the topic's partitions; an old number will do."""
+        known = self.client.metadata.last_known(topic)
+        if known is None:
+            known = await self.client.retrying(
+                lambda: self.client.topic(topic, auto_create=self.auto_create),
+                timeout_ms=self.client.timeout_ms if self.auto_create else NEW_TOPIC_MS,
+            )
+        return len(known.partitions)
+
+    def _choose(self, topic: str, key: bytes | None, count: int) -> int:
+        if key is not None:
+            return partition_of_key(key, count)
+        # one partition until its batch is on its way: larger batches, and even in the long run (KIP-480)
+        chosen = self._sticky.get(topic, count)
+        if chosen >= count:
+            chosen = self._sticky[topic] = random.randrange(count)
+        return chosen
+
+    def _open_batch(self, topic: str, partition: int, size: int) -> _Batch:
+        state = self._partitions.setdefault((topic, partition), _Partition())
+        if state.batches:
+            batch = state.batches[-1]
+            started = batch.encoded or (state.in_flight and len(state.batches) == 1)
+            if not started and batch.size + size <= self.batch_bytes:
+                return batch
+            self._wake.set()  # the one before is full
+        batch = _Batch(topic, partition, asyncio.get_running_loop().time())
+        if not state.batches:
+            self._wake.set()
+        state.batches.append(batch)
+        return batch
+
+    # --- sending
+
+    async def _run(self) -> None:
+        """Send what is ready until closed; batches that are left then fail."""
+        try:
+            while not self._closing:
+                self._wake.clear()
+                pause = await self._send_ready()
+                try:
+                    async with asyncio.timeout(pause):
+                        await self._wake.wait()
+                except TimeoutError:
+                    pass
+        finally:
+            for state in self._partitions.values():
+                for batch in list(state.batches):
+                    self._finish(state, batch, ConnectionLost("the producer was closed"))
+
+    async def _send_ready(self) -> float | None:
+        """Send to each leader what is ready for it; returns the seconds until more will be, None: unknown."""
+        now = asyncio.get_running_loop().time()
+        next_at = float("inf")
+        by_leader: dict[int, list[_Batch]] = {}
+        for state in list(self._partitions.values()):
+            if state.in_flight or not state.batches:
+                continue
+            batch = state.batches[0]
+            ready_at = self._ready_at(state, batch)
+            if ready_at > now:
+                next_at = min(next_at, ready_at)
+                continue
+            try:
+                leader = await self.client.leader_of(batch.topic, batch.partition)
+            except ClientError as error:
+                self._failed(batch, error)
+                next_at = min(next_at, batch.retry_at)
+                continue
+            state.in_flight = True
+            by_leader.setdefault(leader, []).append(batch)
+        for leader, batches in by_leader.items():
+            self._tasks.create_task(self._produce(leader, batches))
+        return None if next_at == float("inf") else max(next_at - now, 0)
+
+    def _ready_at(self, state: _Partition, batch: _Batch) -> float:
+        """Loop time at which the partition's first batch should go."""
+        if batch.attempts:
+            return batch.retry_at
+        full = len(state.batches) > 1 or batch.size >= self.batch_bytes
+        if full or batch.created <= self._flush_until:
+            return 0
+        return batch.created + self.linger_seconds
+
+    async def _produce(self, leader: int, batches: list[_Batch]) -> None:
+        try:
+            await self._encode(batches)
+            connection = await self.client.broker(leader)
+            request, names = await self._request(batches)
+            version_max = NAMES_UP_TO_VERSION if ZERO_UUID in names else None
+            if self.acks == 0:
+                connection.post(request, version_max=version_max)
+                for batch in batches:
+                    self._written(batch, -1, -1)
+                return
+            answer = await connection.request(
+                request,
+                ProduceResponse,
+                timeout_ms=2 * self.client.request_timeout_ms,
+                version_max=version_max,
+            )
+            self._answered(batches, answer, names)
+        except ClientError as error:
+            for batch in batches:
+                self._failed(batch, error)
+        finally:
+            for batch in batches:
+                self._partitions[batch.topic, batch.partition].in_flight = False
+            self._wake.set()
+
+    async def _encode(self, batches: list[_Batch]) -> None:
+        """Give each batch its bytes, once: a retry sends the same ones, sequence included."""
+        fresh = [batch for batch in batches if not batch.encoded]
+        identity = await self._identify() if self.idempotent and fresh else (-1, -1)
+        for batch in fresh:
+            self._sticky.pop(batch.topic, None)
+            state = self._partitions[batch.topic, batch.partition]
+            if self.idempotent:
+                if state.identity != identity:
+                    state.identity, state.sequence = identity, 0
+                batch.stamp = ProducerStamp(*identity, state.sequence)
+                state.sequence = increment_sequence(state.sequence, len(batch.records))
+            batch.encoded = bytes(
+                build_batch(batch.records, codec=self.codec, level=self.level, producer=batch.stamp)
+            )
+
+    async def _identify(self) -> tuple[int, int]:
+        """Producer id and epoch, from any broker (KIP-98)."""
+        async with self._identifying:
+            if self._identity is None:
+                connection = await self.client.any()
+                answer = await connection.request(
+                    InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1),
+                    InitProducerIdResponse,
+                    timeout_ms=self.client.request_timeout_ms,
+                )
+                raise_for(answer.error_code, subject="producer id")
+                self._identity = (answer.producer_id, answer.producer_epoch)
+            return self._identity
+
+    async def _request(self, batches: list[_Batch]) -> tuple[ProduceRequest, dict[bytes, str]]:
+        topics: dict[str, ProduceRequest.TopicProduceData] = {}
+        names: dict[bytes, str] = {}
+        for batch in batches:
+            topic = topics.get(batch.topic)
+            if topic is None:
+                topic_id = (await self.client.topic(batch.topic)).topic_id
+                names[topic_id] = batch.topic
+                topic = ProduceRequest.TopicProduceData(name=batch.topic, topic_id=topic_id)
+                topics[batch.topic] = topic
+            topic.partition_data.append(
+                ProduceRequest.PartitionProduceData(index=batch.partition, records=batch.encoded)
+            )
+        request = ProduceRequest(
+            acks=self.acks,
+            timeout_ms=self.client.request_timeout_ms,
+            topic_data=list(topics.values()),
+        )
+        return request, names
+
+    # --- outcomes
+
+    def _answered(
+        self, batches: list[_Batch], answer: ProduceResponse, names: dict[bytes, str]
+    ) -> None:
+        waiting = {(batch.topic, batch.partition): batch for batch in batches}
+        for topic in answer.responses:
+            name = topic.name or names.get(topic.topic_id, "")
+            for row in topic.partition_responses:
+                batch = waiting.pop((name, row.index), None)
+                if batch is None:
+                    continue
+                if row.error_code in {ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:
+                    self._written(batch, row.base_offset, row.log_append_time_ms)
+                else:
+                    subject = f"{batch.topic}-{batch.partition}"
+                    error = KafkaError(row.error_code, row.error_message, subject=subject)
+                    self._failed(batch, error)
+        for batch in waiting.values():
+            self._failed(batch, ConnectionLost("the answer lacks a partition that was written"))
+
+    def _written(self, batch: _Batch, base_offset: int, append_time_ms: int) -> None:
+        state = self._partitions[batch.topic, batch.partition]
+        self._remove(state, batch)
+        batch.written.set_result((base_offset, append_time_ms))
+
+    def _failed(self, batch: _Batch, error: ClientError) -> None:
+        """Try the batch again later, or give it up."""
+        now = asyncio.get_running_loop().time()
+        if error.stale_metadata:
+            self.client.metadata.forget([batch.topic])
+        if isinstance(error, KafkaError) and error.code in _LOST_SEQUENCE:
+            self._identity = None
+        batch.retry_at = now + backoff_seconds(batch.attempts)
+        batch.attempts += 1
+        if error.retriable and batch.retry_at < batch.created + self.delivery_timeout_seconds:
+            return
+        if batch.encoded and self.idempotent:
+            # its sequence may or may not be taken: nothing may follow it under the same id
+            self._identity = None
+        self._finish(self._partitions[batch.topic, batch.partition], batch, error)
+
+    def _finish(self, state: _Partition, batch: _Batch, error: ClientError) -> None:
+        self._remove(state, batch)
+        self._failure = self._failure or error
+        batch.written.set_exception(error)
+        batch.written.exception()  # `flush` raises it for those who do not await deliveries
+
+    def _remove(self, state: _Partition, batch: _Batch) -> None:
+        assert state.batches[0] is batch, "batches of a partition are written in order"
+        state.batches.popleft()
+        self._buffered -= batch.size
+        self._room.set()
+
+
+def _size(record: Record) -> int:
+    """Bytes of a record in a batch, about."""
+    size = RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
+    for name, value in record.headers:
+        size += len(name) + len(value or b"") + 4
+    return size

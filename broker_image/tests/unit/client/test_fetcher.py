@@ -1,0 +1,199 @@
+import asyncio
+
+import pytest
+from logfleet.client.cluster import Client
+from logfleet.client.errors import ClientError, KafkaError
+from logfleet.client.fetcher import Fetcher
+from logfleet.client.offsets import OffsetSpec, TopicPartition
+from logfleet.records.errors import CorruptRecords
+from logfleet.records.record import Record, build_batch
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import (
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    MetadataRequest,
+)
+
+from broker_image.tests.unit.client.fake_broker import TOPIC_ID, FakeBroker
+
+pytestmark = pytest.mark.asyncio
+
+BATCH_RECORDS = 10
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def batch(base_offset: int, **kwargs) -> bytes:
+    records = [Record(None, b"%d" % (base_offset + i), 1000) for i in range(BATCH_RECORDS)]
+    return bytes(build_batch(records, base_offset=base_offset, **kwargs))
+
+
+class Log:
+    """Answers Fetch from partitions with `batches` batches each; errors: codes to answer first, by partition."""
+
+    def __init__(self, broker: FakeBroker, batches: int = 3) -> None:
+        self.broker, self.batches = broker, batches
+        self.errors: dict[int, list[int]] = {}
+        self.idle = asyncio.Event()
+        broker.answers[FetchRequest] = self.fetch
+
+    async def fetch(self, request: FetchRequest) -> FetchResponse:
+        topics = []
+        for topic in request.topics:
+            rows = [self.row(partition) for partition in topic.partitions]
+            if not any(row.records or row.error_code for row in rows):
+                self.idle.set()
+                await asyncio.sleep(request.max_wait_ms / 1000)
+            answer = FetchResponse.FetchableTopicResponse(
+                topic=topic.topic, topic_id=topic.topic_id, partitions=rows
+            )
+            topics.append(answer)
+        return FetchResponse(responses=topics)
+
+    def row(self, asked: FetchRequest.FetchPartition) -> FetchResponse.PartitionData:
+        row = FetchResponse.PartitionData(partition_index=asked.partition)
+        if self.errors.get(asked.partition):
+            row.error_code = self.errors[asked.partition].pop(0)
+            return row
+        row.high_watermark = self.batches * BATCH_RECORDS
+        if asked.fetch_offset < row.high_watermark:
+            row.records = batch(asked.fetch_offset - asked.fetch_offset % BATCH_RECORDS)
+        elif asked.fetch_offset > row.high_watermark:
+            row.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+        return row
+
+
+async def read(fetcher: Fetcher, records: int) -> dict[TopicPartition, list[int]]:
+    offsets: dict[TopicPartition, list[int]] = {}
+    while sum(map(len, offsets.values())) < records:
+        for fetched in await fetcher.poll():
+            found = [record.offset for record in fetched.records()]
+            offsets.setdefault(fetched.partition, []).extend(found)
+    return offsets
+
+
+async def test_records_come_in_order_from_the_offset_asked_for() -> None:
+    async with FakeBroker({"t": 2}).running() as broker, Client(broker.bootstrap) as client:
+        Log(broker)
+        fetcher = Fetcher(client)
+        fetcher.assign({T0: 4, T1: 20})
+        assert await read(fetcher, 36) == {T0: list(range(4, 30)), T1: list(range(20, 30))}
+        assert fetcher.positions() == {T0: 30, T1: 30}
+        assert {request.topics[0].topic_id for request in broker.of(FetchRequest)} == {TOPIC_ID}
+
+
+async def test_polling_an_idle_partition_waits_and_gives_nothing() -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker, batches=0)
+        fetcher = Fetcher(client, max_wait_ms=20)
+        fetcher.assign({T0: 0})
+        assert await fetcher.poll(1) == []
+        await log.idle.wait()
+        log.batches = 1
+        assert await read(fetcher, 10) == {T0: list(range(10))}
+        fetcher.assign({})
+        assert await fetcher.poll(1) == []
+
+
+async def test_what_was_asked_for_before_a_seek_is_dropped() -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        fetcher = Fetcher(client, max_wait_ms=20)
+        fetcher.assign({T0: 30})
+        assert await fetcher.poll(1) == []
+        await log.idle.wait()
+        fetcher.seek(T0, 25)
+        assert await read(fetcher, 5) == {T0: list(range(25, 30))}
+
+
+async def test_a_moved_leader_is_looked_up_anew() -> None:
+    async with FakeBroker({"t": 2}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        log.errors = {0: [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH]}
+        fetcher = Fetcher(client)
+        fetcher.assign({T0: 20, T1: 20})
+        assert await read(fetcher, 20) == {T0: list(range(20, 30)), T1: list(range(20, 30))}
+        assert len(broker.of(MetadataRequest)) == 2
+
+
+async def test_a_lost_connection_is_made_anew() -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        fetcher = Fetcher(client, max_wait_ms=5_000)
+        fetcher.assign({T0: 30})
+        assert await fetcher.poll(1) == []
+        await log.idle.wait()
+        broker.disconnect()
+        log.batches = 4
+        assert await read(fetcher, 10) == {T0: list(range(30, 40))}
+
+
+async def test_an_offset_out_of_range_is_raised_or_reset() -> None:
+    async with FakeBroker({"t": 2}).running() as broker, Client(broker.bootstrap) as client:
+        Log(broker)
+        fetcher = Fetcher(client)
+        fetcher.assign({T0: 31})
+        with pytest.raises(KafkaError, match="t-0: OFFSET_OUT_OF_RANGE"):
+            await fetcher.poll()
+        found = ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=0, offset=10)
+        topic = ListOffsetsResponse.ListOffsetsTopicResponse(name="t", partitions=[found])
+        broker.answers[ListOffsetsRequest] = lambda _: ListOffsetsResponse(topics=[topic])
+        fetcher = Fetcher(client, reset=OffsetSpec.EARLIEST)
+        fetcher.assign({T0: 31})
+        assert await read(fetcher, 20) == {T0: list(range(10, 30))}
+
+
+async def test_what_arrived_comes_before_the_error_of_another_partition() -> None:
+    async with FakeBroker({"t": 2}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        log.errors = {1: [ErrorCode.TOPIC_AUTHORIZATION_FAILED]}
+        fetcher = Fetcher(client)
+        fetcher.assign({T0: 0, T1: 0})
+        with pytest.raises(KafkaError, match="t-1: TOPIC_AUTHORIZATION_FAILED"):
+            await read(fetcher, 100)
+
+
+async def test_what_does_not_pass_is_raised_in_the_end() -> None:
+    async with (
+        FakeBroker({"t": 1}).running() as broker,
+        Client(broker.bootstrap, timeout_ms=150) as client,
+    ):
+        log = Log(broker)
+        log.errors = {0: [ErrorCode.KAFKA_STORAGE_ERROR] * 10}
+        fetcher = Fetcher(client)
+        fetcher.assign({T0: 0})
+        with pytest.raises(ClientError, match="KAFKA_STORAGE_ERROR"):
+            await fetcher.poll(10_000)
+
+
+async def test_control_batches_and_half_batches_are_not_records() -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        row = FetchResponse.PartitionData(
+            records=batch(0, control=True) + batch(10) + batch(20)[:-5]
+        )
+        topic = FetchResponse.FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[row])
+        broker.answers[FetchRequest] = lambda _: FetchResponse(responses=[topic])
+        fetcher = Fetcher(client)
+        fetcher.assign({T0: 0})
+        (fetched,) = await fetcher.poll()
+        assert [record.offset for record in fetched.records()] == list(range(10, 20))
+        assert fetched.end_offset == 20
+
+
+async def test_a_wrong_checksum_is_not_a_record() -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        damaged = bytearray(batch(0))
+        damaged[-3] ^= 1
+        row = FetchResponse.PartitionData(records=damaged)
+        topic = FetchResponse.FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[row])
+        broker.answers[FetchRequest] = lambda _: FetchResponse(responses=[topic])
+        fetcher = Fetcher(client)
+        fetcher.assign({T0: 0})
+        (fetched,) = await fetcher.poll()
+        with pytest.raises(CorruptRecords, match="t-0: checksum at offset 0"):
+            list(fetched.records())
+        row.records = b"x" * 100
+        fetcher.seek(T0, 0)
+        with pytest.raises(KafkaError, match="t-0: no batch"):
+            await fetcher.poll()

@@ -1,0 +1,256 @@
+import asyncio
+from typing import Any
+
+import pytest
+from logfleet.client.cluster import Client
+from logfleet.client.errors import ClientError, ConnectionLost, KafkaError
+from logfleet.client.partitioner import partition_of_key
+from logfleet.client.producer import Producer
+from logfleet.records.batch import parse_header
+from logfleet.records.compression import Codec
+from logfleet.records.record import read_records
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    MetadataRequest,
+    ProduceRequest,
+    ProduceResponse,
+)
+
+from broker_image.tests.unit.client.fake_broker import TOPIC_ID, FakeBroker
+
+pytestmark = pytest.mark.asyncio
+
+
+class Log:
+    """Takes Produce: values by partition, and the header of every batch that came.
+
+    outcomes: what to do with the next requests: an error code, CLOSE (written, but no answer) or 0.
+    """
+
+    def __init__(self, broker: FakeBroker) -> None:
+        self.broker = broker
+        self.values: dict[int, list[bytes | None]] = {}
+        self.headers: list[Any] = []
+        self.outcomes: list[int | bytes] = []
+        self.arrived = asyncio.Event()
+        self.held: asyncio.Event | None = None
+        self.producer_ids = 0
+        broker.answers[ProduceRequest] = self.produce
+        broker.answers[InitProducerIdRequest] = self.identify
+
+    def identify(self, request: InitProducerIdRequest) -> InitProducerIdResponse:
+        assert request.transactional_id is None
+        self.producer_ids += 1
+        return InitProducerIdResponse(producer_id=self.producer_ids, producer_epoch=0)
+
+    async def produce(self, request: ProduceRequest) -> ProduceResponse | bytes | None:
+        self.arrived.set()
+        if self.held is not None:
+            await self.held.wait()
+        outcome = self.outcomes.pop(0) if self.outcomes else 0
+        rows = []
+        for topic in request.topic_data:
+            for data in topic.partition_data:
+                records = bytes(data.records or b"")
+                header = parse_header(records)
+                row = ProduceResponse.PartitionProduceResponse(index=data.index)
+                self.headers.append(header)
+                if isinstance(outcome, int) and outcome:
+                    row.error_code, row.base_offset = outcome, -1
+                else:
+                    row.base_offset = self.append(data.index, header, records)
+                rows.append(row)
+        if request.acks == 0:
+            return None
+        if outcome == FakeBroker.CLOSE:
+            return FakeBroker.CLOSE
+        answer = ProduceResponse.TopicProduceResponse(topic_id=TOPIC_ID, partition_responses=rows)
+        return ProduceResponse(responses=[answer])
+
+    def append(self, index: int, header: Any, records: bytes) -> int:
+        log = self.values.setdefault(index, [])
+        values = [record.value for record in read_records(records)]
+        sent_before = [
+            earlier
+            for earlier in self.headers[:-1]
+            if header.producer_id >= 0
+            and (earlier.producer_id, earlier.base_sequence, earlier.crc)
+            == (header.producer_id, header.base_sequence, header.crc)
+        ]
+        if sent_before and log[-len(values) :] == values:
+            return len(log) - len(values)  # a duplicate: answered, not written
+        log += values
+        return len(log) - len(values)
+
+
+async def test_records_are_written_in_order_and_say_where_they_are() -> None:
+    async with FakeBroker({"t": 2}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        async with Producer(client) as producer:
+            deliveries = [
+                await producer.send("t", b"%d" % i, partition=1, timestamp_ms=i) for i in range(50)
+            ]
+            written = [await delivery for delivery in deliveries]
+        assert [(row.partition, row.offset, row.timestamp_ms) for row in written] == [
+            (1, i, i) for i in range(50)
+        ]
+        assert log.values == {1: [b"%d" % i for i in range(50)]}
+
+
+async def test_keys_have_their_place_and_the_rest_sticks_together() -> None:
+    async with FakeBroker({"t": 5}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        async with Producer(client, linger_ms=1_000) as producer:
+            for _ in range(20):
+                await producer.send("t", b"x")
+            delivery = await producer.send("t", b"y", key=b"some key")
+            await producer.flush()
+            assert (await delivery).partition == partition_of_key(b"some key", 5)
+        assert max(len(values) for values in log.values.values()) >= 20
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+async def test_batches_are_compressed_with_headers_and_keys(codec: Codec) -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        async with Producer(client, codec=codec) as producer:
+            await producer.send("t", None, key=b"k", headers=[("h", b"v")])
+        (header,) = log.headers
+        assert header.codec_bits == codec
+        (request,) = broker.of(ProduceRequest)
+        (record,) = read_records(request.topic_data[0].partition_data[0].records)
+        assert (record.key, record.value, record.headers) == (b"k", None, (("h", b"v"),))
+
+
+async def test_a_batch_fills_while_the_one_before_is_on_its_way() -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        log.held = asyncio.Event()
+        async with Producer(client, linger_ms=0) as producer:
+            await producer.send("t", b"first")
+            await log.arrived.wait()
+            for _ in range(30):
+                await producer.send("t", b"more")
+            log.held.set()
+        assert [header.record_count for header in log.headers] == [1, 30]
+        assert [header.base_sequence for header in log.headers] == [0, 1]
+
+
+async def test_full_batches_do_not_linger() -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        async with Producer(client, linger_ms=60_000, batch_bytes=500) as producer:
+            deliveries = [await producer.send("t", b"x" * 100) for _ in range(5)]
+            await deliveries[0]
+            assert log.headers[0].record_count == 4
+
+
+@pytest.mark.parametrize(
+    "outcome", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT, FakeBroker.CLOSE]
+)
+async def test_a_retry_sends_the_same_batch_with_the_same_sequence(outcome: int | bytes) -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        log.outcomes = [0, outcome, 0]
+        async with Producer(client, linger_ms=0) as producer:
+            await (await producer.send("t", b"a"))
+            assert (await (await producer.send("t", b"b"))).offset == 1
+            assert (await (await producer.send("t", b"c"))).offset == 2
+        assert [header.base_sequence for header in log.headers] == [0, 1, 1, 2]
+        assert log.headers[1] == log.headers[2]
+        assert log.values == {0: [b"a", b"b", b"c"]}
+
+
+async def test_a_refused_batch_fails_its_records_and_a_new_numbering_begins() -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        log.outcomes = [ErrorCode.MESSAGE_TOO_LARGE]
+        async with Producer(client, linger_ms=0) as producer:
+            refused = await producer.send("t", b"a")
+            with pytest.raises(KafkaError, match="t-0: MESSAGE_TOO_LARGE"):
+                await refused
+            await (await producer.send("t", b"b"))
+            with pytest.raises(KafkaError, match="MESSAGE_TOO_LARGE"):
+                await producer.flush()
+            await producer.flush()
+        assert [(header.producer_id, header.base_sequence) for header in log.headers] == [
+            (1, 0),
+            (2, 0),
+        ]
+
+
+async def test_leaving_the_block_raises_what_nobody_awaited() -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        Log(broker).outcomes = [ErrorCode.INVALID_RECORD]
+        with pytest.raises(KafkaError, match="INVALID_RECORD"):
+            async with Producer(client) as producer:
+                await producer.send("t", b"a")
+
+
+async def test_an_exception_in_the_block_goes_on_by_itself() -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        Log(broker)
+        deliveries = []
+
+        async def fail() -> None:
+            async with Producer(client, linger_ms=60_000) as producer:
+                deliveries.append(await producer.send("t", b"a"))
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await fail()
+        with pytest.raises(ConnectionLost, match="the producer was closed"):
+            await deliveries[0]
+
+
+async def test_a_record_that_cannot_be_delivered_in_time_fails() -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        log.outcomes = [ErrorCode.NOT_ENOUGH_REPLICAS] * 10
+        async with Producer(client, linger_ms=0, delivery_timeout_ms=200) as producer:
+            delivery = await producer.send("t", b"a")
+            with pytest.raises(KafkaError, match="NOT_ENOUGH_REPLICAS"):
+                await delivery
+            with pytest.raises(ClientError):
+                await producer.flush()
+
+
+async def test_without_acknowledgement_nothing_is_waited_for() -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        async with Producer(client, acks=0, idempotent=False) as producer:
+            assert (await (await producer.send("t", b"a"))).offset == -1
+        await log.arrived.wait()
+        assert log.headers[0].producer_id == -1
+    with pytest.raises(ValueError, match="acks=-1"):
+        Producer(client, acks=1)
+
+
+async def test_sending_waits_while_the_buffer_is_full() -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        log.held = asyncio.Event()
+        async with Producer(client, linger_ms=0, buffer_bytes=100) as producer:
+            await producer.send("t", b"x" * 200)
+            waiting = asyncio.ensure_future(producer.send("t", b"y"))
+            await log.arrived.wait()
+            assert not waiting.done()
+            log.held.set()
+            await (await waiting)
+        assert log.values == {0: [b"x" * 200, b"y"]}
+
+
+async def test_a_topic_that_is_not_there_is_an_error_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("logfleet.client.producer.NEW_TOPIC_MS", 50)
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        Log(broker)
+        async with Producer(client) as producer:
+            with pytest.raises(KafkaError, match="topic nope"):
+                await producer.send("nope", b"x")
+            with pytest.raises(KafkaError, match="t-1"):
+                await producer.send("t", b"x", partition=1)
+        assert not any(request.allow_auto_topic_creation for request in broker.of(MetadataRequest))
