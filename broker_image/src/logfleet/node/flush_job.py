@@ -10,14 +10,13 @@ from logfleet.io.files import File, Files, write_file
 class FlushJob(msgspec.Struct, frozen=True):
     """Makes everything below `end_offset` survive a power loss.
 
-    files are fsynced, then `writes` (path, content) replace their files, then the names in `directory` are made durable ("" if there
-    are no new ones).
+    files are fsynced, then `writes` (path, content) replace their files, then the names in `directories` are made durable.
     """
 
     end_offset: int
     files: Sequence[File]
     writes: Sequence[tuple[str, bytes]]
-    directory: str
+    directories: Sequence[str]
 
     def run(self, files: Files) -> None:
         """Blocks as long as the disk takes. An OSError means that the log directory can no longer be trusted."""
@@ -25,5 +24,5 @@ class FlushJob(msgspec.Struct, frozen=True):
             file.fsync()
         for path, content in self.writes:
             write_file(files, path, content, durable=True)
-        if self.directory:
-            files.fsync_directory(self.directory)
+        for directory in self.directories:
+            files.fsync_directory(directory)

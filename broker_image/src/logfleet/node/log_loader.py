@@ -46,7 +46,10 @@ class LoadRequest(msgspec.Struct, frozen=True):
 
 
 class LoadedLog(msgspec.Struct):
-    """A partition's log as found, ready for appends. notes: what a person should know about how it was found."""
+    """A partition's log as found, ready for appends.
+
+    is_new: there was no segment. notes: what a person should know about how it was found.
+    """
 
     segments: list[Segment]
     epochs: LeaderEpochs
@@ -55,6 +58,7 @@ class LoadedLog(msgspec.Struct):
     log_start_offset: int
     log_end_offset: int
     recovered_bytes: int
+    is_new: bool
     notes: list[str]
 
 
@@ -74,6 +78,7 @@ class LogLoader:
         names = self._names()
         self._epochs = self._read_epochs(names)
         segments = self._segments(names)
+        is_new = not segments
         log_end = self._restore(segments, names)
         log_start = max(self._request.log_start_offset, segments[0].base_offset if segments else 0)
         producers = self._producers(names)
@@ -97,6 +102,7 @@ class LogLoader:
             log_start_offset=log_start,
             log_end_offset=log_end,
             recovered_bytes=self._recovered_bytes,
+            is_new=is_new,
             notes=self._notes,
         )
 

@@ -78,7 +78,10 @@ class PartitionLog:
         self._recent = RecentBatches(self.log_end_offset, self._active.size)
         self._jitter_ms = 0
         self._rolled: list[Segment] = []  # since the last flush: their indexes are not durable
-        self._new_names = False  # files were made since the last flush: their names are not durable
+        self._is_new = loaded.is_new and loaded.topic_id is not None
+        self._new_names = (
+            loaded.is_new
+        )  # files were made since the last flush: their names are not durable
         self._flushing = False
         self._draw_jitter()
 
@@ -363,10 +366,13 @@ class PartitionLog:
             writes.append((f"{self.directory}/{LEADER_EPOCHS}", format_epochs(self.epochs.entries)))
         if self.producers.is_due:
             writes.append(self.producers.take(self.log_end_offset))
-        directory = self.directory if self._new_names else ""
-        self.epochs.changed = self._new_names = False
+        directories = [self.directory] if self._new_names else []
+        if self._is_new:
+            files.append(self._open_files.files.open(f"{self.directory}/{PARTITION_METADATA}"))
+            directories.append(self.directory.rpartition("/")[0] or ".")
+        self.epochs.changed = self._new_names = self._is_new = False
         self._rolled = []
-        return FlushJob(self.log_end_offset, files, writes, directory)
+        return FlushJob(self.log_end_offset, files, writes, directories)
 
     def complete_flush(self, job: FlushJob) -> None:
         """The job has run: what lies below its end needs no recovery any more."""

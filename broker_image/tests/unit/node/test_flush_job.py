@@ -35,7 +35,7 @@ def test_data_comes_before_names(tmp_path):
     one: Any = Segment(disk)
     two: Any = Segment(disk)
     writes = [(f"{tmp_path}/leader-epoch-checkpoint", b"0\n0\n")]
-    FlushJob(7, [one, two], writes, str(tmp_path)).run(disk)
+    FlushJob(7, [one, two], writes, [str(tmp_path)]).run(disk)
     assert disk.order == [
         ("data", one),
         ("data", two),
@@ -50,5 +50,5 @@ def test_a_failing_disk_stops_the_job(tmp_path):
     disk = Disk()
     failing: Any = Segment(disk, fails=True)
     with pytest.raises(OSError, match="Input/output"):
-        FlushJob(7, [failing], [(f"{tmp_path}/x", b"")], "").run(disk)
+        FlushJob(7, [failing], [(f"{tmp_path}/x", b"")], []).run(disk)
     assert disk.order == []

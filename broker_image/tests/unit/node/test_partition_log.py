@@ -321,3 +321,54 @@ class TestRetention:
         written = rig.files.status(log.segments[0].log_path).modified_ms
         assert log.apply_retention(written + 60_000, 1).count == 0
         assert log.apply_retention(written + 60_001, 1).count == 1
+
+
+class TestFlushing:
+    def test_the_first_flush_makes_the_partitions_names_durable(self, rig):
+        log = rig.open()
+        assert log.unflushed
+        job = log.begin_flush()
+        assert job.directories == [rig.directory, rig.directory.rpartition("/")[0]]
+        assert [file.path for file in job.files] == [f"{rig.directory}/partition.metadata"]
+        job.run(rig.files)
+        log.complete_flush(job)
+        assert not log.unflushed
+
+    def test_a_flush_covers_what_was_written_when_it_began(self, rig):
+        log = rig.open(SMALL)
+        fill(log, 20)
+        job = log.begin_flush()
+        fill(log, 20)
+        job.run(rig.files)
+        log.complete_flush(job)
+        assert log.recovery_point == 20
+        assert log.unflushed
+        rolled = {segment.log_path for segment in log.segments if segment.base_offset > 20}
+        again = log.begin_flush()
+        flushed = {file.path for file in again.files}
+        assert rolled <= flushed
+        assert not any(file.endswith(f"{0:020d}.log") for file in flushed)
+        log.complete_flush(again)
+
+    def test_indexes_of_rolled_segments_are_made_durable_once(self, rig):
+        log = rig.open(SMALL)
+        fill(log, 5)
+        rig.flush(log)
+        fill(log, 20)
+        indexes = [f.path for f in log.begin_flush().files if f.path.endswith("index")]
+        assert len(indexes) == 2 * (len(log.segments) - 1)
+
+    def test_a_segment_deleted_before_its_flush_is_not_missed(self, rig):
+        log = rig.open(LogConfig(segment_bytes=1000, retention_ms=1))
+        fill(log, 20)
+        log.apply_retention(NOW + 10, 20)
+        rig.flush(log)
+        assert log.recovery_point == 20
+
+    def test_the_epoch_file_is_written_when_an_epoch_begins(self, rig):
+        log = rig.open()
+        log.start_epoch(7)
+        rig.flush(log)
+        content = rig.files.open(f"{rig.directory}/leader-epoch-checkpoint").pread(100, 0)
+        assert content == b"0\n1\n7 0\n"
+        assert not log.unflushed
