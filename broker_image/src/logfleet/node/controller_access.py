@@ -1,0 +1,206 @@
+"""The way to the controller, wherever it is: administrative changes reach any broker, one of them makes them.
+
+The controller's own broker makes a change itself; any other forwards the request, as it arrived, in an Envelope over the
+inter-broker listener (KIP-590). Envelope is not advertised, is taken on the inter-broker listener only, and carries nothing but
+the requests that have a `ControllerWork`. Until brokers authenticate themselves, whoever reaches that listener can send one,
+and gains nothing that sending the request itself would not give.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, cast
+
+import msgspec
+import structlog
+
+from logfleet.client.connection import Connection
+from logfleet.client.errors import ClientError
+from logfleet.control.configs import BrokerConfig
+from logfleet.control.transactions import Refusal
+from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.keys import Listener
+from logfleet.node.controller_loop import ControllerLoop
+from logfleet.node.controller_term import NotControllerError
+from logfleet.node.metadata_follower import MetadataFollower
+from logfleet.wire.apis import API_BY_NAME, Api, api_of
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.frame import SIZE_BYTES, decode_response, encode_request
+from logfleet.wire.messages import EnvelopeRequest, EnvelopeResponse
+
+log = structlog.get_logger()
+
+ENVELOPE: Final = API_BY_NAME["Envelope"]
+ANSWER_S: Final = 5.0
+"""What a forwarded request may take longer than it asked for: then it still gets the controller's own words."""
+AGAIN_S: Final = 0.05
+"""Pause before the controller is looked for anew: an election takes longer than that."""
+SEEN_S_MAX: Final = 2.0
+"""How long an answer waits until this broker's image shows what was done; clients ask the same broker next."""
+
+
+class ControllerWork(msgspec.Struct, frozen=True):
+    """How one administrative request is done.
+
+    serve: on the controller; raises NotControllerError. refuse: an answer that refuses all of a request.
+    timeout_ms: how long it may take, None for request.timeout.ms. seen: whether an image shows what an answer says was done.
+    """
+
+    serve: Callable[["ControllerAccess", Any, int], Awaitable[msgspec.Struct]]
+    refuse: Callable[[Any, int, Refusal], msgspec.Struct]
+    timeout_ms: Callable[[Any], int] | None
+    seen: Callable[[ClusterImage, Any, Any], bool]
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Who sent a request, for the broker it is forwarded to."""
+
+    version: int
+    client_id: str | None = None
+    host: str = ""
+
+
+class ControllerAccess:
+    """One per broker. `close` ends its connection to the controller."""
+
+    def __init__(
+        self, config: BrokerConfig, follower: MetadataFollower, controller: ControllerLoop
+    ) -> None:
+        self.config = config
+        self.controller = controller
+        self._follower = follower
+        self._connection: Connection | None = None
+        self._connecting = asyncio.Lock()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    async def perform(
+        self, work: ControllerWork, request: msgspec.Struct, origin: Origin
+    ) -> msgspec.Struct:
+        """The controller's answer; one that refuses all of the request if it could not be had in time."""
+        wait_ms = self.config.request_timeout_ms
+        if work.timeout_ms is not None:
+            wait_ms = max(work.timeout_ms(request), 0)
+        attempt = _Attempt(work, request, origin)
+        try:
+            async with asyncio.timeout(wait_ms / 1000):
+                answer = await self._try(attempt)
+                while answer is None:
+                    await asyncio.sleep(AGAIN_S)
+                    answer = await self._try(attempt)
+        except TimeoutError:
+            return attempt.refuse(attempt.error_of_silence)
+        await self._until_seen(attempt, answer)
+        return answer
+
+    async def _try(self, attempt: "_Attempt") -> msgspec.Struct | None:
+        """The answer; None if there is no controller, or what was taken for it is none."""
+        if self.controller.is_controller:
+            attempt.error_of_silence = ErrorCode.REQUEST_TIMED_OUT
+            try:
+                return await attempt.work.serve(self, attempt.request, attempt.origin.version)
+            except NotControllerError:
+                return None
+        address = _controller_address(
+            self._follower.image, self.config.node_id, self.config.inter_broker_listener_name
+        )
+        return None if address is None else await self._forward(address, attempt)
+
+    async def _forward(self, address: Listener, attempt: "_Attempt") -> msgspec.Struct | None:
+        try:
+            connection = await self._connected(address)
+        except ClientError as error:
+            log.warning("controller_not_reached", reason=str(error))
+            return None
+        attempt.error_of_silence = ErrorCode.REQUEST_TIMED_OUT
+        remaining_ms = 1000 * (attempt.wait_s + ANSWER_S)
+        try:
+            answer = await connection.request(
+                attempt.envelope(), EnvelopeResponse, timeout_ms=int(remaining_ms)
+            )
+        except ClientError as error:
+            # It may have been done; sending it again could refuse what was our own success.
+            log.warning("forwarding_failed", api=attempt.api.name, reason=str(error))
+            return attempt.refuse(ErrorCode.REQUEST_TIMED_OUT)
+        if answer.error_code == ErrorCode.NOT_CONTROLLER:
+            return None
+        return attempt.opened(answer)
+
+    async def _connected(self, address: Listener) -> Connection:
+        """A connection to the controller. Raises ClientError."""
+        async with self._connecting:
+            connection = self._connection
+            if connection is not None:
+                there = (connection.host, connection.port) == (address.host, address.port)
+                if there and connection.lost is None:
+                    return connection
+                connection.close()
+            name = f"logfleet-broker-{self.config.node_id}"
+            connection = await Connection.connect(address.host, address.port, name)
+            # Brokers do not advertise it, and all of them take it.
+            connection.versions[ENVELOPE.key] = (ENVELOPE.served_min, ENVELOPE.max_version)
+            self._connection = connection
+            return connection
+
+    async def _until_seen(self, attempt: "_Attempt", answer: msgspec.Struct) -> None:
+        def seen(image: ClusterImage) -> bool:
+            return attempt.work.seen(image, attempt.request, answer)
+
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SEEN_S_MAX):
+                await self._follower.until(seen)
+
+
+class _Attempt:
+    """A request on its way. error_of_silence: what to answer if no answer comes, by whether it was sent to anybody."""
+
+    def __init__(self, work: ControllerWork, request: msgspec.Struct, origin: Origin) -> None:
+        self.work = work
+        self.request = request
+        self.origin = origin
+        self.api: Api = api_of(type(request))
+        self.error_of_silence = ErrorCode.NOT_CONTROLLER
+        self.wait_s = 0.0 if work.timeout_ms is None else work.timeout_ms(request) / 1000
+
+    def refuse(self, error: ErrorCode) -> msgspec.Struct:
+        if error is ErrorCode.NOT_CONTROLLER:
+            message = "There is no controller, or this broker does not reach it."
+        else:
+            message = "The controller did not answer in time; the change may have been made."
+        return self.work.refuse(self.request, self.origin.version, Refusal(error, message))
+
+    def envelope(self) -> EnvelopeRequest:
+        frame = encode_request(self.request, self.origin.version, 0, self.origin.client_id)
+        return EnvelopeRequest(
+            request_data=b"".join(cast("list[bytes]", frame))[SIZE_BYTES:],
+            client_host_address=_packed(self.origin.host),
+        )
+
+    def opened(self, envelope: EnvelopeResponse) -> msgspec.Struct:
+        """The controller's answer in the envelope, or a refusal with the envelope's error."""
+        if envelope.error_code or envelope.response_data is None:
+            error = ErrorCode(envelope.error_code or ErrorCode.UNKNOWN_SERVER_ERROR)
+            log.error("forwarding_refused", api=self.api.name, error=error.name)
+            refusal = Refusal(error, f"The controller refused the forwarded request: {error.name}.")
+            return self.work.refuse(self.request, self.origin.version, refusal)
+        _, answer = decode_response(self.api, self.origin.version, envelope.response_data)
+        return answer
+
+
+def _controller_address(image: ClusterImage, node_id: int, listener: str) -> Listener | None:
+    """Where another broker that is controller listens for brokers."""
+    if image.controller is None or image.controller.broker == node_id:
+        return None
+    broker = image.brokers.get(image.controller.broker)
+    return None if broker is None else broker.listener(listener)
+
+
+def _packed(host: str) -> bytes:
+    """The bytes of an IP address; those of "any address" for what is none (a Unix socket has no peer)."""
+    try:
+        return ipaddress.ip_address(host).packed
+    except ValueError:
+        return bytes(4)

@@ -1,0 +1,74 @@
+"""The administrative requests: those that change something go to the controller, here or in an Envelope (KIP-590)."""
+
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+
+from logfleet.node.controller_access import ControllerWork, Origin
+from logfleet.node.controller_term import NotControllerError
+from logfleet.node.dispatch import Handler, RequestContext
+from logfleet.node.handlers import admin_configs, admin_topics
+from logfleet.wire.apis import API_BY_KEY
+from logfleet.wire.errors import ErrorCode, MalformedMessage, UnsupportedVersion
+from logfleet.wire.frame import SIZE_BYTES, decode_request, decode_request_header, encode_response
+from logfleet.wire.messages import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeConfigsRequest,
+    EnvelopeRequest,
+    EnvelopeResponse,
+    IncrementalAlterConfigsRequest,
+)
+
+if TYPE_CHECKING:
+    from logfleet.node.handlers.admin_host import AdminHost
+
+WORK: Final[dict[type[msgspec.Struct], ControllerWork]] = {
+    CreateTopicsRequest: admin_topics.CREATE,
+    DeleteTopicsRequest: admin_topics.DELETE,
+    CreatePartitionsRequest: admin_topics.GROW,
+    IncrementalAlterConfigsRequest: admin_configs.ALTER,
+}
+ADDRESS_BYTES: Final = (4, 16)
+
+
+async def change(
+    host: "AdminHost", request: msgspec.Struct, context: RequestContext
+) -> msgspec.Struct:
+    """Any request of WORK."""
+    origin = Origin(context.api_version, context.client_id, context.peer.host)
+    return await host.controller_access.perform(WORK[type(request)], request, origin)
+
+
+async def envelope(
+    host: "AdminHost", request: EnvelopeRequest, context: RequestContext
+) -> EnvelopeResponse:
+    """Do what another broker forwards, if this one is the controller; it is never forwarded on (Kafka: EnvelopeUtils)."""
+    if context.listener != host.config.inter_broker_listener_name:
+        return EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    frame = request.request_data
+    try:
+        header, position = decode_request_header(frame)
+        api = API_BY_KEY[header.api_key]
+        work = WORK.get(api.request)
+        if work is None or len(request.client_host_address) not in ADDRESS_BYTES:
+            return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+        if not api.serves(header.api_version):
+            return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        forwarded = decode_request(header, frame, position)
+    except (MalformedMessage, UnsupportedVersion):
+        return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+    try:
+        answer = await work.serve(host.controller_access, forwarded, header.api_version)
+    except NotControllerError:
+        return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    parts = encode_response(api, header.api_version, header.correlation_id, answer)
+    return EnvelopeResponse(response_data=b"".join(cast("list[bytes]", parts))[SIZE_BYTES:])
+
+
+HANDLERS: dict[type, Handler[Any]] = {
+    **dict.fromkeys(WORK, change),
+    DescribeConfigsRequest: admin_configs.describe_configs,
+    EnvelopeRequest: envelope,
+}

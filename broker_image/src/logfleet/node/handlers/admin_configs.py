@@ -1,0 +1,240 @@
+"""DescribeConfigs, answered by the broker that is asked, and IncrementalAlterConfigs, done by the controller.
+
+Checks follow Kafka's ConfigHelper and ConfigAdminManager. Topics and brokers have configurations in this version; loggers, client
+metrics and groups are refused.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from logfleet.control.config_changes import (
+    ConfigChange,
+    ConfigOperation,
+    alter_broker_configs,
+    alter_topic_configs,
+)
+from logfleet.control.config_description import (
+    DescribedConfig,
+    describe_broker,
+    describe_cluster,
+    describe_topic,
+)
+from logfleet.control.topic_configs import BrokerLayers
+from logfleet.control.topics import name_problem
+from logfleet.control.transactions import Refusal
+from logfleet.metadata.image import ClusterImage
+from logfleet.node.controller_access import ControllerAccess, ControllerWork
+from logfleet.node.controller_term import Decision, Operation
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from logfleet.node.dispatch import RequestContext
+    from logfleet.node.handlers.admin_host import AdminHost
+
+# Kafka: ConfigResource.Type
+TOPIC: Final = 2
+BROKER: Final = 4
+
+_Wanted = DescribeConfigsRequest.DescribeConfigsResource
+_Described = DescribeConfigsResponse.DescribeConfigsResult
+_Entry = DescribeConfigsResponse.DescribeConfigsResourceResult
+_Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+_Altered = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+
+
+# --- DescribeConfigs
+
+
+def describe_configs(
+    host: "AdminHost", request: DescribeConfigsRequest, _context: "RequestContext"
+) -> DescribeConfigsResponse:
+    results = []
+    for wanted in request.resources:
+        described = _describe(host, wanted)
+        result = _Described(resource_type=wanted.resource_type, resource_name=wanted.resource_name)
+        if isinstance(described, Refusal):
+            result.error_code = described.error
+            result.error_message = described.message
+        else:
+            result.configs = _entries(described, wanted, request)
+        results.append(result)
+    return DescribeConfigsResponse(results=results)
+
+
+def _describe(host: "AdminHost", wanted: _Wanted) -> Iterable[DescribedConfig] | Refusal:
+    image, name = host.image, wanted.resource_name
+    if wanted.resource_type == TOPIC:
+        problem = name_problem(name)
+        if problem is not None:
+            return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        topic = image.topic(name)
+        if topic is None:
+            return Refusal(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
+            )
+        return describe_topic(topic.configs, layers_of(host.config.static, image, host.node_id))
+    if wanted.resource_type == BROKER:
+        if not name:
+            return describe_cluster(image.configs_of_broker(None).values)
+        refusal = _refuse_broker_name(name, host.node_id)
+        if refusal is not None:
+            return refusal
+        return describe_broker(layers_of(host.config.static, image, host.node_id))
+    return _unsupported(wanted.resource_type)
+
+
+def layers_of(static: Mapping[str, str], image: ClusterImage, node_id: int) -> BrokerLayers:
+    """Where a broker's values come from, by an image."""
+    cluster, own = image.configs_of_broker(None), image.configs_of_broker(node_id)
+    return BrokerLayers(static, cluster.values, own.values)
+
+
+def _refuse_broker_name(name: str, node_id: int) -> Refusal | None:
+    """A broker describes its own configuration only: no other knows its server.properties."""
+    try:
+        broker_id = int(name)
+    except ValueError:
+        return _broker_name_problem(name)
+    if broker_id != node_id:
+        return Refusal(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {node_id} or empty string, but received {name}",
+        )
+    return None
+
+
+def _broker_name_problem(name: str) -> Refusal:
+    return Refusal(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+
+
+def _unsupported(resource_type: int) -> Refusal:
+    return Refusal(
+        ErrorCode.INVALID_REQUEST,
+        f"Unsupported resource type {resource_type}: topics ({TOPIC}) and brokers ({BROKER}) have "
+        "configurations in this version.",
+    )
+
+
+def _entries(
+    described: Iterable[DescribedConfig], wanted: _Wanted, request: DescribeConfigsRequest
+) -> list[_Entry]:
+    keys = wanted.configuration_keys
+    return [_entry(config, request) for config in described if keys is None or config.name in keys]
+
+
+def _entry(config: DescribedConfig, request: DescribeConfigsRequest) -> _Entry:
+    synonyms = config.synonyms if request.include_synonyms else ()
+    return _Entry(
+        name=config.name,
+        value=config.value,
+        read_only=config.is_read_only,
+        config_source=config.source,
+        is_sensitive=config.is_sensitive,
+        synonyms=[
+            DescribeConfigsResponse.DescribeConfigsSynonym(
+                name=synonym.name, value=synonym.value, source=synonym.source
+            )
+            for synonym in synonyms
+        ],
+        config_type=config.type,
+        documentation=config.documentation if request.include_documentation else None,
+    )
+
+
+# --- IncrementalAlterConfigs
+
+
+async def _alter(
+    access: ControllerAccess, request: IncrementalAlterConfigsRequest, _version: int
+) -> IncrementalAlterConfigsResponse:
+    times = Counter((each.resource_type, each.resource_name) for each in request.resources)
+    rows = []
+    for resource in request.resources:
+        if times[resource.resource_type, resource.resource_name] > 1:
+            answer: Refusal | bool = Refusal(
+                ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
+            )
+        else:
+            operation = _alteration(resource, validate_only=request.validate_only)
+            if not isinstance(operation, Refusal):
+                answer = await access.controller.submit(operation)
+            else:
+                answer = operation
+        rows.append(_altered(resource, answer if isinstance(answer, Refusal) else None))
+    return IncrementalAlterConfigsResponse(responses=rows)
+
+
+def _alteration(resource: _Resource, *, validate_only: bool) -> Operation[bool] | Refusal:
+    changes = [
+        ConfigChange(each.name, each.config_operation, each.value) for each in resource.configs
+    ]
+    name = resource.resource_name
+    broker_id: int | None = None
+    if resource.resource_type == BROKER and name:
+        try:
+            broker_id = int(name)
+        except ValueError:
+            return _broker_name_problem(name)
+    elif resource.resource_type not in {TOPIC, BROKER}:
+        return _unsupported(resource.resource_type)
+
+    def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> Decision[bool] | Refusal:
+        if resource.resource_type == TOPIC:
+            txns = alter_topic_configs(image, epoch, name, changes)
+        else:
+            txns = alter_broker_configs(image, epoch, broker_id, changes)
+        if isinstance(txns, Refusal):
+            return txns
+        return Decision(() if validate_only else txns, answer=True)
+
+    return decide
+
+
+def _altered(resource: _Resource, refusal: Refusal | None) -> _Altered:
+    return _Altered(
+        error_code=refusal.error if refusal else ErrorCode.NONE,
+        error_message=refusal.message if refusal else None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def _refuse_alteration(
+    request: IncrementalAlterConfigsRequest, _version: int, refusal: Refusal
+) -> IncrementalAlterConfigsResponse:
+    rows = [_altered(resource, refusal) for resource in request.resources]
+    return IncrementalAlterConfigsResponse(responses=rows)
+
+
+def _alteration_seen(
+    image: ClusterImage,
+    request: IncrementalAlterConfigsRequest,
+    answer: IncrementalAlterConfigsResponse,
+) -> bool:
+    """Whether the values that were set are the image's; other operations are not waited for."""
+    failed = {(row.resource_type, row.resource_name) for row in answer.responses if row.error_code}
+    return request.validate_only or all(
+        change.config_operation != ConfigOperation.SET
+        or _values(image, resource).get(change.name) == change.value
+        for resource in request.resources
+        if (resource.resource_type, resource.resource_name) not in failed
+        for change in resource.configs
+    )
+
+
+def _values(image: ClusterImage, resource: _Resource) -> Mapping[str, str]:
+    name = resource.resource_name
+    if resource.resource_type == BROKER:
+        return image.configs_of_broker(int(name) if name else None).values
+    topic = image.topic(name)
+    return topic.configs if topic is not None else {}
+
+
+ALTER: Final = ControllerWork(_alter, _refuse_alteration, None, _alteration_seen)

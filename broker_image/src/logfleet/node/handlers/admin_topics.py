@@ -1,0 +1,339 @@
+"""CreateTopics, DeleteTopics and CreatePartitions, as the controller does them: each topic of a request for itself.
+
+Checks of whole requests follow Kafka's ControllerApis, those of single topics are in `logfleet.control.topics`.
+"""
+
+import random
+import uuid
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from logfleet.control.config_description import describe_topic
+from logfleet.control.topic_configs import BrokerLayers
+from logfleet.control.topics import (
+    NewPartitions,
+    NewTopic,
+    TopicCreation,
+    create_partitions,
+    create_topic,
+    delete_topic,
+    unknown_topic,
+)
+from logfleet.control.transactions import Refusal
+from logfleet.metadata.image import ClusterImage, Topic
+from logfleet.node.controller_access import ControllerAccess, ControllerWork, Origin
+from logfleet.node.controller_term import Decision, Operation
+from logfleet.wire import uuids
+from logfleet.wire.apis import api_of
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+
+_Created = CreateTopicsResponse.CreatableTopicResult
+_Deleted = DeleteTopicsResponse.DeletableTopicResult
+_Grown = CreatePartitionsResponse.CreatePartitionsTopicResult
+_Deletion = DeleteTopicsRequest.DeleteTopicState
+
+DELETION_BY_ID_SINCE: Final = 6
+DELETION_DISABLED_SINCE: Final = 3
+DUPLICATE_NAME: Final = "Duplicate topic name."
+
+
+class _Settled(msgspec.Struct, frozen=True):
+    """A topic as its creation leaves it, and how its configs are described."""
+
+    creation: TopicCreation
+    layers: BrokerLayers
+
+
+# --- CreateTopics
+
+
+async def _create(
+    access: ControllerAccess, request: CreateTopicsRequest, _version: int
+) -> CreateTopicsResponse:
+    names = Counter(topic.name for topic in request.topics)
+    results = []
+    for topic in {topic.name: topic for topic in request.topics}.values():
+        if names[topic.name] > 1:
+            refusal = Refusal(ErrorCode.INVALID_REQUEST, DUPLICATE_NAME)
+            results.append(_not_created(topic.name, refusal))
+            continue
+        configs = {config.name: config.value for config in topic.configs}
+        new = NewTopic(
+            topic.name,
+            new_topic_id(),
+            random.getrandbits(31),
+            topic.num_partitions,
+            topic.replication_factor,
+            tuple((each.partition_index, tuple(each.broker_ids)) for each in topic.assignments),
+            configs,
+        )
+        answer = await access.controller.submit(_creation(new, validate_only=request.validate_only))
+        if isinstance(answer, Refusal):
+            results.append(_not_created(topic.name, answer))
+        else:
+            results.append(_created(topic.name, answer, validate_only=request.validate_only))
+    return CreateTopicsResponse(topics=results)
+
+
+def new_topic_id() -> bytes:
+    """16 random bytes that Kafka's tools accept as a topic id."""
+    while not uuids.usable_as_id(topic_id := uuid.uuid4().bytes):
+        pass
+    return topic_id
+
+
+def _creation(new: NewTopic, *, validate_only: bool) -> Operation[_Settled]:
+    def decide(
+        image: ClusterImage, epoch: int, layers: BrokerLayers
+    ) -> Decision[_Settled] | Refusal:
+        creation = create_topic(image, epoch, new, layers)
+        if isinstance(creation, Refusal):
+            return creation
+        return Decision(() if validate_only else creation.txns, _Settled(creation, layers))
+
+    return decide
+
+
+def _created(name: str, settled: _Settled, *, validate_only: bool) -> _Created:
+    creation = settled.creation
+    return _Created(
+        name=name,
+        topic_id=uuids.ZERO_UUID if validate_only else creation.id,
+        num_partitions=creation.partitions,
+        replication_factor=creation.replication_factor,
+        configs=[
+            CreateTopicsResponse.CreatableTopicConfigs(
+                name=config.name,
+                value=config.value,
+                read_only=config.is_read_only,
+                config_source=config.source,
+                is_sensitive=config.is_sensitive,
+            )
+            for config in describe_topic(creation.configs, settled.layers)
+        ],
+    )
+
+
+def _not_created(name: str, refusal: Refusal) -> _Created:
+    return _Created(
+        name=name,
+        error_code=refusal.error,
+        error_message=refusal.message,
+        num_partitions=-1,
+        replication_factor=-1,
+        configs=[],
+    )
+
+
+def _refuse_creation(
+    request: CreateTopicsRequest, _version: int, refusal: Refusal
+) -> CreateTopicsResponse:
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return CreateTopicsResponse(topics=[_not_created(name, refusal) for name in names])
+
+
+def _creation_seen(
+    image: ClusterImage, request: CreateTopicsRequest, answer: CreateTopicsResponse
+) -> bool:
+    return request.validate_only or all(
+        topic.error_code or image.topic(topic.name) is not None for topic in answer.topics
+    )
+
+
+CREATE: Final = ControllerWork(
+    _create, _refuse_creation, lambda request: request.timeout_ms, _creation_seen
+)
+
+
+async def create_one(
+    access: ControllerAccess,
+    name: str,
+    partitions: int,
+    replication_factor: int,
+    configs: Mapping[str, str],
+) -> Refusal | None:
+    """Create a topic through the controller, wherever it is; None once it is there. -1 stands for a default."""
+    topic = CreateTopicsRequest.CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        configs=[
+            CreateTopicsRequest.CreatableTopicConfig(name=key, value=value)
+            for key, value in configs.items()
+        ],
+    )
+    timeout_ms = access.config.request_timeout_ms
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms)
+    origin = Origin(api_of(CreateTopicsRequest).max_version)
+    answer = await access.perform(CREATE, request, origin)
+    assert isinstance(answer, CreateTopicsResponse)
+    (result,) = answer.topics
+    if result.error_code:
+        return Refusal(ErrorCode(result.error_code), result.error_message or "")
+    return None
+
+
+# --- DeleteTopics
+
+
+async def _delete(
+    access: ControllerAccess, request: DeleteTopicsRequest, version: int
+) -> DeleteTopicsResponse:
+    wanted = _deletions(request, version)
+    if not access.config.delete_topic_enable:
+        disabled = version >= DELETION_DISABLED_SINCE
+        error = ErrorCode.TOPIC_DELETION_DISABLED if disabled else ErrorCode.INVALID_REQUEST
+        return _refuse_deletion(request, version, Refusal(error, "Topic deletion is disabled."))
+    counts = Counter((each.name, each.topic_id) for each in wanted)
+    results = []
+    for each in {(each.name, each.topic_id): each for each in wanted}.values():
+        answer: Refusal | Topic | None = _refuse_one_deletion(
+            each, counts[each.name, each.topic_id]
+        )
+        if answer is None:
+            answer = await access.controller.submit(_deletion(each))
+        if isinstance(answer, Refusal):
+            results.append(_not_deleted(each, answer))
+        else:
+            results.append(_Deleted(name=answer.name, topic_id=answer.id))
+    return DeleteTopicsResponse(responses=results)
+
+
+def _deletions(request: DeleteTopicsRequest, version: int) -> list[_Deletion]:
+    if version >= DELETION_BY_ID_SINCE:
+        return request.topics
+    return [_Deletion(name=name) for name in request.topic_names]
+
+
+def _refuse_one_deletion(wanted: _Deletion, times: int) -> Refusal | None:
+    has_id = wanted.topic_id != uuids.ZERO_UUID
+    problem = None
+    if wanted.name is None and not has_id:
+        problem = "Neither topic name nor id were specified."
+    elif wanted.name is not None and has_id:
+        problem = "You may not specify both topic name and topic id."
+    elif times > 1:
+        problem = "Duplicate topic id." if has_id else DUPLICATE_NAME
+    return Refusal(ErrorCode.INVALID_REQUEST, problem) if problem else None
+
+
+def _deletion(wanted: _Deletion) -> Operation[Topic]:
+    def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> Decision[Topic] | Refusal:
+        if wanted.name is not None:
+            topic = image.topic(wanted.name)
+            if topic is None:
+                return unknown_topic()
+        else:
+            topic = image.topic_by_id(wanted.topic_id)
+            if topic is None:
+                return Refusal(
+                    ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."
+                )
+        return Decision((delete_topic(epoch, topic),), topic)
+
+    return decide
+
+
+def _not_deleted(wanted: _Deletion, refusal: Refusal) -> _Deleted:
+    return _Deleted(
+        name=wanted.name,
+        topic_id=wanted.topic_id,
+        error_code=refusal.error,
+        error_message=refusal.message,
+    )
+
+
+def _refuse_deletion(
+    request: DeleteTopicsRequest, version: int, refusal: Refusal
+) -> DeleteTopicsResponse:
+    rows = [_not_deleted(each, refusal) for each in _deletions(request, version)]
+    return DeleteTopicsResponse(responses=rows)
+
+
+def _deletion_seen(
+    image: ClusterImage, _request: DeleteTopicsRequest, answer: DeleteTopicsResponse
+) -> bool:
+    return all(
+        topic.error_code or image.topic_by_id(topic.topic_id) is None for topic in answer.responses
+    )
+
+
+DELETE: Final = ControllerWork(
+    _delete, _refuse_deletion, lambda request: request.timeout_ms, _deletion_seen
+)
+
+
+# --- CreatePartitions
+
+
+async def _grow(
+    access: ControllerAccess, request: CreatePartitionsRequest, _version: int
+) -> CreatePartitionsResponse:
+    names = Counter(topic.name for topic in request.topics)
+    results = []
+    for topic in {topic.name: topic for topic in request.topics}.values():
+        if names[topic.name] > 1:
+            answer: Refusal | bool = Refusal(ErrorCode.INVALID_REQUEST, DUPLICATE_NAME)
+        else:
+            assignments = topic.assignments
+            new = NewPartitions(
+                topic.name,
+                topic.count,
+                random.getrandbits(31),
+                None if assignments is None else tuple(tuple(a.broker_ids) for a in assignments),
+            )
+            growth = _growth(new, validate_only=request.validate_only)
+            answer = await access.controller.submit(growth)
+        if isinstance(answer, Refusal):
+            results.append(_not_grown(topic.name, answer))
+        else:
+            results.append(_Grown(name=topic.name))
+    return CreatePartitionsResponse(results=results)
+
+
+def _growth(new: NewPartitions, *, validate_only: bool) -> Operation[bool]:
+    def decide(image: ClusterImage, epoch: int, layers: BrokerLayers) -> Decision[bool] | Refusal:
+        txns = create_partitions(image, epoch, new, layers)
+        if isinstance(txns, Refusal):
+            return txns
+        return Decision(() if validate_only else txns, answer=True)
+
+    return decide
+
+
+def _not_grown(name: str, refusal: Refusal) -> _Grown:
+    return _Grown(name=name, error_code=refusal.error, error_message=refusal.message)
+
+
+def _refuse_growth(
+    request: CreatePartitionsRequest, _version: int, refusal: Refusal
+) -> CreatePartitionsResponse:
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return CreatePartitionsResponse(results=[_not_grown(name, refusal) for name in names])
+
+
+def _growth_seen(
+    image: ClusterImage, request: CreatePartitionsRequest, answer: CreatePartitionsResponse
+) -> bool:
+    done = {result.name for result in answer.results if not result.error_code}
+    return request.validate_only or all(
+        (topic := image.topic(wanted.name)) is not None and len(topic.partitions) >= wanted.count
+        for wanted in request.topics
+        if wanted.name in done
+    )
+
+
+GROW: Final = ControllerWork(
+    _grow, _refuse_growth, lambda request: request.timeout_ms, _growth_seen
+)

@@ -1,0 +1,296 @@
+"""Metadata, DescribeTopicPartitions and DescribeCluster: what this broker's image of the cluster says.
+
+Rules: Kafka's KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache and DescribeTopicPartitionsRequestHandler. Different from
+Kafka, `controller_id` is the real controller, not any broker. Brokers are those that are active and have the listener that the
+request came in by; a client can reach no other.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from logfleet.control.topics import name_problem
+from logfleet.metadata.image import INTERNAL_TOPICS, Broker, ClusterImage, Partition, Topic
+from logfleet.metadata.keys import Listener
+from logfleet.node.dispatch import Handler, RequestContext
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from logfleet.wire.uuids import ZERO_UUID
+
+if TYPE_CHECKING:
+    from logfleet.node.handlers.admin_host import AdminHost
+
+NO_ID: Final = -1
+OPERATIONS_NOT_ASKED: Final = -(2**31)
+# Bits of Kafka's AclOperation codes: what may be done to a resource of the kind, while nobody is authorised.
+TOPIC_OPERATIONS: Final = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
+CLUSTER_OPERATIONS: Final = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
+BROKER_ENDPOINT: Final = 1
+CONTROLLER_ENDPOINT: Final = 2
+# First versions: of asking for no topic at all, of auto-creation as a flag, of a listener's absence, of topic ids.
+NO_TOPICS_SINCE: Final = 1
+LISTENER_NOT_FOUND_SINCE: Final = 6
+ALL_REPLICAS_SINCE: Final = 1
+
+_Topic = MetadataResponse.MetadataResponseTopic
+_Partition = MetadataResponse.MetadataResponsePartition
+_DescribedTopic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+_DescribedPartition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
+
+
+class _View(msgspec.Struct, frozen=True):
+    """An image as a client of one listener may see it: the brokers that it can reach."""
+
+    image: ClusterImage
+    listener: str
+    reachable: dict[int, tuple[Broker, Listener]]
+
+    @classmethod
+    def of(cls, image: ClusterImage, listener: str) -> "_View":
+        reachable = {
+            broker.id: (broker, address)
+            for broker in image.brokers.values()
+            if broker.is_active and (address := broker.listener(listener)) is not None
+        }
+        return cls(image, listener, reachable)
+
+    def controller_id(self) -> int:
+        """The controller's broker; any other if that cannot be reached, as clients only need one that answers."""
+        controller = self.image.controller
+        if controller is not None and controller.broker in self.reachable:
+            return controller.broker
+        return min(self.reachable, default=NO_ID)
+
+    def leader_error(self, partition: Partition, *, tells_listener: bool) -> ErrorCode:
+        if partition.leader in self.reachable:
+            return ErrorCode.NONE
+        leader = self.image.brokers.get(partition.leader)
+        if tells_listener and leader is not None and leader.is_active:
+            return ErrorCode.LISTENER_NOT_FOUND
+        return ErrorCode.LEADER_NOT_AVAILABLE
+
+    def offline(self, partition: Partition) -> list[int]:
+        return [broker_id for broker_id in partition.replicas if broker_id not in self.reachable]
+
+
+def metadata(
+    host: "AdminHost", request: MetadataRequest, context: RequestContext
+) -> MetadataResponse:
+    version = context.api_version
+    view = _View.of(host.image, context.listener)
+    response = MetadataResponse(
+        brokers=[
+            MetadataResponse.MetadataResponseBroker(
+                node_id=broker.id, host=address.host, port=address.port, rack=broker.rack
+            )
+            for broker, address in view.reachable.values()
+        ],
+        cluster_id=host.cluster_id,
+        controller_id=view.controller_id(),
+        topics=_topics(host, view, request, version),
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    if request.include_topic_authorized_operations:
+        for topic in response.topics:
+            if not topic.error_code:
+                topic.topic_authorized_operations = TOPIC_OPERATIONS
+    return response
+
+
+def _topics(host: "AdminHost", view: _View, request: MetadataRequest, version: int) -> list[_Topic]:
+    wanted = request.topics
+    if wanted is None or (not wanted and version < NO_TOPICS_SINCE):
+        return [_described(view, topic, version) for topic in view.image.topics()]
+    ids = dict.fromkeys(each.topic_id for each in wanted if each.topic_id != ZERO_UUID)
+    if ids:
+        return [_by_id(view, topic_id, version) for topic_id in ids]
+    if any(each.name is None for each in wanted):
+        return [_Topic(error_code=ErrorCode.INVALID_REQUEST, name="")]
+    return _by_name(host, view, [each.name or "" for each in wanted], request, version)
+
+
+def _by_id(view: _View, topic_id: bytes, version: int) -> _Topic:
+    topic = view.image.topic_by_id(topic_id)
+    if topic is None:
+        return _Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+    return _described(view, topic, version)
+
+
+def _by_name(
+    host: "AdminHost", view: _View, names: Iterable[str], request: MetadataRequest, version: int
+) -> list[_Topic]:
+    rows = []
+    missing = []
+    for name in dict.fromkeys(names):
+        topic = view.image.topic(name)
+        if topic is not None:
+            rows.append(_described(view, topic, version))
+            continue
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if name_problem(name) is not None:
+            error = ErrorCode.INVALID_TOPIC_EXCEPTION
+        else:
+            missing.append(name)
+        rows.append(_Topic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS))
+    if missing and request.allow_auto_topic_creation and host.config.auto_create_topics_enable:
+        host.topic_creator.want(missing)
+    return rows
+
+
+def _described(view: _View, topic: Topic, version: int) -> _Topic:
+    return _Topic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.is_internal,
+        partitions=[
+            _partition(view, index, partition, version)
+            for index, partition in enumerate(topic.partitions)
+        ],
+    )
+
+
+def _partition(view: _View, index: int, partition: Partition, version: int) -> _Partition:
+    error = view.leader_error(partition, tells_listener=version >= LISTENER_NOT_FOUND_SINCE)
+    replicas, isr = list(partition.replicas), partition.isr_ids
+    offline = view.offline(partition)
+    if version < ALL_REPLICAS_SINCE and offline:
+        # The oldest clients cannot tell that a replica is away: they are shown only those that are there.
+        replicas = [broker_id for broker_id in replicas if broker_id not in offline]
+        isr = [broker_id for broker_id in isr if broker_id not in offline]
+        error = error or ErrorCode.REPLICA_NOT_AVAILABLE
+    return _Partition(
+        error_code=error,
+        partition_index=index,
+        leader_id=NO_ID if partition.leader not in view.reachable else partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=offline,
+    )
+
+
+def describe_topic_partitions(
+    host: "AdminHost", request: DescribeTopicPartitionsRequest, context: RequestContext
+) -> DescribeTopicPartitionsResponse:
+    """Topics in the order of their names, partitions up to a limit, then a cursor to go on from (KIP-966)."""
+    if request.cursor is not None and request.cursor.partition_index < 0:
+        rows = [_not_described(each.name, ErrorCode.INVALID_REQUEST) for each in request.topics]
+        return DescribeTopicPartitionsResponse(topics=rows)
+    view = _View.of(host.image, context.listener)
+    response = DescribeTopicPartitionsResponse()
+    names, cursor = _names_from(view.image, request)
+    limit = host.config.max_request_partition_size_limit
+    left = max(min(limit, request.response_partition_limit), 1)
+    for name in names:
+        topic = view.image.topic(name)
+        if topic is None:
+            if name in {each.name for each in request.topics}:
+                response.topics.append(_not_described(name))
+            continue
+        start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        if left == 0:
+            response.next_cursor = _next(name, start)
+            break
+        shown = topic.partitions[start : start + left]
+        response.topics.append(_page(view, topic, start, shown))
+        left -= len(shown)
+        if start + len(shown) < len(topic.partitions):
+            response.next_cursor = _next(name, start + len(shown))
+            break
+    return response
+
+
+_Cursor = DescribeTopicPartitionsRequest.Cursor
+
+
+def _names_from(
+    image: ClusterImage, request: DescribeTopicPartitionsRequest
+) -> tuple[Sequence[str], _Cursor | None]:
+    """Names to describe, in their order, from the cursor on; without any named, all there are."""
+    cursor = request.cursor
+    names = {each.name for each in request.topics} or {topic.name for topic in image.topics()}
+    first = "" if cursor is None else cursor.topic_name
+    return sorted(name for name in names if name >= first), cursor
+
+
+def _next(name: str, index: int) -> DescribeTopicPartitionsResponse.Cursor:
+    return DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=index)
+
+
+def _not_described(name: str, error: ErrorCode | None = None) -> _DescribedTopic:
+    if error is None:
+        valid = name_problem(name) is None
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if valid else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return _DescribedTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS)
+
+
+def _page(
+    view: _View, topic: Topic, start: int, partitions: Sequence[Partition]
+) -> _DescribedTopic:
+    return _DescribedTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.is_internal,
+        partitions=[
+            _DescribedPartition(
+                error_code=view.leader_error(partition, tells_listener=True),
+                partition_index=index,
+                leader_id=partition.leader if partition.leader in view.reachable else NO_ID,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=partition.isr_ids,
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+                offline_replicas=view.offline(partition),
+            )
+            for index, partition in enumerate(partitions, start)
+        ],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def describe_cluster(
+    host: "AdminHost", request: DescribeClusterRequest, context: RequestContext
+) -> DescribeClusterResponse:
+    """The brokers, and those whose registration is not active if they are asked for (KIP-700, KIP-1073)."""
+    if request.endpoint_type != BROKER_ENDPOINT:
+        known = request.endpoint_type == CONTROLLER_ENDPOINT
+        error = ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        message = "The request was sent to an endpoint of type BROKER, not of the type asked for."
+        return DescribeClusterResponse(error_code=error, error_message=message)
+    view = _View.of(host.image, context.listener)
+    brokers = [
+        DescribeClusterResponse.DescribeClusterBroker(
+            broker_id=broker.id,
+            host=address.host,
+            port=address.port,
+            rack=broker.rack,
+            is_fenced=not broker.is_active,
+        )
+        for broker in view.image.brokers.values()
+        if (address := broker.listener(context.listener)) is not None
+        and (broker.is_active or request.include_fenced_brokers)
+    ]
+    response = DescribeClusterResponse(
+        cluster_id=host.cluster_id, controller_id=view.controller_id(), brokers=brokers
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response
+
+
+HANDLERS: dict[type, Handler[Any]] = {
+    MetadataRequest: metadata,
+    DescribeTopicPartitionsRequest: describe_topic_partitions,
+    DescribeClusterRequest: describe_cluster,
+}

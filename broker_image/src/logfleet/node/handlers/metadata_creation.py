@@ -1,0 +1,69 @@
+"""Topics that are created because somebody asked for them (auto.create.topics.enable)."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+import structlog
+
+from logfleet.control.topics import name_problem
+from logfleet.metadata.image import INTERNAL_TOPICS
+from logfleet.node.controller_access import ControllerAccess
+from logfleet.node.handlers.admin_topics import create_one
+from logfleet.wire.errors import ErrorCode
+
+log = structlog.get_logger()
+
+CREATING_MAX: Final = 100
+"""Topics being created at once by this broker; who asks for more has to ask again."""
+AGAIN_S: Final = 1.0
+"""How long a topic that was refused is not tried again: clients ask for it every 100 ms."""
+DEFAULT: Final = -1
+
+
+class TopicCreator:
+    """Creates topics through the controller while clients ask again (Kafka: AutoTopicCreationManager).
+
+    Internal topics have partitions and configs of their own, and are created by whoever coordinates them. Call `close` to stop.
+    """
+
+    def __init__(self, access: ControllerAccess) -> None:
+        self._access = access
+        self._creating: dict[str, asyncio.Task[None]] = {}
+        self._refused_until_s: dict[str, float] = {}
+
+    def want(self, names: Iterable[str]) -> None:
+        """Begin to create those that can be created and are not being created yet."""
+        now_s = asyncio.get_running_loop().time()
+        self._refused_until_s = {
+            name: until_s for name, until_s in self._refused_until_s.items() if until_s > now_s
+        }
+        for name in names:
+            busy = name in self._creating or name in self._refused_until_s
+            possible = name not in INTERNAL_TOPICS and name_problem(name) is None
+            if possible and not busy and len(self._creating) < CREATING_MAX:
+                task = asyncio.get_running_loop().create_task(self._create(name), name=name)
+                self._creating[name] = task
+                task.add_done_callback(self._done)
+
+    async def close(self) -> None:
+        tasks = list(self._creating.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        del self._creating[task.get_name()]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("topic_creation_failed", topic=task.get_name(), exc_info=error)
+
+    async def _create(self, name: str) -> None:
+        refusal = await create_one(self._access, name, DEFAULT, DEFAULT, {})
+        if refusal is None:
+            log.info("topic_created_on_demand", topic=name)
+        elif refusal.error is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            log.warning(
+                "topic_not_created", topic=name, error=refusal.error.name, reason=refusal.message
+            )
+            self._refused_until_s[name] = asyncio.get_running_loop().time() + AGAIN_S

@@ -1,0 +1,167 @@
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from typing import Any, TypeVar, cast
+
+import msgspec
+import pytest
+import pytest_asyncio
+from logfleet.control.configs import BrokerConfig, broker_config
+from logfleet.io.sqlite import SqliteStore
+from logfleet.metadata import keys
+from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.keys import BrokerValue, ControllerValue, Listener
+from logfleet.metadata.store import Delete, MetadataStore, Operation, Put, Txn
+from logfleet.node import listener as sockets
+from logfleet.node.connection import Peer
+from logfleet.node.controller_access import ControllerAccess
+from logfleet.node.controller_loop import ControllerLoop
+from logfleet.node.dispatch import Dispatcher
+from logfleet.node.handlers import admin, api_versions, metadata, producer_ids
+from logfleet.node.handlers.metadata_creation import TopicCreator
+from logfleet.node.handlers.producer_ids import ProducerIds
+from logfleet.node.metadata_follower import MetadataFollower
+from logfleet.wire.apis import api_of
+from logfleet.wire.frame import SIZE_BYTES, decode_response, encode_request
+
+PATIENCE_S = 20
+CLUSTER_ID = "AAECAwQFBgcICQoLDA0ODw"
+HANDLERS = {
+    **api_versions.HANDLERS,
+    **admin.HANDLERS,
+    **metadata.HANDLERS,
+    **producer_ids.HANDLERS,
+}
+R = TypeVar("R", bound=msgspec.Struct)
+
+
+def joined(parts: object) -> bytes:
+    return b"".join(cast("list[bytes]", parts))
+
+
+class Node:
+    """A broker without logs: metadata, controller and a socket, asked in Kafka's protocol at any version."""
+
+    def __init__(self, store: MetadataStore, node_id: int, given: dict[str, str]) -> None:
+        self.node_id = node_id
+        self.cluster_id = CLUSTER_ID
+        self.store = store
+        self.config: BrokerConfig = broker_config({"node.id": str(node_id), **given})
+        self.follower = MetadataFollower(store)
+        value = ControllerValue(node_id, f"incarnation-{node_id}")
+        self.controller = ControllerLoop(store, self.follower, value, self.config.static)
+        self.controller_access = ControllerAccess(self.config, self.follower, self.controller)
+        self.topic_creator = TopicCreator(self.controller_access)
+        self.producer_ids = ProducerIds(store)
+        self.dispatcher = Dispatcher(self, HANDLERS)
+        self.port = 0
+        self._stack = AsyncExitStack()
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.follower.image
+
+    async def start(self, *, stands: bool = True) -> None:
+        pool = ThreadPoolExecutor(1)
+        self._stack.callback(pool.shutdown)
+        self.listener = sockets.Listener("PLAINTEXT", self.dispatcher, disk=pool)
+        self.port = await self.listener.bind("127.0.0.1", 0)
+        await self.listener.serve()
+        self._stack.push_async_callback(self.listener.stop, 0)
+        self._spawn(self.follower.run())
+        if stands:
+            self._spawn(self.controller.run())
+        self._stack.callback(self.controller_access.close)
+        self._stack.push_async_callback(self.topic_creator.close)
+
+    async def stop(self) -> None:
+        await self._stack.aclose()
+
+    async def register(self, rack: str | None = None, *others: Listener) -> None:
+        """Register, and wait until the controller has made this broker active."""
+        listeners = (Listener("PLAINTEXT", "127.0.0.1", self.port), *others)
+        value = BrokerValue(f"incarnation-{self.node_id}", listeners, rack)
+        await self.write(Put(keys.broker(self.node_id), keys.encode(value)))
+        await self.until(lambda image: image.brokers[self.node_id].is_active)
+
+    async def unregister(self) -> None:
+        await self.write(Delete(keys.broker(self.node_id)))
+
+    async def write(self, *operations: Operation) -> None:
+        result = await self.store.txn(Txn(success=operations))
+        await self.until(lambda image: image.revision >= result.revision)
+
+    async def until(self, holds: Callable[[ClusterImage], Any]) -> ClusterImage:
+        async with asyncio.timeout(PATIENCE_S):
+            return await self.follower.until(lambda image: bool(holds(image)))
+
+    async def ask(
+        self, request: msgspec.Struct, version: int | None = None, listener: str = "PLAINTEXT"
+    ) -> Any:
+        """The answer, both encoded and decoded again in the version (None: the newest)."""
+        api = api_of(type(request))
+        if version is None:
+            version = api.max_version
+        frame = joined(encode_request(request, version, 7, "test"))
+        answer = self.dispatcher(Peer(listener, "127.0.0.1", 1), memoryview(frame)[SIZE_BYTES:])
+        if not isinstance(answer, bytes | list):
+            assert answer is not None
+            async with asyncio.timeout(PATIENCE_S):
+                answer = await answer
+        whole = answer if isinstance(answer, bytes) else joined(answer)
+        correlation_id, response = decode_response(api, version, whole[SIZE_BYTES:])
+        assert correlation_id == 7
+        return response
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+
+        async def cancel() -> None:
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled() or task.exception() is None
+
+        self._stack.push_async_callback(cancel)
+
+
+@pytest_asyncio.fixture
+async def store(tmp_path):
+    store = await SqliteStore.open(tmp_path / "metadata")
+    yield store
+    await store.close()
+
+
+@pytest_asyncio.fixture
+async def start(store):
+    """Starts brokers of one cluster; the first stands for controller and wins."""
+    nodes = []
+
+    async def start_node(node_id: int = 1, *, stands: bool = True, **given: str) -> Node:
+        node = Node(store, node_id, {key.replace("_", "."): value for key, value in given.items()})
+        nodes.append(node)
+        await node.start(stands=stands)
+        return node
+
+    yield start_node
+    for node in reversed(nodes):
+        await node.stop()
+
+
+@pytest_asyncio.fixture
+async def node(start):
+    """One registered broker that is its own controller."""
+    node = await start()
+    await node.register("a")
+    return node
+
+
+@pytest.fixture
+def versions() -> Callable[[type], range]:
+    """Every version of an API, by its request."""
+
+    def of(request: type) -> range:
+        api = api_of(request)
+        return range(api.served_min, api.max_version + 1)
+
+    return of

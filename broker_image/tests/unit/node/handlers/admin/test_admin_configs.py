@@ -1,0 +1,184 @@
+import pytest
+import pytest_asyncio
+from logfleet.control.config_description import NO_EFFECT
+from logfleet.control.config_keys import BROKER_KEYS
+from logfleet.node.handlers.admin_topics import create_one
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import DescribeConfigsRequest, IncrementalAlterConfigsRequest
+
+pytestmark = pytest.mark.asyncio
+TOPIC, BROKER, LOGGER = 2, 4, 8
+SET, DELETE, APPEND = 0, 1, 2
+Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+Change = IncrementalAlterConfigsRequest.AlterableConfig
+
+
+@pytest_asyncio.fixture
+async def topic(node):
+    assert await create_one(node.controller_access, "t", 1, 1, {"retention.ms": "5"}) is None
+
+
+async def describe(node, kind: int, name: str, *keys: str, version: int | None = None, **options):
+    wanted = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=list(keys) or None
+    )
+    request = DescribeConfigsRequest(resources=[wanted], **options)
+    (result,) = (await node.ask(request, version)).results
+    assert (result.resource_type, result.resource_name) == (kind, name)
+    return result
+
+
+async def alter(node, kind: int, name: str, *changes, validate_only: bool = False):
+    resource = Resource(
+        resource_type=kind,
+        resource_name=name,
+        configs=[Change(name=key, config_operation=op, value=value) for key, op, value in changes],
+    )
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+    (row,) = (await node.ask(request)).responses
+    assert (row.resource_type, row.resource_name) == (kind, name)
+    return ErrorCode(row.error_code).name, row.error_message
+
+
+async def test_a_topic_is_described_at_every_version(node, topic, versions):
+    for version in versions(DescribeConfigsRequest):
+        result = await describe(node, TOPIC, "t", "retention.ms", version=version)
+        (entry,) = result.configs
+        assert (entry.name, entry.value, entry.config_source) == ("retention.ms", "5", 1)
+        assert (entry.read_only, entry.is_sensitive) == (False, False)
+        if version >= 3:
+            assert entry.config_type == 5
+
+
+async def test_all_keys_are_described_with_documentation_that_tells_what_has_no_effect(node, topic):
+    result = await describe(node, TOPIC, "t", include_documentation=True)
+    texts = {entry.name: entry.documentation for entry in result.configs}
+    assert len(texts) == 37
+    assert texts["preallocate"] == NO_EFFECT
+    assert "deleted" in texts["retention.ms"]
+    result = await describe(node, BROKER, "1", include_documentation=True)
+    assert {entry.name for entry in result.configs} == {*BROKER_KEYS, "node.id"}
+    result = await describe(node, BROKER, "1")
+    assert {entry.documentation for entry in result.configs} == {None}
+
+
+async def test_synonyms_tell_every_place_a_value_comes_from(start):
+    node = await start(message_max_bytes="700000", log_retention_hours="24")
+    await node.register()
+    assert await create_one(node.controller_access, "t", 1, 1, {"max.message.bytes": "5"}) is None
+    assert await alter(node, BROKER, "1", ("message.max.bytes", SET, "500000")) == ("NONE", None)
+    assert await alter(node, BROKER, "", ("message.max.bytes", SET, "600000")) == ("NONE", None)
+    result = await describe(node, TOPIC, "t", "max.message.bytes", include_synonyms=True)
+    (entry,) = result.configs
+    assert (entry.value, entry.config_source) == ("5", 1)
+    assert [(each.name, each.value, each.source) for each in entry.synonyms] == [
+        ("max.message.bytes", "5", 1),
+        ("message.max.bytes", "500000", 2),
+        ("message.max.bytes", "600000", 3),
+        ("message.max.bytes", "700000", 4),
+        ("message.max.bytes", "1048588", 5),
+    ]
+    result = await describe(node, BROKER, "1", "message.max.bytes", include_synonyms=True)
+    (entry,) = result.configs
+    assert (entry.value, entry.config_source) == ("500000", 2)
+    result = await describe(node, BROKER, "1", "message.max.bytes")
+    assert result.configs[0].synonyms == []
+
+
+async def test_coarser_units_are_synonyms_only_beside_the_key_itself(start):
+    """As ConfigHelper.configSynonyms does: what stands before the key's own name is dropped."""
+    node = await start(log_retention_hours="24")
+    await node.register()
+    assert await create_one(node.controller_access, "t", 1, 1, {}) is None
+    (entry,) = (await describe(node, TOPIC, "t", "retention.ms", include_synonyms=True)).configs
+    assert (entry.value, entry.config_source, entry.synonyms) == ("86400000", 5, [])
+    await alter(node, BROKER, "", ("log.retention.ms", SET, "77777"))
+    (entry,) = (await describe(node, TOPIC, "t", "retention.ms", include_synonyms=True)).configs
+    assert (entry.value, entry.config_source) == ("77777", 3)
+    assert [(each.name, each.value, each.source) for each in entry.synonyms] == [
+        ("log.retention.ms", "77777", 3),
+        ("log.retention.hours", "24", 4),
+        ("log.retention.hours", "168", 5),
+    ]
+
+
+async def test_a_broker_shows_its_file_its_types_and_no_secret(start):
+    node = await start(broker_rack="a", ssl_keystore_password="secret", my_plugin_key="x")
+    await node.register()
+    result = await describe(node, BROKER, "1", include_synonyms=True)
+    entries = {entry.name: entry for entry in result.configs}
+    rack = entries["broker.rack"]
+    assert (rack.value, rack.config_source, rack.read_only) == ("a", 4, True)
+    secret = entries["ssl.keystore.password"]
+    assert (secret.value, secret.is_sensitive, secret.config_type) == (None, True, 9)
+    assert secret.synonyms[0].value is None
+    unknown = entries["my.plugin.key"]
+    assert (unknown.value, unknown.is_sensitive, unknown.config_type) == (None, True, 0)
+    assert entries["message.max.bytes"].read_only is False
+
+
+async def test_the_cluster_shows_what_was_set_for_all_brokers(node):
+    assert (await describe(node, BROKER, "")).configs == []
+    await alter(node, BROKER, "", ("log.retention.ms", SET, "7"))
+    (entry,) = (await describe(node, BROKER, "", include_synonyms=True)).configs
+    assert (entry.name, entry.value, entry.config_source) == ("log.retention.ms", "7", 3)
+    assert [(each.name, each.source) for each in entry.synonyms] == [("log.retention.ms", 3)]
+
+
+@pytest.mark.parametrize(
+    "kind, name, error, message",
+    [
+        (TOPIC, "nope", "UNKNOWN_TOPIC_OR_PARTITION", "does not exist"),
+        (TOPIC, "a b", "INVALID_TOPIC_EXCEPTION", "other than ASCII"),
+        (BROKER, "9", "INVALID_REQUEST", "expected 1 or empty string, but received 9"),
+        (BROKER, "x", "INVALID_REQUEST", "Broker id must be an integer, but it is: x"),
+        (LOGGER, "1", "INVALID_REQUEST", "Unsupported resource type 8"),
+    ],
+)
+async def test_what_cannot_be_described_is_refused(node, kind, name, error, message):
+    result = await describe(node, kind, name)
+    assert ErrorCode(result.error_code).name == error
+    assert message in result.error_message
+    assert result.configs == []
+
+
+async def test_topic_configs_change_step_by_step(node, topic):
+    changes = [("segment.ms", SET, "9"), ("cleanup.policy", APPEND, "compact")]
+    assert await alter(node, TOPIC, "t", *changes) == ("NONE", None)
+    assert await alter(node, TOPIC, "t", ("retention.ms", DELETE, None)) == ("NONE", None)
+    expected = {"segment.ms": "9", "cleanup.policy": "delete,compact"}
+    assert node.image.topic("t").configs == expected
+    answer = await alter(node, TOPIC, "t", ("segment.ms", SET, "10"), validate_only=True)
+    assert answer == ("NONE", None)
+    assert node.image.topic("t").configs == expected
+
+
+async def test_a_resource_is_refused_for_itself(node, topic):
+    def resource(kind: int, name: str, key: str, value: str) -> Resource:
+        change = Change(name=key, config_operation=SET, value=value)
+        return Resource(resource_type=kind, resource_name=name, configs=[change])
+
+    request = IncrementalAlterConfigsRequest(
+        resources=[
+            resource(TOPIC, "t", "retention.ms", "8"),
+            resource(TOPIC, "nope", "retention.ms", "8"),
+            resource(BROKER, "x", "message.max.bytes", "8"),
+            resource(BROKER, "1", "node.id", "8"),
+            resource(LOGGER, "1", "root", "INFO"),
+            resource(BROKER, "", "message.max.bytes", "8"),
+            resource(BROKER, "", "message.max.bytes", "9"),
+        ]
+    )
+    for version in (0, 1):
+        rows = (await node.ask(request, version)).responses
+        assert [ErrorCode(row.error_code).name for row in rows] == [
+            "NONE",
+            "UNKNOWN_TOPIC_OR_PARTITION",
+            "INVALID_REQUEST",
+            "INVALID_REQUEST",
+            "INVALID_REQUEST",
+            "INVALID_REQUEST",
+            "INVALID_REQUEST",
+        ]
+    assert node.image.topic("t").configs["retention.ms"] == "8"
+    assert rows[5].error_message == "Each resource must appear at most once."
