@@ -72,12 +72,15 @@ class Timers(Generic[Context]):
             self._stale -= 1
         return self._heap[0][0] if self._heap else None
 
-    def expire_until(self, now_ms: int, context: Context) -> None:
+    def expire_until(self, now_ms: int, context: Context, limit: int) -> None:
         """Call `expire(context)` of every deadline at or before now, earliest entry first.
 
-        Deadlines that an expiry sets at or before now expire in the same call.
+        Deadlines that an expiry sets at or before now expire in the same call. limit: heap entries looked at; what is
+        due beyond it stays due, so that a crowd of deadlines can be worked off in slices.
         """
-        while self._heap and self._heap[0][0] <= now_ms:
+        for _ in range(limit):
+            if not self._heap or self._heap[0][0] > now_ms:
+                return
             _, entry, deadline = heapq.heappop(self._heap)
             if deadline.entry != entry:
                 self._stale -= 1

@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 from logfleet.groups.timers import STALE_ENTRIES_MIN, Deadline, Timers
 
 Log = list[object]
+ALL = 10_000
 
 
 def recording(name: object) -> Deadline[Log]:
@@ -17,10 +18,10 @@ def timers_and_log() -> tuple[Timers[Log], Log]:
 def test_a_deadline_expires_once_at_its_time():
     timers, log = timers_and_log()
     timers.schedule(recording("a"), 100)
-    timers.expire_until(99, log)
+    timers.expire_until(99, log, ALL)
     assert log == []
-    timers.expire_until(100, log)
-    timers.expire_until(1000, log)
+    timers.expire_until(100, log, ALL)
+    timers.expire_until(1000, log, ALL)
     assert log == ["a"]
     assert timers.next_ms() is None
 
@@ -31,10 +32,10 @@ def test_a_deadline_moved_later_comes_up_early_and_is_put_back():
     timers.schedule(deadline, 100)
     timers.schedule(deadline, 300)
     assert timers.next_ms() == 100
-    timers.expire_until(200, log)
+    timers.expire_until(200, log, ALL)
     assert log == []
     assert timers.next_ms() == 300
-    timers.expire_until(300, log)
+    timers.expire_until(300, log, ALL)
     assert log == ["a"]
 
 
@@ -43,7 +44,7 @@ def test_a_deadline_moved_earlier_expires_at_the_earlier_time_only():
     deadline = recording("a")
     timers.schedule(deadline, 300)
     timers.schedule(deadline, 100)
-    timers.expire_until(500, log)
+    timers.expire_until(500, log, ALL)
     assert log == ["a"]
 
 
@@ -53,7 +54,7 @@ def test_a_cleared_deadline_does_not_expire():
     timers.schedule(deadline, 100)
     timers.cancel(deadline)
     timers.cancel(deadline)
-    timers.expire_until(500, log)
+    timers.expire_until(500, log, ALL)
     assert log == []
     assert len(timers) == 0
 
@@ -62,7 +63,7 @@ def test_deadlines_expire_in_order_of_time_then_of_setting():
     timers, log = timers_and_log()
     for name, at_ms in (("c", 300), ("a", 100), ("b1", 200), ("b2", 200)):
         timers.schedule(recording(name), at_ms)
-    timers.expire_until(300, log)
+    timers.expire_until(300, log, ALL)
     assert log == ["a", "b1", "b2", "c"]
 
 
@@ -75,7 +76,7 @@ def test_a_deadline_may_set_another_while_it_expires():
         timers.schedule(second, 100)
 
     timers.schedule(Deadline(first), 100)
-    timers.expire_until(100, log)
+    timers.expire_until(100, log, ALL)
     assert log == ["first", "second"]
 
 
@@ -115,7 +116,7 @@ def test_it_behaves_like_a_plain_dict_of_deadlines(actions):
                 now_ms += amount
                 due = {name for name, at_ms in model.items() if at_ms <= now_ms}
                 log.clear()
-                timers.expire_until(now_ms, log)
+                timers.expire_until(now_ms, log, ALL)
                 assert len(log) == len(due)
                 assert set(log) == due
                 for expired in due:
@@ -130,6 +131,17 @@ def test_it_behaves_like_a_plain_dict_of_deadlines(actions):
 @pytest.mark.parametrize("now_ms", [0, 10])
 def test_nothing_set_means_nothing_to_wait_for(now_ms):
     timers, log = timers_and_log()
-    timers.expire_until(now_ms, log)
+    timers.expire_until(now_ms, log, ALL)
     assert timers.next_ms() is None
     assert log == []
+
+
+def test_a_crowd_expires_in_slices():
+    timers, log = timers_and_log()
+    for number in range(5):
+        timers.schedule(recording(number), 10)
+    timers.expire_until(10, log, 2)
+    assert log == [0, 1]
+    assert timers.next_ms() == 10
+    timers.expire_until(10, log, ALL)
+    assert log == [0, 1, 2, 3, 4]

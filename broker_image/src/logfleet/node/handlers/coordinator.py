@@ -1,0 +1,93 @@
+"""FindCoordinator: which broker coordinates a group, by the leader of its partition of the offsets topic.
+
+Asking is what has the offsets topic created. Transactions and share groups have no coordinator in this version;
+their keys get COORDINATOR_NOT_AVAILABLE, which clients retry.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from logfleet.groups.partition import OFFSETS_TOPIC, partition_for
+from logfleet.node.dispatch import Handler, RequestContext
+from logfleet.node.handlers.group_host import GroupHost
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import FindCoordinatorRequest, FindCoordinatorResponse
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+SHARE: Final = 2
+KEY_TYPES: Final = {GROUP: "groups", TRANSACTION: "transactions", SHARE: "share groups"}
+BATCHED_SINCE: Final = 4  # KIP-699
+SHARE_SINCE: Final = 6  # KIP-932
+NOT_AVAILABLE_MESSAGE: Final = "The coordinator is not available."
+
+
+class _Found(msgspec.Struct, frozen=True):
+    """A coordinator's address, or why there is none."""
+
+    node_id: int = -1
+    host: str = ""
+    port: int = -1
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+
+
+def find_coordinator(
+    broker: GroupHost, request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse:
+    """One key before version 4, several since."""
+    if context.api_version >= BATCHED_SINCE:
+        return FindCoordinatorResponse(
+            coordinators=[
+                _coordinator(key, _find(broker, request.key_type, key, context))
+                for key in request.coordinator_keys
+            ]
+        )
+    found = _find(broker, request.key_type, request.key, context)
+    return FindCoordinatorResponse(
+        error_code=found.error,
+        # Kafka's message of no error is its name (Errors.message).
+        error_message=found.message or "NONE",
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _coordinator(key: str, found: _Found) -> FindCoordinatorResponse.Coordinator:
+    return FindCoordinatorResponse.Coordinator(
+        key=key,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+        error_code=found.error,
+        error_message=found.message,
+    )
+
+
+def _find(broker: GroupHost, key_type: int, key: str, context: RequestContext) -> _Found:
+    if key_type not in KEY_TYPES or (key_type == SHARE and context.api_version < SHARE_SINCE):
+        message = f"There is no coordinator type {key_type}."
+        return _Found(error=ErrorCode.INVALID_REQUEST, message=message)
+    if key_type != GROUP:
+        message = f"{NOT_AVAILABLE_MESSAGE} This version does not coordinate {KEY_TYPES[key_type]}."
+        return _Found(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message=message)
+    image = broker.image
+    partitions = broker.coordinators.partitions(image)
+    if not partitions:
+        broker.coordinators.want_topic()
+        return _not_available()
+    leader = broker.partitions.leader_by_name(
+        OFFSETS_TOPIC, partition_for(key, partitions), context.listener
+    )
+    if leader is None or leader.host is None:
+        return _not_available()
+    return _Found(leader.broker_id, leader.host, leader.port)
+
+
+def _not_available() -> _Found:
+    return _Found(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message=NOT_AVAILABLE_MESSAGE)
+
+
+HANDLERS: dict[type, Handler[Any]] = {FindCoordinatorRequest: find_coordinator}

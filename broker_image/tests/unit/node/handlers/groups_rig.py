@@ -1,0 +1,69 @@
+"""A broker as the group handlers see it, with one partition of the offsets topic that it coordinates."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import Any
+
+from logfleet.control.configs import broker_config
+from logfleet.control.transactions import Refusal
+from logfleet.groups.partition import OFFSETS_TOPIC
+from logfleet.node.coordinator_loop import CoordinatorLoop
+from logfleet.node.group_shard import GroupShard
+from logfleet.node.metadata_follower import Subscription
+from logfleet.node.partition import Partition
+
+from broker_image.tests.unit.node.groups_rig import LaggingPartition, open_log
+
+
+class GroupsRig:
+    """host: the broker. created: topics that were to be created."""
+
+    def __init__(self, host: Any, path: str) -> None:
+        self.host = host
+        self.path = path
+        self.created: list[str] = []
+        properties = {"group.initial.rebalance.delay.ms": "0"}
+        self.coordinators = host.coordinators = CoordinatorLoop(
+            broker_config(properties),
+            create_topic=self.create_topic,
+            run_in_thread=host.run_in_thread,
+            storage_failed=host.storage_failed,
+        )
+
+    async def create_topic(self, name: str, *_: object) -> Refusal | None:
+        self.created.append(name)
+        return None
+
+    def know_topics(self, **topics: int) -> None:
+        """Topics of the cluster, by name, with their number of partitions."""
+        for name, count in topics.items():
+            self.host.know_topic(name, dict.fromkeys(range(count), 1))
+
+    def lead_offsets(self) -> LaggingPartition:
+        """Lead the offsets topic's only partition; its groups are to be loaded when the coordinators run."""
+        self.host.know_topic(OFFSETS_TOPIC, {0: 1})
+        partition = LaggingPartition(open_log(self.path))
+        self.host.partitions.add(partition)
+        self.coordinators.led(partition)
+        return partition
+
+    def lose(self, partition: Partition) -> None:
+        """Another broker leads the partition now."""
+        self.host.partitions.remove(partition)
+        self.coordinators.lost(partition)
+
+    @asynccontextmanager
+    async def coordinating(self):
+        """Lead the offsets topic and have it loaded."""
+        task = asyncio.ensure_future(self.coordinators.run(Subscription()))
+        partition = self.lead_offsets()
+        shards = self.coordinators.shards
+        while not all(shard.is_loaded for shard in shards()):  # noqa: ASYNC110  no event for it
+            await asyncio.sleep(0)
+        yield partition
+        task.cancel()
+        await asyncio.wait([task])
+
+    def shard(self) -> GroupShard:
+        (shard,) = self.coordinators.shards()
+        return shard

@@ -1,0 +1,80 @@
+import pytest
+from logfleet.groups.partition import OFFSETS_TOPIC, partition_for
+from logfleet.node.handlers.coordinator import HANDLERS, find_coordinator
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import FindCoordinatorRequest
+
+from broker_image.tests.unit.node.handlers.groups_rig import GroupsRig
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.fixture
+def rig(host, tmp_path):
+    rig = GroupsRig(host, str(tmp_path))
+    host.know_broker(1, "one.example", 9092)
+    return rig
+
+
+def single(rig, version, key_type=0):
+    request = FindCoordinatorRequest(key="g", key_type=key_type)
+    return find_coordinator(rig.host, request, rig.host.context(version))
+
+
+def batched(rig, version, *keys, key_type=0):
+    request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=list(keys))
+    return find_coordinator(rig.host, request, rig.host.context(version)).coordinators
+
+
+async def test_a_group_is_coordinated_by_the_leader_of_its_partition(rig):
+    rig.host.know_broker(2, "two.example", 9093)
+    leaders = {0: 1, 1: 2, 2: 1}
+    rig.host.know_topic(OFFSETS_TOPIC, leaders)
+    found = batched(rig, 4, "a", "b", "c", "d")
+    assert [each.key for each in found] == ["a", "b", "c", "d"]
+    assert [each.node_id for each in found] == [leaders[partition_for(key, 3)] for key in "abcd"]
+    assert {(each.node_id, each.host, each.port, each.error_code) for each in found} == {
+        (1, "one.example", 9092, 0),
+        (2, "two.example", 9093, 0),
+    }
+
+
+@pytest.mark.parametrize("version", [0, 1, 3])
+async def test_before_version_4_one_group_is_asked_for(rig, version):
+    rig.host.know_topic(OFFSETS_TOPIC, {0: 1})
+    response = single(rig, version)
+    assert (response.node_id, response.host, response.port) == (1, "one.example", 9092)
+    assert (response.error_code, response.error_message) == (ErrorCode.NONE, "NONE")
+
+
+async def test_asking_has_the_offsets_topic_created(rig, until):
+    (found,) = batched(rig, 6, "g")
+    assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert (found.node_id, found.host, found.port) == (-1, "", -1)
+    await until(lambda: rig.created == [OFFSETS_TOPIC])
+
+
+async def test_a_partition_without_leader_has_no_coordinator(rig):
+    rig.host.know_topic(OFFSETS_TOPIC, {0: -1})
+    assert single(rig, 1).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    rig.host.know_topic(OFFSETS_TOPIC, {0: 7})  # a broker that is not there
+    assert single(rig, 1).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert rig.created == []
+
+
+@pytest.mark.parametrize("key_type", [1, 2])
+async def test_what_is_not_coordinated_yet_says_so(rig, key_type):
+    (found,) = batched(rig, 6, "key", key_type=key_type)
+    assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert "does not coordinate" in found.error_message
+    assert rig.created == []
+
+
+@pytest.mark.parametrize("version,key_type", [(4, 2), (6, 3)])
+async def test_a_kind_of_key_that_the_version_lacks_is_refused(rig, version, key_type):
+    (found,) = batched(rig, version, "key", key_type=key_type)
+    assert found.error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_it_serves_one_api():
+    assert {FindCoordinatorRequest: find_coordinator} == HANDLERS

@@ -1,0 +1,280 @@
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import asynccontextmanager
+
+import pytest
+from logfleet.control.configs import broker_config
+from logfleet.control.transactions import Refusal
+from logfleet.groups.partition import OFFSETS_TOPIC, partition_for
+from logfleet.metadata.image_builder import Changes
+from logfleet.node import coordinator_loop
+from logfleet.node.coordinator_loop import CoordinatorLoop
+from logfleet.node.group_shard import GroupShard
+from logfleet.node.metadata_follower import Subscription
+from logfleet.node.partition import Partition
+from logfleet.records.record import ProducerStamp, Record, build_batch
+from logfleet.wire.errors import ErrorCode
+
+from broker_image.tests.unit.node.groups_rig import (
+    OFFSETS_ID,
+    LaggingPartition,
+    commit,
+    committed,
+    fetch,
+    image_of,
+    join,
+    open_log,
+    sync,
+)
+
+pytestmark = pytest.mark.asyncio
+
+T_ID = b"id of topic t..."
+
+
+class Rig:
+    def __init__(self, **config: str) -> None:
+        self.created: list[tuple[str, int, int, Mapping[str, str]]] = []
+        self.refusal: Refusal | None = None
+        self.failures: list[tuple[Partition, OSError]] = []
+        self.subscription = Subscription()
+        self.reads: list[asyncio.Event] = []
+        self.loop = CoordinatorLoop(
+            broker_config({name.replace("_", "."): value for name, value in config.items()}),
+            create_topic=self.create_topic,
+            run_in_thread=self.run_in_thread,
+            storage_failed=lambda partition, error: self.failures.append((partition, error)),
+        )
+
+    async def create_topic(
+        self, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
+    ) -> Refusal | None:
+        self.created.append((name, partitions, replication_factor, configs))
+        return self.refusal
+
+    async def run_in_thread(self, read: Callable[[], bytes]) -> bytes:
+        for gate in self.reads:
+            await gate.wait()
+        return read()
+
+    @asynccontextmanager
+    async def running(self):
+        task = asyncio.ensure_future(self.loop.run(self.subscription))
+        yield task
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    def shard(self) -> GroupShard | ErrorCode:
+        return self.loop.shard_of("g", 1)
+
+
+def shard_of(rig: Rig) -> GroupShard:
+    shard = rig.shard()
+    assert isinstance(shard, GroupShard)
+    return shard
+
+
+async def test_what_one_coordinator_stored_the_next_one_knows(tmp_path, until):
+    rig = Rig(group_initial_rebalance_delay_ms="0")
+    async with rig.running():
+        partition = LaggingPartition(open_log(str(tmp_path)))
+        rig.loop.led(partition)
+        assert rig.shard() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await until(lambda: isinstance(rig.shard(), GroupShard))
+        assert committed(commit(shard_of(rig), 5)) is ErrorCode.NONE
+        joining = join(shard_of(rig), "a")
+        await until(lambda: joining.response is not None)
+        assert sync(shard_of(rig), "a").response is not None
+        rig.loop.lost(partition)
+        assert rig.shard() is ErrorCode.NOT_COORDINATOR
+
+        rig.loop.led(LaggingPartition(open_log(str(tmp_path))))
+        await until(lambda: isinstance(rig.shard(), GroupShard))
+        assert fetch(shard_of(rig)) == 5
+        assert shard_of(rig).coordinator.describe("g", 6).group_state == "Stable"
+
+
+async def test_other_topics_are_no_business_of_it(tmp_path):
+    rig = Rig()
+    partition = Partition("t", T_ID, 0, open_log(str(tmp_path)), 0)
+    rig.loop.led(partition)
+    rig.loop.lost(partition)
+    assert list(rig.loop.shards()) == []
+
+
+async def test_losing_an_older_leadership_changes_nothing(tmp_path):
+    rig = Rig()
+    older, newer = (LaggingPartition(open_log(str(tmp_path))) for _ in range(2))
+    rig.loop.led(older)
+    rig.loop.lost(older)
+    rig.loop.led(newer)
+    rig.loop.lost(older)
+    assert [shard.partition for shard in rig.loop.shards()] == [newer]
+
+
+async def test_a_partition_lost_while_it_is_read_is_not_loaded(tmp_path, until):
+    partition = LaggingPartition(open_log(str(tmp_path)))
+    first = Rig()
+    async with first.running():
+        first.loop.led(partition)
+        await until(lambda: isinstance(first.shard(), GroupShard))
+        commit(shard_of(first), 5)
+    rig = Rig()
+    rig.reads = [asyncio.Event()]
+    async with rig.running():
+        rig.loop.led(partition)
+        (shard,) = rig.loop.shards()
+        await asyncio.sleep(0)
+        rig.loop.lost(partition)
+        rig.loop.led(partition)
+        rig.reads[0].set()
+        await until(lambda: isinstance(rig.shard(), GroupShard))
+        assert not shard.is_loaded
+        assert fetch(shard_of(rig)) == 5
+
+
+async def test_a_log_that_cannot_be_read_takes_its_disk_out_of_service(tmp_path, until):
+    rig = Rig()
+    partition = LaggingPartition(open_log(str(tmp_path)))
+    partition.append(build_batch([Record(b"\0\2\0\1g", None, 0)]), 0)
+    failure = OSError("bad sector")
+
+    async def fail(_: Callable[[], bytes]) -> bytes:
+        raise failure
+
+    rig.loop._run_in_thread = fail
+    async with rig.running():
+        rig.loop.led(partition)
+        await until(lambda: rig.failures)
+    assert rig.failures == [(partition, failure)]
+
+
+async def test_a_log_that_makes_no_sense_gets_no_coordinator(tmp_path, until):
+    rig = Rig()
+    partition = LaggingPartition(open_log(str(tmp_path)))
+    partition.append(build_batch([Record(b"\0\2\0\x09g", None, 0)]), 0)
+    async with rig.running():
+        rig.loop.led(partition)
+        await until(lambda: rig.shard() is ErrorCode.NOT_COORDINATOR)
+
+
+async def test_what_it_does_not_know_is_left_alone(tmp_path, until):
+    rig = Rig()
+    partition = LaggingPartition(open_log(str(tmp_path)))
+    partition.append(build_batch([Record(b"\0\3\0\1g", b"\0\0", 0), Record(None, b"", 0)]), 0)
+    transactional = ProducerStamp(7, 0, 0, transactional=True)
+    key = b"\0\1\0\1g\0\1t\0\0\0\0"
+    value = b"\0\3\0\0\0\0\0\0\0\5\xff\xff\xff\xff\0\0\0\0\0\0\0\0\0\0"
+    partition.append(build_batch([Record(key, value, 0)], producer=transactional), 0)
+    async with rig.running():
+        rig.loop.led(partition)
+        await until(lambda: isinstance(rig.shard(), GroupShard))
+        assert fetch(shard_of(rig)) == -1
+
+
+async def test_loading_lets_the_loop_do_other_things(tmp_path, until, monkeypatch):
+    monkeypatch.setattr(coordinator_loop, "SLICE_S", 0)
+    partition = LaggingPartition(open_log(str(tmp_path)))
+    for number in range(50):
+        partition.append(build_batch([Record(b"\0\2\0\1%d" % (number % 10), None, 0)]), 0)
+    rig = Rig()
+    turns = 0
+    async with rig.running():
+        rig.loop.led(partition)
+        while not isinstance(rig.shard(), GroupShard):
+            turns += 1
+            await asyncio.sleep(0)
+    assert turns >= 50
+
+
+async def test_offsets_go_with_their_topic(tmp_path, until):
+    rig = Rig()
+    everything = image_of((OFFSETS_TOPIC, OFFSETS_ID, 1), ("t", T_ID, 1))
+    async with rig.running():
+        rig.subscription.publish(everything, Changes(everything=True))
+        rig.loop.led(LaggingPartition(open_log(str(tmp_path))))
+        await until(lambda: isinstance(rig.shard(), GroupShard))
+        commit(shard_of(rig), 5)
+        rig.subscription.publish(
+            image_of((OFFSETS_TOPIC, OFFSETS_ID, 1), revision=2), Changes(topics={T_ID})
+        )
+        await until(lambda: fetch(shard_of(rig)) == -1)
+
+
+async def test_a_topic_that_only_changed_keeps_its_offsets(tmp_path, until):
+    rig = Rig()
+    topics = [(OFFSETS_TOPIC, OFFSETS_ID, 1), ("t", T_ID, 1)]
+    async with rig.running():
+        rig.subscription.publish(image_of(*topics), Changes(everything=True))
+        rig.loop.led(LaggingPartition(open_log(str(tmp_path))))
+        await until(lambda: isinstance(rig.shard(), GroupShard))
+        commit(shard_of(rig), 5)
+        rig.subscription.publish(image_of(*topics, revision=2), Changes(topics={T_ID}))
+        await until(lambda: not rig.subscription._changed.is_set())
+        assert fetch(shard_of(rig)) == 5
+
+
+async def test_the_offsets_topic_is_created_as_configured(until):
+    rig = Rig(offsets_topic_num_partitions="7", offsets_topic_replication_factor="1")
+    async with rig.running():
+        rig.loop.want_topic()
+        rig.loop.want_topic()
+        await until(lambda: rig.created)
+        rig.loop.want_topic()
+        await asyncio.sleep(0)
+    (created,) = rig.created
+    assert created == (
+        OFFSETS_TOPIC,
+        7,
+        1,
+        {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"},
+    )
+
+
+async def test_a_refused_creation_is_told_and_tried_again_later(until, capsys, monkeypatch):
+    monkeypatch.setattr(coordinator_loop, "CREATE_AGAIN_S", 0)
+    rig = Rig()
+    rig.refusal = Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, "no broker is there")
+    async with rig.running():
+        rig.loop.want_topic()
+        await until(lambda: len(rig.created) == 1)
+        rig.refusal = Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, "there")
+        while len(rig.created) < 2:
+            rig.loop.want_topic()
+            await asyncio.sleep(0)
+    assert "no broker is there" in capsys.readouterr().out
+
+
+async def test_partitions_are_counted_by_the_topic_that_is_there():
+    rig = Rig()
+    assert rig.loop.partitions(image_of()) == 0
+    assert rig.loop.partitions(image_of((OFFSETS_TOPIC, OFFSETS_ID, 9))) == 9
+    assert rig.loop.shard_of("g", 0) is ErrorCode.NOT_COORDINATOR
+
+
+async def test_each_group_is_found_in_its_partition(tmp_path, until):
+    rig = Rig()
+    partitions = [LaggingPartition(open_log(str(tmp_path), index), index) for index in range(3)]
+    async with rig.running():
+        for partition in partitions:
+            rig.loop.led(partition)
+        await until(lambda: all(shard.is_loaded for shard in rig.loop.shards()))
+        for group in ("a", "b", "c", "console-consumer"):
+            shard = rig.loop.shard_of(group, 3)
+            assert isinstance(shard, GroupShard)
+            assert shard.partition.index == partition_for(group, 3)
+
+
+async def test_a_bug_in_a_task_of_it_ends_the_broker(tmp_path):
+    rig = Rig()
+
+    async def fail() -> None:
+        raise ZeroDivisionError
+
+    task = asyncio.ensure_future(rig.loop.run(rig.subscription))
+    await asyncio.sleep(0)
+    rig.loop._spawn(fail())
+    with pytest.raises(ExceptionGroup) as raised:
+        await task
+    assert raised.group_contains(ZeroDivisionError)

@@ -1,0 +1,164 @@
+import asyncio
+
+import pytest
+from logfleet.groups.config import GroupConfig
+from logfleet.log.validation import Rejected
+from logfleet.node.connection import Peer
+from logfleet.node.coordinator_loop import apply_record
+from logfleet.node.file_slice import FileSlice
+from logfleet.node.group_shard import GroupShard, Waiter
+from logfleet.records.batch import iterate_headers
+from logfleet.records.record import read_records
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import JoinGroupResponse
+
+from broker_image.tests.unit.node.groups_rig import (
+    LaggingPartition,
+    ShardRig,
+    commit,
+    committed,
+    fetch,
+    join,
+    open_log,
+    sync,
+)
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.fixture
+def rig(tmp_path):
+    rig = ShardRig(str(tmp_path))
+    rig.shard.loaded()
+    return rig
+
+
+async def test_with_one_replica_a_commit_is_answered_at_once(rig):
+    assert committed(commit(rig.shard, 5)) is ErrorCode.NONE
+    assert fetch(rig.shard) == 5
+    assert rig.tasks == []
+
+
+async def test_nothing_is_answered_before_followers_have_it(rig, until):
+    rig.partition.lags = True
+    first = commit(rig.shard, 5)
+    second = commit(rig.shard, 6)
+    assert fetch(rig.shard) is None
+    assert len(rig.tasks) == 1
+    rig.partition.catch_up()
+    await until(lambda: committed(second) is not None)
+    assert committed(first) is committed(second) is ErrorCode.NONE
+    assert fetch(rig.shard) == 6
+
+
+async def test_a_commit_that_followers_do_not_get_in_time_is_told_so(tmp_path, until):
+    rig = ShardRig(str(tmp_path), commit_timeout_ms=1)
+    rig.shard.loaded()
+    rig.partition.lags = True
+    waiter = commit(rig.shard, 5)
+    await rig.tasks[0]
+    assert committed(waiter) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    rig.partition.catch_up()
+    assert fetch(rig.shard) == 5  # it was in the log
+
+
+async def test_whoever_waits_is_told_when_leadership_is_lost(rig):
+    rig.partition.lags = True
+    waiting = commit(rig.shard, 5)
+    join(rig.shard, "a")
+    rig.shard.tick()
+    assigned = sync(rig.shard, "a")
+    assert [waiting.response, assigned.response] == [None, None]
+    rig.partition.is_leading = False
+    rig.shard.close()
+    assert committed(waiting) is ErrorCode.NOT_COORDINATOR
+    assert assigned.response is not None
+    assert assigned.response.error_code == ErrorCode.NOT_COORDINATOR
+    assert committed(commit(rig.shard, 6)) is ErrorCode.NOT_COORDINATOR
+
+
+async def test_a_wait_that_the_partition_ends_is_answered(rig):
+    rig.partition.lags = True
+    waiting = commit(rig.shard, 5)
+    await asyncio.sleep(0)
+    rig.partition.stop_leading()
+    await rig.tasks[0]
+    assert committed(waiting) is ErrorCode.NOT_COORDINATOR
+
+
+async def test_a_disk_that_fails_takes_the_partition_out_of_service(rig):
+    rig.partition.failure = OSError("no space")
+    assert committed(commit(rig.shard, 5)) is ErrorCode.NOT_COORDINATOR
+    assert rig.failures == [rig.partition.failure]
+    rig.partition.failure = None
+    assert fetch(rig.shard) == -1
+
+
+async def test_records_that_the_log_rejects_are_not_applied(rig):
+    rig.partition.rejection = Rejected(ErrorCode.MESSAGE_TOO_LARGE, "too large")
+    assert committed(commit(rig.shard, 5)) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert fetch(rig.shard) == -1
+
+
+async def test_it_asks_to_be_woken_for_the_next_deadline(rig):
+    parked = join(rig.shard, "a")
+    assert rig.armed
+    assert parked.response is None
+    rig.shard.tick()
+    response = await parked.wait(Peer("L"), JoinGroupResponse())
+    assert response.generation_id == 1
+
+
+async def test_the_log_holds_what_another_coordinator_needs(rig, tmp_path):
+    join(rig.shard, "a")
+    rig.shard.tick()
+    assert sync(rig.shard, "a").response is not None
+    assert committed(commit(rig.shard, 5)) is ErrorCode.UNKNOWN_MEMBER_ID  # of a member now
+    log = open_log(str(tmp_path))
+    other = GroupShard(
+        LaggingPartition(log),
+        GroupConfig(),
+        commit_timeout_ms=1,
+        arm=lambda _: None,
+        spawn=rig.spawn,
+        storage_failed=lambda *_: None,
+    )
+    found = log.read(0, 1 << 20)
+    assert isinstance(found, FileSlice)
+    data = found.read()
+    for position, _ in iterate_headers(data):
+        for record in read_records(data, position):
+            apply_record(other.coordinator, record)
+    other.loaded()
+    group = other.coordinator.describe("g", 6)
+    assert group.group_state == "Stable"
+    assert group.members[0].member_assignment == b"p0"
+
+
+async def test_topics_deleted_while_loading_lose_their_offsets_afterwards(tmp_path):
+    rig = ShardRig(str(tmp_path))
+    rig.shard.forget_topics([("t", b"id of deleted t.")])
+    rig.shard.is_loaded = True  # as if the log had held the commit
+    commit(rig.shard, 5)
+    rig.shard.loaded()
+    assert fetch(rig.shard) == -1
+    rig.shard.close()
+    rig.shard.forget_topics([("t", b"id of deleted t.")])
+
+
+async def test_a_waiter_takes_the_first_answer():
+    waiter = Waiter[str]()
+    waiter.answer("first")
+    waiter.answer("second")
+    assert waiter.result(Peer("L"), "gone") == "first"
+    assert await waiter.wait(Peer("L"), "gone") == "first"
+
+
+async def test_who_leaves_is_not_waited_for():
+    peer = Peer("L")
+    waiting = asyncio.ensure_future(Waiter[str]().wait(peer, "gone"))
+    await asyncio.sleep(0)
+    assert peer.on_leave is not None
+    peer.on_leave()
+    assert await waiting == "gone"
+    assert peer.on_leave is None
