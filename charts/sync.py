@@ -76,6 +76,7 @@ def cluster_values_schema() -> dict[str, Any]:
     name = {
         "type": "string",
         "description": "The Cluster's name; empty means the release's name.",
+        "maxLength": 32,
         "pattern": "^([a-z]([-a-z0-9]*[a-z0-9])?)?$",
     }
     return {

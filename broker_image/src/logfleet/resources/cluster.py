@@ -26,6 +26,8 @@ ADMIN_PORT: Final = 9644
 ZONES_MAX: Final = 16
 POOLS_MAX: Final = 16
 BROKERS_PER_POOL_MAX: Final = 1000
+# Services are named CLUSTER-LISTENER-ID; a label of DNS has 63 characters.
+CLUSTER_NAME_LENGTH_MAX: Final = 32
 # A StatefulSet's name with its revision hash must fit a label of 63 characters, and so must a
 # pod's host name: CLUSTER-POOL-ZONE has 48, "-ORDINAL" and the hash fit behind it.
 SET_NAME_LENGTH_MAX: Final = 48
@@ -54,7 +56,7 @@ _HOST: Final = re.compile(r"[a-zA-Z0-9]([-.a-zA-Z0-9]*[a-zA-Z0-9])?")
 
 
 class Storage(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """One volume per pod: its size only grows, its class (None: the default one) never changes."""
+    """One volume per pod; class None is the default one. This version changes neither."""
 
     size: str
     class_: str | None = msgspec.field(default=None, name="class")
@@ -107,7 +109,10 @@ class ManagedMetadata(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
 
 
 class MetadataSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Where the brokers keep what they must agree on: exactly one of the two."""
+    """Where the brokers keep what they must agree on: exactly one of the two.
+
+    endpoints: HOST:PORT of the members of an etcd outside, spoken to without TLS.
+    """
 
     managed: ManagedMetadata | None = None
     endpoints: list[str] | None = None
@@ -187,6 +192,10 @@ def parse_cluster(document: object) -> ClusterResource:
                 f"{name!r} cannot name a Service: use lower case letters, digits and '-', "
                 "a letter first",
             ),
+        )
+    if len(cluster.metadata.name) > CLUSTER_NAME_LENGTH_MAX:
+        problems.append(
+            Problem("metadata.name", f"has more than {CLUSTER_NAME_LENGTH_MAX} characters")
         )
     if problems:
         raise InvalidResourceError(problems)
@@ -315,11 +324,11 @@ def _metadata_problems(metadata: MetadataSpec) -> list[Problem]:
             )
         return problems
     if not metadata.endpoints:
-        return [Problem("spec.metadata.endpoints", "is empty, write etcd's client addresses")]
+        return [Problem("spec.metadata.endpoints", "is empty, write etcd's HOST:PORT")]
     return [
-        Problem(f"spec.metadata.endpoints[{index}]", f"{url!r}: write http://HOST:PORT")
-        for index, url in enumerate(metadata.endpoints)
-        if not re.fullmatch(r"http://[^/:\s]+:\d{1,5}", url)
+        Problem(f"spec.metadata.endpoints[{index}]", f"{endpoint!r}: write HOST:PORT")
+        for index, endpoint in enumerate(metadata.endpoints)
+        if not re.fullmatch(r"[^/:\s]+:\d{1,5}", endpoint)
     ]
 
 

@@ -116,8 +116,8 @@ def test_a_group_of_brokers_is_named_by_cluster_pool_and_zone() -> None:
         ({"metadata": {"managed": {"replicas": 2}}}, "is 2, write 1 (a trial) or 3"),
         ({"metadata": {"endpoints": []}}, "spec.metadata.endpoints: is empty"),
         (
-            {"metadata": {"endpoints": ["etcd:2379"]}},
-            "spec.metadata.endpoints[0]: 'etcd:2379': write http://HOST:PORT",
+            {"metadata": {"endpoints": ["http://etcd:2379"]}},
+            "spec.metadata.endpoints[0]: 'http://etcd:2379': write HOST:PORT",
         ),
         ({"config": {"node.id": 3}}, "spec.config.node.id: follows from the rest of the spec"),
         ({"config": {"logfleet.etcd.endpoints": "x"}}, "follows from the rest of the spec"),
@@ -137,6 +137,11 @@ def test_a_name_that_cannot_name_a_service_is_refused() -> None:
         parse_cluster(document("1st"))
 
 
+def test_a_name_too_long_for_its_services_is_refused() -> None:
+    with pytest.raises(InvalidResourceError, match=r"metadata\.name: has more than 32 characters"):
+        parse_cluster(document("x" * 33))
+
+
 def test_an_etcd_outside_is_named_by_its_addresses() -> None:
-    cluster = parse_cluster(document(metadata={"endpoints": ["http://etcd.infra:2379"]}))
-    assert cluster.spec.metadata.endpoints == ["http://etcd.infra:2379"]
+    cluster = parse_cluster(document(metadata={"endpoints": ["etcd.infra:2379"]}))
+    assert cluster.spec.metadata.endpoints == ["etcd.infra:2379"]

@@ -1,0 +1,46 @@
+"""What the operator asks of brokers: topics, as they are and as they should be.
+
+AdminRefused        a broker understood and said no: Kafka's error name and its sentence
+AdminUnavailable    no broker answered; nothing is known about what was asked
+"""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from logfleet.resources.plan import ObservedTopic, TopicAction
+
+
+class AdminRefused(Exception):
+    """code: Kafka's name of the error, such as INVALID_CONFIG."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}" if message else code)
+        self.code = code
+
+
+class AdminUnavailable(Exception):
+    """No broker answered in time."""
+
+
+class Admin(Protocol):
+    """A connection to the brokers of one Cluster."""
+
+    async def describe(self, names: Iterable[str]) -> dict[str, ObservedTopic]:
+        """Those of the topics that exist. Raises AdminUnavailable."""
+        ...
+
+    async def perform(self, action: TopicAction) -> None:
+        """Raises AdminRefused, AdminUnavailable; deleting what is not there is no error."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+        ...
+
+
+class AdminFactory(Protocol):
+    """Opens connections; an open one is used for one reconcile."""
+
+    async def open(self, bootstrap: str) -> Admin:
+        """bootstrap: HOST:PORT. Raises AdminUnavailable."""
+        ...

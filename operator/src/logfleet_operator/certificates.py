@@ -1,0 +1,137 @@
+"""Certificates of a Cluster's managed etcd: one authority, one for the members, one for the brokers.
+
+Made as strict verifiers want them (RFC 5280; Python 3.13 and later set VERIFY_X509_STRICT): the
+authority has critical basic constraints and key usage and a subject key id, the others name the
+authority's key and their purpose. The brokers' carries no host names: etcd compares those of a
+client with the address it comes from.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+AUTHORITY_DAYS: Final = 3650
+LEAF_DAYS: Final = 730
+# Two thirds of a leaf's life; etcd reads a renewed one at the next handshake, a broker when it starts.
+RENEW_BEFORE: Final = timedelta(days=LEAF_DAYS // 3)
+# Clocks of nodes differ.
+BACKDATE: Final = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """PEM texts; not_after in UTC."""
+
+    certificate: bytes
+    key: bytes
+    not_after: datetime
+
+
+def make_authority(common_name: str, now: datetime) -> Issued:
+    """A new authority that signs the members' and the brokers' certificates."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = _name(common_name)
+    not_after = now + timedelta(days=AUTHORITY_DAYS)
+    certificate = (
+        _builder(name, name, key.public_key(), now, not_after)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    return Issued(_pem(certificate), _pem_key(key), not_after)
+
+
+def issue(
+    authority_certificate: bytes,
+    authority_key: bytes,
+    common_name: str,
+    host_names: list[str],
+    now: datetime,
+) -> Issued:
+    """A certificate signed by the authority (PEM texts), for a server if there are host names.
+
+    A member is server and, to its peers, client; a broker is client only. Raises ValueError or
+    TypeError if the authority's texts are not what they should be.
+    """
+    authority = x509.load_pem_x509_certificate(authority_certificate)
+    signer = serialization.load_pem_private_key(authority_key, None)
+    if not isinstance(signer, ec.EllipticCurvePrivateKey):
+        raise TypeError("the authority's key is no elliptic curve key")
+    key = ec.generate_private_key(ec.SECP256R1())
+    not_after = min(now + timedelta(days=LEAF_DAYS), authority.not_valid_after_utc)
+    purposes = [ExtendedKeyUsageOID.CLIENT_AUTH]
+    if host_names:
+        purposes.append(ExtendedKeyUsageOID.SERVER_AUTH)
+    builder = (
+        _builder(_name(common_name), authority.subject, key.public_key(), now, not_after)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
+        )
+    )
+    if host_names:
+        alternatives = x509.SubjectAlternativeName([x509.DNSName(host) for host in host_names])
+        builder = builder.add_extension(alternatives, critical=False)
+    return Issued(_pem(builder.sign(signer, hashes.SHA256())), _pem_key(key), not_after)
+
+
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    now: datetime,
+    not_after: datetime,
+) -> x509.CertificateBuilder:
+    return x509.CertificateBuilder(
+        issuer_name=issuer,
+        subject_name=subject,
+        public_key=key,
+        serial_number=x509.random_serial_number(),
+        not_valid_before=now - BACKDATE,
+        not_valid_after=not_after,
+    )
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "logfleet"),
+            # RFC 5280: ub-common-name is 64.
+            x509.NameAttribute(NameOID.COMMON_NAME, common_name[:64]),
+        ]
+    )
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _pem_key(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )

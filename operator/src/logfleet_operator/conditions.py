@@ -1,0 +1,195 @@
+"""What `status` says: conditions as metav1.Condition, and what a person wants to see. PURE.
+
+Ready is always there, so that `kubectl wait --for=condition=Ready` works in every state; its
+reason is one word of logfleet.resources.plan.Reason and its message the sentence `why`.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from logfleet.resources.cluster import ClusterResource
+from logfleet.resources.plan import ObservedTopic, Reason, Refusal
+from logfleet.resources.topic import TopicResource
+
+from logfleet_operator import manifests, names
+from logfleet_operator.observed import Observed, node_ports
+from logfleet_operator.plan import ClusterPlan
+
+Status = dict[str, Any]
+
+BROKERS_LISTED_MAX: Final = 100
+BOOTSTRAP_HOSTS_MAX: Final = 10
+
+
+def condition(
+    live: Mapping[str, Any], kind: str, *, true: bool, reason: str, message: str, now: str
+) -> Status:
+    """A condition of type `kind`; it keeps its transition time while its status stays the same.
+
+    live: the whole live object. now: RFC 3339, UTC, whole seconds.
+    """
+    status = "True" if true else "False"
+    before: Status = {}
+    for old in live.get("status", {}).get("conditions", ()):
+        if old["type"] == kind:
+            before = old
+    changed = before.get("status") != status
+    return {
+        "type": kind,
+        "status": status,
+        "reason": str(reason),
+        "message": message,
+        "lastTransitionTime": now if changed else before["lastTransitionTime"],
+        "observedGeneration": live["metadata"].get("generation", 0),
+    }
+
+
+def failed(live: Mapping[str, Any], reason: Reason, message: str, now: str) -> Status:
+    """The live status with Ready=False; everything else that was known stays."""
+    ready = condition(live, "Ready", true=False, reason=reason, message=message, now=now)
+    others = [old for old in live.get("status", {}).get("conditions", ()) if old["type"] != "Ready"]
+    return {
+        **live.get("status", {}),
+        "observedGeneration": live["metadata"].get("generation", 0),
+        "why": message,
+        "conditions": [ready, *others],
+    }
+
+
+def cluster_status(
+    live: Mapping[str, Any],
+    cluster: ClusterResource,
+    observed: Observed,
+    plan: ClusterPlan,
+    now: str,
+) -> Status:
+    """The whole status of a Cluster whose spec is valid."""
+    brokers = _brokers(cluster, observed, plan)
+    etcd_pods = observed.of_component(names.ETCD)
+    status: Status = {
+        "observedGeneration": cluster.metadata.generation,
+        "why": plan.why,
+        "replicas": cluster.brokers,
+        "readyReplicas": sum(pod.ready for pod in observed.of_component(names.BROKER)),
+        "listeners": _listeners(cluster, observed, plan),
+        "brokers": brokers[:BROKERS_LISTED_MAX],
+        "ranges": [
+            {"pool": given.pool, "zone": given.zone, "base": given.base, "replicas": given.replicas}
+            for given in plan.ranges
+        ],
+        "conditions": _cluster_conditions(live, plan, now),
+    }
+    if not plan.ranges:  # paused or refused: what was known is still true
+        for key in ("listeners", "brokers", "ranges"):
+            status[key] = live.get("status", {}).get(key, [])
+    if cluster.spec.metadata.managed is not None:
+        status["metadata"] = {
+            "members": cluster.spec.metadata.managed.replicas,
+            "readyMembers": sum(pod.ready for pod in etcd_pods),
+        }
+    return status
+
+
+def _cluster_conditions(live: Mapping[str, Any], plan: ClusterPlan, now: str) -> list[Status]:
+    paused = condition(
+        live,
+        "Paused",
+        true=plan.paused,
+        reason="Paused" if plan.paused else "NotPaused",
+        message=plan.why if plan.paused else "",
+        now=now,
+    )
+    if plan.paused:
+        # Whatever was true about Ready may still be; nobody looks at it while paused.
+        for old in live.get("status", {}).get("conditions", ()):
+            if old["type"] == "Ready":
+                return [old, paused]
+    reason: str = Reason.READY if plan.done else Reason.PROGRESSING
+    if plan.refusal is not None:
+        reason = plan.refusal.reason
+    ready = condition(live, "Ready", true=plan.done, reason=reason, message=plan.why, now=now)
+    return [ready, paused]
+
+
+def _brokers(cluster: ClusterResource, observed: Observed, plan: ClusterPlan) -> list[Status]:
+    pods = {pod.name: pod for pod in observed.of_component(names.BROKER)}
+    places = {
+        broker_id: given
+        for given in plan.ranges
+        for broker_id in range(given.base, given.base + given.replicas)
+    }
+    result = []
+    for broker_id, name in manifests.broker_pods(cluster, plan.ranges):
+        pod, place = pods.get(name), places[broker_id]
+        entry: Status = {"id": broker_id, "pool": place.pool, "zone": place.zone, "pod": name}
+        entry["node"] = pod.node if pod is not None else ""
+        entry["ready"] = pod is not None and pod.ready
+        result.append(entry)
+    return result
+
+
+def _listeners(cluster: ClusterResource, observed: Observed, plan: ClusterPlan) -> list[Status]:
+    ports = node_ports(observed, cluster)
+    hosts = {pod.name: pod.host_ip for pod in observed.of_component(names.BROKER)}
+    result = []
+    for listener in cluster.spec.listeners:
+        if listener.type == "internal":
+            bootstrap = manifests.bootstrap_address(cluster)
+        else:
+            addresses = []
+            for broker_id, pod in manifests.broker_pods(cluster, plan.ranges):
+                host = listener.advertised_host or hosts.get(pod)
+                port = ports.get((listener.name, broker_id))
+                if host and port:
+                    addresses.append(f"{host}:{port}")
+            bootstrap = ",".join(addresses[:BOOTSTRAP_HOSTS_MAX])
+        result.append({"name": listener.name, "type": listener.type, "bootstrap": bootstrap})
+    return result
+
+
+def topic_status(
+    live: Mapping[str, Any],
+    topic: TopicResource,
+    observed: ObservedTopic | None,
+    *,
+    refusal: Refusal | None,
+    why: str,
+    now: str,
+) -> Status:
+    """The whole status of a Topic whose spec is valid; observed: the topic as it is now."""
+    done = refusal is None
+    ready = condition(
+        live,
+        "Ready",
+        true=done,
+        reason=Reason.READY if refusal is None else refusal.reason,
+        message=why,
+        now=now,
+    )
+    status: Status = {
+        "observedGeneration": topic.metadata.generation,
+        "why": why,
+        "topicName": topic.name,
+        "conditions": [ready],
+    }
+    if observed is not None:
+        status["topicId"] = observed.topic_id
+        status["partitions"] = observed.partitions
+        status["replicas"] = observed.replicas
+    return status
+
+
+def add_notice(live: Mapping[str, Any], status: Status, notice: str, now: str) -> None:
+    """Put into a Cluster's status what keeps topics from being deleted; "" if nothing does."""
+    status["conditions"].append(
+        condition(
+            live,
+            "TopicDeletionBlocked",
+            true=bool(notice),
+            reason=Reason.DELETE_BLOCKED if notice else "NotBlocked",
+            message=notice,
+            now=now,
+        )
+    )
+    if notice:
+        status["why"] = f"{status['why']}; {notice}"

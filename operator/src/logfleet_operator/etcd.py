@@ -1,0 +1,213 @@
+"""The etcd that a Cluster with `metadata.managed` gets, as Kubernetes objects. PURE.
+
+Rules, each from a way to lose a quorum or its data: members start together and find each other
+before they are ready; a member bootstraps a new cluster only while the record says
+`bootstrapping`, which ends for ever once every member has been ready (a member that comes back
+with an empty volume would otherwise vote with a forgotten log); peers and clients show
+certificates of this Cluster's own authority, since many networks enforce no policy.
+"""
+
+from fractions import Fraction
+from typing import Final
+
+from logfleet.resources.cluster import ClusterResource, ManagedMetadata, Storage
+from logfleet.resources.quantity import parse_quantity
+
+from logfleet_operator import names, pods
+from logfleet_operator.names import Manifest
+
+BOOTSTRAPPING: Final = "bootstrapping"
+ESTABLISHED: Final = "established"
+
+DATA_DIRECTORY: Final = "/var/lib/etcd"
+CERTIFICATES: Final = "/etc/etcd"
+QUOTA_BYTES_MAX: Final = 8 << 30  # etcd's own advice
+# A container's script, run before each start of a member; the etcd image has no shell.
+_GATE: Final = f"""\
+if [ -d {DATA_DIRECTORY}/data/member/wal ] || [ "$ETCD_STATE" = {BOOTSTRAPPING} ]; then exit 0; fi
+echo "this member's volume is empty and its cluster exists: it must not vote again under its old name." >&2
+exit 1
+"""
+
+
+def service(cluster: ClusterResource) -> Manifest:
+    """Headless; peers must find each other before any is ready."""
+    name = cluster.metadata.name
+    ports = [
+        {"name": port_name, "port": port, "protocol": "TCP", "targetPort": port}
+        for port_name, port in (
+            ("client", names.ETCD_CLIENT_PORT),
+            ("peer", names.ETCD_PEER_PORT),
+            ("metrics", names.ETCD_METRICS_PORT),
+        )
+    ]
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": names.etcd_name(name), "labels": names.labels(name, names.ETCD)},
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": names.selector(name, names.ETCD),
+            "ports": ports,
+        },
+    }
+
+
+def server_names(cluster: ClusterResource) -> list[str]:
+    """DNS names of all members that there may ever be, for the server certificate.
+
+    etcd resolves them to check that a peer comes from where its certificate says.
+    """
+    name, namespace = names.etcd_name(cluster.metadata.name), cluster.metadata.namespace
+    members = [
+        f"{name}-{member}.{name}.{namespace}.svc" for member in range(names.ETCD_MEMBERS_MAX)
+    ]
+    return [*members, f"{name}.{namespace}.svc", "localhost"]
+
+
+def budget(cluster: ClusterResource, managed: ManagedMetadata) -> Manifest:
+    """Keeps a quorum through evictions; one member alone protects nothing and blocks nothing."""
+    name = cluster.metadata.name
+    return pods.budget(
+        names.etcd_name(name),
+        names.labels(name, names.ETCD),
+        names.selector(name, names.ETCD),
+        managed.replicas // 2 + 1 if managed.replicas > 1 else 0,
+    )
+
+
+def quota_bytes(storage: Storage) -> int:
+    """Of the database: four fifths of the volume, the rest is for the log and snapshots."""
+    size = parse_quantity(storage.size)
+    assert size is not None
+    return min(QUOTA_BYTES_MAX, int(size * Fraction(4, 5)))
+
+
+def arguments(cluster: ClusterResource, managed: ManagedMetadata) -> list[str]:
+    name, namespace = names.etcd_name(cluster.metadata.name), cluster.metadata.namespace
+    host = f"$(POD_NAME).{name}.{namespace}.svc"
+    members = ",".join(
+        f"{name}-{member}=https://{name}-{member}.{name}.{namespace}.svc:{names.ETCD_PEER_PORT}"
+        for member in range(managed.replicas)
+    )
+    certificates = [
+        f"--{prefix}{option}={CERTIFICATES}/{file}"
+        for prefix in ("", "peer-")
+        for option, file in (
+            ("cert-file", "tls.crt"),
+            ("key-file", "tls.key"),
+            ("trusted-ca-file", "ca.crt"),
+        )
+    ]
+    return [
+        "--name=$(POD_NAME)",
+        f"--data-dir={DATA_DIRECTORY}/data",
+        f"--listen-client-urls=https://0.0.0.0:{names.ETCD_CLIENT_PORT}",
+        f"--advertise-client-urls=https://{host}:{names.ETCD_CLIENT_PORT}",
+        f"--listen-peer-urls=https://0.0.0.0:{names.ETCD_PEER_PORT}",
+        f"--initial-advertise-peer-urls=https://{host}:{names.ETCD_PEER_PORT}",
+        f"--listen-metrics-urls=http://0.0.0.0:{names.ETCD_METRICS_PORT}",
+        f"--initial-cluster={members}",
+        f"--initial-cluster-token={cluster.metadata.uid}",
+        # Read only with an empty volume, which the gate lets pass only while bootstrapping.
+        "--initial-cluster-state=new",
+        "--client-cert-auth=true",
+        "--peer-client-cert-auth=true",
+        *certificates,
+        f"--quota-backend-bytes={quota_bytes(managed.storage)}",
+        "--logger=zap",
+    ]
+
+
+def stateful_set(
+    cluster: ClusterResource, managed: ManagedMetadata, *, image: str, gate_image: str
+) -> Manifest:
+    """gate_image: any image with a shell; the brokers' is on the nodes anyway."""
+    name = cluster.metadata.name
+    labels, match = names.labels(name, names.ETCD), names.selector(name, names.ETCD)
+    affinity = pods.in_zones(cluster.spec.zones)
+    spread = [pods.spread_over(pods.HOST_KEY, match)]
+    if managed.replicas > 1 and len(cluster.spec.zones) >= managed.replicas:
+        term = {"topologyKey": pods.ZONE_KEY, "labelSelector": {"matchLabels": match}}
+        affinity["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    pod = {
+        "serviceAccountName": names.service_account(name),
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 30,
+        "securityContext": pods.POD_SECURITY,
+        "affinity": affinity,
+        "topologySpreadConstraints": spread,
+        "initContainers": [_gate(cluster, gate_image)],
+        "containers": [_member(cluster, managed, image)],
+        "volumes": [
+            {
+                "name": "certificates",
+                "secret": {"secretName": names.etcd_secret(name, "server"), "defaultMode": 0o440},
+            }
+        ],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": names.etcd_name(name), "labels": labels},
+        "spec": {
+            "serviceName": names.etcd_name(name),
+            "replicas": managed.replicas,
+            "podManagementPolicy": "Parallel",
+            "updateStrategy": {"type": "OnDelete"},
+            "revisionHistoryLimit": 3,
+            "selector": {"matchLabels": match},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+            "volumeClaimTemplates": [pods.claim(managed.storage, labels)],
+        },
+    }
+
+
+def _gate(cluster: ClusterResource, image: str) -> Manifest:
+    state = {"name": names.record_map(cluster.metadata.name), "key": "etcd"}
+    return {
+        "name": "gate",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["/bin/sh", "-ec", _GATE],
+        "env": [{"name": "ETCD_STATE", "valueFrom": {"configMapKeyRef": state}}],
+        "securityContext": pods.CONTAINER_SECURITY,
+        "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}},
+        "volumeMounts": [{"name": "data", "mountPath": DATA_DIRECTORY, "readOnly": True}],
+    }
+
+
+def _member(cluster: ClusterResource, managed: ManagedMetadata, image: str) -> Manifest:
+    ports = [
+        {"name": "client", "containerPort": names.ETCD_CLIENT_PORT},
+        {"name": "peer", "containerPort": names.ETCD_PEER_PORT},
+        {"name": "metrics", "containerPort": names.ETCD_METRICS_PORT},
+    ]
+    return {
+        "name": "etcd",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["etcd"],
+        "args": arguments(cluster, managed),
+        "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+        "ports": ports,
+        "startupProbe": {**_probe("/livez", 2), "failureThreshold": 150},
+        "livenessProbe": {**_probe("/livez", 10), "failureThreshold": 8},
+        "readinessProbe": {**_probe("/readyz", 2), "failureThreshold": 3},
+        "securityContext": pods.CONTAINER_SECURITY,
+        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "2Gi"}},
+        "volumeMounts": [
+            {"name": "data", "mountPath": DATA_DIRECTORY},
+            {"name": "certificates", "mountPath": CERTIFICATES, "readOnly": True},
+        ],
+    }
+
+
+def _probe(path: str, period_s: int) -> Manifest:
+    return {
+        "httpGet": {"path": path, "port": "metrics"},
+        "periodSeconds": period_s,
+        "timeoutSeconds": 5,
+    }

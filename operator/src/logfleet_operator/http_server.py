@@ -1,0 +1,48 @@
+"""/healthz, /readyz and /metrics. SHELL.
+
+Healthy means that the dispatcher keeps turning and that the watches' thread lives; ready, that all
+resources were listed once and watches are open. Neither depends on the API server answering now:
+restarting the operator would not bring it back.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from aiohttp import web
+
+from logfleet_operator.worker import TICK_S, Worker
+
+STALLED_S: Final = 12 * TICK_S
+
+
+async def serve(
+    worker: Worker, *, watching: Callable[[], bool], alive: Callable[[], bool], port: int
+) -> web.AppRunner:
+    """Listen on all interfaces; the caller calls `cleanup` on what is returned."""
+
+    async def healthz(_: web.Request) -> web.Response:
+        silent_s = time.monotonic() - worker.ticked
+        if silent_s > STALLED_S or not alive():
+            why = f"dispatcher silent for {silent_s:.0f} s, watches alive: {alive()}"
+            return web.Response(status=503, text=why + "\n")
+        return web.Response(text="ok\n")
+
+    async def readyz(_: web.Request) -> web.Response:
+        if worker.synced and watching():
+            return web.Response(text="ready\n")
+        why = f"listed all resources: {worker.synced}, watching: {watching()}"
+        return web.Response(status=503, text=why + "\n")
+
+    async def metrics(_: web.Request) -> web.Response:
+        text = worker.metrics.exposition()
+        return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4"})
+
+    application = web.Application()
+    application.add_routes(
+        [web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics)]
+    )
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "0.0.0.0", port).start()  # noqa: S104  # probes come from the node
+    return runner

@@ -1,0 +1,232 @@
+"""The Kubernetes API, as little of it as the operator uses, on plain mappings.
+
+Typed models are left out on purpose: they refuse answers of servers that are older or newer than
+themselves. All writes are server-side applies of whole objects by one field manager, so that what
+is no longer in a manifest goes, and what others set stays.
+
+    KubeError            an answer that is not success: status, reason, message of the API server
+    └ KubeConflict       409: the object is not as it was when read
+    KubeUnavailable      no answer (connection, timeout), or one that says to try again (429, 5xx)
+"""
+
+import json
+import urllib.parse
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import aiohttp
+from kubernetes.aio import client, config
+
+from logfleet_operator.names import FIELD_MANAGER, Manifest
+
+REQUEST_TIMEOUT_S: Final = 30
+CONNECT_TIMEOUT_S: Final = 5
+
+
+class KubeError(Exception):
+    """status: HTTP's. reason: Kubernetes's word for it, such as NotFound."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message or reason)
+        self.status = status
+        self.reason = reason
+
+
+class KubeConflict(KubeError):
+    """Somebody else wrote the object in between."""
+
+
+class KubeUnavailable(Exception):
+    """No answer that could be acted on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Where objects of a kind are found."""
+
+    path: str
+    plural: str
+    namespaced: bool = True
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "Cluster": Kind("apis/logfleet.dev/v1beta1", "clusters"),
+    "Topic": Kind("apis/logfleet.dev/v1beta1", "topics"),
+    "ConfigMap": Kind("api/v1", "configmaps"),
+    "PersistentVolumeClaim": Kind("api/v1", "persistentvolumeclaims"),
+    "Pod": Kind("api/v1", "pods"),
+    "Secret": Kind("api/v1", "secrets"),
+    "Service": Kind("api/v1", "services"),
+    "ServiceAccount": Kind("api/v1", "serviceaccounts"),
+    "StatefulSet": Kind("apis/apps/v1", "statefulsets"),
+    "PodDisruptionBudget": Kind("apis/policy/v1", "poddisruptionbudgets"),
+    "Namespace": Kind("api/v1", "namespaces", namespaced=False),
+    "StorageClass": Kind("apis/storage.k8s.io/v1", "storageclasses", namespaced=False),
+    "CustomResourceDefinition": Kind(
+        "apis/apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False
+    ),
+}
+
+
+class Kube(Protocol):
+    """What reconcilers need. Every read is a quorum read (no resourceVersion is given)."""
+
+    async def get(self, kind: str, namespace: str, name: str) -> Manifest | None:
+        """The object, or None if there is none. namespace "" for kinds without."""
+        ...
+
+    async def list(
+        self, kind: str, namespace: str, labels: Mapping[str, str] | None = None
+    ) -> list[Manifest]:
+        """All objects of a kind; namespace "" for all. They carry their kind."""
+        ...
+
+    async def apply(self, manifest: Manifest) -> Manifest:
+        """Make the object as `manifest` says, taking over fields of others. Returns it."""
+        ...
+
+    async def apply_status(self, manifest: Manifest) -> None:
+        """As `apply`, for the status only."""
+        ...
+
+    async def delete_pod(self, namespace: str, name: str, uid: str) -> None:
+        """Delete the pod with this uid, if it is still there."""
+        ...
+
+    async def evict_pod(self, namespace: str, name: str, uid: str) -> bool:
+        """Evict the pod with this uid; False if a disruption budget does not allow it now."""
+        ...
+
+
+class ApiServer:
+    """Kube over HTTP, with the credentials of the pod or of the kubeconfig."""
+
+    def __init__(self, api: Any) -> None:
+        """api: a kubernetes.aio ApiClient (its generated code is typed in part only)."""
+        self._api = api
+
+    @classmethod
+    async def connect(cls) -> "ApiServer":
+        """Raises kubernetes' ConfigException if there are no credentials."""
+        load: Any = config.load_config
+        await load()
+        return cls(client.ApiClient())
+
+    async def close(self) -> None:
+        await self._api.close()
+
+    async def get(self, kind: str, namespace: str, name: str) -> Manifest | None:
+        try:
+            return await self._call("GET", _path(kind, namespace, name))
+        except KubeError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    async def list(
+        self, kind: str, namespace: str, labels: Mapping[str, str] | None = None
+    ) -> list[Manifest]:
+        selector = ",".join(f"{key}={value}" for key, value in (labels or {}).items())
+        query = {"labelSelector": selector} if selector else {}
+        found = await self._call("GET", _path(kind, namespace), query)
+        version = found["apiVersion"]
+        # Items of a list come without their own kind.
+        return [{"apiVersion": version, "kind": kind, **item} for item in found["items"]]
+
+    async def apply(self, manifest: Manifest) -> Manifest:
+        return await self._apply(manifest, "")
+
+    async def apply_status(self, manifest: Manifest) -> None:
+        await self._apply(manifest, "/status")
+
+    async def _apply(self, manifest: Manifest, subresource: str) -> Manifest:
+        metadata = manifest["metadata"]
+        path = _path(manifest["kind"], metadata.get("namespace", ""), metadata["name"])
+        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        return await self._call(
+            "PATCH", path + subresource, query, manifest, "application/apply-patch+yaml"
+        )
+
+    async def delete_pod(self, namespace: str, name: str, uid: str) -> None:
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        try:
+            await self._call("DELETE", _path("Pod", namespace, name), {}, body)
+        except KubeError as error:
+            if error.status not in {404, 409}:
+                raise
+
+    async def evict_pod(self, namespace: str, name: str, uid: str) -> bool:
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        try:
+            await self._call("POST", _path("Pod", namespace, name) + "/eviction", {}, body)
+        except KubeUnavailable as error:
+            if getattr(error.__cause__, "status", 0) == 429:
+                return False
+            raise
+        except KubeError as error:
+            if error.status not in {404, 409}:
+                raise
+        return True
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Manifest | None = None,
+        content_type: str = "application/json",
+    ) -> Manifest:
+        request = await self._api.param_serialize(
+            method,
+            path,
+            query_params=list((query or {}).items()),
+            header_params={"Accept": "application/json", "Content-Type": content_type},
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
+        try:
+            response = await self._api.call_api(*request, _request_timeout=timeout)
+            data = await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise KubeUnavailable(f"{method} {path}: {error!r}") from error
+        if 200 <= response.status < 300:
+            answer = json.loads(data)
+            assert isinstance(answer, dict)
+            return answer
+        raise _error(response.status, data, f"{method} {path}")
+
+
+def _path(kind: str, namespace: str, name: str = "") -> str:
+    found = KINDS[kind]
+    parts = ["", found.path]
+    if found.namespaced and namespace:
+        parts += ["namespaces", namespace]
+    parts.append(found.plural)
+    if name:
+        parts.append(urllib.parse.quote(name))
+    return "/".join(parts)
+
+
+def _error(status: int, data: bytes, what: str) -> Exception:
+    """The exception for an answer that is not success; 429 and 5xx are no verdict."""
+    try:
+        answer: Any = json.loads(data)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        answer = {"message": data[:200].decode(errors="replace")}
+    reason, message = str(answer.get("reason", "")), str(answer.get("message", ""))
+    kind = KubeConflict if status == 409 else KubeError
+    error = kind(status, reason, message or f"{what}: HTTP {status}")
+    if status == 429 or status >= 500:
+        unavailable = KubeUnavailable(f"{what}: HTTP {status}: {message}")
+        unavailable.__cause__ = error
+        return unavailable
+    return error

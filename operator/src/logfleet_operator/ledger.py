@@ -1,0 +1,208 @@
+"""The ledger: which topics exist because of which Topic resource. PURE.
+
+A finalizer would hang a namespace whose operator is gone, so Topics have none. Instead a line is
+written before a topic is created or adopted, in ConfigMaps beside the Cluster and owned by it; a
+line whose resource has vanished is what deletes a topic, also if it vanished while no operator was
+running. Because absence is weak evidence, `judge` asks for more before anything is deleted:
+
+- CRD and Cluster are the very ones of the line (a reinstalled CRD takes all its objects along),
+  nothing is being deleted around it, and the namespace is this operator's;
+- a delete event for this very resource was seen, or two readings half a minute apart miss it;
+- not too many lines at once; else a person confirms with an annotation on the Cluster.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final
+
+import msgspec
+from logfleet.resources.topic import TopicResource
+
+from logfleet_operator import names
+from logfleet_operator.names import Manifest
+
+# A ConfigMap holds 1 MiB, a line about 300 bytes: 16 of them carry some 40,000 topics.
+SHARDS: Final = 16
+CONFIRM_WITHOUT_EVENT_S: Final = 30.0
+MISSING_AT_ONCE_MAX: Final = 3
+MISSING_SHARE_MAX: Final = Fraction(1, 20)
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One topic. uid, name: of its Topic resource; crd, cluster: uids. topic_id: "" if not known.
+
+    deleting: the decision to delete the topic was taken; it is carried out whatever happens next.
+    """
+
+    uid: str
+    name: str
+    policy: str
+    crd: str
+    cluster: str
+    topic_id: str = ""
+    deleting: bool = False
+
+
+Ledger = dict[str, Line]
+"""Topic name -> line."""
+
+
+def shard_of(topic: str) -> int:
+    return hashlib.sha256(topic.encode()).digest()[0] % SHARDS
+
+
+def shard_name(cluster: str, shard: int) -> str:
+    return f"{cluster}-topics-{shard}"
+
+
+def read(config_maps: Iterable[Manifest]) -> Ledger:
+    """Raises msgspec.ValidationError for a line that is none (somebody edited it)."""
+    return {
+        topic: msgspec.json.decode(text, type=Line)
+        for live in config_maps
+        for topic, text in (live.get("data") or {}).items()
+    }
+
+
+def shards(cluster: str, lines: Ledger) -> list[Manifest]:
+    """The ConfigMaps that hold `lines`; shards without lines have no data."""
+    contents: list[dict[str, str]] = [{} for _ in range(SHARDS)]
+    for topic, line in sorted(lines.items()):
+        contents[shard_of(topic)][topic] = msgspec.json.encode(line).decode()
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": shard_name(cluster, shard),
+                "labels": names.labels(cluster, "ledger"),
+            },
+            "data": data,
+        }
+        for shard, data in enumerate(contents)
+    ]
+
+
+def line_for(topic: TopicResource, crd: str, cluster: str, topic_id: str) -> Line:
+    return Line(
+        uid=topic.metadata.uid,
+        name=topic.metadata.name,
+        policy=topic.spec.deletion_policy,
+        crd=crd,
+        cluster=cluster,
+        topic_id=topic_id,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """crd, cluster: uids as they are now. calm: nothing around is being deleted, and in scope.
+
+    confirmation: the Cluster's confirming annotation, "" without.
+    """
+
+    crd: str
+    cluster: str
+    calm: bool
+    confirmation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What speaks for the end of resources.
+
+    gone: uids for which a delete event was seen and a reading of that very object found nothing.
+    missed_s: uid -> seconds since a list first missed it.
+    """
+
+    gone: frozenset[str] = frozenset()
+    missed_s: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Topic names: to be deleted now; only to be forgotten (Retain); not yet certain.
+
+    blocked: why nothing is deleted though something is missing, and what to do; "" otherwise.
+    """
+
+    delete: tuple[str, ...] = ()
+    forget: tuple[str, ...] = ()
+    uncertain: tuple[str, ...] = ()
+    blocked: str = ""
+
+
+def judge(
+    lines: Ledger, alive: frozenset[str], around: Surroundings, evidence: Evidence
+) -> Judgement:
+    """What becomes of topics whose resource is not among `alive` (uids of this Cluster's Topics)."""
+    decided = tuple(sorted(topic for topic, line in lines.items() if line.deleting))
+    missing = {
+        topic: line
+        for topic, line in sorted(lines.items())
+        if line.uid not in alive and not line.deleting
+    }
+    if not missing:
+        return Judgement(delete=decided if around.calm else ())
+    if not around.calm:
+        return Judgement(uncertain=tuple(missing))
+    strangers = [
+        topic
+        for topic, line in missing.items()
+        if line.crd != around.crd or line.cluster != around.cluster
+    ]
+    certain = {
+        topic: line
+        for topic, line in missing.items()
+        if topic not in strangers
+        and (
+            line.uid in evidence.gone
+            or evidence.missed_s.get(line.uid, 0.0) >= CONFIRM_WITHOUT_EVENT_S
+        )
+    }
+    uncertain = tuple(topic for topic in missing if topic not in certain and topic not in strangers)
+    forget = tuple(topic for topic, line in certain.items() if line.policy == "Retain")
+    doomed = tuple(topic for topic in certain if topic not in forget)
+    unforgotten = [*strangers, *doomed, *uncertain]
+    blocked, wait = _hold(lines, unforgotten, strangers, around.confirmation)
+    if blocked or (wait and uncertain):
+        return Judgement(decided, forget, uncertain, blocked)
+    return Judgement((*decided, *doomed), forget, uncertain)
+
+
+def _hold(
+    lines: Ledger, missing: list[str], strangers: list[str], confirmation: str
+) -> tuple[str, bool]:
+    """Why nothing is deleted ("" if nothing forbids it), and whether all must be certain first.
+
+    A confirmation names one set of lines, so they go together.
+    """
+    if strangers:
+        told = (
+            f"{len(strangers)} topics lost their Topics together with the CRD or the Cluster "
+            f"({_some(strangers)}): they stay; make Topics for them again"
+        )
+        return told, True
+    if len(missing) <= max(MISSING_AT_ONCE_MAX, int(len(lines) * MISSING_SHARE_MAX)):
+        return "", False
+    token = confirmation_for(lines, missing)
+    if confirmation == token:
+        return "", True
+    told = (
+        f"{len(missing)} Topics are gone at once ({_some(missing)}): their topics stay; annotate "
+        f"the Cluster with {names.CONFIRM_ANNOTATION}={token} to delete them"
+    )
+    return told, True
+
+
+def confirmation_for(lines: Ledger, missing: Iterable[str]) -> str:
+    """The word that confirms the deletion of exactly these lines."""
+    uids = sorted(lines[topic].uid for topic in missing)
+    return hashlib.sha256(json.dumps(uids).encode()).hexdigest()[:12]
+
+
+def _some(topics: list[str]) -> str:
+    return ", ".join(topics[:3]) + (" ..." if len(topics) > 3 else "")

@@ -1,0 +1,361 @@
+"""A Cluster as the Kubernetes objects that its brokers are made of. PURE.
+
+Names and namespace are those of the Cluster; `owned` adds owner, namespace and the mark by which
+a change is seen. One StatefulSet per pool and zone: a broker's zone is part of its identity, and
+its volume never leaves it. Pods are replaced only by eviction (updateStrategy OnDelete), so that
+nothing restarts because a template changed.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from logfleet.resources.cluster import ADMIN_PORT, ClusterResource, Listener, Pool, set_name
+
+from logfleet_operator import names, pods
+from logfleet_operator.names import Manifest
+from logfleet_operator.ranges import Range
+
+NodePorts = Mapping[tuple[str, int], int]
+"""(listener, broker id) -> the port of the node, as far as known."""
+
+CONFIG_DIRECTORY: Final = "/etc/logfleet"
+CREDENTIALS_DIRECTORY: Final = "/etc/logfleet-etcd"
+DATA_DIRECTORY: Final = "/var/lib/logfleet"
+# Time for a controlled shutdown before the kubelet kills the broker.
+GRACE_S: Final = 120
+# Recovery of a large log after a crash may take long; liveness counts only afterwards.
+STARTUP_S_MAX: Final = 3600
+STARTUP_PERIOD_S: Final = 2
+
+
+def owned(cluster: ClusterResource, manifest: Manifest) -> Manifest:
+    """The manifest as it is applied: in the Cluster's namespace, owned by it, marked by its digest."""
+    metadata = cluster.metadata
+    digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()[:16]
+    annotations = {**manifest["metadata"].get("annotations", {}), names.APPLIED_ANNOTATION: digest}
+    return {
+        **manifest,
+        "metadata": {
+            **manifest["metadata"],
+            "namespace": metadata.namespace,
+            "annotations": annotations,
+            "ownerReferences": [names.owner(metadata.name, metadata.uid)],
+        },
+    }
+
+
+def record(cluster: ClusterResource, ranges: Sequence[Range], etcd_state: str) -> Manifest:
+    """What must not be forgotten: given broker ids, and whether etcd may still bootstrap."""
+    name = cluster.metadata.name
+    listed = [
+        {"pool": given.pool, "zone": given.zone, "base": given.base, "replicas": given.replicas}
+        for given in ranges
+    ]
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": names.record_map(name), "labels": names.labels(name, "record")},
+        "data": {"ranges": json.dumps(listed), "etcd": etcd_state},
+    }
+
+
+def service_account(cluster: ClusterResource) -> Manifest:
+    name = cluster.metadata.name
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {
+            "name": names.service_account(name),
+            "labels": names.labels(name, names.BROKER),
+        },
+        "automountServiceAccountToken": False,
+    }
+
+
+def services(
+    cluster: ClusterResource, ranges: Sequence[Range], node_ports: NodePorts
+) -> list[Manifest]:
+    """Headless and bootstrap Services, and one NodePort Service per broker and outside listener.
+
+    All publish addresses of pods that are not ready: a broker that recovers must be reached by
+    its peers, and a client that finds no ready broker still learns the others' addresses.
+    """
+    name = cluster.metadata.name
+    inside = _port(cluster.internal_listener)
+    admin = {"name": "admin", "port": ADMIN_PORT, "protocol": "TCP", "targetPort": ADMIN_PORT}
+    everyone = names.selector(name, names.BROKER)
+    result = [
+        _service(
+            cluster,
+            names.brokers_service(name),
+            {"clusterIP": "None", "selector": everyone, "ports": [inside, admin]},
+        ),
+        _service(cluster, names.bootstrap_service(name), {"selector": everyone, "ports": [inside]}),
+    ]
+    for listener in outside_listeners(cluster):
+        for broker_id, pod in broker_pods(cluster, ranges):
+            port = _port(listener)
+            known = node_ports.get((listener.name, broker_id))
+            if known is not None:
+                port["nodePort"] = known
+            spec = {
+                "type": "NodePort",
+                # The address in the metadata is the node's that the broker runs on: no second hop.
+                "externalTrafficPolicy": "Local",
+                "selector": {**everyone, names.POD_NAME_LABEL: pod},
+                "ports": [port],
+            }
+            service = names.listener_service(name, listener.name, broker_id)
+            result.append(_service(cluster, service, spec))
+    return result
+
+
+def outside_listeners(cluster: ClusterResource) -> list[Listener]:
+    return [listener for listener in cluster.spec.listeners if listener.type == "nodeport"]
+
+
+def broker_pods(cluster: ClusterResource, ranges: Sequence[Range]) -> list[tuple[int, str]]:
+    """(broker id, pod name) of every broker, by id."""
+    return [
+        (
+            given.base + ordinal,
+            f"{set_name(cluster.metadata.name, given.pool, given.zone)}-{ordinal}",
+        )
+        for given in ranges
+        for ordinal in range(given.replicas)
+    ]
+
+
+def _port(listener: Listener) -> Manifest:
+    return {
+        "name": listener.name,
+        "port": listener.port,
+        "protocol": "TCP",
+        "targetPort": listener.port,
+    }
+
+
+def _service(cluster: ClusterResource, name: str, spec: Manifest) -> Manifest:
+    labels = names.labels(cluster.metadata.name, names.BROKER)
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"publishNotReadyAddresses": True, **spec},
+    }
+
+
+def bootstrap_address(cluster: ClusterResource) -> str:
+    """HOST:PORT for clients inside Kubernetes."""
+    service = names.bootstrap_service(cluster.metadata.name)
+    return f"{service}.{cluster.metadata.namespace}.svc:{cluster.internal_listener.port}"
+
+
+def etcd_endpoints(cluster: ClusterResource) -> list[str]:
+    """HOST:PORT of the metadata store's members."""
+    metadata = cluster.spec.metadata
+    if metadata.managed is None:
+        return list(metadata.endpoints or ())
+    name, namespace = names.etcd_name(cluster.metadata.name), cluster.metadata.namespace
+    return [
+        f"{name}-{member}.{name}.{namespace}.svc:{names.ETCD_CLIENT_PORT}"
+        for member in range(metadata.managed.replicas)
+    ]
+
+
+def server_properties(cluster: ClusterResource) -> dict[str, str]:
+    """The configuration that all brokers share; identity and addresses come by overrides."""
+    spec, metadata = cluster.spec, cluster.metadata
+    internal = cluster.internal_listener.name.upper()
+    properties = {
+        **cluster.config,
+        "listeners": ",".join(f"{entry.name.upper()}://:{entry.port}" for entry in spec.listeners),
+        "listener.security.protocol.map": ",".join(
+            f"{entry.name.upper()}:PLAINTEXT" for entry in spec.listeners
+        ),
+        "inter.broker.listener.name": internal,
+        "log.dirs": f"{DATA_DIRECTORY}/data",
+        "logfleet.cluster.name": f"{metadata.namespace}.{metadata.name}",
+        "logfleet.admin.listener": f"0.0.0.0:{ADMIN_PORT}",
+        "logfleet.metadata.store": "etcd",
+        "logfleet.etcd.endpoints": ",".join(etcd_endpoints(cluster)),
+    }
+    if spec.metadata.managed is not None:
+        for key, file in (("ca", "ca.crt"), ("cert", "tls.crt"), ("key", "tls.key")):
+            properties[f"logfleet.etcd.{key}.location"] = f"{CREDENTIALS_DIRECTORY}/{file}"
+    return properties
+
+
+def config(cluster: ClusterResource, node_ports: NodePorts) -> Manifest:
+    """server.properties, and one file LISTENER.ID with the node's port for each outside address."""
+    name = cluster.metadata.name
+    lines = [
+        f"{key}={_escaped(value)}" for key, value in sorted(server_properties(cluster).items())
+    ]
+    data = {"server.properties": "\n".join(lines) + "\n"}
+    for (listener, broker_id), port in sorted(node_ports.items()):
+        data[f"{listener}.{broker_id}"] = str(port)
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": names.config_map(name), "labels": names.labels(name, names.BROKER)},
+        "data": data,
+    }
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def start_script(cluster: ClusterResource) -> str:
+    """What a broker's container runs: its id, its addresses, then the broker in its place.
+
+    A shell does it because the ordinal and the node's port differ from pod to pod of one template.
+    """
+    name, namespace = cluster.metadata.name, cluster.metadata.namespace
+    lines = ["id=$((BROKER_BASE + ${POD_NAME##*-}))"]
+    addresses = []
+    for listener in cluster.spec.listeners:
+        if listener.type == "internal":
+            host = f"$POD_NAME.{names.brokers_service(name)}.{namespace}.svc"
+            addresses.append(f"{listener.name.upper()}://{host}:{listener.port}")
+        else:
+            # An assignment of its own: a missing file stops the script here (sh -e).
+            lines.append(f"{listener.name}_port=$(cat {CONFIG_DIRECTORY}/{listener.name}.$id)")
+            host = listener.advertised_host or "$HOST_IP"
+            addresses.append(f"{listener.name.upper()}://{host}:${listener.name}_port")
+    lines.append(
+        f"exec logfleet broker {CONFIG_DIRECTORY}/server.properties --override node.id=$id"
+        f' --override advertised.listeners="{",".join(addresses)}"'
+        ' ${BROKER_RACK:+--override broker.rack="$BROKER_RACK"}'
+    )
+    return "\n".join(lines) + "\n"
+
+
+def broker_set(cluster: ClusterResource, pool: Pool, given: Range, image: str) -> Manifest:
+    """The StatefulSet of one pool in one zone."""
+    name = cluster.metadata.name
+    match = {
+        **names.selector(name, names.BROKER),
+        names.POOL_LABEL: given.pool,
+        names.ZONE_LABEL: given.zone,
+    }
+    labels = {**names.labels(name, names.BROKER), **match}
+    durable = {**labels, names.BASE_LABEL: str(given.base)}
+    properties = json.dumps([server_properties(cluster), start_script(cluster)], sort_keys=True)
+    template = {
+        "metadata": {
+            "labels": labels,
+            "annotations": {
+                names.CONFIG_ANNOTATION: hashlib.sha256(properties.encode()).hexdigest()[:16],
+                "prometheus.io/scrape": "true",
+                "prometheus.io/port": str(ADMIN_PORT),
+            },
+        },
+        "spec": _broker_pod(cluster, pool, given, image, match),
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": set_name(name, given.pool, given.zone), "labels": durable},
+        "spec": {
+            "serviceName": names.brokers_service(name),
+            "replicas": given.replicas,
+            "podManagementPolicy": "Parallel",
+            "updateStrategy": {"type": "OnDelete"},
+            "revisionHistoryLimit": 3,
+            "selector": {"matchLabels": match},
+            "template": template,
+            "volumeClaimTemplates": [pods.claim(pool.storage, durable)],
+        },
+    }
+
+
+def _broker_pod(
+    cluster: ClusterResource, pool: Pool, given: Range, image: str, match: Manifest
+) -> Manifest:
+    name = cluster.metadata.name
+    managed = cluster.spec.metadata.managed is not None
+    volumes: list[Manifest] = [
+        {"name": "config", "configMap": {"name": names.config_map(name)}},
+        {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
+    ]
+    if managed:
+        secret = {"secretName": names.etcd_secret(name, "client"), "defaultMode": 0o440}
+        volumes.append({"name": "etcd", "secret": secret})
+    return {
+        "serviceAccountName": names.service_account(name),
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": GRACE_S,
+        "securityContext": pods.POD_SECURITY,
+        "affinity": pods.in_zones([given.zone] if given.zone else []),
+        "topologySpreadConstraints": [pods.spread_over(pods.HOST_KEY, match)],
+        "containers": [_broker_container(cluster, pool, given, image)],
+        "volumes": volumes,
+    }
+
+
+def _broker_container(cluster: ClusterResource, pool: Pool, given: Range, image: str) -> Manifest:
+    mounts = [
+        {"name": "data", "mountPath": DATA_DIRECTORY},
+        {"name": "config", "mountPath": CONFIG_DIRECTORY, "readOnly": True},
+        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108  # a mount point, not a file of ours
+    ]
+    if cluster.spec.metadata.managed is not None:
+        mounts.append({"name": "etcd", "mountPath": CREDENTIALS_DIRECTORY, "readOnly": True})
+    listening = [
+        {"name": entry.name, "containerPort": entry.port} for entry in cluster.spec.listeners
+    ]
+    container: Manifest = {
+        "name": "broker",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["/bin/sh", "-ec", start_script(cluster)],
+        "env": [
+            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            {"name": "HOST_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}},
+            {"name": "BROKER_BASE", "value": str(given.base)},
+            {"name": "BROKER_RACK", "value": given.zone},
+        ],
+        "ports": [*listening, {"name": "admin", "containerPort": ADMIN_PORT}],
+        "startupProbe": {
+            **_probe("/healthz", STARTUP_PERIOD_S),
+            "failureThreshold": STARTUP_S_MAX // STARTUP_PERIOD_S,
+        },
+        "livenessProbe": {**_probe("/healthz", 10), "failureThreshold": 6},
+        "readinessProbe": {**_probe("/readyz", 2), "failureThreshold": 2},
+        "securityContext": pods.CONTAINER_SECURITY,
+        "volumeMounts": mounts,
+    }
+    amounts = {
+        kind: {name: str(amount) for name, amount in given_amounts.items()}
+        for kind, given_amounts in (
+            ("requests", pool.resources.requests),
+            ("limits", pool.resources.limits),
+        )
+        if given_amounts
+    }
+    if amounts:
+        container["resources"] = amounts
+    return container
+
+
+def _probe(path: str, period_s: int) -> Manifest:
+    return {
+        "httpGet": {"path": path, "port": "admin"},
+        "periodSeconds": period_s,
+        "timeoutSeconds": 5,
+    }
+
+
+def brokers_budget(cluster: ClusterResource, min_available: int) -> Manifest:
+    name = cluster.metadata.name
+    return pods.budget(
+        names.brokers_budget(name),
+        names.labels(name, names.BROKER),
+        names.selector(name, names.BROKER),
+        min_available,
+    )

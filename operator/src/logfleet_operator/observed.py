@@ -1,0 +1,205 @@
+"""What exists of a Cluster, as read from Kubernetes. PURE.
+
+`Observed` holds the live objects as they came (plain mappings), since the plan compares manifests
+with them field by field, and `Pod` is what matters of a pod.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from logfleet.resources.cluster import ClusterResource
+from logfleet.resources.quantity import parse_quantity
+
+from logfleet_operator import names
+from logfleet_operator.names import Manifest
+from logfleet_operator.ranges import Claim, Range
+
+# A container that waits for one of these does not run, and will not without a change.
+STUCK_REASONS: Final = frozenset(
+    {
+        "CrashLoopBackOff",
+        "ImagePullBackOff",
+        "ErrImagePull",
+        "ErrImageNeverPull",
+        "InvalidImageName",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "RunContainerError",
+    }
+)
+
+
+# An etcd member whose gate (etcd.py) does not let it start.
+EMPTY_VOLUME: Final = "EmptyVolume"
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """stuck: why it will not run as it is, in a word; "" if it runs or may still."""
+
+    name: str
+    uid: str
+    component: str
+    revision: str
+    ready: bool
+    deleting: bool
+    stuck: str
+    node: str
+    host_ip: str
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """objects: (kind, name) -> live object with the Cluster's label. secrets: by name.
+
+    volumes: volume claims of brokers and etcd. storage_classes: None if they cannot be listed.
+    """
+
+    objects: Mapping[tuple[str, str], Manifest]
+    secrets: Mapping[str, Manifest]
+    pods: tuple[Pod, ...]
+    volumes: tuple[Manifest, ...]
+    storage_classes: tuple[Manifest, ...]
+
+    def get(self, kind: str, name: str) -> Manifest | None:
+        if kind == "Secret":
+            return self.secrets.get(name)
+        return self.objects.get((kind, name))
+
+    def of_component(self, component: str) -> list[Pod]:
+        return [pod for pod in self.pods if pod.component == component]
+
+
+def pod_from(live: Manifest) -> Pod:
+    metadata, status = live["metadata"], live.get("status", {})
+    labels = metadata.get("labels", {})
+    ready = any(
+        condition["type"] == "Ready" and condition["status"] == "True"
+        for condition in status.get("conditions", ())
+    )
+    return Pod(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        component=labels.get(names.COMPONENT_LABEL, ""),
+        revision=labels.get(names.REVISION_LABEL, ""),
+        ready=ready,
+        deleting="deletionTimestamp" in metadata,
+        stuck=_stuck(status),
+        node=live.get("spec", {}).get("nodeName", ""),
+        host_ip=status.get("hostIP", ""),
+    )
+
+
+def _stuck(status: Manifest) -> str:
+    for container in status.get("initContainerStatuses", ()):
+        ended = container.get("state", {}).get("terminated") or container.get("lastState", {}).get(
+            "terminated", {}
+        )
+        if container["name"] == "gate" and not container["ready"] and ended.get("exitCode"):
+            return EMPTY_VOLUME
+    for container in (
+        *status.get("initContainerStatuses", ()),
+        *status.get("containerStatuses", ()),
+    ):
+        reason = container.get("state", {}).get("waiting", {}).get("reason", "")
+        if reason in STUCK_REASONS:
+            return str(reason)
+    for condition in status.get("conditions", ()):
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return str(condition.get("reason", "Unschedulable"))
+    return ""
+
+
+def claims_of(observed: Observed, cluster: str) -> list[Claim]:
+    """What record, StatefulSets and volume claims say about broker ids, in this order."""
+    claims = []
+    record = observed.get("ConfigMap", names.record_map(cluster))
+    if record is not None:
+        for entry in json.loads(record["data"]["ranges"]):
+            given = Range(entry["pool"], entry["zone"], entry["base"], entry["replicas"])
+            claims.append(Claim(f"ConfigMap {names.record_map(cluster)}", given))
+    for (kind, name), live in sorted(observed.objects.items()):
+        if (
+            kind == "StatefulSet"
+            and live["metadata"]["labels"][names.COMPONENT_LABEL] == names.BROKER
+        ):
+            claims += _claim(f"StatefulSet {name}", live, live["spec"]["replicas"])
+    for live in sorted(observed.volumes, key=lambda volume: str(volume["metadata"]["name"])):
+        name = live["metadata"]["name"]
+        ordinal = int(name.rpartition("-")[2])
+        claims += _claim(f"PersistentVolumeClaim {name}", live, ordinal + 1)
+    return claims
+
+
+def _claim(source: str, live: Manifest, replicas: int) -> list[Claim]:
+    labels = live["metadata"]["labels"]
+    if names.BASE_LABEL not in labels:
+        return []
+    base = int(labels[names.BASE_LABEL])
+    return [
+        Claim(source, Range(labels[names.POOL_LABEL], labels[names.ZONE_LABEL], base, replicas))
+    ]
+
+
+def foreign(observed: Observed, cluster: ClusterResource) -> list[str]:
+    """Objects with the Cluster's label that another owner controls, as "Kind name"."""
+    return [
+        f"{kind} {name}"
+        for (kind, name), live in sorted(observed.objects.items())
+        if controlled_by_another(live, cluster.metadata.uid)
+    ]
+
+
+def controlled_by_another(live: Manifest, uid: str) -> bool:
+    owners = live["metadata"].get("ownerReferences", ())
+    return any(owner.get("controller") and owner["uid"] != uid for owner in owners)
+
+
+def node_ports(observed: Observed, cluster: ClusterResource) -> dict[tuple[str, int], int]:
+    """(listener, broker id) -> port of the node: of the live Service, else the one it had."""
+    found: dict[tuple[str, int], int] = {}
+    config = observed.get("ConfigMap", names.config_map(cluster.metadata.name))
+    for file, content in (config or {}).get("data", {}).items():
+        listener, _, broker_id = file.rpartition(".")
+        if broker_id.isdecimal():
+            found[listener, int(broker_id)] = int(content)
+    prefix = f"{cluster.metadata.name}-"
+    for (kind, name), live in observed.objects.items():
+        if kind != "Service" or live["spec"].get("type") != "NodePort":
+            continue
+        listener, _, broker_id = name.removeprefix(prefix).rpartition("-")
+        for port in live["spec"]["ports"]:
+            if broker_id.isdecimal() and "nodePort" in port:
+                found[listener, int(broker_id)] = int(port["nodePort"])
+    return found
+
+
+def differs(wanted: Any, live: Any) -> bool:
+    """True if `live` lacks something of `wanted`; what else it has (defaults) does not matter.
+
+    Quantities are compared by value (the API server writes "0.5" as "500m"), and a missing field
+    equals an empty one (it leaves out many of those).
+    """
+    if isinstance(wanted, Mapping):
+        return not isinstance(live, Mapping) or any(
+            differs(value, live[key]) if key in live else bool(value)
+            for key, value in wanted.items()
+        )
+    if isinstance(wanted, list | tuple):
+        return (
+            not isinstance(live, list)
+            or len(live) != len(wanted)
+            or any(differs(one, other) for one, other in zip(wanted, live, strict=True))
+        )
+    if wanted == live:
+        return False
+    if isinstance(wanted, str) and isinstance(live, str):
+        amount = parse_quantity(wanted)
+        return amount is None or amount != parse_quantity(live)
+    return True
+
+
+def by_kind_and_name(objects: Iterable[Manifest]) -> dict[tuple[str, str], Manifest]:
+    return {(live["kind"], live["metadata"]["name"]): live for live in objects}

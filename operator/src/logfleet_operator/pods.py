@@ -1,0 +1,84 @@
+"""What the pods of brokers and of etcd have in common: restricted security, spread, one volume. PURE."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from logfleet.resources.cluster import Storage
+
+from logfleet_operator.names import Manifest
+
+USER_ID: Final = 10001
+ZONE_KEY: Final = "topology.kubernetes.io/zone"
+HOST_KEY: Final = "kubernetes.io/hostname"
+
+# Pod Security Standards, level "restricted", and a read-only root on top of it.
+POD_SECURITY: Final[Manifest] = {
+    "runAsNonRoot": True,
+    "runAsUser": USER_ID,
+    "runAsGroup": USER_ID,
+    "fsGroup": USER_ID,
+    "fsGroupChangePolicy": "OnRootMismatch",
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+CONTAINER_SECURITY: Final[Manifest] = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+
+
+def in_zones(zones: Sequence[str]) -> Manifest:
+    """The affinity that keeps a pod in one of `zones`; empty without zones."""
+    if not zones:
+        return {}
+    expression = {"key": ZONE_KEY, "operator": "In", "values": list(zones)}
+    terms = [{"matchExpressions": [expression]}]
+    return {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}
+        }
+    }
+
+
+def spread_over(key: str, labels: Manifest) -> Manifest:
+    """A topology spread that prefers pods with these labels apart, and schedules them all the same."""
+    return {
+        "maxSkew": 1,
+        "topologyKey": key,
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": labels},
+    }
+
+
+def claim(storage: Storage, labels: Manifest) -> Manifest:
+    """The volume claim template `data`."""
+    spec: Manifest = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": storage.size}},
+    }
+    if storage.class_ is not None:
+        spec["storageClassName"] = storage.class_
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data", "labels": labels},
+        "spec": spec,
+    }
+
+
+def budget(name: str, labels: Manifest, match: Manifest, min_available: int) -> Manifest:
+    """A PodDisruptionBudget with an integer minAvailable.
+
+    A percentage, or maxUnavailable, is counted over the controllers of pods that exist: while one
+    StatefulSet's only pod is absent it is not expected either, and a second one could be evicted.
+    """
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "minAvailable": min_available,
+            "selector": {"matchLabels": match},
+            "unhealthyPodEvictionPolicy": "IfHealthyBudget",
+        },
+    }

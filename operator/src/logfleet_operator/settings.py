@@ -1,0 +1,51 @@
+"""What the operator is started with: environment variables, set by its chart."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+DEFAULT_ETCD_IMAGE: Final = "quay.io/coreos/etcd:v3.6.5"
+
+
+class SettingsError(ValueError):
+    """An environment variable that is missing or has no meaning; the text names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """broker_image, etcd_image: what Clusters run by default. namespaces: empty means all."""
+
+    broker_image: str
+    etcd_image: str = DEFAULT_ETCD_IMAGE
+    namespaces: frozenset[str] = frozenset()
+    http_port: int = 8080
+    log_level: str = "info"
+    log_json: bool = True
+
+    def in_scope(self, namespace: str) -> bool:
+        return not self.namespaces or namespace in self.namespaces
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Settings":
+        """Raises SettingsError."""
+        image = environment.get("LOGFLEET_BROKER_IMAGE", "")
+        if not image:
+            raise SettingsError("LOGFLEET_BROKER_IMAGE is not set: name the brokers' image")
+        port = environment.get("LOGFLEET_HTTP_PORT", "8080")
+        if not port.isdecimal() or not 0 <= int(port) <= 65535:
+            raise SettingsError(f"LOGFLEET_HTTP_PORT is {port!r}, write a port")
+        level = environment.get("LOGFLEET_LOG_LEVEL", "info")
+        if level not in {"debug", "info", "warning", "error"}:
+            raise SettingsError(
+                f"LOGFLEET_LOG_LEVEL is {level!r}, write debug, info, warning, error"
+            )
+        namespaces = environment.get("LOGFLEET_NAMESPACES", "")
+        return cls(
+            broker_image=image,
+            etcd_image=environment.get("LOGFLEET_ETCD_IMAGE") or DEFAULT_ETCD_IMAGE,
+            namespaces=frozenset(filter(None, namespaces.split(","))),
+            http_port=int(port),
+            log_level=level,
+            log_json=environment.get("LOGFLEET_LOG_FORMAT", "json") == "json",
+        )

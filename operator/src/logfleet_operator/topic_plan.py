@@ -1,0 +1,119 @@
+"""All Topics of one Cluster against its ledger and its brokers: who may act on what. PURE.
+
+Two questions come before `logfleet.resources.plan.plan_topic` can say what one topic needs: which
+of several resources holds a name, and whether a topic of that name still belongs to a resource
+that is gone.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+from logfleet.resources.plan import (
+    DeleteTopic,
+    ObservedTopic,
+    Reason,
+    Refusal,
+    TopicPlan,
+    claimants,
+    conflict,
+    plan_topic,
+)
+from logfleet.resources.topic import TopicResource
+
+from logfleet_operator.ledger import Judgement, Ledger, Line, Surroundings, line_for
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """holders: topic name -> the resource that may act. losers: uid -> what the others are told."""
+
+    holders: Mapping[str, TopicResource]
+    losers: Mapping[str, Refusal]
+
+
+def claims_of(topics: Iterable[TopicResource]) -> Claims:
+    listed = list(topics)
+    holders = claimants(listed)
+    losers = {
+        topic.metadata.uid: conflict(topic, holders[topic.name])
+        for topic in listed
+        if holders[topic.name] is not topic
+    }
+    return Claims(holders, losers)
+
+
+def inherit(lines: Ledger, claims: Claims, seen_gone: frozenset[str]) -> Ledger:
+    """Lines whose resource was replaced by another of the same topic while nobody looked.
+
+    The new resource keeps the topic: nothing is deleted for being absent when a reader can see
+    that somebody wants it. Where the deletion of the old resource was seen (its uid is in
+    `seen_gone`), the person meant it: the line stays and the topic goes first.
+    """
+    inherited = dict(lines)
+    for name, topic in claims.holders.items():
+        line = lines.get(name)
+        if line is None or line.deleting or line.uid == topic.metadata.uid:
+            continue
+        if line.uid not in seen_gone:
+            inherited[name] = msgspec.structs.replace(
+                line, uid=topic.metadata.uid, name=topic.metadata.name
+            )
+    return inherited
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsPlan:
+    """lines: the ledger to be written before anything else. deletions: of topics whose line says so.
+
+    plans: topic name -> what its holder needs; `waiting`: names whose former topic must go first.
+    """
+
+    lines: Ledger
+    deletions: tuple[DeleteTopic, ...]
+    plans: Mapping[str, TopicPlan]
+    waiting: frozenset[str]
+
+
+def plan_topics(
+    claims: Claims,
+    lines: Ledger,
+    judgement: Judgement,
+    observed: Mapping[str, ObservedTopic],
+    around: Surroundings,
+) -> TopicsPlan:
+    """What to write and do now; lines are as `inherit` left them."""
+    after = {name: line for name, line in lines.items() if name not in judgement.forget}
+    deletions = []
+    for name in judgement.delete:
+        found = observed.get(name)
+        if found is None or not _is_of(found, lines[name]):
+            after.pop(name, None)
+            continue
+        after[name] = msgspec.structs.replace(lines[name], deleting=True)
+        deletions.append(DeleteTopic(name, found.topic_id))
+    plans: dict[str, TopicPlan] = {}
+    waiting = set()
+    for name, topic in claims.holders.items():
+        line, found = after.get(name), observed.get(name)
+        if line is not None and line.uid != topic.metadata.uid:
+            waiting.add(name)
+            continue
+        plan = plan_topic(topic, found)
+        plans[name] = plan
+        if plan.refusal is None:
+            known = found.topic_id if found is not None else ""
+            after[name] = line_for(topic, around.crd, around.cluster, known)
+    return TopicsPlan(after, tuple(deletions), plans, frozenset(waiting))
+
+
+def _is_of(found: ObservedTopic, line: Line) -> bool:
+    """False if the topic was made anew by somebody else under the same name."""
+    return line.topic_id in {"", found.topic_id}
+
+
+def waiting_refusal(name: str, judgement: Judgement) -> Refusal:
+    """What a Topic is told whose name still belongs to a deleted one."""
+    if judgement.blocked:
+        return Refusal(Reason.DELETE_BLOCKED, judgement.blocked)
+    return Refusal(Reason.PROGRESSING, f"waiting until the former topic {name} is deleted")

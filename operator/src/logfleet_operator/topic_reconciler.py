@@ -1,0 +1,306 @@
+"""Makes all topics of one Cluster as their Topics say, by the ledger. SHELL.
+
+One pass is for a whole Cluster: two Topics may claim one name, a deleted Topic is only seen by its
+absence among the others, and one question to the brokers serves them all. The order is what makes
+a crash harmless: the ledger's line before the topic, the topic's end before the line's.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import structlog
+from logfleet.resources.cluster import ClusterResource, parse_cluster
+from logfleet.resources.document import GROUP, InvalidResourceError
+from logfleet.resources.plan import ObservedTopic, Reason, Refusal, TopicAction
+from logfleet.resources.topic import TopicResource, parse_topic
+
+from logfleet_operator import conditions, ledger, manifests, names, topic_plan
+from logfleet_operator.admin import Admin, AdminFactory, AdminRefused, AdminUnavailable
+from logfleet_operator.cluster_reconciler import status_manifest, timestamp
+from logfleet_operator.kube import Kube, KubeError
+from logfleet_operator.ledger import Evidence, Judgement, Ledger, Surroundings
+from logfleet_operator.ledger_store import LedgerStore
+from logfleet_operator.names import Manifest
+from logfleet_operator.settings import Settings
+from logfleet_operator.topic_plan import Claims, TopicsPlan
+
+CRD_NAME: Final = f"topics.{GROUP}"
+# Brokers learn of a new topic a moment after it was made.
+SETTLE_S: Final = 0.5
+UNAVAILABLE_S: Final = 3.0
+
+ClusterKey = tuple[str, str]
+"""(namespace, Cluster's name)."""
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What one pass works on. live: uid -> Topic as read; topics: those of them that are valid."""
+
+    cluster: ClusterResource
+    live: Mapping[str, Manifest]
+    topics: tuple[TopicResource, ...]
+    around: Surroundings
+
+    @property
+    def key(self) -> ClusterKey:
+        return self.cluster.metadata.namespace, self.cluster.metadata.name
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a pass leads to. observed: the topics as they are afterwards; refused: by a broker."""
+
+    claims: Claims
+    judgement: Judgement
+    plan: TopicsPlan
+    observed: Mapping[str, ObservedTopic]
+    refused: Mapping[str, Refusal]
+
+    def verdict(self, topic: TopicResource) -> tuple[Refusal | None, str]:
+        """(why the Topic is not Ready, or None; the sentence for its status)."""
+        name = topic.name
+        if topic.metadata.uid in self.claims.losers:
+            refusal = self.claims.losers[topic.metadata.uid]
+        elif name in self.plan.waiting:
+            refusal = topic_plan.waiting_refusal(name, self.judgement)
+        elif name in self.refused:
+            refusal = self.refused[name]
+        else:
+            wanted = self.plan.plans[name]
+            if wanted.refusal is None and not wanted.actions:
+                return None, wanted.why
+            refusal = wanted.refusal or Refusal(Reason.PROGRESSING, wanted.why)
+        return refusal, refusal.message
+
+    @property
+    def settled(self) -> bool:
+        """False if something is under way that no event will tell of."""
+        moving = {name for name, wanted in self.plan.plans.items() if wanted.actions}
+        leaving = {deletion.name for deletion in self.plan.deletions}
+        return not (moving | leaving) - set(self.refused)
+
+    @property
+    def notice(self) -> str:
+        """What keeps topics from being deleted, for the Cluster's status; "" if nothing does."""
+        undeletable = [
+            f"topic {deletion.name}: {self.refused[deletion.name].message}"
+            for deletion in self.plan.deletions
+            if deletion.name in self.refused
+        ]
+        return "; ".join(filter(None, [self.judgement.blocked, *undeletable[:3]]))
+
+
+class TopicReconciler:
+    """notices: Cluster -> what keeps its topics from being deleted, to be told in its status."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        admins: AdminFactory,
+        settings: Settings,
+        *,
+        monotonic: Callable[[], float],
+        now: Callable[[], datetime] | None = None,
+    ) -> None:
+        self._kube = kube
+        self._admins = admins
+        self._settings = settings
+        self.notices: dict[ClusterKey, str] = {}
+        self._monotonic = monotonic
+        self._now = now or (lambda: datetime.now(UTC))
+        self._seen_deleted: dict[ClusterKey, set[str]] = {}
+        self._missed_since: dict[ClusterKey, dict[str, float]] = {}
+
+    def saw_deletion(self, namespace: str, cluster: str, uid: str) -> None:
+        """A watch told that the Topic with this uid was deleted."""
+        self._seen_deleted.setdefault((namespace, cluster), set()).add(uid)
+
+    async def reconcile(self, namespace: str, cluster_name: str) -> float | None:
+        """Take the topics of the Cluster as far as they go now; returns as ClusterReconciler does."""
+        live = {
+            topic["metadata"]["uid"]: topic
+            for topic in await self._kube.list("Topic", namespace)
+            if topic["spec"]["clusterRef"]["name"] == cluster_name
+        }
+        found = await self._kube.get("Cluster", namespace, cluster_name)
+        if found is None:
+            sentence = f"there is no Cluster {cluster_name} in namespace {namespace}"
+            await self._fail_all(live, Reason.CLUSTER_NOT_FOUND, sentence)
+            return None
+        if "deletionTimestamp" in found["metadata"]:
+            sentence = f"Cluster {cluster_name} is being deleted"
+            await self._fail_all(live, Reason.CLUSTER_NOT_READY, sentence)
+            return None
+        try:
+            cluster = parse_cluster(found)
+        except InvalidResourceError:
+            sentence = f"Cluster {cluster_name} is not valid, see its status"
+            await self._fail_all(live, Reason.CLUSTER_NOT_READY, sentence)
+            return None
+        if cluster.spec.paused:
+            return None
+        scene = await self._scene(cluster, live)
+        if not found.get("status", {}).get("readyReplicas"):
+            await self._not_reachable(scene, f"Cluster {cluster_name} has no broker that is ready")
+            return None
+        try:
+            return await self._work(scene)
+        except AdminUnavailable as error:
+            await self._not_reachable(scene, f"no broker of {cluster_name} answers: {error}")
+            return UNAVAILABLE_S
+
+    async def _scene(self, cluster: ClusterResource, live: Mapping[str, Manifest]) -> Scene:
+        """Read the rest; Topics that are not valid are told so."""
+        topics = []
+        for document in live.values():
+            try:
+                topics.append(parse_topic(document))
+            except InvalidResourceError as error:
+                await self._fail(document, Reason.INVALID, str(error))
+        namespace = cluster.metadata.namespace
+        crd = await self._kube.get("CustomResourceDefinition", "", CRD_NAME)
+        space = await self._kube.get("Namespace", "", namespace)
+        calm = self._settings.in_scope(namespace) and all(
+            found is not None and "deletionTimestamp" not in found["metadata"]
+            for found in (crd, space)
+        )
+        around = Surroundings(
+            crd=crd["metadata"]["uid"] if crd is not None else "",
+            cluster=cluster.metadata.uid,
+            calm=calm,
+            confirmation=cluster.metadata.annotations.get(names.CONFIRM_ANNOTATION, ""),
+        )
+        return Scene(cluster, live, tuple(topics), around)
+
+    async def _work(self, scene: Scene) -> float | None:
+        store = LedgerStore(self._kube, scene.cluster)
+        written = await store.load()
+        claims = topic_plan.claims_of(scene.topics)
+        alive = frozenset(scene.live)
+        gone = await self._confirm_gone(scene, written, alive)
+        lines = topic_plan.inherit(written, claims, gone)
+        evidence = Evidence(gone, self._missed(scene.key, lines, alive))
+        judgement = ledger.judge(lines, alive, scene.around, evidence)
+        outcome = await self._carry_out(scene, store, lines, claims, judgement)
+        self.notices[scene.key] = outcome.notice
+        await self._tell(scene, outcome)
+        if not outcome.settled:
+            return SETTLE_S
+        return ledger.CONFIRM_WITHOUT_EVENT_S if judgement.uncertain or outcome.refused else None
+
+    async def _carry_out(
+        self, scene: Scene, store: LedgerStore, lines: Ledger, claims: Claims, judgement: Judgement
+    ) -> Outcome:
+        """Ledger, brokers, brokers' answer, ledger."""
+        concerned = {*claims.holders, *judgement.delete}
+        if not concerned:
+            plan = topic_plan.plan_topics(claims, lines, judgement, {}, scene.around)
+            await store.write(plan.lines)
+            return Outcome(claims, judgement, plan, {}, {})
+        admin = await self._admins.open(manifests.bootstrap_address(scene.cluster))
+        try:
+            observed = await admin.describe(concerned)
+            plan = topic_plan.plan_topics(claims, lines, judgement, observed, scene.around)
+            await store.write(plan.lines)
+            touched, refused = await self._act(admin, plan)
+            if touched:
+                observed = {name: seen for name, seen in observed.items() if name not in touched}
+                observed |= await admin.describe(touched)
+                plan = topic_plan.plan_topics(
+                    claims, store.lines, judgement, observed, scene.around
+                )
+                await store.write(plan.lines)
+        finally:
+            await admin.close()
+        return Outcome(claims, judgement, plan, observed, refused)
+
+    async def _confirm_gone(
+        self, scene: Scene, lines: Ledger, alive: frozenset[str]
+    ) -> frozenset[str]:
+        """Of the resources whose delete event was seen, those that a reading does not find."""
+        seen = self._seen_deleted.setdefault(scene.key, set())
+        seen &= {line.uid for line in lines.values()}
+        gone = set()
+        for line in lines.values():
+            if line.uid in alive or line.uid not in seen:
+                continue
+            found = await self._kube.get("Topic", scene.cluster.metadata.namespace, line.name)
+            if found is None or found["metadata"]["uid"] != line.uid:
+                gone.add(line.uid)
+        return frozenset(gone)
+
+    def _missed(self, key: ClusterKey, lines: Ledger, alive: frozenset[str]) -> Mapping[str, float]:
+        """How long each resource of a line has been missing in the lists of this operator's life."""
+        now, before = self._monotonic(), self._missed_since.get(key, {})
+        missing = {line.uid for line in lines.values()} - alive
+        since = {uid: before.get(uid, now) for uid in missing}
+        self._missed_since[key] = since
+        return {uid: now - first for uid, first in since.items()}
+
+    async def _act(self, admin: Admin, plan: TopicsPlan) -> tuple[set[str], dict[str, Refusal]]:
+        """Carry out all actions. Returns the topics acted on, and what a broker refused of which."""
+        todo: list[tuple[str, TopicAction]] = [(each.name, each) for each in plan.deletions]
+        todo += [(name, action) for name, wanted in plan.plans.items() for action in wanted.actions]
+        refused: dict[str, Refusal] = {}
+        for name, action in todo:
+            if name in refused:
+                continue
+            try:
+                await admin.perform(action)
+                log.info("topic_changed", topic=name, action=type(action).__name__)
+            except AdminRefused as error:
+                refused[name] = Refusal(Reason.INVALID, f"the brokers refuse: {error}")
+                log.warning("topic_refused", topic=name, error=str(error))
+        return {name for name, _ in todo}, refused
+
+    async def _tell(self, scene: Scene, outcome: Outcome) -> None:
+        """Write the status of every valid Topic that changed."""
+        now = timestamp(self._now())
+        for topic in scene.topics:
+            document = scene.live[topic.metadata.uid]
+            refusal, why = outcome.verdict(topic)
+            holds = outcome.claims.holders[topic.name] is topic
+            observed = outcome.observed.get(topic.name) if holds else None
+            status = conditions.topic_status(
+                document, topic, observed, refusal=refusal, why=why, now=now
+            )
+            await self._write(document, status)
+
+    async def _not_reachable(self, scene: Scene, sentence: str) -> None:
+        """Tell the Topics that wait for brokers; those that were Ready as they are now still are."""
+        for topic in scene.topics:
+            document = scene.live[topic.metadata.uid]
+            if not _ready_as_written(document):
+                await self._fail(document, Reason.CLUSTER_NOT_READY, sentence)
+
+    async def _fail_all(self, live: Mapping[str, Manifest], reason: Reason, sentence: str) -> None:
+        for document in live.values():
+            await self._fail(document, reason, sentence)
+
+    async def _fail(self, document: Manifest, reason: Reason, sentence: str) -> None:
+        status = conditions.failed(document, reason, sentence, timestamp(self._now()))
+        await self._write(document, status)
+
+    async def _write(self, document: Manifest, status: dict[str, Any]) -> None:
+        if document.get("status", {}) == status:
+            return
+        try:
+            await self._kube.apply_status(status_manifest(document, status))
+        except KubeError as error:
+            if error.status != 404:  # deleted meanwhile
+                raise
+
+
+def _ready_as_written(document: Manifest) -> bool:
+    generation = document["metadata"].get("generation", 0)
+    return any(
+        condition["type"] == "Ready"
+        and condition["status"] == "True"
+        and condition["observedGeneration"] == generation
+        for condition in document.get("status", {}).get("conditions", ())
+    )

@@ -1,0 +1,149 @@
+"""Takes keys from the queue and has them reconciled, several at a time. SHELL.
+
+What goes wrong is caught here and nowhere else: an answer that did not come, or somebody's write in
+between, is tried again after a delay; so is a bug, with its traceback in the log. Every
+RESYNC_S all resources are looked at again, so that a lost event delays something and loses nothing.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final, Literal, NamedTuple
+
+import structlog
+
+from logfleet_operator.cluster_reconciler import ClusterReconciler
+from logfleet_operator.kube import Kube, KubeConflict, KubeError, KubeUnavailable
+from logfleet_operator.metrics import Metrics
+from logfleet_operator.queue import WorkQueue
+from logfleet_operator.settings import Settings
+from logfleet_operator.topic_reconciler import TopicReconciler
+
+AT_ONCE_MAX: Final = 8
+RESYNC_S: Final = 60.0
+RESYNC_RETRY_S: Final = 5.0
+# The dispatcher looks around at least this often; /healthz asks when it last did.
+TICK_S: Final = 5.0
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+
+class Key(NamedTuple):
+    """A Cluster, or all topics of one (which need not exist)."""
+
+    what: Literal["cluster", "topics"]
+    namespace: str
+    name: str
+
+
+class Worker:
+    """ticked: when the dispatcher last looked around; synced: all resources were listed once."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        clusters: ClusterReconciler,
+        topics: TopicReconciler,
+        settings: Settings,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._kube = kube
+        self._clusters = clusters
+        self._topics = topics
+        self._settings = settings
+        self._clock = clock
+        self._wake = asyncio.Event()
+        self.queue: WorkQueue[Key] = WorkQueue()
+        self.metrics = Metrics(self.queue, clock)
+        self.ticked = clock()
+        self.synced = False
+
+    def add(self, key: Key, *, after: float = 0.0) -> None:
+        """Look at `key` soon. From the loop's own thread only."""
+        self.queue.add(key, self._clock(), after=after)
+        self._wake.set()
+
+    def add_both(self, namespace: str, cluster: str) -> None:
+        """Look at a Cluster and at its topics."""
+        self.add(Key("cluster", namespace, cluster))
+        self.add(Key("topics", namespace, cluster))
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._resync_forever())
+            while True:
+                now = self.ticked = self._clock()
+                self._wake.clear()
+                while len(self.queue.working) < AT_ONCE_MAX:
+                    key = self.queue.take(now)
+                    if key is None:
+                        break
+                    tasks.create_task(self.work_on(key))
+                due = self.queue.next_due()
+                pause = TICK_S if due is None else min(TICK_S, max(0.0, due - now))
+                if len(self.queue.working) >= AT_ONCE_MAX:
+                    pause = TICK_S
+                try:
+                    async with asyncio.timeout(pause):
+                        await self._wake.wait()
+                except TimeoutError:
+                    pass
+
+    async def work_on(self, key: Key) -> None:
+        """Reconcile a key that was taken from the queue, and give it back."""
+        started = self._clock()
+        result = "failed"
+        try:
+            after = await self._reconcile(key)
+            self.queue.done(key)
+            result = "done"
+            if after is not None:
+                self.add(key, after=after)
+        except (KubeConflict, KubeUnavailable) as error:
+            self._retry(key, "reconcile_postponed", error)
+        except KubeError as error:
+            self._retry(key, "reconcile_refused", error)
+        except Exception:  # the supervisor: a bug in one resource must not stop the others
+            delay = self.queue.failed(key, self._clock())
+            log.exception("reconcile_broken", **key._asdict(), retry_s=delay)
+        finally:
+            self.metrics.observe(key.what, result, self._clock() - started)
+            self._wake.set()
+
+    def _retry(self, key: Key, event: str, error: Exception) -> None:
+        delay = self.queue.failed(key, self._clock())
+        log.warning(event, **key._asdict(), error=str(error), retry_s=delay)
+
+    async def _reconcile(self, key: Key) -> float | None:
+        if key.what == "cluster":
+            return await self._clusters.reconcile(key.namespace, key.name)
+        after = await self._topics.reconcile(key.namespace, key.name)
+        cluster = key.namespace, key.name
+        notice = self._topics.notices.get(cluster, "")
+        if self._clusters.notices.get(cluster, "") != notice:
+            self._clusters.notices[cluster] = notice
+            self.add(Key("cluster", *cluster))
+        return after
+
+    async def _resync_forever(self) -> None:
+        while True:
+            try:
+                await self.resync()
+                pause = RESYNC_S
+            except (KubeError, KubeUnavailable) as error:
+                log.warning("resync_postponed", error=str(error), retry_s=RESYNC_RETRY_S)
+                pause = RESYNC_RETRY_S
+            await asyncio.sleep(pause)
+
+    async def resync(self) -> None:
+        """Look at everything in scope."""
+        for namespace in sorted(self._settings.namespaces) or [""]:
+            for cluster in await self._kube.list("Cluster", namespace):
+                metadata = cluster["metadata"]
+                self.add_both(metadata["namespace"], metadata["name"])
+            for topic in await self._kube.list("Topic", namespace):
+                cluster_name = topic["spec"]["clusterRef"]["name"]
+                self.add(Key("topics", topic["metadata"]["namespace"], cluster_name))
+        self.synced = True

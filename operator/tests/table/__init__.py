@@ -1,0 +1,1 @@
+"""See operator/tests/__init__.py."""

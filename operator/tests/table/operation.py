@@ -1,0 +1,73 @@
+"""The operator's worker against a World, with a clock that only moves when told to."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import yaml
+from logfleet_operator.cluster_reconciler import ClusterReconciler
+from logfleet_operator.settings import Settings
+from logfleet_operator.topic_reconciler import TopicReconciler
+from logfleet_operator.worker import Worker
+
+from .world import NAMESPACE, Manifest, World
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "crds/examples"
+SETTINGS = Settings(broker_image="logfleet/broker:1")
+ROUND_S = 16.0
+# Nothing in the operator waits longer than half a minute.
+QUIET_ROUNDS = 3
+ROUNDS_MAX = 80
+
+
+def example(name: str) -> Manifest:
+    document: Manifest = yaml.safe_load((EXAMPLES / f"{name}.yaml").read_text())
+    return document
+
+
+def cluster(**spec: Any) -> Manifest:
+    document = copy.deepcopy(example("cluster"))
+    document["spec"].update(spec)
+    return document
+
+
+def topic(name: str = "flights", **spec: Any) -> Manifest:
+    document = copy.deepcopy(example("topic"))
+    document["metadata"]["name"] = name
+    document["spec"].update(spec)
+    return document
+
+
+class Operation:
+    """One life of the operator's process."""
+
+    def __init__(self, world: World, settings: Settings = SETTINGS) -> None:
+        self.world = world
+        self.clusters = ClusterReconciler(world, settings, now=world.now)
+        self.topics = TopicReconciler(world, world, settings, monotonic=world.clock, now=world.now)
+        self.worker = Worker(world, self.clusters, self.topics, settings, clock=world.clock)
+
+    def delete_topic(self, name: str) -> None:
+        """The person deletes a Topic, and the watch tells of it."""
+        cluster_name = self.world.one("Topic", name)["spec"]["clusterRef"]["name"]
+        uid = self.world.remove("Topic", name)
+        self.topics.saw_deletion(NAMESPACE, cluster_name, uid)
+
+    async def round(self) -> None:
+        """Look at everything, do all that is due, let the world react, let time pass."""
+        await self.worker.resync()
+        while (key := self.worker.queue.take(self.world.now_s)) is not None:
+            await self.worker.work_on(key)
+        self.world.step()
+        self.world.now_s += ROUND_S
+
+    async def settle(self) -> None:
+        """Go on until nothing has changed for longer than the operator ever waits."""
+        quiet = 0
+        for _ in range(ROUNDS_MAX):
+            before = self.world.changes
+            await self.round()
+            quiet = quiet + 1 if self.world.changes == before else 0
+            if quiet == QUIET_ROUNDS:
+                return
+        raise AssertionError("the operator does not come to rest")

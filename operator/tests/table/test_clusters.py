@@ -1,0 +1,427 @@
+"""What becomes of a Cluster: resources in, objects and status out."""
+
+import json
+from typing import Any
+
+import pytest
+from logfleet_operator import certificates, names
+
+from .operation import Operation, cluster
+from .world import World, refuse
+
+pytestmark = pytest.mark.asyncio
+
+POOL = {"name": "main", "replicas": 3, "storage": {"size": "2Gi"}}
+
+
+def pool(**fields: Any) -> dict[str, Any]:
+    return {"pools": [{**POOL, **fields}]}
+
+
+async def settled(**spec: Any) -> tuple[World, Operation]:
+    world = World()
+    world.put(cluster(**spec))
+    operation = Operation(world)
+    await operation.settle()
+    return world, operation
+
+
+def why(world: World) -> str:
+    return str(world.one("Cluster", "fleet")["status"]["why"])
+
+
+def environment(world: World, stateful_set: str) -> dict[str, str]:
+    pod = world.one("StatefulSet", stateful_set)["spec"]["template"]["spec"]
+    return {entry["name"]: entry.get("value", "") for entry in pod["containers"][0]["env"]}
+
+
+async def test_a_cluster_becomes_one_set_per_zone_and_all_that_belongs_to_it() -> None:
+    world, _ = await settled()
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
+    assert world.named("StatefulSet") == [
+        "fleet-etcd",
+        "fleet-main-a",
+        "fleet-main-b",
+        "fleet-main-c",
+    ]
+    assert world.named("Service") == [
+        "fleet-bootstrap",
+        "fleet-brokers",
+        "fleet-etcd",
+        "fleet-external-0",
+        "fleet-external-1000",
+        "fleet-external-2000",
+    ]
+    assert world.named("PodDisruptionBudget") == ["fleet-brokers", "fleet-etcd"]
+    assert world.named("Secret") == ["fleet-etcd-ca", "fleet-etcd-client", "fleet-etcd-server"]
+    assert world.one("PodDisruptionBudget", "fleet-brokers")["spec"]["minAvailable"] == 2
+    assert world.one("PodDisruptionBudget", "fleet-etcd")["spec"]["minAvailable"] == 2
+    uid = world.one("Cluster", "fleet")["metadata"]["uid"]
+    for (kind, _, name), live in world.objects.items():
+        if live["metadata"].get("labels", {}).get(names.CLUSTER_LABEL) and kind not in {
+            "Pod",
+            "PersistentVolumeClaim",
+        }:
+            owners = live["metadata"]["ownerReferences"]
+            assert [owner["uid"] for owner in owners] == [uid], name
+
+
+async def test_status_tells_addresses_brokers_and_ids() -> None:
+    world, _ = await settled()
+    status = world.one("Cluster", "fleet")["status"]
+    assert status["replicas"] == status["readyReplicas"] == 3
+    assert status["metadata"] == {"members": 3, "readyMembers": 3}
+    internal, external = status["listeners"]
+    assert internal == {
+        "name": "internal",
+        "type": "internal",
+        "bootstrap": "fleet-bootstrap.air.svc:9092",
+    }
+    ports = [
+        world.one("Service", f"fleet-external-{broker}")["spec"]["ports"][0]["nodePort"]
+        for broker in (0, 1000, 2000)
+    ]
+    assert external["bootstrap"] == ",".join(f"10.0.0.1:{port}" for port in ports)
+    assert [broker["id"] for broker in status["brokers"]] == [0, 1000, 2000]
+    assert status["brokers"][1] == {
+        "id": 1000,
+        "pool": "main",
+        "zone": "b",
+        "pod": "fleet-main-b-0",
+        "node": "node-1",
+        "ready": True,
+    }
+    assert [given["base"] for given in status["ranges"]] == [0, 1000, 2000]
+
+
+async def test_brokers_start_only_when_etcd_works_which_bootstraps_only_once() -> None:
+    world = World()
+    world.broken_images = {"quay.io/coreos/etcd:v3.6.5"}
+    world.put(cluster())
+    operation = Operation(world)
+    await operation.settle()
+    assert world.ready("Cluster", "fleet") == ("False", "Progressing")
+    assert "waiting for etcd: 0 of 3 members are ready" in why(world)
+    assert "ImagePullBackOff" in why(world)
+    assert world.named("StatefulSet") == ["fleet-etcd"]
+    assert world.one("ConfigMap", "fleet-record")["data"]["etcd"] == "bootstrapping"
+    world.broken_images = set()
+    await operation.settle()
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
+    assert world.one("ConfigMap", "fleet-record")["data"]["etcd"] == "established"
+
+
+async def test_an_etcd_outside_needs_no_etcd_here() -> None:
+    world, _ = await settled(metadata={"endpoints": ["etcd.infra:2379"]})
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
+    assert world.named("Secret") == []
+    assert "fleet-etcd" not in world.named("StatefulSet")
+    properties = world.one("ConfigMap", "fleet-config")["data"]["server.properties"]
+    assert "logfleet.etcd.endpoints=etcd.infra:2379\n" in properties
+    assert "logfleet.etcd.ca.location" not in properties
+
+
+async def test_without_zones_there_is_one_set_and_no_rack() -> None:
+    world, _ = await settled(zones=[])
+    assert "fleet-main" in world.named("StatefulSet")
+    assert environment(world, "fleet-main")["BROKER_RACK"] == ""
+
+
+@pytest.mark.parametrize(
+    "spec, reason, sentence",
+    [
+        (pool(replicas=2), "NotSupported", "this version does not remove brokers"),
+        (pool(zones=["a"]), "NotSupported", "1 in zone a, 1 in zone b, 1 in zone c"),
+        (pool(name="other"), "NotSupported", "pool main has brokers or their volumes"),
+        (pool(storage={"size": "9Gi"}), "NotSupported", "this version does not change them"),
+        (
+            {"config": {"offsets.topic.replication.factor": 3}},
+            "NotSupported",
+            "this version keeps one replica only",
+        ),
+        ({"config": {"num.partitions": "many"}}, "Invalid", "spec.config.num.partitions"),
+        ({"metadata": {}}, "Invalid", "spec.metadata: write exactly one of managed and endpoints"),
+    ],
+)
+async def test_what_cannot_be_done_is_told_and_changes_nothing(
+    spec: dict[str, Any], reason: str, sentence: str
+) -> None:
+    world, operation = await settled()
+    before = {
+        key: live for key, live in world.objects.items() if key[0] not in {"Cluster", "Topic"}
+    }
+    world.put(cluster(**{**spec, "image": "logfleet/broker:2"}))
+    await operation.settle()
+    assert world.ready("Cluster", "fleet") == ("False", reason)
+    assert sentence in why(world)
+    after = {key: live for key, live in world.objects.items() if key[0] not in {"Cluster", "Topic"}}
+    assert after == before
+    world.put(cluster())
+    await operation.settle()
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
+
+
+async def test_while_paused_nothing_happens_and_ready_stays_what_it_was() -> None:
+    world, operation = await settled()
+    world.put(cluster(paused=True, **pool(replicas=6)))
+    await operation.settle()
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
+    conditions = {
+        condition["type"]: condition["status"]
+        for condition in world.one("Cluster", "fleet")["status"]["conditions"]
+    }
+    assert conditions["Paused"] == "True"
+    assert len([name for name in world.named("Pod") if "main" in name]) == 3
+    world.put(cluster(**pool(replicas=6)))
+    await operation.settle()
+    assert len([name for name in world.named("Pod") if "main" in name]) == 6
+
+
+@pytest.mark.parametrize(
+    "classes, sentence",
+    [
+        ({}, "there is no default one"),
+        ({"fast": "Immediate"}, "StorageClass fast binds volumes at once"),
+    ],
+)
+async def test_volumes_must_wait_for_their_pods_zone(
+    classes: dict[str, str], sentence: str
+) -> None:
+    world = World()
+    world.remove_cluster_wide("StorageClass", "zonal")
+    for name, mode in classes.items():
+        world.add_storage_class(name, mode)
+    world.put(cluster())
+    await Operation(world).settle()
+    assert world.ready("Cluster", "fleet") == ("False", "Invalid")
+    assert sentence in why(world)
+    assert world.named("StatefulSet") == []
+
+
+async def test_an_object_of_somebody_else_is_not_taken_over() -> None:
+    world = World()
+    world.put({"kind": "Service", "metadata": {"name": "fleet-bootstrap"}, "spec": {"mine": True}})
+    world.put(cluster())
+    await Operation(world).settle()
+    assert world.ready("Cluster", "fleet") == ("False", "Conflict")
+    assert "Service fleet-bootstrap exists and is not this Cluster's" in why(world)
+    assert world.one("Service", "fleet-bootstrap")["spec"] == {"mine": True}
+
+
+async def test_whatever_is_deleted_comes_back_the_same() -> None:
+    world, operation = await settled()
+    before = world.snapshot()
+    port = world.one("Service", "fleet-external-1000")["spec"]["ports"]
+    for kind, name in (
+        ("Service", "fleet-external-1000"),
+        ("Service", "fleet-brokers"),
+        ("ServiceAccount", "fleet-brokers"),
+        ("PodDisruptionBudget", "fleet-brokers"),
+        ("ConfigMap", "fleet-config"),
+        ("ConfigMap", "fleet-record"),
+        ("StatefulSet", "fleet-main-b"),
+        ("Pod", "fleet-main-c-0"),
+    ):
+        world.remove(kind, name)
+        await operation.settle()
+    assert world.snapshot() == before
+    assert world.one("Service", "fleet-external-1000")["spec"]["ports"] == port
+
+
+async def test_a_cluster_made_again_finds_its_ids_and_its_etcd_by_their_volumes() -> None:
+    # Zone b first: ids do not follow the order of zones.
+    world, operation = await settled(zones=["b", "a", "c"])
+    world.remove("Cluster", "fleet")
+    world.step()
+    assert world.named("Pod") == world.named("ConfigMap") == []
+    world.put(cluster())
+    await operation.settle()
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
+    assert environment(world, "fleet-main-b")["BROKER_BASE"] == "0"
+    assert environment(world, "fleet-main-a")["BROKER_BASE"] == "1000"
+    assert world.one("ConfigMap", "fleet-record")["data"]["etcd"] == "established"
+    assert "apply ConfigMap fleet-record" in world.calls
+
+
+async def test_a_cluster_made_again_with_fewer_brokers_than_volumes_waits_for_a_decision() -> None:
+    world, operation = await settled()
+    world.remove("Cluster", "fleet")
+    world.step()
+    world.put(cluster(**pool(replicas=2)))
+    await operation.settle()
+    assert world.ready("Cluster", "fleet") == ("False", "NotSupported")
+    assert world.named("StatefulSet") == []
+
+
+async def test_contradicting_broker_ids_stop_everything() -> None:
+    world, operation = await settled()
+    world.one("PersistentVolumeClaim", "data-fleet-main-b-0")["metadata"]["labels"][
+        names.BASE_LABEL
+    ] = "7000"
+    await operation.settle()
+    assert world.ready("Cluster", "fleet") == ("False", "Conflict")
+    assert "PersistentVolumeClaim data-fleet-main-b-0 says 7000" in why(world)
+
+
+async def test_objects_of_a_former_cluster_are_waited_for() -> None:
+    world, operation = await settled()
+    world.remove("Cluster", "fleet")
+    world.put(cluster())
+    calls = len(world.calls)
+    await operation.worker.resync()
+    while (key := operation.worker.queue.take(world.now_s)) is not None:
+        await operation.worker.work_on(key)
+    assert "waiting until objects of a former Cluster are gone" in why(world)
+    assert not any(call.startswith("apply") for call in world.calls[calls:])
+
+
+async def test_brokers_are_added_where_fewest_are_and_the_budget_follows() -> None:
+    world, operation = await settled(**pool(replicas=2))
+    assert "fleet-main-c" not in world.named("StatefulSet")
+    world.put(cluster(**pool(replicas=4)))
+    await operation.round()
+    assert len([name for name in world.named("Pod") if "main" in name]) == 4
+    assert world.one("PodDisruptionBudget", "fleet-brokers")["spec"]["minAvailable"] == 1
+    await operation.settle()
+    assert world.one("PodDisruptionBudget", "fleet-brokers")["spec"]["minAvailable"] == 3
+    ranges = json.loads(world.one("ConfigMap", "fleet-record")["data"]["ranges"])
+    assert [(given["zone"], given["base"], given["replicas"]) for given in ranges] == [
+        ("a", 0, 2),
+        ("b", 1000, 1),
+        ("c", 2000, 1),
+    ]
+
+
+async def test_a_roll_replaces_one_broker_at_a_time() -> None:
+    world, operation = await settled()
+    world.put(cluster(config={"num.partitions": 4}))
+    absent = 0
+    for _ in range(30):
+        await operation.worker.resync()
+        while (key := operation.worker.queue.take(world.now_s)) is not None:
+            await operation.worker.work_on(key)
+        pods = [name for name in world.named("Pod") if "main" in name]
+        absent = max(absent, 3 - len(pods))
+        world.step()
+        world.now_s += 12
+    assert absent == 1
+    evicted = [call for call in world.calls if call.startswith("evict")]
+    assert evicted == [f"evict Pod fleet-main-{zone}-0" for zone in "abc"]
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
+
+
+async def test_a_budget_that_forbids_an_eviction_is_obeyed() -> None:
+    world, operation = await settled()
+    theirs = {
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "theirs"},
+        "spec": {
+            "minAvailable": 3,
+            "selector": {"matchLabels": names.selector("fleet", names.BROKER)},
+        },
+    }
+    world.put(theirs)
+    world.put(cluster(image="logfleet/broker:2"))
+    for _ in range(6):
+        await operation.round()
+    assert world.ready("Cluster", "fleet") == ("False", "Progressing")
+    assert "replacing fleet-main-a-0" in why(world)
+    images = {
+        world.one("Pod", name)["spec"]["containers"][0]["image"]
+        for name in world.named("Pod")
+        if "main" in name
+    }
+    assert images == {"logfleet/broker:1"}
+
+
+async def test_a_broken_image_stops_at_the_first_broker_and_the_fix_takes_over() -> None:
+    world, operation = await settled()
+    world.broken_images = {"broken"}
+    world.put(cluster(image="broken"))
+    for _ in range(10):
+        await operation.round()
+    images = [
+        world.one("Pod", name)["spec"]["containers"][0]["image"]
+        for name in world.named("Pod")
+        if "main" in name
+    ]
+    assert sorted(images) == ["broken", "logfleet/broker:1", "logfleet/broker:1"]
+    assert "fleet-main-a-0: ImagePullBackOff" in why(world)
+    world.put(cluster(image="logfleet/broker:3"))
+    await operation.settle()
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
+
+
+async def test_a_fleet_that_never_ran_is_replaced_at_once() -> None:
+    world = World()
+    world.broken_images = {"broken"}
+    world.put(cluster(image="broken"))
+    operation = Operation(world)
+    for _ in range(6):
+        await operation.round()
+    world.put(cluster(image="logfleet/broker:3"))
+    await operation.settle()
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
+    assert not any(call.startswith("evict") for call in world.calls)
+
+
+async def test_certificates_are_renewed_in_time_by_the_same_authority() -> None:
+    world, operation = await settled()
+    before = {name: world.one("Secret", name)["data"] for name in world.named("Secret")}
+    world.now_s += (certificates.LEAF_DAYS - certificates.RENEW_BEFORE.days + 1) * 86_400
+    await operation.settle()
+    after = {name: world.one("Secret", name)["data"] for name in world.named("Secret")}
+    assert after["fleet-etcd-ca"] == before["fleet-etcd-ca"]
+    for name in ("fleet-etcd-server", "fleet-etcd-client"):
+        assert after[name]["tls.crt"] != before[name]["tls.crt"]
+        assert after[name]["ca.crt"] == before[name]["ca.crt"]
+    assert not any(call.startswith(("evict", "delete")) for call in world.calls)
+
+
+async def test_a_lost_authority_is_told_when_it_is_needed_and_never_replaced() -> None:
+    world, operation = await settled()
+    world.remove("Secret", "fleet-etcd-ca")
+    await operation.settle()
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
+    world.remove("Secret", "fleet-etcd-client")
+    await operation.settle()
+    assert world.ready("Cluster", "fleet") == ("False", "Conflict")
+    assert "Secret fleet-etcd-ca is gone" in why(world)
+    assert "fleet-etcd-ca" not in world.named("Secret")
+
+
+async def test_a_member_of_etcd_that_lost_its_data_does_not_start_and_status_tells_why() -> None:
+    world, operation = await settled()
+    world.empty_members = {"fleet-etcd-1"}
+    await operation.settle()
+    assert world.ready("Cluster", "fleet") == ("False", "Progressing")
+    assert "fleet-etcd-1 lost its data and may not vote again" in why(world)
+
+
+async def test_a_cluster_that_is_being_deleted_is_left_alone() -> None:
+    world, operation = await settled()
+    world.one("Cluster", "fleet")["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    world.remove("Service", "fleet-brokers")
+    await operation.settle()
+    assert "fleet-brokers" not in world.named("Service")
+
+
+async def test_what_kubernetes_refuses_is_told_and_tried_again() -> None:
+    world = World()
+    world.put(cluster())
+    world.refused = {("Service", "fleet-bootstrap"): "exceeded quota"}
+    operation = Operation(world)
+    await operation.round()
+    assert world.ready("Cluster", "fleet") == ("False", "Progressing")
+    assert "exceeded quota" in why(world)
+    world.refused = {}
+    await operation.settle()
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
+
+
+async def test_a_failing_list_keeps_nobody_from_working_later() -> None:
+    world = World()
+    refuse(world, 5)
+    world.put(cluster())
+    await Operation(world).settle()
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")

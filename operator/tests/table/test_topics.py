@@ -1,0 +1,315 @@
+"""What becomes of Topics: resources in; topics at the brokers, ledger and status out."""
+
+import json
+from typing import Any
+
+import pytest
+from logfleet.resources.plan import ObservedTopic
+from logfleet_operator import names
+
+from .operation import Operation, cluster, topic
+from .world import World
+
+pytestmark = pytest.mark.asyncio
+
+
+async def fleet(*topics: dict[str, Any]) -> tuple[World, Operation]:
+    world = World()
+    world.put(cluster())
+    for document in topics:
+        world.put(document)
+    operation = Operation(world)
+    await operation.settle()
+    return world, operation
+
+
+def why(world: World, name: str = "flights") -> str:
+    return str(world.one("Topic", name)["status"]["why"])
+
+
+def ledger(world: World) -> dict[str, dict[str, Any]]:
+    lines = {}
+    for (kind, _, name), live in world.objects.items():
+        if kind == "ConfigMap" and name.startswith("fleet-topics-"):
+            for key, text in live.get("data", {}).items():
+                lines[key] = json.loads(text)
+    return lines
+
+
+async def test_a_topic_is_made_and_its_status_tells_what_it_is() -> None:
+    world, _ = await fleet(topic(config={"retention.ms": 5}))
+    assert world.topics["flights"] == ObservedTopic("id-1", 6, 1, {"retention.ms": "5"})
+    status = world.one("Topic", "flights")["status"]
+    assert status["topicId"] == "id-1"
+    assert (status["partitions"], status["replicas"]) == (6, 1)
+    assert status["observedGeneration"] == 1
+    assert world.ready("Topic", "flights") == ("True", "Ready")
+    assert ledger(world)["flights"] == {
+        "uid": world.one("Topic", "flights")["metadata"]["uid"],
+        "name": "flights",
+        "policy": "Delete",
+        "crd": world.objects["CustomResourceDefinition", "", "topics.logfleet.dev"]["metadata"][
+            "uid"
+        ],
+        "cluster": world.one("Cluster", "fleet")["metadata"]["uid"],
+        "topic_id": "id-1",
+        "deleting": False,
+    }
+
+
+async def test_the_ledger_knows_a_topic_before_it_exists() -> None:
+    world, _ = await fleet(topic())
+    create = world.calls.index("CreateTopic flights")
+    written = [number for number, call in enumerate(world.calls) if "fleet-topics" in call]
+    assert written[0] < create < written[1]
+
+
+async def test_a_topic_grows_and_changes_its_configuration() -> None:
+    world, operation = await fleet(topic(config={"retention.ms": 5, "segment.ms": 7}))
+    world.put(topic(partitions=8, config={"segment.ms": 8}))
+    await operation.settle()
+    assert world.topics["flights"] == ObservedTopic("id-1", 8, 1, {"segment.ms": "8"})
+    assert world.ready("Topic", "flights") == ("True", "Ready")
+
+
+async def test_changes_behind_the_operators_back_are_undone() -> None:
+    world, operation = await fleet(topic(config={"retention.ms": 5}))
+    world.topics["flights"] = ObservedTopic("id-1", 6, 1, {"cleanup.policy": "compact"})
+    await operation.settle()
+    assert world.topics["flights"].config == {"retention.ms": "5"}
+
+
+async def test_an_existing_topic_is_adopted_with_its_records() -> None:
+    world = World()
+    world.topics["flights"] = ObservedTopic("theirs", 6, 1, {})
+    world.put(cluster())
+    world.put(topic())
+    operation = Operation(world)
+    await operation.settle()
+    assert world.ready("Topic", "flights") == ("True", "Ready")
+    assert world.topics["flights"].topic_id == "theirs"
+    assert ledger(world)["flights"]["topic_id"] == "theirs"
+
+
+@pytest.mark.parametrize(
+    "spec, reason, sentence",
+    [
+        ({"replicas": 3}, "NotSupported", "this version cannot change it to 3"),
+        ({"partitions": 2}, "NotSupported", "partitions only grow; write 6 or more"),
+        ({"config": {"a": ["b"]}}, "Invalid", "spec.config"),
+    ],
+)
+async def test_what_cannot_be_done_is_told_and_changes_nothing(
+    spec: dict[str, Any], reason: str, sentence: str
+) -> None:
+    world, operation = await fleet(topic())
+    before = dict(world.topics)
+    world.put(topic(**{"config": {"retention.ms": 1}, **spec}))
+    await operation.settle()
+    assert world.ready("Topic", "flights") == ("False", reason)
+    assert sentence in why(world)
+    assert world.topics == before
+    world.put(topic())
+    await operation.settle()
+    assert world.ready("Topic", "flights") == ("True", "Ready")
+
+
+async def test_what_brokers_refuse_is_told() -> None:
+    world = World()
+    world.forbidden_topics = {"flights": "no flights today"}
+    world.put(cluster())
+    world.put(topic())
+    world.put(topic("weather"))
+    operation = Operation(world)
+    await operation.settle()
+    assert world.ready("Topic", "flights") == ("False", "Invalid")
+    assert why(world) == "the brokers refuse: POLICY_VIOLATION: no flights today"
+    assert world.ready("Topic", "weather") == ("True", "Ready")
+
+
+async def test_of_two_resources_for_one_topic_the_older_holds_it() -> None:
+    world, operation = await fleet(topic("first", topicName="flights"))
+    world.put(topic("second", topicName="flights", partitions=9))
+    await operation.settle()
+    assert world.ready("Topic", "first") == ("True", "Ready")
+    assert world.ready("Topic", "second") == ("False", "Conflict")
+    assert "belongs to the older Topic first" in why(world, "second")
+    assert world.topics["flights"].partitions == 6
+    operation.delete_topic("second")
+    await operation.settle()
+    assert world.topics["flights"].partitions == 6
+    world.put(topic("third", topicName="flights", partitions=9))
+    await operation.settle()
+    operation.delete_topic("first")
+    await operation.settle()
+    assert world.ready("Topic", "third") == ("True", "Ready")
+    assert world.topics["flights"] == ObservedTopic("id-2", 9, 1, {})
+
+
+async def test_a_topic_without_its_cluster_says_so_and_works_when_it_comes() -> None:
+    world = World()
+    world.put(topic())
+    operation = Operation(world)
+    await operation.settle()
+    assert world.ready("Topic", "flights") == ("False", "ClusterNotFound")
+    world.put(cluster())
+    await operation.round()
+    assert world.ready("Topic", "flights") == ("False", "ClusterNotReady")
+    await operation.settle()
+    assert world.ready("Topic", "flights") == ("True", "Ready")
+
+
+async def test_a_deleted_topic_goes_at_once() -> None:
+    world, operation = await fleet(topic(), topic("weather"))
+    operation.delete_topic("flights")
+    await operation.round()
+    assert sorted(world.topics) == sorted(ledger(world)) == ["weather"]
+
+
+async def test_a_topic_deleted_while_no_operator_ran_goes_after_a_second_look() -> None:
+    world, _ = await fleet(topic(), topic("weather"))
+    world.remove("Topic", "flights")
+    later = Operation(world)
+    await later.round()
+    await later.round()
+    assert sorted(world.topics) == ["flights", "weather"]
+    await later.settle()
+    assert sorted(world.topics) == ["weather"]
+
+
+async def test_a_retained_topic_stays_and_is_forgotten() -> None:
+    world, operation = await fleet(topic(deletionPolicy="Retain"))
+    operation.delete_topic("flights")
+    await operation.settle()
+    assert sorted(world.topics) == ["flights"]
+    assert ledger(world) == {}
+
+
+async def test_deleted_and_made_again_it_is_empty_but_not_if_nobody_saw_the_deletion() -> None:
+    world, operation = await fleet(topic())
+    operation.delete_topic("flights")
+    world.put(topic())
+    await operation.settle()
+    assert world.topics["flights"].topic_id == "id-2"
+    assert world.ready("Topic", "flights") == ("True", "Ready")
+    world.remove("Topic", "flights")
+    world.put(topic())
+    await Operation(world).settle()
+    assert world.topics["flights"].topic_id == "id-2"
+
+
+async def test_ten_times_made_and_deleted() -> None:
+    world, operation = await fleet()
+    for _ in range(10):
+        world.put(topic())
+        await operation.settle()
+        assert world.ready("Topic", "flights") == ("True", "Ready")
+        operation.delete_topic("flights")
+        await operation.settle()
+        assert world.topics == {}
+
+
+async def test_a_topic_made_anew_by_somebody_else_is_not_deleted() -> None:
+    world, operation = await fleet(topic())
+    world.topics["flights"] = ObservedTopic("theirs", 1, 1, {})
+    operation.delete_topic("flights")
+    await operation.settle()
+    assert sorted(world.topics) == ["flights"]
+    assert ledger(world) == {}
+
+
+async def test_deleting_the_cluster_deletes_no_topic() -> None:
+    world, operation = await fleet(topic())
+    world.one("Cluster", "fleet")["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    operation.delete_topic("flights")
+    await operation.settle()
+    assert sorted(world.topics) == ["flights"]
+
+
+@pytest.mark.parametrize(
+    "kind, name", [("Namespace", "air"), ("CustomResourceDefinition", "topics.logfleet.dev")]
+)
+async def test_nothing_is_deleted_while_its_surroundings_go(kind: str, name: str) -> None:
+    world, operation = await fleet(topic())
+    world.objects[kind, "", name]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    operation.delete_topic("flights")
+    await operation.settle()
+    assert sorted(world.topics) == ["flights"]
+
+
+async def test_a_reinstalled_crd_deletes_no_topic_and_new_resources_take_them_over() -> None:
+    world, operation = await fleet(topic())
+    operation.delete_topic("flights")
+    world.objects["CustomResourceDefinition", "", "topics.logfleet.dev"]["metadata"]["uid"] = "new"
+    await operation.settle()
+    assert sorted(world.topics) == ["flights"]
+    assert "make Topics for them again" in world.one("Cluster", "fleet")["status"]["why"]
+    world.put(topic())
+    await Operation(world).settle()
+    assert world.topics["flights"].topic_id == "id-1"
+    assert world.ready("Topic", "flights") == ("True", "Ready")
+
+
+def blocked(world: World) -> str:
+    for condition in world.one("Cluster", "fleet")["status"]["conditions"]:
+        if condition["type"] == "TopicDeletionBlocked" and condition["status"] == "True":
+            return str(condition["message"])
+    return ""
+
+
+async def test_many_topics_gone_at_once_wait_for_a_confirmation() -> None:
+    names_of = [f"topic-{number}" for number in range(6)]
+    world, operation = await fleet(*(topic(name) for name in names_of))
+    for name in names_of[:4]:
+        operation.delete_topic(name)
+    await operation.settle()
+    assert sorted(world.topics) == names_of
+    sentence = blocked(world)
+    assert sentence.startswith("4 Topics are gone at once (topic-0, topic-1, topic-2 ...)")
+    token = sentence.partition(f"{names.CONFIRM_ANNOTATION}=")[2].split()[0]
+    wrong = cluster()
+    wrong["metadata"]["annotations"] = {names.CONFIRM_ANNOTATION: "yes"}
+    world.put(wrong)
+    await operation.settle()
+    assert sorted(world.topics) == names_of
+    right = cluster()
+    right["metadata"]["annotations"] = {names.CONFIRM_ANNOTATION: token}
+    world.put(right)
+    await operation.settle()
+    assert sorted(world.topics) == names_of[4:]
+    assert blocked(world) == ""
+
+
+async def test_a_topic_that_brokers_do_not_delete_is_told_in_the_clusters_status() -> None:
+    world, operation = await fleet(topic())
+    world.forbidden_topics = {"flights": "deletion is disabled"}
+    operation.delete_topic("flights")
+    await operation.settle()
+    assert "deletion is disabled" in blocked(world)
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
+    world.forbidden_topics = {}
+    await operation.settle()
+    assert world.topics == {}
+    assert blocked(world) == ""
+
+
+async def test_a_paused_cluster_changes_no_topic() -> None:
+    world, operation = await fleet(topic())
+    world.put(cluster(paused=True))
+    world.put(topic(partitions=9))
+    await operation.settle()
+    assert world.topics["flights"].partitions == 6
+
+
+async def test_brokers_that_do_not_answer_leave_ready_topics_ready() -> None:
+    world, operation = await fleet(topic())
+    world.unreachable = True
+    world.put(topic("weather"))
+    for _ in range(3):
+        await operation.round()
+    assert world.ready("Topic", "flights") == ("True", "Ready")
+    assert world.ready("Topic", "weather") == ("False", "ClusterNotReady")
+    assert "no broker of fleet answers" in why(world, "weather")
+    world.unreachable = False
+    await operation.settle()
+    assert world.ready("Topic", "weather") == ("True", "Ready")

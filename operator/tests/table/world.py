@@ -1,0 +1,437 @@
+"""A small Kubernetes and its brokers in memory: enough for the operator to be run against.
+
+Objects live in a dictionary and are never changed in place, so that readers need no copies; `step`
+does what controllers, kubelets and the garbage collector would do. Every call of the operator is counted, and may be the one at which it dies (`Death`) or
+at which the answer gets lost.
+"""
+
+import copy
+import hashlib
+import itertools
+import json
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from logfleet.resources.plan import (
+    AlterTopicConfig,
+    CreateTopic,
+    DeleteTopic,
+    GrowTopic,
+    ObservedTopic,
+    TopicAction,
+)
+from logfleet_operator import names
+from logfleet_operator.admin import AdminRefused, AdminUnavailable
+from logfleet_operator.kube import KubeConflict, KubeError, KubeUnavailable
+
+Manifest = dict[str, Any]
+Answer = TypeVar("Answer")
+NAMESPACE = "air"
+
+
+class Death(BaseException):
+    """The operator's process is gone. Not an Exception: nothing in it may catch this."""
+
+
+class World:
+    """Kube and AdminFactory in one.
+
+    broken_images: pods with these never run. empty_members: etcd pods that came back with an empty
+    volume. refused: (kind, name) -> why the API server does not take it. forbidden_topics: name ->
+    why brokers refuse to touch it.
+    """
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str, str], Manifest] = {}
+        self.topics: dict[str, ObservedTopic] = {}
+        self.broken_images: set[str] = set()
+        self.forbidden_topics: dict[str, str] = {}
+        self.refused: dict[tuple[str, str], str] = {}
+        self.empty_members: set[str] = set()
+        self.unreachable = False
+        self.calls: list[str] = []
+        self.before_call: Callable[[int], None] = lambda _: None
+        self.after_call: Callable[[int], None] = lambda _: None
+        self.now_s = 0.0
+        self.changes = 0
+        self._applied: dict[tuple[str, str, str], Manifest] = {}
+        self._uids = itertools.count(1)
+        self._versions = itertools.count(1)
+        self._ports = itertools.count(30000)
+        self._ids = itertools.count(1)
+        for plural in ("clusters", "topics"):
+            self._store("CustomResourceDefinition", "", f"{plural}.logfleet.dev", {})
+        self._store("Namespace", "", NAMESPACE, {})
+        self.add_storage_class("zonal", "WaitForFirstConsumer")
+
+    # --- what tests do -------------------------------------------------------------------------
+
+    def clock(self) -> float:
+        return self.now_s
+
+    def now(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.now_s)
+
+    def put(self, document: Manifest) -> Manifest:
+        """What `kubectl apply` does: create, or change the spec and so the generation."""
+        kind, name = document["kind"], document["metadata"]["name"]
+        live = self.objects.get((kind, NAMESPACE, name))
+        if live is None:
+            return self._store(kind, NAMESPACE, name, copy.deepcopy(document))
+        live = copy.deepcopy(live)
+        annotations = document["metadata"].get("annotations", {})
+        live["metadata"].setdefault("annotations", {}).update(annotations)
+        if live["spec"] != document["spec"]:
+            live["spec"] = copy.deepcopy(document["spec"])
+            live["metadata"]["generation"] += 1
+        return self._touch(live)
+
+    def add_storage_class(self, name: str, mode: str) -> None:
+        """A default class."""
+        metadata = {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}
+        self._store("StorageClass", "", name, {"volumeBindingMode": mode, "metadata": metadata})
+
+    def remove_cluster_wide(self, kind: str, name: str) -> None:
+        del self.objects[kind, "", name]
+
+    def remove(self, kind: str, name: str) -> str:
+        """What `kubectl delete` does; returns the uid."""
+        uid = self.objects.pop((kind, NAMESPACE, name))["metadata"]["uid"]
+        self._applied.pop((kind, NAMESPACE, name), None)
+        self.changes += 1
+        return str(uid)
+
+    def one(self, kind: str, name: str) -> Manifest:
+        return self.objects[kind, NAMESPACE, name]
+
+    def named(self, kind: str) -> list[str]:
+        return sorted(name for found, _, name in self.objects if found == kind)
+
+    def ready(self, kind: str, name: str) -> tuple[str, str]:
+        """(status, reason) of the Ready condition."""
+        for condition in self.one(kind, name).get("status", {}).get("conditions", ()):
+            if condition["type"] == "Ready":
+                return condition["status"], condition["reason"]
+        return "", ""
+
+    def snapshot(self) -> str:
+        """Everything that matters, without what differs from run to run."""
+        kept = {}
+        for (kind, _, name), live in sorted(self.objects.items()):
+            copied = copy.deepcopy(live)
+            if kind == "Secret":
+                copied.pop("data")
+                copied["metadata"].pop("annotations")
+            kept[f"{kind}/{name}"] = copied
+        text = json.dumps([kept, {name: repr(topic) for name, topic in self.topics.items()}])
+        return _without_accidents(text)
+
+    # --- controllers ---------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """One round of everything that reacts to objects."""
+        self._collect_garbage()
+        for (kind, _, _), live in list(self.objects.items()):
+            if kind == "StatefulSet":
+                self._run_set(live)
+        for (kind, _, _), live in list(self.objects.items()):
+            if kind == "Pod":
+                self._run_pod(live)
+
+    def _collect_garbage(self) -> None:
+        while True:
+            uids = {live["metadata"]["uid"] for live in self.objects.values()}
+            orphans = [
+                key
+                for key, live in self.objects.items()
+                if live["metadata"].get("ownerReferences")
+                and not any(owner["uid"] in uids for owner in live["metadata"]["ownerReferences"])
+            ]
+            if not orphans:
+                return
+            for key in orphans:
+                del self.objects[key]
+                self._applied.pop(key, None)
+                self.changes += 1
+
+    def _run_set(self, live: Manifest) -> None:
+        spec, metadata = live["spec"], live["metadata"]
+        text = json.dumps(spec["template"], sort_keys=True)
+        revision = f"{metadata['name']}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+        for ordinal in range(spec["replicas"]):
+            name = f"{metadata['name']}-{ordinal}"
+            claim = f"data-{name}"
+            if ("PersistentVolumeClaim", NAMESPACE, claim) not in self.objects:
+                template = spec["volumeClaimTemplates"][0]
+                labels = copy.deepcopy(template["metadata"]["labels"])
+                self._store(
+                    "PersistentVolumeClaim", NAMESPACE, claim, {"metadata": {"labels": labels}}
+                )
+            if ("Pod", NAMESPACE, name) not in self.objects:
+                template = copy.deepcopy(spec["template"])
+                template["metadata"]["labels"][names.REVISION_LABEL] = revision
+                template["metadata"]["labels"][names.POD_NAME_LABEL] = name
+                template["spec"]["nodeName"] = "node-1"
+                template["metadata"]["ownerReferences"] = [
+                    {"uid": metadata["uid"], "controller": True}
+                ]
+                self._store("Pod", NAMESPACE, name, template)
+        status = {
+            "observedGeneration": metadata["generation"],
+            "updateRevision": revision,
+            "replicas": spec["replicas"],
+        }
+        self._set_status(live, status)
+
+    def _run_pod(self, live: Manifest) -> None:
+        images = {container["image"] for container in live["spec"]["containers"]}
+        stuck = bool(images & self.broken_images)
+        gate: list[Manifest] = []
+        if live["metadata"]["name"] in self.empty_members:
+            stuck = True
+            gate = [{"name": "gate", "ready": False, "state": {"terminated": {"exitCode": 1}}}]
+        state: Manifest = {"running": {}}
+        if stuck:
+            state = {"waiting": {"reason": "ImagePullBackOff"}}
+        status = {
+            "hostIP": "10.0.0.1",
+            "conditions": [{"type": "Ready", "status": "False" if stuck else "True"}],
+            "initContainerStatuses": gate,
+            "containerStatuses": [{"name": "main", "ready": not stuck, "state": state}],
+        }
+        self._set_status(live, status)
+
+    def _set_status(self, live: Manifest, status: Manifest) -> None:
+        if live.get("status") != status:
+            self._touch({**live, "metadata": {**live["metadata"]}, "status": status})
+
+    # --- Kube ----------------------------------------------------------------------------------
+
+    async def get(self, kind: str, namespace: str, name: str) -> Manifest | None:
+        return self._call(f"get {kind} {name}", lambda: self.objects.get((kind, namespace, name)))
+
+    async def list(
+        self, kind: str, namespace: str, labels: Mapping[str, str] | None = None
+    ) -> list[Manifest]:
+        def read() -> list[Manifest]:
+            wanted = (labels or {}).items()
+            return [
+                live
+                for (found, where, _), live in self.objects.items()
+                if found == kind
+                and namespace in {"", where}
+                and wanted <= live["metadata"].get("labels", {}).items()
+            ]
+
+        return self._call(f"list {kind}", read)
+
+    async def apply(self, manifest: Manifest) -> Manifest:
+        kind, metadata = manifest["kind"], manifest["metadata"]
+        return self._call(f"apply {kind} {metadata['name']}", lambda: self._apply(manifest))
+
+    async def apply_status(self, manifest: Manifest) -> None:
+        kind, metadata = manifest["kind"], manifest["metadata"]
+
+        def write() -> None:
+            live = self.objects[kind, metadata["namespace"], metadata["name"]]
+            self._set_status(live, copy.deepcopy(manifest["status"]))
+
+        self._call(f"status {kind} {metadata['name']}", write)
+
+    async def delete_pod(self, namespace: str, name: str, uid: str) -> None:
+        assert namespace == NAMESPACE
+        self._call(f"delete Pod {name}", lambda: self._delete_pod(name, uid))
+
+    async def evict_pod(self, namespace: str, name: str, uid: str) -> bool:
+        assert namespace == NAMESPACE
+
+        def evict() -> bool:
+            if not self._budget_allows(name):
+                return False
+            self._delete_pod(name, uid)
+            return True
+
+        return self._call(f"evict Pod {name}", evict)
+
+    def _call(self, what: str, act: Callable[[], Answer]) -> Answer:
+        number = len(self.calls)
+        self.calls.append(what)
+        self.before_call(number)
+        answer = act()
+        self.after_call(number)
+        return answer
+
+    def _apply(self, manifest: Manifest) -> Manifest:
+        metadata = manifest["metadata"]
+        key = manifest["kind"], metadata["namespace"], metadata["name"]
+        if (key[0], key[2]) in self.refused:
+            raise KubeError(403, "Forbidden", self.refused[key[0], key[2]])
+        live = self.objects.get(key)
+        expected = metadata.get("resourceVersion")
+        if expected and (live is None or live["metadata"]["resourceVersion"] != expected):
+            raise KubeConflict(409, "Conflict", "the object was modified")
+        if live is None:
+            live = self._store(*key, {"metadata": {}})
+        before = live
+        live = copy.deepcopy(live)
+        _merge(live, self._applied.get(key, {}), copy.deepcopy(manifest))
+        self._applied[key] = copy.deepcopy(manifest)
+        if live["kind"] == "Service" and live["spec"].get("type") == "NodePort":
+            for port in live["spec"]["ports"]:
+                if "nodePort" not in port:
+                    port["nodePort"] = next(self._ports)
+        if live.get("spec") != before.get("spec"):
+            live["metadata"]["generation"] += 1
+        return self._touch(live) if live != before else before
+
+    def _delete_pod(self, name: str, uid: str) -> None:
+        live = self.objects.get(("Pod", NAMESPACE, name))
+        if live is not None and live["metadata"]["uid"] == uid:
+            del self.objects["Pod", NAMESPACE, name]
+            self.changes += 1
+
+    def _budget_allows(self, pod: str) -> bool:
+        labels = self.one("Pod", pod)["metadata"]["labels"]
+        for (kind, _, _), budget in self.objects.items():
+            if kind != "PodDisruptionBudget":
+                continue
+            match = budget["spec"]["selector"]["matchLabels"].items()
+            if not match <= labels.items():
+                continue
+            healthy = [
+                name
+                for (found, _, name), live in self.objects.items()
+                if found == "Pod"
+                and match <= live["metadata"]["labels"].items()
+                and live.get("status", {"conditions": [{"status": "False"}]})["conditions"][0][
+                    "status"
+                ]
+                == "True"
+            ]
+            after = len(healthy) - (pod in healthy)
+            if after < budget["spec"]["minAvailable"]:
+                return False
+        return True
+
+    def _store(self, kind: str, namespace: str, name: str, document: Manifest) -> Manifest:
+        live = {"apiVersion": "v1", "kind": kind, **document}
+        live["metadata"] = {
+            **live.get("metadata", {}),
+            "name": name,
+            "namespace": namespace,
+            "uid": f"uid-{next(self._uids)}",
+            "generation": 1,
+            "creationTimestamp": self.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+        return self._touch(live)
+
+    def _touch(self, live: Manifest) -> Manifest:
+        """Store a new state of an object."""
+        metadata = live["metadata"]
+        metadata["resourceVersion"] = str(next(self._versions))
+        self.objects[live["kind"], metadata["namespace"], metadata["name"]] = live
+        self.changes += 1
+        return live
+
+    # --- brokers -------------------------------------------------------------------------------
+
+    async def open(self, bootstrap: str) -> "World":
+        running = any(kind == "Pod" and "main" in name for kind, _, name in self.objects)
+        if self.unreachable or not running:
+            raise AdminUnavailable(bootstrap)
+        return self
+
+    async def close(self) -> None:
+        pass
+
+    async def describe(self, names: Iterable[str]) -> dict[str, ObservedTopic]:
+        def read() -> dict[str, ObservedTopic]:
+            return {name: self.topics[name] for name in names if name in self.topics}
+
+        return self._call("describe topics", read)
+
+    async def perform(self, action: TopicAction) -> None:
+        self._call(f"{type(action).__name__} {action.name}", lambda: self._perform(action))
+
+    def _perform(self, action: TopicAction) -> None:
+        if action.name in self.forbidden_topics:
+            raise AdminRefused("POLICY_VIOLATION", self.forbidden_topics[action.name])
+        found = self.topics.get(action.name)
+        self.changes += 1
+        match action:
+            case CreateTopic(name, partitions, _, config):
+                if found is not None:
+                    raise AdminRefused("TOPIC_ALREADY_EXISTS", "")
+                self.topics[name] = ObservedTopic(f"id-{next(self._ids)}", partitions, 1, config)
+            case GrowTopic(name, partitions):
+                assert found is not None
+                self.topics[name] = ObservedTopic(found.topic_id, partitions, 1, found.config)
+            case AlterTopicConfig(name, changed, removed):
+                assert found is not None
+                config = {key: value for key, value in found.config.items() if key not in removed}
+                config |= changed
+                self.topics[name] = ObservedTopic(found.topic_id, found.partitions, 1, config)
+            case DeleteTopic(name, topic_id):
+                if found is not None and topic_id in {None, found.topic_id}:
+                    del self.topics[name]
+
+
+def die_after(world: World, number: int) -> None:
+    """Let the operator die right after its call with this number took effect."""
+
+    def check(made: int) -> None:
+        if made == number:
+            raise Death
+
+    world.after_call = check
+
+
+def lose_answer_of(world: World, number: int) -> None:
+    """Let the answer to this call get lost: it took effect, and nobody knows."""
+
+    def check(made: int) -> None:
+        if made == number:
+            raise KubeUnavailable("connection reset")
+
+    world.after_call = check
+
+
+def refuse(world: World, number: int) -> None:
+    """Let this call fail without effect."""
+
+    def check(made: int) -> None:
+        if made == number:
+            raise KubeUnavailable("connection refused")
+
+    world.before_call = check
+
+
+def _merge(live: Manifest, before: Manifest, wanted: Manifest) -> None:
+    """Server-side apply, simplified: fields of `before` that are not wanted any more go."""
+    for key in before:
+        if key not in wanted:
+            live.pop(key, None)
+    for key, value in wanted.items():
+        if isinstance(value, dict) and isinstance(live.get(key), dict):
+            _merge(live[key], before.get(key) or {}, value)
+        elif key != "resourceVersion":
+            live[key] = value
+
+
+def _without_accidents(text: str) -> str:
+    """The same text for two runs that differ in uids, versions, ports, topic ids and times."""
+    import re
+
+    for pattern in (
+        r"uid-\d+",
+        r'"resourceVersion": "\d+"',
+        r"\b30\d\d\d\b",
+        r"id-\d+",
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ",
+        r'"generation": \d+',
+        r'"observedGeneration": \d+',
+        r'"logfleet.dev/applied": "\w+"',
+    ):
+        text = re.sub(pattern, "*", text)
+    return text

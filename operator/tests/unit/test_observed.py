@@ -1,0 +1,93 @@
+from typing import Any
+
+import pytest
+from logfleet_operator.observed import EMPTY_VOLUME, differs, pod_from
+
+
+@pytest.mark.parametrize(
+    "wanted, live, different",
+    [
+        ({"a": 1}, {"a": 1, "default": 2}, False),
+        ({"a": 1}, {"a": 2}, True),
+        ({"a": 1}, {}, True),
+        ({"a": {}, "b": "", "c": []}, {}, False),
+        ({"a": {"b": 1}}, {"a": None}, True),
+        ({"a": [{"b": 1}]}, {"a": [{"b": 1, "c": 2}]}, False),
+        ({"a": [1]}, {"a": [1, 2]}, True),
+        ({"cpu": "0.5"}, {"cpu": "500m"}, False),
+        ({"memory": "1024Mi"}, {"memory": "1Gi"}, False),
+        ({"memory": "1Gi"}, {"memory": "1G"}, True),
+        ({"port": 1}, {"port": "1"}, True),
+    ],
+)
+def test_only_what_is_wanted_is_compared(
+    wanted: dict[str, Any],
+    live: dict[str, Any],
+    different: bool,  # noqa: FBT001  # a column of the table
+) -> None:
+    assert differs(wanted, live) is different
+
+
+def pod(**status: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "x", "uid": "1", "labels": {}}, "status": status}
+
+
+@pytest.mark.parametrize(
+    "status, stuck",
+    [
+        ({}, ""),
+        (
+            {
+                "containerStatuses": [
+                    {"name": "a", "state": {"waiting": {"reason": "PodInitializing"}}}
+                ]
+            },
+            "",
+        ),
+        (
+            {
+                "containerStatuses": [
+                    {"name": "a", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+                ]
+            },
+            "CrashLoopBackOff",
+        ),
+        (
+            {
+                "conditions": [
+                    {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+                ]
+            },
+            "Unschedulable",
+        ),
+        (
+            {
+                "initContainerStatuses": [
+                    {
+                        "name": "gate",
+                        "ready": False,
+                        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                        "lastState": {"terminated": {"exitCode": 1}},
+                    }
+                ]
+            },
+            EMPTY_VOLUME,
+        ),
+        (
+            {
+                "initContainerStatuses": [
+                    {"name": "gate", "ready": True, "state": {"terminated": {"exitCode": 0}}}
+                ]
+            },
+            "",
+        ),
+    ],
+)
+def test_a_pod_tells_why_it_cannot_run(status: dict[str, Any], stuck: str) -> None:
+    assert pod_from(pod(**status)).stuck == stuck
+
+
+def test_a_pod_is_ready_when_kubernetes_says_so() -> None:
+    assert pod_from(pod(conditions=[{"type": "Ready", "status": "True"}])).ready
+    assert not pod_from(pod(conditions=[{"type": "Ready", "status": "False"}])).ready
+    assert not pod_from(pod()).ready

@@ -1,0 +1,100 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from logfleet.resources.cluster import ClusterSpec, MetadataSpec, Pool, Storage
+from logfleet.resources.plan import Reason, Refusal
+from logfleet_operator.ranges import Claim, Range, allocate, merge, spread
+
+
+def spec(zones: list[str], **replicas: int) -> ClusterSpec:
+    pools = [Pool(name, count, Storage("1Gi")) for name, count in replicas.items()]
+    return ClusterSpec(pools=pools, metadata=MetadataSpec(endpoints=["etcd:2379"]), zones=zones)
+
+
+@pytest.mark.parametrize(
+    "present, total, wanted",
+    [
+        ({}, 3, {"a": 1, "b": 1, "c": 1}),
+        ({}, 5, {"a": 2, "b": 2, "c": 1}),
+        ({}, 1, {"a": 1, "b": 0, "c": 0}),
+        ({"a": 2, "b": 2}, 4, {"a": 2, "b": 2, "c": 0}),
+        ({"a": 2, "b": 2}, 5, {"a": 2, "b": 2, "c": 1}),
+        ({"c": 1}, 3, {"a": 1, "b": 1, "c": 1}),
+        ({"a": 2}, 1, None),
+        ({"d": 1}, 3, None),
+        ({"d": 0}, 3, {"a": 1, "b": 1, "c": 1}),
+    ],
+)
+def test_brokers_go_where_fewest_are_and_those_present_stay(
+    present: dict[str, int], total: int, wanted: dict[str, int] | None
+) -> None:
+    assert spread(present, ["a", "b", "c"], total) == wanted
+
+
+@given(
+    st.lists(st.sampled_from("abcdef"), min_size=1, max_size=6, unique=True),
+    st.lists(st.integers(0, 40), max_size=5),
+)
+def test_growing_step_by_step_or_at_once_never_moves_a_broker(
+    zones: list[str], steps: list[int]
+) -> None:
+    counts: dict[str, int] = {}
+    total = 0
+    for step in steps:
+        total += step
+        grown = spread(counts, zones, total)
+        assert grown is not None
+        assert all(grown[zone] >= count for zone, count in counts.items())
+        counts = grown
+    at_once = spread({}, zones, total)
+    assert at_once is not None
+    assert sorted(at_once.values()) == sorted({**dict.fromkeys(zones, 0), **counts}.values())
+    assert max(at_once.values()) - min(at_once.values()) <= 1
+
+
+def test_each_pool_has_a_range_in_each_zone() -> None:
+    assert allocate(spec(["a", "b"], one=2, two=1), []) == [
+        Range("one", "a", 0, 1),
+        Range("one", "b", 1000, 1),
+        Range("two", "a", 2000, 1),
+    ]
+
+
+def test_a_base_is_kept_and_a_new_one_lies_above_all_that_were_given() -> None:
+    known = [Range("one", "b", 3000, 1), Range("one", "a", 0, 0)]
+    assert allocate(spec(["a", "b", "c"], one=3), known) == [
+        Range("one", "a", 0, 1),
+        Range("one", "b", 3000, 1),
+        Range("one", "c", 4000, 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    "wanted", [spec(["a"], one=1), spec(["a", "b"], one=1), spec(["a", "b"], two=2)]
+)
+def test_taking_brokers_away_is_not_supported(wanted: ClusterSpec) -> None:
+    refused = allocate(wanted, [Range("one", "a", 0, 1), Range("one", "b", 1000, 1)])
+    assert isinstance(refused, Refusal)
+    assert refused.reason is Reason.NOT_SUPPORTED
+
+
+def claim(source: str, zone: str, base: int, replicas: int) -> Claim:
+    return Claim(source, Range("one", zone, base, replicas))
+
+
+def test_several_sources_that_agree_are_one() -> None:
+    claims = [claim("record", "b", 1000, 1), claim("volume", "b", 1000, 3), claim("set", "a", 0, 1)]
+    assert merge(claims) == [Range("one", "a", 0, 1), Range("one", "b", 1000, 3)]
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        [claim("record", "a", 0, 1), claim("volume", "a", 1000, 1)],
+        [claim("record", "a", 0, 1), claim("volume", "b", 0, 1)],
+    ],
+)
+def test_sources_that_contradict_each_other_are_a_conflict(claims: list[Claim]) -> None:
+    refused = merge(claims)
+    assert isinstance(refused, Refusal)
+    assert refused.reason is Reason.CONFLICT
