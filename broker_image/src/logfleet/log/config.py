@@ -46,3 +46,12 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     def compacts(self) -> bool:
         """Whether the log keeps the last value of each key, so that every record needs a key."""
         return "compact" in self.cleanup_policy
+
+    @property
+    def keeps_as_sent(self) -> bool:
+        """Whether every batch is judged by its header and checksum alone and stored as it came."""
+        return (
+            self.compression_type is None
+            and "compact" not in self.cleanup_policy
+            and self.message_timestamp_before_max_ms == LONG_MAX
+        )

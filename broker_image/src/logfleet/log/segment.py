@@ -51,3 +51,38 @@ def should_roll(
         or segment.offset_entries >= capacity(OFFSET_ENTRY, config.segment_index_bytes)
         or segment.time_entries >= capacity(TIME_ENTRY, config.segment_index_bytes) - 1
     )
+
+
+class Room(msgspec.Struct, frozen=True, gc=False):
+    """What fits into a segment for sure: batches that end within these bounds (inclusive) do not begin a new one.
+
+    size: of the segment with the batch, in bytes.
+    """
+
+    size: int
+    last_offset: int
+    max_timestamp: int
+
+
+NO_ROOM = Room(-1, -1, -1)
+
+
+def room_in(segment: ActiveSegment, config: LogConfig, *, jitter_ms: int = 0) -> Room:
+    """Bounds within which `should_roll` is false until another segment is active or the configuration changes.
+
+    The rule is asked for once per segment instead of once per batch. NO_ROOM where the clock decides.
+    """
+    if segment.first_timestamp <= NO_TIMESTAMP:
+        return NO_ROOM
+    # An index gets at most one entry per index.interval.bytes, the next one perhaps at once.
+    entries = max(segment.offset_entries, segment.time_entries) + 1
+    limit = min(
+        capacity(OFFSET_ENTRY, config.segment_index_bytes),
+        capacity(TIME_ENTRY, config.segment_index_bytes),
+    )
+    until_full = max(0, limit - 2 - entries) * config.index_interval_bytes
+    return Room(
+        size=min(config.segment_bytes, segment.size + until_full),
+        last_offset=segment.base_offset + RELATIVE_OFFSET_MAX,
+        max_timestamp=segment.first_timestamp + config.segment_ms - jitter_ms,
+    )

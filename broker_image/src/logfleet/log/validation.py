@@ -10,6 +10,8 @@ import msgspec
 from logfleet.log.config import LONG_MAX, LogConfig
 from logfleet.records.batch import (
     CODEC_MASK,
+    CONTROL_BIT,
+    CRC_COVERS_FROM,
     HEADER_SIZE,
     LENGTH_OVERHEAD,
     LOG_APPEND_TIME_BIT,
@@ -17,7 +19,6 @@ from logfleet.records.batch import (
     NO_TIMESTAMP,
     BatchHeader,
     TimestampType,
-    crc_matches,
     parse_header,
     replace_payload,
     set_log_append_time,
@@ -30,6 +31,9 @@ from logfleet.wire.errors import ErrorCode
 
 RECORD_ERRORS_MAX = 100
 """Named in one answer; a batch with more bad records than this is bad enough."""
+
+
+_NOT_FOR_CLIENTS = CONTROL_BIT | LOG_APPEND_TIME_BIT
 
 
 class RecordError(msgspec.Struct, frozen=True):
@@ -74,10 +78,40 @@ def prepare(buffer: bytearray | memoryview, config: LogConfig, now_ms: int) -> P
 
     buffer: exactly one batch, writable; it is changed only if it is accepted. Base offset and leader epoch are left to the append.
     """
-    header = _check_form(buffer, config)
-    if isinstance(header, Rejected):
-        return header
-    rejected = _check_header(header) or _check_records(buffer, header, config, now_ms)
+    size = len(buffer)
+    if size < HEADER_SIZE:
+        return _invalid("Produce requests must carry exactly one record batch per partition.")
+    header = parse_header(buffer)
+    # Every batch of every producer comes through here: first whether anything is wrong at all, then what it is.
+    if (
+        header.magic != MAGIC
+        or header.batch_length != size - LENGTH_OVERHEAD
+        or size > config.max_message_bytes
+        or crc32c(memoryview(buffer)[CRC_COVERS_FROM:]) != header.crc
+    ):
+        return _malformed(buffer, header, config)
+    if (
+        header.record_count <= 0
+        or header.last_offset_delta + 1 != header.record_count
+        or header.attributes & _NOT_FOR_CLIENTS
+        or header.attributes & CODEC_MASK > Codec.ZSTD
+        or (header.producer_id >= 0 and header.base_sequence < 0)
+    ):
+        return _not_allowed(header)
+    latest = now_ms + config.message_timestamp_after_max_ms
+    if header.max_timestamp <= latest and config.keeps_as_sent:
+        if size > config.segment_bytes:
+            return _larger_than_a_segment(size, config)
+        if config.message_timestamp_type is TimestampType.CREATE_TIME:
+            return Prepared(buffer, header, NO_TIMESTAMP)
+    return _prepare_carefully(buffer, header, config, now_ms)
+
+
+def _prepare_carefully(
+    buffer: bytearray | memoryview, header: BatchHeader, config: LogConfig, now_ms: int
+) -> Prepared | Rejected:
+    """Where the topic wants more than a sound batch: looks at records, recompresses, sets timestamps."""
+    rejected = _check_records(buffer, header, config, now_ms)
     if rejected is not None:
         return rejected
     if config.compression_type is not None and header.codec_bits != config.compression_type:
@@ -86,22 +120,15 @@ def prepare(buffer: bytearray | memoryview, config: LogConfig, now_ms: int) -> P
             return recompressed
         buffer, header = recompressed, parse_header(recompressed)
     if header.size > config.segment_bytes:
-        return Rejected(
-            ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"Message batch size is {header.size} bytes in append to a partition whose segments "
-            f"hold at most {config.segment_bytes} bytes.",
-        )
+        return _larger_than_a_segment(header.size, config)
     if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
         set_log_append_time(buffer, now_ms)
         return Prepared(buffer, parse_header(buffer), now_ms)
     return Prepared(buffer, header, NO_TIMESTAMP)
 
 
-def _check_form(buffer: bytearray | memoryview, config: LogConfig) -> BatchHeader | Rejected:
-    """Exactly one whole batch of magic 2 of an allowed size, as its producer sent it."""
-    if len(buffer) < HEADER_SIZE:
-        return _invalid("Produce requests must carry exactly one record batch per partition.")
-    header = parse_header(buffer)
+def _malformed(buffer: bytearray | memoryview, header: BatchHeader, config: LogConfig) -> Rejected:
+    """Why this is not exactly one whole batch of magic 2 of an allowed size, as its producer sent it."""
     if header.magic != MAGIC:
         return _invalid(f"Record batches must have magic 2, not {header.magic}.")
     if header.batch_length < HEADER_SIZE - LENGTH_OVERHEAD:
@@ -112,17 +139,15 @@ def _check_form(buffer: bytearray | memoryview, config: LogConfig) -> BatchHeade
         return _invalid("Produce requests must carry exactly one record batch per partition.")
     if header.size > config.max_message_bytes:
         return _too_large(header.size, config)
-    if not crc_matches(buffer, header):
-        computed = crc32c(memoryview(buffer)[21:])
-        return Rejected(
-            ErrorCode.CORRUPT_MESSAGE,
-            f"Record is corrupt (stored crc = {header.crc}, computed crc = {computed})",
-        )
-    return header
+    computed = crc32c(memoryview(buffer)[CRC_COVERS_FROM:])
+    return Rejected(
+        ErrorCode.CORRUPT_MESSAGE,
+        f"Record is corrupt (stored crc = {header.crc}, computed crc = {computed})",
+    )
 
 
-def _check_header(header: BatchHeader) -> Rejected | None:
-    """What no client may claim about its batch (`LogValidator.validateBatch`)."""
+def _not_allowed(header: BatchHeader) -> Rejected:
+    """What it is that no client may claim about its batch (`LogValidator.validateBatch`)."""
     if header.record_count <= 0:
         return _invalid(f"Record count {header.record_count} is not positive.")
     if header.last_offset_delta + 1 != header.record_count:
@@ -138,12 +163,10 @@ def _check_header(header: BatchHeader) -> Rejected | None:
         )
     if header.attributes & CODEC_MASK > Codec.ZSTD:
         return _invalid(f"Unknown compression type {header.codec_bits}.")
-    if header.attributes & LOG_APPEND_TIME_BIT:
-        return Rejected(
-            ErrorCode.INVALID_TIMESTAMP,
-            "Clients must not send batches whose timestamp type is LogAppendTime.",
-        )
-    return None
+    return Rejected(
+        ErrorCode.INVALID_TIMESTAMP,
+        "Clients must not send batches whose timestamp type is LogAppendTime.",
+    )
 
 
 def _check_records(
@@ -217,6 +240,14 @@ def _recompress(
     if len(batch) > config.max_message_bytes:
         return _too_large(len(batch), config)
     return batch
+
+
+def _larger_than_a_segment(size: int, config: LogConfig) -> Rejected:
+    return Rejected(
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        f"Message batch size is {size} bytes in append to a partition whose segments "
+        f"hold at most {config.segment_bytes} bytes.",
+    )
 
 
 def _too_large(size: int, config: LogConfig) -> Rejected:

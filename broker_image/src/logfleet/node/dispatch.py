@@ -15,13 +15,15 @@ import msgspec
 import structlog
 
 from logfleet.node.connection import Answer, CloseConnection, Peer
+from logfleet.node.file_sender import Part
 from logfleet.wire.apis import API_VERSIONS_KEY, Api, api_of
-from logfleet.wire.codec import decoder
+from logfleet.wire.codec import decoder, encoder
 from logfleet.wire.errors import MalformedMessage, UnsupportedVersion
 from logfleet.wire.frame import (
+    RESPONSE_HEADS,
+    SIZE_BYTES,
     RequestHeader,
     decode_request_header,
-    encode_response,
     encode_unsupported_api_versions,
 )
 
@@ -34,15 +36,9 @@ class RequestContext(msgspec.Struct, frozen=True, gc=False):
     """What a handler knows of a request besides its body. client_id is None if the client gave none."""
 
     peer: Peer
-    header: RequestHeader
-
-    @property
-    def api_version(self) -> int:
-        return self.header.api_version
-
-    @property
-    def client_id(self) -> str | None:
-        return self.header.client_id
+    api_version: int
+    client_id: str | None
+    correlation_id: int
 
     @property
     def listener(self) -> str:
@@ -69,17 +65,34 @@ class RequestStats:
         self.seconds = 0.0
 
 
-class _Route:
-    """An API with its handler."""
+class _Version:
+    """One version of an API: its codecs and the header of its answers."""
 
-    __slots__ = ("api", "decoders", "handler", "response", "stats")
+    __slots__ = ("api", "decode", "encode", "handler", "head", "head_bytes", "response", "stats")
+
+    def __init__(self, route: "_Route", version: int) -> None:
+        api = route.api
+        self.api = api
+        self.handler = route.handler
+        self.stats = route.stats
+        self.response = api.response
+        self.decode = decoder(api.request, version)
+        self.encode = encoder(api.response, version)
+        head = RESPONSE_HEADS[api.response_header_version(version)]
+        self.head = head.pack
+        self.head_bytes = head.size - SIZE_BYTES
+
+
+class _Route:
+    """An API with its handler; its versions are prepared when they are first asked for."""
+
+    __slots__ = ("api", "handler", "stats", "versions")
 
     def __init__(self, api: Api, handler: Handler[Any]) -> None:
         self.api = api
         self.handler = handler
-        self.response = api.response
         self.stats = RequestStats()
-        self.decoders: dict[int, Callable[[memoryview, int], tuple[msgspec.Struct, int]]] = {}
+        self.versions: dict[int, _Version] = {}
 
 
 class Dispatcher(Generic[B]):
@@ -110,59 +123,75 @@ class Dispatcher(Generic[B]):
         started = perf_counter()
         try:
             header, position = decode_request_header(frame)
+            route = self._routes.get(header.api_key)
+            served = None if route is None else route.versions.get(header.api_version)
+            if served is None:
+                served = self._prepare(header)
+                if served is None:
+                    return encode_unsupported_api_versions(header.correlation_id)
+            request, _ = served.decode(frame, position)
         except (MalformedMessage, UnsupportedVersion) as error:
             raise CloseConnection(str(error)) from None
+        correlation_id = header.correlation_id
+        context = RequestContext(peer, header.api_version, header.client_id, correlation_id)
+        try:
+            response = served.handler(self._broker, request, context)
+            if type(response) is served.response:
+                return self._encode(served, correlation_id, response, started)
+        except Exception as error:  # noqa: BLE001  the supervisor of all handlers
+            raise self._failed(served, error) from None
+        if response is None:
+            served.stats.requests += 1
+            return None
+        pending = cast("Awaitable[Response]", response)
+        return self._answer_later(served, correlation_id, pending, started)
+
+    def _prepare(self, header: RequestHeader) -> _Version | None:
+        """The first request of a version; None for a version of ApiVersions that nobody knows."""
         route = self._routes.get(header.api_key)
         if route is None:
             raise CloseConnection(f"API {header.api_key} is not served")
-        decode = route.decoders.get(header.api_version)
-        if decode is None:
-            if not route.api.serves(header.api_version):
-                return self._unsupported(route.api, header)
-            decode = decoder(route.api.request, header.api_version)
-            route.decoders[header.api_version] = decode
-        try:
-            request, _ = decode(frame, position)
-        except MalformedMessage as error:
-            raise CloseConnection(str(error)) from None
-        try:
-            response = route.handler(self._broker, request, RequestContext(peer, header))
-            if response is None or type(response) is route.response:
-                return self._encode(route, header, response, started)
-        except Exception as error:  # noqa: BLE001  the supervisor of all handlers
-            raise self._failed(route, error) from None
-        pending = cast("Awaitable[Response]", response)
-        return self._answer_later(route, header, pending, started)
-
-    def _unsupported(self, api: Api, header: RequestHeader) -> bytes:
-        if api.key == API_VERSIONS_KEY:
-            return encode_unsupported_api_versions(header.correlation_id)
-        raise CloseConnection(f"{api.name} version {header.api_version} is not served")
+        if route.api.serves(header.api_version):
+            served = route.versions[header.api_version] = _Version(route, header.api_version)
+            return served
+        if header.api_key == API_VERSIONS_KEY:
+            return None
+        raise CloseConnection(f"{route.api.name} version {header.api_version} is not served")
 
     async def _answer_later(
-        self, route: _Route, header: RequestHeader, response: Awaitable[Response], started: float
+        self, served: _Version, correlation_id: int, response: Awaitable[Response], started: float
     ) -> Answer:
         try:
-            return self._encode(route, header, await response, started)
+            answer = await response
+            if answer is None:
+                served.stats.requests += 1
+                return None
+            return self._encode(served, correlation_id, answer, started)
         except Exception as error:  # noqa: BLE001  as above
-            raise self._failed(route, error) from None
+            raise self._failed(served, error) from None
 
+    @staticmethod
     def _encode(
-        self, route: _Route, header: RequestHeader, response: Response, started: float
-    ) -> Answer:
-        stats = route.stats
+        served: _Version, correlation_id: int, response: msgspec.Struct, started: float
+    ) -> bytes | list[Part]:
+        assert type(response) is served.response, f"{served.api.name} answered by {response!r}"
+        body = served.encode(response)
+        answer: bytes | list[Part]
+        if len(body) == 1:
+            only = cast("bytes", body[0])
+            answer = served.head(served.head_bytes + len(only), correlation_id) + only
+        else:
+            size = served.head_bytes + sum(map(len, body))
+            answer = [served.head(size, correlation_id), *cast("list[Part]", body)]
+        stats = served.stats
         stats.requests += 1
-        answer: Answer = None
-        if response is not None:
-            assert type(response) is route.response, f"{route.api.name} answered by {response!r}"
-            parts = encode_response(route.api, header.api_version, header.correlation_id, response)
-            answer = cast("Answer", parts[0] if len(parts) == 1 else parts)
         stats.seconds += perf_counter() - started
         return answer
 
-    def _failed(self, route: _Route, error: Exception) -> CloseConnection:
+    @staticmethod
+    def _failed(served: _Version, error: Exception) -> CloseConnection:
         if isinstance(error, CloseConnection):
             return error
-        route.stats.failures += 1
-        log.error("request_failed", api=route.api.name, exc_info=error)
-        return CloseConnection(f"{route.api.name} failed")
+        served.stats.failures += 1
+        log.error("request_failed", api=served.api.name, exc_info=error)
+        return CloseConnection(f"{served.api.name} failed")

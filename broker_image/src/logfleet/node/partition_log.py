@@ -11,6 +11,7 @@ import msgspec
 
 from logfleet.io.files import write_file
 from logfleet.log.checkpoints import format_epochs, format_partition_metadata
+from logfleet.log.config import LogConfig
 from logfleet.log.lookup import RecentBatches
 from logfleet.log.names import (
     LEADER_EPOCHS,
@@ -19,7 +20,7 @@ from logfleet.log.names import (
 )
 from logfleet.log.producers import SeenBatch
 from logfleet.log.retention import Retention, SegmentAge, plan_retention
-from logfleet.log.segment import should_roll
+from logfleet.log.segment import NO_ROOM, room_in, should_roll
 from logfleet.log.validation import Prepared, Rejected, prepare
 from logfleet.node.file_slice import FileSlice
 from logfleet.node.flush_job import FlushJob
@@ -59,7 +60,8 @@ class PartitionLog:
         loaded = LogLoader(open_files, request).load()
         self.partition = partition
         self.directory = request.directory
-        self.config = request.config
+        self._config = request.config
+        self._room = NO_ROOM
         self.topic_id = loaded.topic_id
         self.notes = loaded.notes
         self.recovered_bytes = loaded.recovered_bytes
@@ -86,6 +88,16 @@ class PartitionLog:
         self._draw_jitter()
 
     @property
+    def config(self) -> LogConfig:
+        """What the log obeys; may be set at any time."""
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self._room = NO_ROOM
+
+    @property
     def size(self) -> int:
         """Bytes of all segments."""
         return sum(segment.size for segment in self._segments)
@@ -105,7 +117,7 @@ class PartitionLog:
         batch: one batch in writable memory, which this changes; or what `prepare` made of it. Returns where it lies, or why it was
         refused and nothing has changed.
         """
-        prepared = batch if isinstance(batch, Prepared) else prepare(batch, self.config, now_ms)
+        prepared = batch if isinstance(batch, Prepared) else prepare(batch, self._config, now_ms)
         if isinstance(prepared, Rejected):
             return prepared
         header = prepared.header
@@ -115,16 +127,13 @@ class PartitionLog:
                 return seen
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
-        if should_roll(
-            self._active.as_active(),
-            self.config,
-            batch_bytes=header.size,
-            last_offset=last_offset,
-            max_timestamp=header.max_timestamp,
-            now_ms=now_ms,
-            jitter_ms=self._jitter_ms,
+        room = self._room
+        if (
+            self._active.size + len(prepared.buffer) > room.size
+            or last_offset > room.last_offset
+            or header.max_timestamp > room.max_timestamp
         ):
-            self._roll(now_ms)
+            self._make_room(header, last_offset, now_ms)
         assign_offsets(prepared.buffer, base_offset, leader_epoch)
         self._active.append(prepared.buffer, header, base_offset)
         if leader_epoch != self.epochs.latest:
@@ -133,6 +142,22 @@ class PartitionLog:
         self.log_end_offset = last_offset + 1
         self._recent.add(self.log_end_offset, self._active.size)
         return AppendResult(base_offset, last_offset, prepared.log_append_time_ms)
+
+    def _make_room(self, header: BatchHeader, last_offset: int, now_ms: int) -> None:
+        """Roll if this batch must begin a new segment; else see how much more fits into the present one."""
+        active = self._active.as_active()
+        if should_roll(
+            active,
+            self._config,
+            batch_bytes=header.size,
+            last_offset=last_offset,
+            max_timestamp=header.max_timestamp,
+            now_ms=now_ms,
+            jitter_ms=self._jitter_ms,
+        ):
+            self._roll(now_ms)
+        else:
+            self._room = room_in(active, self._config, jitter_ms=self._jitter_ms)
 
     def _check_producer(self, header: BatchHeader) -> AppendResult | Rejected | None:
         seen = self.producers.check(header, self._segments)
@@ -159,6 +184,7 @@ class PartitionLog:
         self._active.finish()
         self._rolled.append(self._active)
         self._active = self._create_segment(self.log_end_offset, now_ms)
+        self._room = NO_ROOM
         self._segments.append(self._active)
         self.producers.write(self._segments, self.log_end_offset)
         self._recent = RecentBatches(self.log_end_offset, 0)
@@ -170,13 +196,13 @@ class PartitionLog:
             self._open_files,
             self.directory,
             base_offset,
-            interval_bytes=self.config.index_interval_bytes,
+            interval_bytes=self._config.index_interval_bytes,
             created_ms=now_ms,
         )
 
     def _draw_jitter(self) -> None:
         """Segments that began together shall not all be rolled together (`segment.jitter.ms`)."""
-        bound = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        bound = min(self._config.segment_jitter_ms, self._config.segment_ms)
         self._jitter_ms = random.randrange(bound) if bound > 0 else 0
 
     # Reading
@@ -278,6 +304,7 @@ class PartitionLog:
         gone, self._segments = self._segments[keep:], self._segments[:keep]
         self._discard(gone[::-1], 0)  # newest first: a crash in between leaves a log
         self._active = self._segments[-1]
+        self._room = NO_ROOM
         self._active.truncate(self._active.position_of(offset))
         self.log_end_offset = self._end_of_active()
         self.notes = self.producers.restore(self._segments, self.log_end_offset)
@@ -292,6 +319,7 @@ class PartitionLog:
         gone, self._segments = self._segments, []
         self._discard(gone[::-1], 0)
         self._active = self._create_segment(offset, now_ms)
+        self._room = NO_ROOM
         self._segments.append(self._active)
         self.log_start_offset = self.log_end_offset = offset
         self.producers.write(self._segments, offset)
@@ -319,7 +347,7 @@ class PartitionLog:
         ]
         plan = plan_retention(
             ages,
-            self.config,
+            self._config,
             now_ms=now_ms,
             high_watermark=high_watermark,
             log_start_offset=self.log_start_offset,
@@ -327,7 +355,7 @@ class PartitionLog:
         if plan.count:
             if plan.count == len(self._segments):
                 self._roll(now_ms)
-            self._remove_oldest(plan.count, now_ms + self.config.file_delete_delay_ms)
+            self._remove_oldest(plan.count, now_ms + self._config.file_delete_delay_ms)
         return plan
 
     def _remove_oldest(self, count: int, due_ms: int) -> None:

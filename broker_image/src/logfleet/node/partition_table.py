@@ -77,15 +77,21 @@ class PartitionTable:
         hosted = self.by_name.get(topic)
         if hosted is not None and (partition := hosted.partitions.get(index)) is not None:
             return partition
-        return self._why_not(
-            self._image().topic(topic), index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        )
+        return self.why_not(topic, index)
 
     def find_by_id(self, topic_id: bytes, index: int) -> Partition | ErrorCode:
         """The partition by its topic's id, or why this broker does not serve it."""
         hosted = self.by_id.get(topic_id)
         if hosted is not None and (partition := hosted.partitions.get(index)) is not None:
             return partition
+        return self.why_not_by_id(topic_id, index)
+
+    def why_not(self, topic: str, index: int) -> ErrorCode:
+        """Why this broker does not serve a partition."""
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return self._why_not(self._image().topic(topic), index, unknown)
+
+    def why_not_by_id(self, topic_id: bytes, index: int) -> ErrorCode:
         return self._why_not(self._image().topic_by_id(topic_id), index, ErrorCode.UNKNOWN_TOPIC_ID)
 
     def _why_not(self, topic: Topic | None, index: int, unknown: ErrorCode) -> ErrorCode:

@@ -9,7 +9,13 @@ from logfleet.log.recovery import scan_batches
 from logfleet.log.segment import ActiveSegment
 from logfleet.node.index_file import IndexFile
 from logfleet.node.open_files import OpenFiles
-from logfleet.records.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, parse_header
+from logfleet.records.batch import (
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    NO_TIMESTAMP,
+    BatchHeader,
+    parse_header,
+)
 
 _UNKNOWN = NO_TIMESTAMP - 1
 
@@ -117,16 +123,18 @@ class Segment:
     def note(self, header: BatchHeader, base_offset: int) -> None:
         """Account for the batch at `base_offset` that begins at position `size`."""
         last_offset = base_offset + header.last_offset_delta
+        timestamp = header.max_timestamp
         if self.size == 0:
-            self._first_timestamp = header.max_timestamp
-        if header.max_timestamp > self.max_timestamp:
-            self._max_timestamp = header.max_timestamp
+            self._first_timestamp = timestamp
+        # the property is asked only if it has to look at the index
+        if timestamp > self._max_timestamp and timestamp > self.max_timestamp:
+            self._max_timestamp = timestamp
             self._max_timestamp_offset = last_offset
         if self._bytes_since_entry > self._interval_bytes:
             self.offset_index.append(last_offset - self.base_offset, self.size)
             self._note_time()
             self._bytes_since_entry = 0
-        size = header.size
+        size = LENGTH_OVERHEAD + header.batch_length
         self._bytes_since_entry += size
         self.size += size
 

@@ -27,6 +27,8 @@ MAGIC = 2
 HEADER_SIZE = 61
 LENGTH_OVERHEAD = 12
 """Base offset and batch length: what precedes the bytes that batch length counts."""
+CRC_COVERS_FROM = 21
+"""The checksum is of everything from the attributes on."""
 
 NO_PRODUCER_ID = -1
 NO_SEQUENCE = -1
@@ -143,7 +145,10 @@ def read_codec(header: BatchHeader) -> Codec:
 
 def crc_matches(buffer: Buffer, header: BatchHeader, position: int = 0) -> bool:
     """Whether the checksum is right. The whole batch must be in the buffer."""
-    return crc32c(memoryview(buffer)[position + 21 : position + header.size]) == header.crc
+    return (
+        crc32c(memoryview(buffer)[position + CRC_COVERS_FROM : position + header.size])
+        == header.crc
+    )
 
 
 def iterate_headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
@@ -185,7 +190,7 @@ def set_log_append_time(buffer: bytearray | memoryview, now_ms: int) -> None:
 
 def write_crc(buffer: bytearray | memoryview) -> None:
     """Set the checksum of the one batch that fills `buffer`."""
-    _CRC.pack_into(buffer, 17, crc32c(memoryview(buffer)[21:]))
+    _CRC.pack_into(buffer, 17, crc32c(memoryview(buffer)[CRC_COVERS_FROM:]))
 
 
 def replace_payload(batch: Buffer, codec: Codec, body: Buffer) -> bytearray:

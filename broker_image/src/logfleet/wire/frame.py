@@ -16,10 +16,8 @@ from logfleet.wire.primitives import Buffer, Sized, skip_tags
 
 SIZE_BYTES = 4
 _REQUEST_HEAD = struct.Struct(">hhih")  # api key, version, correlation id, length of the client id
-_RESPONSE_HEADS = (
-    struct.Struct(">ii"),
-    struct.Struct(">iix"),
-)  # size, correlation id [, no tagged fields]
+RESPONSE_HEADS = (struct.Struct(">ii"), struct.Struct(">iix"))
+"""By version of the response header: size, correlation id [, no tagged fields]."""
 
 
 class RequestHeader(msgspec.Struct, frozen=True, gc=False):
@@ -84,7 +82,7 @@ def encode_response(
 ) -> list[Buffer | Sized]:
     """A whole frame, size included; see `codec.encode` for the buffers."""
     buffers = encoder(type(body), version)(body)
-    head = _RESPONSE_HEADS[api.response_header_version(version)]
+    head = RESPONSE_HEADS[api.response_header_version(version)]
     size = head.size - SIZE_BYTES + sum(len(buffer) for buffer in buffers)
     return _with_head(head.pack(size, correlation_id), buffers)
 

@@ -1,6 +1,9 @@
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from logfleet.log.config import LogConfig
-from logfleet.log.segment import ActiveSegment, should_roll
+from logfleet.log.segment import NO_ROOM, ActiveSegment, room_in, should_roll
 
 CONFIG = LogConfig(segment_bytes=1000, segment_ms=100, segment_index_bytes=1200)
 HALF_FULL = ActiveSegment(
@@ -68,3 +71,46 @@ def test_a_full_index_begins_a_segment(full):
 def test_an_offset_beyond_32_bits_from_the_base_begins_a_segment():
     assert not rolls(last_offset=50 + 2**31 - 1)
     assert rolls(last_offset=50 + 2**31)
+
+
+@given(
+    size=st.integers(1, 1200),
+    entries=st.integers(0, 160),
+    first=st.integers(-1, 200),
+    appended=st.integers(0, 500),
+    offset=st.integers(50, 2**33),
+    timestamp=st.integers(-1, 400),
+    jitter=st.integers(0, 50),
+    interval=st.integers(1, 20),
+)
+def test_what_fits_into_the_room_of_a_segment_never_begins_another(
+    size, entries, first, appended, offset, timestamp, jitter, interval
+):
+    config = msgspec.structs.replace(CONFIG, index_interval_bytes=interval)
+    segment = changed(
+        size=size, offset_entries=entries, time_entries=entries, first_timestamp=first
+    )
+    room = room_in(segment, config, jitter_ms=jitter)
+    batch = 70
+    # batches were appended meanwhile, with as many index entries as that can make
+    size += appended
+    entries += appended // interval + 1
+    later = changed(size=size, offset_entries=entries, time_entries=entries, first_timestamp=first)
+    fits = (
+        size + batch <= room.size and offset <= room.last_offset and timestamp <= room.max_timestamp
+    )
+    assert not fits or not should_roll(
+        later,
+        config,
+        batch_bytes=batch,
+        last_offset=offset,
+        max_timestamp=timestamp,
+        now_ms=10**9,
+        jitter_ms=jitter,
+    )
+
+
+def test_there_is_room_where_records_have_timestamps():
+    room = room_in(HALF_FULL, CONFIG, jitter_ms=20)
+    assert (room.size, room.last_offset, room.max_timestamp) == (1000, 50 + 2**31 - 1, 7080)
+    assert room_in(changed(first_timestamp=-1), CONFIG) == NO_ROOM

@@ -7,7 +7,7 @@ Per-partition answers follow Kafka's ReplicaManager.appendRecords and ProduceReq
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
-from logfleet.log.validation import Prepared, Rejected, needs_thread, prepare
+from logfleet.log.validation import Rejected, needs_thread, prepare
 from logfleet.node.connection import CloseConnection
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.partition import Partition
@@ -23,7 +23,8 @@ TOPIC_IDS_SINCE = 13
 LEADER_HINTS_SINCE = 10  # KIP-951
 TRANSACTION_ABORTABLE_SINCE = 11  # KIP-890
 ZSTD_SINCE = 7  # KIP-110
-# Kafka's own tools may write to internal topics (ReplicaManager, AdminUtils.ADMIN_CLIENT_ID).
+ACKS = frozenset({-1, 0, 1})
+# Kafka's own tools may write to internal topics (AdminUtils.ADMIN_CLIENT_ID).
 ADMIN_CLIENT_ID = "__admin_client"
 
 _ATTRIBUTES_LOW_BYTE = 22
@@ -34,158 +35,138 @@ _WITHOUT_LOG_START = {
     ErrorCode.CORRUPT_MESSAGE,
 }
 
-_ACKS = {-1, 0, 1}
-
 _Topic = ProduceResponse.TopicProduceResponse
 _Row = ProduceResponse.PartitionProduceResponse
 _TopicData = ProduceRequest.TopicProduceData
 _PartitionData = ProduceRequest.PartitionProduceData
-_Batch = bytes | memoryview | Prepared | Rejected | None
 
 
 def produce(
     broker: "Broker", request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Append every partition's batch. With acks=0 there is no answer, and any failure closes the connection."""
-    turn = _Turn(broker, request.acks, context)
-    work = []
-    slow = False
+    table = broker.partitions
+    by_id = context.api_version >= TOPIC_IDS_SINCE
+    found: list[Partition | None] = []
+    as_sent = True
     for topic in request.topic_data:
+        hosted = table.by_id.get(topic.topic_id) if by_id else table.by_name.get(topic.name)
         for data in topic.partition_data:
-            found = turn.find(topic, data.index)
-            refusal = turn.refusal(found, data.records)
-            if refusal is None:
-                assert isinstance(found, Partition)
-                assert isinstance(data.records, memoryview)
-                slow = slow or needs_thread(data.records, found.log.config)
-            work.append((topic, data, found, refusal))
-    if slow:
-        return _produce_slowly(turn, work)
-    for topic, data, found, refusal in work:
-        turn.append(topic, data, found, refusal, data.records)
-    return turn.answer()
-
-
-_Work = list[tuple[_TopicData, _PartitionData, Partition | ErrorCode, ErrorCode | None]]
-
-
-async def _produce_slowly(turn: "_Turn", work: _Work) -> ProduceResponse | None:
-    """As above, but what has to be decompressed or compressed is prepared in a thread first."""
-    for topic, data, found, refusal in work:
-        batch: _Batch = data.records
-        if refusal is None:
-            assert isinstance(found, Partition)
-            assert isinstance(batch, memoryview)
-            config = found.log.config
-            if needs_thread(batch, config):
-                batch = await turn.broker.run_in_thread(
-                    prepare, batch, config, turn.broker.now_ms()
-                )
-        turn.append(topic, data, found, refusal, batch)
-    return turn.answer()
+            partition = None if hosted is None else hosted.partitions.get(data.index)
+            if partition is not None and not partition.log.config.keeps_as_sent:
+                as_sent = False
+            found.append(partition)
+    turn = _Turn(broker, request, context, found)
+    return turn.append_all() if as_sent else turn.prepare_and_append_all()
 
 
 class _Turn:
-    """One Produce request on its way: finds, appends, and collects the answer in the request's order."""
+    """One Produce request on its way. found: the partition of each row, None where this broker does not lead it."""
 
-    __slots__ = (
-        "_acks",
-        "_client_id",
-        "_endpoints",
-        "_failed",
-        "_listener",
-        "_topic_data",
-        "_topics",
-        "_version",
-        "broker",
-    )
+    __slots__ = ("_acks", "_broker", "_context", "_endpoints", "_failed", "_found", "_request")
 
-    def __init__(self, broker: "Broker", acks: int, context: RequestContext) -> None:
-        self.broker = broker
-        self._acks = acks
-        self._version = context.api_version
-        self._client_id = context.client_id
-        self._listener = context.listener
+    def __init__(
+        self,
+        broker: "Broker",
+        request: ProduceRequest,
+        context: RequestContext,
+        found: list[Partition | None],
+    ) -> None:
+        self._broker = broker
+        self._request = request
+        self._context = context
+        self._found = found
+        self._acks = request.acks
         self._failed = 0
-        self._topics: list[ProduceResponse.TopicProduceResponse] = []
-        self._topic_data: _TopicData | None = None
-        self._endpoints: dict[int, ProduceResponse.NodeEndpoint] = {}
+        self._endpoints: dict[int, ProduceResponse.NodeEndpoint] | None = None
 
-    def find(self, topic: _TopicData, index: int) -> Partition | ErrorCode:
-        if self._version >= TOPIC_IDS_SINCE:
-            return self.broker.partitions.find_by_id(topic.topic_id, index)
-        return self.broker.partitions.find(topic.name, index)
+    def append_all(self) -> ProduceResponse | None:
+        found = iter(self._found)
+        topics = []
+        for topic in self._request.topic_data:
+            rows = [
+                self._append(topic, data, next(found), data.records)
+                for data in topic.partition_data
+            ]
+            topics.append(
+                _Topic(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
+            )
+        return self._answer(topics)
 
-    def refusal(
-        self, found: Partition | ErrorCode, records: bytes | memoryview | None
+    async def prepare_and_append_all(self) -> ProduceResponse | None:
+        """As append_all, but what has to be decompressed or compressed is prepared in a thread first."""
+        found = iter(self._found)
+        topics = []
+        for topic in self._request.topic_data:
+            rows = []
+            for data in topic.partition_data:
+                partition = next(found)
+                batch: Any = data.records
+                if (
+                    partition is not None
+                    and self._refusal(partition, batch) is None
+                    and needs_thread(batch, config := partition.log.config)
+                ):
+                    now_ms = self._broker.now_ms()
+                    batch = await self._broker.run_in_thread(prepare, batch, config, now_ms)
+                rows.append(self._append(topic, data, partition, batch))
+            topics.append(
+                _Topic(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
+            )
+        return self._answer(topics)
+
+    def _append(
+        self, topic: _TopicData, data: _PartitionData, partition: Partition | None, batch: Any
+    ) -> _Row:
+        """Append one partition's batch: the records as sent, or what preparing them gave."""
+        if partition is None or not partition.is_leading:
+            return self._not_led(topic, data.index)
+        refusal = self._refusal(partition, data.records)
+        if refusal is not None:
+            return self._failure(data.index, refusal)
+        if isinstance(batch, Rejected):
+            return self._rejected(partition, batch)
+        try:
+            result = partition.append(batch, self._broker.now_ms())
+        except OSError as error:
+            self._broker.storage_failed(partition, error)
+            return self._failure(data.index, ErrorCode.KAFKA_STORAGE_ERROR)
+        if isinstance(result, Rejected):
+            return self._rejected(partition, result)
+        return _Row(
+            index=data.index,
+            base_offset=result.base_offset,
+            log_append_time_ms=result.log_append_time_ms,
+            log_start_offset=partition.log.log_start_offset,
+        )
+
+    def _refusal(
+        self, partition: Partition, records: bytes | memoryview | None
     ) -> ErrorCode | None:
         """Why a batch is refused that the log itself might take."""
-        if not isinstance(found, Partition):
-            return found
         if records is None or len(records) < HEADER_SIZE:
             return ErrorCode.INVALID_RECORD
+        version = self._context.api_version
         attributes = records[_ATTRIBUTES_LOW_BYTE]
-        if self._version < ZSTD_SINCE and attributes & CODEC_MASK == Codec.ZSTD:
+        if version < ZSTD_SINCE and attributes & CODEC_MASK == Codec.ZSTD:
             return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-        if self._acks not in _ACKS:
+        if self._acks not in ACKS:
             return ErrorCode.INVALID_REQUIRED_ACKS
-        if found.is_internal and self._client_id != ADMIN_CLIENT_ID:
+        if partition.is_internal and self._context.client_id != ADMIN_CLIENT_ID:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         if attributes & TRANSACTIONAL_BIT:
             # No transaction can be open here, as none are served.
-            if self._version >= TRANSACTION_ABORTABLE_SINCE:
+            if version >= TRANSACTION_ABORTABLE_SINCE:
                 return ErrorCode.TRANSACTION_ABORTABLE
             return ErrorCode.INVALID_TXN_STATE
         return None
 
-    def append(
-        self,
-        topic: _TopicData,
-        data: _PartitionData,
-        found: Partition | ErrorCode,
-        refusal: ErrorCode | None,
-        batch: "_Batch",
-    ) -> None:
-        """Append one partition's batch, prepared or not, unless it is refused already."""
-        if topic is not self._topic_data:
-            self._topic_data = topic
-            self._topics.append(_Topic(name=topic.name, topic_id=topic.topic_id))
-        rows = self._topics[-1].partition_responses
-        if refusal is not None:
-            rows.append(self._refused(topic, data.index, refusal))
-            return
-        assert isinstance(found, Partition)
-        if isinstance(batch, Rejected):
-            rows.append(self._rejected(found, batch))
-            return
-        if not found.is_leading:  # meanwhile
-            rows.append(self._refused(topic, data.index, ErrorCode.NOT_LEADER_OR_FOLLOWER))
-            return
-        assert isinstance(batch, memoryview | Prepared)
-        try:
-            result = found.append(batch, self.broker.now_ms())
-        except OSError as failure:
-            self.broker.storage_failed(found, failure)
-            rows.append(self._row(data.index, ErrorCode.KAFKA_STORAGE_ERROR))
-            return
-        if isinstance(result, Rejected):
-            rows.append(self._rejected(found, result))
-            return
-        rows.append(
-            _Row(
-                index=data.index,
-                base_offset=result.base_offset,
-                log_append_time_ms=result.log_append_time_ms,
-                log_start_offset=found.log.log_start_offset,
-            )
-        )
-
-    def _row(self, index: int, error: ErrorCode) -> _Row:
+    def _failure(self, index: int, error: ErrorCode) -> _Row:
         self._failed += 1
         return _Row(index=index, error_code=error, base_offset=-1)
 
     def _rejected(self, partition: Partition, rejected: Rejected) -> _Row:
-        row = self._row(partition.index, rejected.error)
+        row = self._failure(partition.index, rejected.error)
         row.error_message = rejected.message
         row.record_errors = [
             ProduceResponse.BatchIndexAndErrorMessage(
@@ -197,33 +178,42 @@ class _Turn:
             row.log_start_offset = partition.log.log_start_offset
         return row
 
-    def _refused(self, topic: _TopicData, index: int, error: ErrorCode) -> _Row:
-        row = self._row(index, error)
-        if error is not ErrorCode.NOT_LEADER_OR_FOLLOWER or self._version < LEADER_HINTS_SINCE:
-            return row
-        table = self.broker.partitions
-        if self._version >= TOPIC_IDS_SINCE:
-            leader = table.leader_by_id(topic.topic_id, index, self._listener)
+    def _not_led(self, topic: _TopicData, index: int) -> _Row:
+        """Why this broker does not serve the partition, and who does if the client can understand that."""
+        table, listener = self._broker.partitions, self._context.listener
+        version = self._context.api_version
+        if version >= TOPIC_IDS_SINCE:
+            error = table.why_not_by_id(topic.topic_id, index)
+            leader = table.leader_by_id(topic.topic_id, index, listener)
         else:
-            leader = table.leader_by_name(topic.name, index, self._listener)
-        if leader is not None:
-            row.current_leader = ProduceResponse.LeaderIdAndEpoch(
-                leader_id=leader.broker_id, leader_epoch=leader.leader_epoch
+            error = table.why_not(topic.name, index)
+            leader = table.leader_by_name(topic.name, index, listener)
+        row = self._failure(index, error)
+        if (
+            leader is None
+            or error is not ErrorCode.NOT_LEADER_OR_FOLLOWER
+            or version < LEADER_HINTS_SINCE
+        ):
+            return row
+        row.current_leader = ProduceResponse.LeaderIdAndEpoch(
+            leader_id=leader.broker_id, leader_epoch=leader.leader_epoch
+        )
+        if leader.host is not None:
+            self._endpoints = self._endpoints or {}
+            self._endpoints[leader.broker_id] = ProduceResponse.NodeEndpoint(
+                node_id=leader.broker_id, host=leader.host, port=leader.port, rack=leader.rack
             )
-            if leader.host is not None:
-                self._endpoints[leader.broker_id] = ProduceResponse.NodeEndpoint(
-                    node_id=leader.broker_id, host=leader.host, port=leader.port, rack=leader.rack
-                )
         return row
 
-    def answer(self) -> ProduceResponse | None:
+    def _answer(self, topics: list[_Topic]) -> ProduceResponse | None:
         if self._acks == 0:
             if self._failed:
                 raise CloseConnection(f"acks=0 and {self._failed} partitions failed")
             return None
-        return ProduceResponse(
-            responses=self._topics, node_endpoints=list(self._endpoints.values())
-        )
+        answer = ProduceResponse(responses=topics)
+        if self._endpoints is not None:
+            answer.node_endpoints = list(self._endpoints.values())
+        return answer
 
 
 HANDLERS: dict[type, Handler[Any]] = {ProduceRequest: produce}

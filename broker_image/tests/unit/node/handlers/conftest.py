@@ -19,7 +19,6 @@ from logfleet.node.partition import Partition
 from logfleet.node.partition_table import PartitionTable
 from logfleet.node.timers import TimerWheel
 from logfleet.wire import uuids
-from logfleet.wire.frame import RequestHeader
 
 NOW = 1_700_000_000_000
 
@@ -97,7 +96,7 @@ class Host:
 
     @staticmethod
     def context(version: int, client_id: str | None = "client") -> RequestContext:
-        return RequestContext(Peer("PLAINTEXT"), RequestHeader(0, version, 1, client_id))
+        return RequestContext(Peer("PLAINTEXT"), version, client_id, 1)
 
     def close(self) -> None:
         self._dir.abandon()

@@ -7,7 +7,6 @@ from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.api_versions import api_versions
 from logfleet.wire.apis import API_BY_NAME
 from logfleet.wire.errors import ErrorCode
-from logfleet.wire.frame import RequestHeader
 from logfleet.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 
 BROKER: Any = SimpleNamespace(
@@ -21,7 +20,7 @@ BROKER: Any = SimpleNamespace(
 
 def ask(version: int, **fields: Any) -> tuple[ApiVersionsResponse, Peer]:
     peer = Peer("PLAINTEXT")
-    context = RequestContext(peer, RequestHeader(18, version, 1, None))
+    context = RequestContext(peer, version, None, 1)
     return api_versions(BROKER, ApiVersionsRequest(**fields), context), peer
 
 

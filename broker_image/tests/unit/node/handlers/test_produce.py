@@ -227,6 +227,7 @@ def test_records_without_key_are_named_on_a_compacted_topic(host) -> None:
 
 def test_leadership_may_end_while_a_thread_prepares(host, monkeypatch) -> None:
     partition = host.host(config=LogConfig(compression_type=Codec.LZ4))
+    host.know_topic("topic", {0: 2})
     real = host.run_in_thread
 
     async def meanwhile(work: Any, *args: object) -> Any:
