@@ -21,10 +21,13 @@ from logfleet.metadata.keys import BrokerValue, ControllerValue
 from logfleet.metadata.keys import Listener as Address
 from logfleet.metadata.store import MetadataStore, StoreError
 from logfleet.node.admin_http import AdminHttp
+from logfleet.node.controller_access import ControllerAccess
 from logfleet.node.controller_loop import ControllerLoop
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.flusher import Flusher
 from logfleet.node.handlers import all_handlers
+from logfleet.node.handlers.metadata_creation import TopicCreator
+from logfleet.node.handlers.producer_ids import ProducerIds
 from logfleet.node.listener import Listener
 from logfleet.node.local_partitions import LocalPartitions, now_ms
 from logfleet.node.log_configs import LogConfigs
@@ -61,7 +64,8 @@ class Broker:
     """A broker in this process; an asynchronous context manager that is serving inside.
 
     config: as it was started. partitions: those it leads. timers: for parked requests. registry: its metrics.
-    cluster_id, store, follower, local, controller: there once it has started. failure: why it ended by itself, else None.
+    cluster_id, store, follower, local, controller and what stands on them: there once it has started.
+    failure: why it ended by itself, else None.
     """
 
     cluster_id: str
@@ -69,6 +73,9 @@ class Broker:
     follower: MetadataFollower
     local: LocalPartitions
     controller: ControllerLoop
+    controller_access: ControllerAccess
+    topic_creator: TopicCreator
+    producer_ids: ProducerIds
 
     def __init__(self, config: BrokerConfig, files: Files | None = None) -> None:
         self.config = config
@@ -169,6 +176,7 @@ class Broker:
             self.config.static,
         )
         self._spawn("controller", self.controller.run())
+        self._start_access()
         self._start_registration(addresses)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LEADING_S_MAX):
@@ -176,6 +184,13 @@ class Broker:
                 await self.local.until_settled(image.revision)
         self._start_maintenance()
         await self._serve()
+
+    def _start_access(self) -> None:
+        self.controller_access = ControllerAccess(self.config, self.follower, self.controller)
+        self._stack.callback(self.controller_access.close)
+        self.topic_creator = TopicCreator(self.controller_access)
+        self._stack.push_async_callback(self.topic_creator.close)
+        self.producer_ids = ProducerIds(self.store)
 
     async def _start_admin(self) -> None:
         lag = LoopLag(self.registry)

@@ -10,7 +10,12 @@ from logfleet.control.configs import BrokerConfig, broker_config
 from logfleet.node.broker import Broker, StartError
 from logfleet.wire.apis import API_BY_NAME
 from logfleet.wire.frame import decode_response, encode_request
-from logfleet.wire.messages import ApiVersionsRequest
+from logfleet.wire.messages import (
+    ApiVersionsRequest,
+    CreateTopicsRequest,
+    InitProducerIdRequest,
+    MetadataRequest,
+)
 
 pytestmark = pytest.mark.asyncio
 
@@ -93,3 +98,23 @@ async def test_a_vital_task_that_ends_ends_the_broker(tmp_path: Path) -> None:
         broker._spawn("part", dies())
         await broker.until_ended()
         assert broker.failure == "part: a bug"
+
+
+async def test_topics_are_made_led_and_kept_over_a_restart(tmp_path: Path) -> None:
+    leader_epochs = []
+    for _ in range(2):
+        async with Broker(config(tmp_path)) as broker:
+            (listener,) = broker._listeners
+            topic = CreateTopicsRequest.CreatableTopic(
+                name="t", num_partitions=3, replication_factor=1
+            )
+            await ask(listener.port, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
+            answer = await ask(listener.port, MetadataRequest(topics=None), 12)
+            (row,) = answer.topics
+            assert [partition.leader_id for partition in row.partitions] == [1, 1, 1]
+            leader_epochs.append({partition.leader_epoch for partition in row.partitions})
+            await broker.local.until_settled(broker.image.revision)
+            assert len(broker.partitions) == 3
+            answer = await ask(listener.port, InitProducerIdRequest(transactional_id=None), 5)
+            assert answer.error_code == 0
+    assert leader_epochs == [{0}, {1}], "each start is a new term"
