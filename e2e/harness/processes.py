@@ -13,6 +13,7 @@ the kernel ties a program to the thread that started it.
         ... fleet.bootstrap ... fleet.brokers[0].terminate()
 """
 
+import contextlib
 import http.client
 import os
 import signal
@@ -35,6 +36,16 @@ LOG_TAIL_LINES = 60
 
 class ProgramFailed(AssertionError):
     """A program ended or was not ready in time. The text ends with the last lines of its log."""
+
+
+def reserve_row(ports: LoopbackPorts, count: int) -> int:
+    """The first of `count` reserved ports that follow one another."""
+    while True:
+        with contextlib.suppress(OSError):
+            first = ports.reserve()
+            for port in range(first + 1, first + count):
+                ports.reserve(port)
+            return first
 
 
 class Program:

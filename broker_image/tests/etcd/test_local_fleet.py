@@ -18,6 +18,7 @@ from logfleet.node.local_fleet import FleetError, FleetSpec, LocalFleet
 from logfleet.node.loopback_ports import LoopbackPorts
 
 from e2e.harness.etcd import etcd_binaries
+from e2e.harness.processes import reserve_row
 
 pytestmark = pytest.mark.asyncio
 
@@ -78,16 +79,15 @@ def spec(tmp_path: Path) -> Iterator[FleetSpec]:
     script = tmp_path / "broker.py"
     script.write_text(BROKER)
     with LoopbackPorts() as ports:
-        port = ports.reserve()
-    yield FleetSpec(
-        etcd=etcd_binaries()[0],
-        data=tmp_path / "data",
-        brokers=2,
-        zones=("a", "b"),
-        port=port,
-        overrides={"num.partitions": "5"},
-        broker_command=(sys.executable, "-S", str(script)),
-    )
+        yield FleetSpec(
+            etcd=etcd_binaries()[0],
+            data=tmp_path / "data",
+            brokers=2,
+            zones=("a", "b"),
+            port=reserve_row(ports, 2),
+            overrides={"num.partitions": "5"},
+            broker_command=(sys.executable, "-S", str(script)),
+        )
     shutil.rmtree(tmp_path / "data" / "etcd", ignore_errors=True)  # 64 MB at least
 
 

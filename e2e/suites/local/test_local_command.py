@@ -9,18 +9,18 @@ import sys
 from pathlib import Path
 
 import pytest
-from logfleet.node.loopback_ports import LoopbackPorts
 
-from e2e.harness.processes import Program, Rig
+from e2e.harness.processes import Program, Rig, reserve_row
 
 COMMAND = [sys.executable, "-m", "logfleet", "local", "--brokers=3", "--zones=a,b,c"]
 
 
 @pytest.fixture
 def program(rig: Rig) -> Program:
-    with LoopbackPorts() as ports:
-        port = ports.reserve()
-    return rig.program("local", [*COMMAND, f"--port={port}", "--data-dir=data"])
+    program = rig.program("local", [])
+    port = reserve_row(program.ports, 3)
+    program.command = [*COMMAND, f"--port={port}", "--data-dir=data"]
+    return program
 
 
 def start(program: Program) -> None:

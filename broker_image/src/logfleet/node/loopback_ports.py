@@ -21,13 +21,15 @@ class LoopbackPorts:
     def __exit__(self, *_: object) -> None:
         self.release()
 
-    def reserve(self) -> int:
+    def reserve(self, port: int = 0) -> int:
+        """The port; for 0 any free one. Raises OSError if another program uses or reserves it."""
         reserved = socket.socket()
         self._sockets.append(reserved)
+        reserved.bind(("127.0.0.1", port))
+        # Only now: set before, the bind would also succeed beside another reservation.
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        reserved.bind(("127.0.0.1", 0))
-        port: int = reserved.getsockname()[1]
-        return port
+        bound: int = reserved.getsockname()[1]
+        return bound
 
     def release(self) -> None:
         """Nothing happens to who listens there."""

@@ -45,3 +45,17 @@ def test_all_addresses_count_as_loopback_too() -> None:
 def test_reserved_ports_differ(count: int) -> None:
     with LoopbackPorts() as ports:
         assert len({ports.reserve() for _ in range(count)}) == count
+
+
+def test_a_port_of_ones_choice_is_reserved_or_refused() -> None:
+    with LoopbackPorts() as ports:
+        port = ports.reserve()
+        ports.release()
+        assert ports.reserve(port) == port
+        with pytest.raises(OSError, match="in use"):
+            ports.reserve(port)
+        with socket.socket() as server:
+            server.bind(("127.0.0.1", 0))
+            server.listen()
+            with pytest.raises(OSError, match="in use"):
+                ports.reserve(server.getsockname()[1])
