@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import kopf
+from kopf._core.engines.peering import Identity
 from logfleet.resources.document import GROUP, VERSION
 
-from logfleet_operator.names import CLUSTER_LABEL
+from logfleet_operator.names import CLUSTER_LABEL, FIELD_MANAGER
 from logfleet_operator.settings import Settings
 from logfleet_operator.topic_reconciler import TopicReconciler
 from logfleet_operator.worker import Key, Worker
@@ -132,6 +133,8 @@ class Watcher:
             kopf.operator(
                 registry=registry(self._feed),
                 settings=watch_settings(),
+                # Without a name of its own kopf asks for the user's, and a pod's user has none.
+                identity=Identity(FIELD_MANAGER),
                 standalone=True,
                 clusterwide=not self._settings.namespaces,
                 namespaces=sorted(self._settings.namespaces),
