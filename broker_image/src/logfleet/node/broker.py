@@ -9,6 +9,7 @@ import socket
 import uuid
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final, Self, TypeVar
 
 import structlog
@@ -23,9 +24,11 @@ from logfleet.metadata.store import MetadataStore, StoreError
 from logfleet.node.admin_http import AdminHttp
 from logfleet.node.controller_access import ControllerAccess
 from logfleet.node.controller_loop import ControllerLoop
+from logfleet.node.coordinator_loop import CoordinatorLoop
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.flusher import Flusher
 from logfleet.node.handlers import all_handlers
+from logfleet.node.handlers.admin_topics import create_one
 from logfleet.node.handlers.metadata_creation import TopicCreator
 from logfleet.node.handlers.producer_ids import ProducerIds
 from logfleet.node.listener import Listener
@@ -64,8 +67,7 @@ class Broker:
     """A broker in this process; an asynchronous context manager that is serving inside.
 
     config: as it was started. partitions: those it leads. timers: for parked requests. registry: its metrics.
-    cluster_id, store, follower, local, controller and what stands on them: there once it has started.
-    failure: why it ended by itself, else None.
+    failure: why it ended by itself, else None. What is only annotated below is there once it has started.
     """
 
     cluster_id: str
@@ -76,6 +78,7 @@ class Broker:
     controller_access: ControllerAccess
     topic_creator: TopicCreator
     producer_ids: ProducerIds
+    coordinators: CoordinatorLoop
 
     def __init__(self, config: BrokerConfig, files: Files | None = None) -> None:
         self.config = config
@@ -169,14 +172,9 @@ class Broker:
         image = await self.follower.until(lambda image: image.revision > 0)
         await self._load_logs(image)
         self._start_partitions()
-        self.controller = ControllerLoop(
-            self.store,
-            self.follower,
-            ControllerValue(self.node_id, self.incarnation),
-            self.config.static,
-        )
-        self._spawn("controller", self.controller.run())
-        self._start_access()
+        self._start_control()
+        self._start_coordinators()
+        self._spawn("partitions", self.local.run())
         self._start_registration(addresses)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LEADING_S_MAX):
@@ -184,13 +182,6 @@ class Broker:
                 await self.local.until_settled(image.revision)
         self._start_maintenance()
         await self._serve()
-
-    def _start_access(self) -> None:
-        self.controller_access = ControllerAccess(self.config, self.follower, self.controller)
-        self._stack.callback(self.controller_access.close)
-        self.topic_creator = TopicCreator(self.controller_access)
-        self._stack.push_async_callback(self.topic_creator.close)
-        self.producer_ids = ProducerIds(self.store)
 
     async def _start_admin(self) -> None:
         lag = LoopLag(self.registry)
@@ -292,7 +283,32 @@ class Broker:
             on_disk_failure=self._disk_failed,
         )
         self.local.set_strays_aside(self.image)
-        self._spawn("partitions", self.local.run())
+
+    def _start_control(self) -> None:
+        """The controller, should this broker be elected, and the ways to whoever is."""
+        self.controller = ControllerLoop(
+            self.store,
+            self.follower,
+            ControllerValue(self.node_id, self.incarnation),
+            self.config.static,
+        )
+        self._spawn("controller", self.controller.run())
+        self.controller_access = ControllerAccess(self.config, self.follower, self.controller)
+        self._stack.callback(self.controller_access.close)
+        self.topic_creator = TopicCreator(self.controller_access)
+        self._stack.push_async_callback(self.topic_creator.close)
+        self.producer_ids = ProducerIds(self.store)
+
+    def _start_coordinators(self) -> None:
+        self.coordinators = CoordinatorLoop(
+            self.config,
+            create_topic=partial(create_one, self.controller_access),
+            run_in_thread=self.run_in_thread,
+            storage_failed=self.storage_failed,
+        )
+        self.local.on_led.append(self.coordinators.led)
+        self.local.on_lost.append(self.coordinators.lost)
+        self._spawn("coordinators", self.coordinators.run(self.follower.subscribe()))
 
     def _start_registration(self, addresses: tuple[Address, ...]) -> None:
         self._registrar = Registrar(

@@ -10,13 +10,28 @@ def all_handlers() -> Handlers[Any]:
     from logfleet.node.handlers import (
         admin,
         api_versions,
+        coordinator,
         epochs,
         fetch,
+        groups,
         list_offsets,
         metadata,
+        offsets,
         produce,
         producer_ids,
     )
 
-    modules = (admin, api_versions, epochs, fetch, list_offsets, metadata, produce, producer_ids)
+    modules = (
+        produce,
+        fetch,
+        list_offsets,
+        epochs,
+        metadata,
+        api_versions,
+        admin,
+        producer_ids,
+        coordinator,
+        groups,
+        offsets,
+    )
     return {request: handler for module in modules for request, handler in module.HANDLERS.items()}
