@@ -68,7 +68,9 @@ def alter_topic_configs(
 def alter_broker_configs(
     image: ClusterImage, epoch: int, broker_id: int | None, changes: Sequence[ConfigChange]
 ) -> tuple[Txn, ...] | Refusal:
-    """As `alter_topic_configs`, for one broker, or for all where broker_id is None."""
+    """As `alter_topic_configs`, for one registered broker, or for all where broker_id is None."""
+    if broker_id is not None and broker_id not in image.brokers:
+        return Refusal(ErrorCode.INVALID_REQUEST, f"Broker {broker_id} is not registered.")
     present = image.configs_of_broker(broker_id)
     values = _changed(present.values, changes, BROKER_KEYS)
     refusal = values if isinstance(values, Refusal) else _refuse_broker(values, broker_id)
@@ -119,7 +121,7 @@ def _changed(
                 values[change.name] = _edited(old, text, change.operation)
             case _:
                 return Refusal(
-                    ErrorCode.INVALID_REQUEST, f"Unknown operation type {change.operation}"
+                    ErrorCode.INVALID_REQUEST, f"Unknown operations type {change.operation}"
                 )
     return values
 

@@ -61,9 +61,23 @@ def describe_topic(overrides: Mapping[str, str], layers: BrokerLayers) -> Iterat
         synonyms = _synonyms(names, layers)
         value = defaults[name]
         if name in overrides:
-            value = overrides[name].strip()
+            value = key.canonical(overrides[name])
             synonyms = (ConfigSynonym(name, value, ConfigSource.TOPIC), *synonyms)
         yield _described(key, value, synonyms)
+
+
+def describe_new_topic(
+    overrides: Mapping[str, str], layers: BrokerLayers
+) -> Iterator[DescribedConfig]:
+    """As `describe_topic`, but a coarser unit counts as the source of a value (Kafka: KafkaConfigSchema)."""
+    for described in describe_topic(overrides, layers):
+        if described.source is ConfigSource.DEFAULT:
+            names = [synonym for synonym, _ in TOPIC_SYNONYMS[described.name]]
+            found = _every_synonym(names, layers)
+            source = found[0].source if found else ConfigSource.DEFAULT
+            yield msgspec.structs.replace(described, source=source)
+        else:
+            yield described
 
 
 def describe_broker(layers: BrokerLayers) -> Iterator[DescribedConfig]:
@@ -71,7 +85,7 @@ def describe_broker(layers: BrokerLayers) -> Iterator[DescribedConfig]:
     for name, key in BROKER_KEYS.items():
         value = layers.effective(name)
         synonyms = _synonyms(_names(name), layers)
-        yield _described(key, None if value is None else value.strip(), synonyms)
+        yield _described(key, None if value is None else key.canonical(value), synonyms)
     for name in layers.static:
         if name not in BROKER_KEYS:
             synonym = ConfigSynonym(name, None, ConfigSource.STATIC_BROKER)
@@ -97,7 +111,8 @@ def describe_cluster(values: Mapping[str, str]) -> Iterator[DescribedConfig]:
                 for synonym in _synonyms([name], layers)
                 if synonym.source is ConfigSource.DYNAMIC_DEFAULT_BROKER
             )
-            yield _described(BROKER_KEYS[name], values[name].strip(), synonyms)
+            key = BROKER_KEYS[name]
+            yield _described(key, key.canonical(values[name]), synonyms)
 
 
 def _described(
@@ -128,12 +143,15 @@ def _names(broker_key: str) -> Sequence[str]:
 
 
 def _synonyms(names: Sequence[str], layers: BrokerLayers) -> tuple[ConfigSynonym, ...]:
-    if not names:
-        return ()
+    found = _every_synonym(names, layers)
+    return tuple(itertools.dropwhile(lambda synonym: synonym.name != names[0], found))
+
+
+def _every_synonym(names: Sequence[str], layers: BrokerLayers) -> list[ConfigSynonym]:
     defaults = {
         name: default for name in names if (default := BROKER_KEYS[name].default) is not None
     }
-    found = [
+    return [
         ConfigSynonym(name, _shown(name, values[name]), source)
         for values, source in (
             (layers.dynamic, ConfigSource.DYNAMIC_BROKER),
@@ -144,8 +162,8 @@ def _synonyms(names: Sequence[str], layers: BrokerLayers) -> tuple[ConfigSynonym
         for name in names
         if name in values
     ]
-    return tuple(itertools.dropwhile(lambda synonym: synonym.name != names[0], found))
 
 
 def _shown(name: str, value: str) -> str | None:
-    return None if BROKER_KEYS[name].is_sensitive else value.strip()
+    key = BROKER_KEYS[name]
+    return None if key.is_sensitive else key.canonical(value)

@@ -115,6 +115,17 @@ class ConfigKey(msgspec.Struct, frozen=True):
         self.valid.check(self.name, value)
         return value
 
+    def canonical(self, text: str) -> str:
+        """The text as Kafka shows it: `TRUE` as `true`, lists without blanks. Raises ConfigError."""
+        match self.parse(text):
+            case bool(value):
+                return "true" if value else "false"
+            case int(value):
+                return str(value)
+            case tuple(value):
+                return ",".join(value)
+        return text.strip()
+
     def _typed(self, text: str) -> ConfigValue:
         match self.type:
             case ConfigType.BOOLEAN:

@@ -41,6 +41,8 @@ PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 CONFIG_BYTES_MAX: Final = 256 * 1024
 """Names and values of one topic's configs: they are written in one transaction with the first partitions."""
 REPLICATION_FACTOR_MAX: Final = 1
+METADATA_TOPIC: Final = "__cluster_metadata"
+"""Name of the log that holds Kafka's own metadata; tools take a topic of that name for it."""
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -202,6 +204,10 @@ def name_problem(name: str) -> str | None:
 
 
 def _refuse_name(image: ClusterImage, name: str) -> Refusal | None:
+    if name == METADATA_TOPIC:
+        return Refusal(
+            ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited."
+        )
     problem = name_problem(name)
     if problem is not None:
         return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)

@@ -67,7 +67,7 @@ def test_subtracting_takes_items_away(topic):
             "INVALID_REQUEST",
             "Error due to duplicate config keys",
         ),
-        ([("retention.ms", 4, "1")], "INVALID_REQUEST", "Unknown operation type 4"),
+        ([("retention.ms", 4, "1")], "INVALID_REQUEST", "Unknown operations type 4"),
     ],
 )
 def test_wrong_changes_are_refused_with_kafkas_code(topic, changes, error, message):
@@ -105,6 +105,7 @@ def alter_broker(cluster, broker_id, *changes):
 
 
 def test_dynamic_broker_configs_are_kept_for_one_broker_and_for_all(cluster):
+    cluster.start(1)
     assert alter_broker(cluster, 1, ("message.max.bytes", SET, "5")) == {"message.max.bytes": "5"}
     assert alter_broker(cluster, None, ("log.retention.ms", SET, "7")) == {"log.retention.ms": "7"}
     assert alter_broker(cluster, 1, ("message.max.bytes", DELETE)) == {}
@@ -116,6 +117,7 @@ def test_dynamic_broker_configs_are_kept_for_one_broker_and_for_all(cluster):
     "broker_id, change, error, message",
     [
         (1, ("num.partitions", SET, "5"), "INVALID_REQUEST", "dynamically: [num.partitions]"),
+        (9, ("message.max.bytes", SET, "5"), "INVALID_REQUEST", "Broker 9 is not registered."),
         (1, ("my.own.key", SET, "5"), "INVALID_CONFIG", "Unknown broker config name: my.own.key"),
         (1, ("message.max.bytes", SET, "x"), "INVALID_REQUEST", "Not a number of type INT"),
         (
@@ -128,6 +130,7 @@ def test_dynamic_broker_configs_are_kept_for_one_broker_and_for_all(cluster):
     ],
 )
 def test_wrong_broker_changes_are_refused(cluster, broker_id, change, error, message):
+    cluster.start(1)
     code, text = alter_broker(cluster, broker_id, change)
     assert code == error
     assert message in text

@@ -4,6 +4,7 @@ from logfleet.control.config_description import (
     ConfigSynonym,
     describe_broker,
     describe_cluster,
+    describe_new_topic,
     describe_topic,
 )
 from logfleet.control.config_keys import BROKER_KEYS, TOPIC_KEYS
@@ -33,6 +34,15 @@ def test_an_override_stands_before_all_others():
 def test_a_topic_key_without_a_broker_key_has_no_synonyms():
     described = {each.name: each for each in describe_topic({}, BrokerLayers())}
     assert described["remote.storage.enable"].synonyms == ()
+
+
+def test_a_new_topic_owns_up_to_values_of_coarser_units():
+    layers = BrokerLayers({"log.retention.hours": "24"})
+    described = {each.name: each for each in describe_new_topic({"segment.ms": "1"}, layers)}
+    assert described["retention.ms"].source is ConfigSource.STATIC_BROKER
+    assert described["segment.ms"].source is ConfigSource.TOPIC
+    assert described["segment.jitter.ms"].source is ConfigSource.DEFAULT
+    assert described["remote.storage.enable"].source is ConfigSource.DEFAULT
 
 
 def test_a_broker_has_every_key_and_hides_what_it_does_not_know():

@@ -91,5 +91,19 @@ def test_passwords_are_sensitive_and_update_modes_are_kafkas():
     assert BROKER_KEYS["ssl.keystore.location"].mode is UpdateMode.PER_BROKER
 
 
+@pytest.mark.parametrize(
+    "name, text, shown",
+    [
+        ("preallocate", " TRUE", "true"),
+        ("retention.ms", "+5 ", "5"),
+        ("cleanup.policy", "compact , delete", "compact,delete"),
+        ("min.cleanable.dirty.ratio", " 0.50 ", "0.50"),
+        ("compression.type", "zstd ", "zstd"),
+    ],
+)
+def test_values_are_shown_as_kafka_shows_them(name, text, shown):
+    assert TOPIC_KEYS[name].canonical(text) == shown
+
+
 def test_no_value_stays_no_value():
     assert BROKER_KEYS["broker.rack"].parse(None) is None

@@ -116,6 +116,7 @@ def test_manual_assignments_are_taken_in_the_order_of_their_partitions(cluster):
     "given, error, message",
     [
         ({"name": ""}, "INVALID_TOPIC_EXCEPTION", "the empty string is not allowed"),
+        ({"name": "__cluster_metadata"}, "INVALID_REQUEST", "is prohibited"),
         ({"name": "a b"}, "INVALID_TOPIC_EXCEPTION", "other than ASCII alphanumerics"),
         ({"name": "has.dot"}, "TOPIC_ALREADY_EXISTS", "Topic 'has.dot' already exists."),
         ({"name": "has_dot"}, "INVALID_TOPIC_EXCEPTION", "collides with existing topic: has.dot"),

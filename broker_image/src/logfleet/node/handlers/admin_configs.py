@@ -101,17 +101,15 @@ def _refuse_broker_name(name: str, node_id: int) -> Refusal | None:
     try:
         broker_id = int(name)
     except ValueError:
-        return _broker_name_problem(name)
+        return Refusal(
+            ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
+        )
     if broker_id != node_id:
         return Refusal(
             ErrorCode.INVALID_REQUEST,
             f"Unexpected broker id, expected {node_id} or empty string, but received {name}",
         )
     return None
-
-
-def _broker_name_problem(name: str) -> Refusal:
-    return Refusal(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
 
 
 def _unsupported(resource_type: int) -> Refusal:
@@ -126,7 +124,7 @@ def _entries(
     described: Iterable[DescribedConfig], wanted: _Wanted, request: DescribeConfigsRequest
 ) -> list[_Entry]:
     keys = wanted.configuration_keys
-    return [_entry(config, request) for config in described if keys is None or config.name in keys]
+    return [_entry(config, request) for config in described if not keys or config.name in keys]
 
 
 def _entry(config: DescribedConfig, request: DescribeConfigsRequest) -> _Entry:
@@ -181,7 +179,9 @@ def _alteration(resource: _Resource, *, validate_only: bool) -> Operation[bool] 
         try:
             broker_id = int(name)
         except ValueError:
-            return _broker_name_problem(name)
+            return Refusal(
+                ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}"
+            )
     elif resource.resource_type not in {TOPIC, BROKER}:
         return _unsupported(resource.resource_type)
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from logfleet.control.config_description import describe_topic
+from logfleet.control.config_description import describe_new_topic
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.topics import (
     NewPartitions,
@@ -110,6 +110,7 @@ def _created(name: str, settled: _Settled, *, validate_only: bool) -> _Created:
     return _Created(
         name=name,
         topic_id=uuids.ZERO_UUID if validate_only else creation.id,
+        error_message=None,
         num_partitions=creation.partitions,
         replication_factor=creation.replication_factor,
         configs=[
@@ -120,7 +121,7 @@ def _created(name: str, settled: _Settled, *, validate_only: bool) -> _Created:
                 config_source=config.source,
                 is_sensitive=config.is_sensitive,
             )
-            for config in describe_topic(creation.configs, settled.layers)
+            for config in describe_new_topic(creation.configs, settled.layers)
         ],
     )
 

@@ -101,8 +101,7 @@ def metadata(
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     if request.include_topic_authorized_operations:
         for topic in response.topics:
-            if not topic.error_code:
-                topic.topic_authorized_operations = TOPIC_OPERATIONS
+            topic.topic_authorized_operations = TOPIC_OPERATIONS
     return response
 
 
@@ -183,9 +182,13 @@ def describe_topic_partitions(
     host: "AdminHost", request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
     """Topics in the order of their names, partitions up to a limit, then a cursor to go on from (KIP-966)."""
-    if request.cursor is not None and request.cursor.partition_index < 0:
-        rows = [_not_described(each.name, ErrorCode.INVALID_REQUEST) for each in request.topics]
-        return DescribeTopicPartitionsResponse(topics=rows)
+    if not _is_cursor_of(request):
+        return DescribeTopicPartitionsResponse(
+            topics=[
+                _DescribedTopic(error_code=ErrorCode.INVALID_REQUEST, name=each.name)
+                for each in request.topics
+            ]
+        )
     view = _View.of(host.image, context.listener)
     response = DescribeTopicPartitionsResponse()
     names, cursor = _names_from(view.image, request)
@@ -213,6 +216,15 @@ def describe_topic_partitions(
 _Cursor = DescribeTopicPartitionsRequest.Cursor
 
 
+def _is_cursor_of(request: DescribeTopicPartitionsRequest) -> bool:
+    """Whether the cursor, if there is one, can have come from an answer to this request."""
+    cursor = request.cursor
+    if cursor is None:
+        return True
+    named = not request.topics or cursor.topic_name in {each.name for each in request.topics}
+    return named and cursor.partition_index >= 0
+
+
 def _names_from(
     image: ClusterImage, request: DescribeTopicPartitionsRequest
 ) -> tuple[Sequence[str], _Cursor | None]:
@@ -227,11 +239,15 @@ def _next(name: str, index: int) -> DescribeTopicPartitionsResponse.Cursor:
     return DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=index)
 
 
-def _not_described(name: str, error: ErrorCode | None = None) -> _DescribedTopic:
-    if error is None:
-        valid = name_problem(name) is None
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if valid else ErrorCode.INVALID_TOPIC_EXCEPTION
-    return _DescribedTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS)
+def _not_described(name: str) -> _DescribedTopic:
+    valid = name_problem(name) is None
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if valid else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return _DescribedTopic(
+        error_code=error,
+        name=name,
+        is_internal=name in INTERNAL_TOPICS,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
 
 
 def _page(
@@ -264,9 +280,14 @@ def describe_cluster(
 ) -> DescribeClusterResponse:
     """The brokers, and those whose registration is not active if they are asked for (KIP-700, KIP-1073)."""
     if request.endpoint_type != BROKER_ENDPOINT:
-        known = request.endpoint_type == CONTROLLER_ENDPOINT
-        error = ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
-        message = "The request was sent to an endpoint of type BROKER, not of the type asked for."
+        error = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        message = f"Unsupported endpoint type {request.endpoint_type}"
+        if request.endpoint_type == CONTROLLER_ENDPOINT:
+            error = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            message = (
+                "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of "
+                "type CONTROLLER"
+            )
         return DescribeClusterResponse(error_code=error, error_message=message)
     view = _View.of(host.image, context.listener)
     brokers = [

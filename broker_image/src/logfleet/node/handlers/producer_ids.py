@@ -84,7 +84,7 @@ async def _from_next_block(ids: ProducerIds) -> InitProducerIdResponse:
 
 
 def _refused(error: ErrorCode) -> InitProducerIdResponse:
-    return InitProducerIdResponse(error_code=error, producer_id=NONE, producer_epoch=0)
+    return InitProducerIdResponse(error_code=error, producer_id=NONE, producer_epoch=NONE)
 
 
 HANDLERS: dict[type, Handler[Any]] = {InitProducerIdRequest: init_producer_id}
