@@ -54,3 +54,33 @@ async def test_a_broker_cut_off_for_longer_than_its_lease_registers_anew(
     await asyncio.wait(tasks)
     await registrar.leave()
     assert await store.get("broker/1") is None
+
+
+async def test_a_registration_that_outlived_an_outage_of_etcd_is_replaced_at_once(
+    server: EtcdServer, store: EtcdStore
+) -> None:
+    calls: asyncio.Queue[Registration | str] = asyncio.Queue()
+    follower = MetadataFollower(store)
+    registrar = Registrar(
+        store,
+        follower,
+        1,
+        BrokerValue("one", ()),
+        on_registered=calls.put_nowait,
+        on_lost=calls.put_nowait,
+        ttl_s=5,
+    )
+    tasks = [asyncio.ensure_future(each.run()) for each in (follower, registrar)]
+    async with asyncio.timeout(40):
+        first = await calls.get()
+        assert isinstance(first, Registration)
+        server.kill()
+        assert await calls.get() == "the lease has ended"
+        server.start()  # grants the lease its whole TTL anew
+        back_s = asyncio.get_running_loop().time()
+        second = await calls.get()
+        assert isinstance(second, Registration)
+        assert asyncio.get_running_loop().time() - back_s < first.lease.ttl_s
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)

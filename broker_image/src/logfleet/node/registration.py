@@ -32,7 +32,7 @@ from logfleet.metadata.store import (
     Snapshot,
     StoreUnavailable,
 )
-from logfleet.node.claims import PAUSE_S_MAX, claim, create_once
+from logfleet.node.claims import claim, create_once
 from logfleet.node.metadata_follower import MetadataFollower
 
 T = TypeVar("T")
@@ -42,6 +42,8 @@ LEASE_TTL_S: Final = 3
 """Failure detection: how long a dead broker counts as alive. Kafka's broker.session.timeout.ms is 9 s."""
 TAKEN_S_MAX: Final = 60.0
 """How long a start waits for an id that another process holds (Kafka: initial.broker.registration.timeout.ms)."""
+UNAVAILABLE_PAUSE_S: Final = 0.2
+"""Short: a store that says it is unavailable has tried for seconds."""
 
 
 class RegistrationError(Exception):
@@ -118,9 +120,12 @@ async def register(
     *,
     ttl_s: int = LEASE_TTL_S,
     taken_s_max: float = TAKEN_S_MAX,
+    former: Registration | None = None,
 ) -> Registration:
     """Registered, under a lease of its own. Waits as long as the store is away.
 
+    former: this process's last registration. It may still stand, since etcd grants all leases anew after a restart or an election
+    of its own; then it is ended first.
     Raises IdTaken if another process holds the id for `taken_s_max` from when it was first seen.
     """
     key, encoded = keys.broker(broker_id), keys.encode(value)
@@ -139,6 +144,9 @@ async def register(
             log.info("broker_registered", broker=broker_id, epoch=held.create_revision)
             return Registration(broker_id, held.create_revision, lease)
         await _give_up(lease)
+        if former is not None and held.lease == former.lease.id:
+            await _patiently(former.lease.revoke)
+            continue
         if taken_at_s is None:
             taken_at_s = loop.time()
             log.warning("broker_id_taken", broker=broker_id, holder=_described(held))
@@ -187,6 +195,7 @@ class Registrar:
 
     async def run(self) -> None:
         """Register, and again whenever the registration is lost. Ends by IdTaken, StoreRefused, StoreReplaced only."""
+        former: Registration | None = None
         while True:
             registration = self._registration = await register(
                 self._store,
@@ -194,6 +203,7 @@ class Registrar:
                 self._value,
                 ttl_s=self._ttl_s,
                 taken_s_max=self._taken_s_max,
+                former=former,
             )
             self._on_registered(registration)
             reason = await self._lost(registration)
@@ -201,6 +211,7 @@ class Registrar:
             log.error("broker_registration_lost", broker=self._broker_id, reason=reason)
             self._on_lost(reason)
             await _give_up(registration.lease)
+            former = registration
 
     async def leave(self) -> None:
         """Unregister now, not when the lease ends. After `run` was cancelled; nothing happens if not registered."""
@@ -248,7 +259,7 @@ async def _patiently(call: Callable[[], Awaitable[T]]) -> T:
             return await call()
         except StoreUnavailable as error:
             log.warning("metadata_store_unavailable", reason=str(error))
-        await asyncio.sleep(PAUSE_S_MAX)
+        await asyncio.sleep(UNAVAILABLE_PAUSE_S)
 
 
 def _described(held: KeyValue) -> str:

@@ -146,7 +146,7 @@ async def test_a_taken_id_is_taken_over_when_its_holder_is_gone(store, monkeypat
 
 
 async def test_a_store_that_is_away_is_waited_for(store, monkeypatch) -> None:
-    monkeypatch.setattr(registration, "PAUSE_S_MAX", 0.001)
+    monkeypatch.setattr(registration, "UNAVAILABLE_PAUSE_S", 0.001)
     real, failures = store.grant_lease, 3
 
     async def grant_lease(ttl_s: int):
@@ -168,6 +168,14 @@ async def test_a_lost_lease_is_told_and_followed_by_a_new_registration(store) ->
         assert await fleet.lost()
         second = await fleet.registered()
         assert second.epoch > first.epoch
+
+
+async def test_a_former_registration_that_still_stands_is_ended_first(store) -> None:
+    former = await register(store, 1, value())
+    again = await register(store, 1, value(), former=former, taken_s_max=0)
+    assert again.epoch > former.epoch
+    with pytest.raises(IdTaken):
+        await register(store, 1, value("stranger"), former=former, taken_s_max=0)
 
 
 async def test_a_registration_that_vanished_is_lost_though_its_lease_lives(store) -> None:
