@@ -77,13 +77,17 @@ class Rig:
 
 
 @contextmanager
-def running_rig(settings: Settings, report: Report, *, keep: bool) -> Iterator[Rig]:
+def running_rig(
+    settings: Settings, report: Report, *, keep: bool, wait_s: float = 0.0
+) -> Iterator[Rig]:
     """A fresh lab, gone afterwards unless `keep`. What an earlier run left goes first.
+
+    wait_s: how long to wait for another run that has the machine's lab.
 
     Raises LabError if this machine cannot run one, or another run has it.
     """
     lab = Lab(settings, report)
-    with only_lab(settings):
+    with only_lab(settings, wait_s):
         lab.prepare()
         if lab.leftovers():
             report("clearing the lab of an earlier run")

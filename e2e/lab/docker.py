@@ -50,7 +50,7 @@ class Build:
 
 
 class Docker:
-    """The daemon, while `running` is open."""
+    """The daemon, while `running` is open. The caller holds `locking.only_lab`: a purge ends it."""
 
     def __init__(self, settings: Settings, report: Report) -> None:
         self._settings = settings

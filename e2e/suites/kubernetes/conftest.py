@@ -1,4 +1,4 @@
-"""One lab for all suites on Kubernetes. `KEEP=1` leaves it up."""
+"""One lab for all suites on Kubernetes. `KEEP=1` leaves it up; `LAB_WAIT=600` waits for another run that has it."""
 
 import os
 from collections.abc import Generator, Iterator
@@ -35,7 +35,8 @@ def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
             print(f"  {line}", flush=True)
 
     settings = settings_from(os.environ, Path.home())
-    with running_rig(settings, report, keep=os.environ.get("KEEP") == "1") as running:
+    keep, wait_s = os.environ.get("KEEP") == "1", float(os.environ.get("LAB_WAIT", "0"))
+    with running_rig(settings, report, keep=keep, wait_s=wait_s) as running:
         request.config.stash[RIG] = running
         try:
             running.bring_images("test")
