@@ -17,6 +17,7 @@ Found = TypeVar("Found")
 POLL_S = 0.25
 COMMAND_WITHIN_S = 120.0
 HELM_WITHIN_S = 330.0
+INSTALL_WITHIN = "150s"
 
 
 def wait_for(what: str, probe: Callable[[], Found | None], within_s: float) -> Found:
@@ -219,8 +220,9 @@ class Kubernetes:
         *options: str,
     ) -> str:
         """Install a chart, or upgrade its release, and wait until what it made is ready."""
-        command = ("upgrade", release, str(chart), "--install", "--create-namespace", "--wait")
-        return self.helm(*command, "-n", namespace, "-f", "-", *options, values=values)
+        command = ("upgrade", release, str(chart), "--install", "--create-namespace")
+        wait = ("--wait", "--timeout", INSTALL_WITHIN)
+        return self.helm(*command, *wait, "-n", namespace, "-f", "-", *options, values=values)
 
     def describe_everything(self, folder: Path) -> None:
         """Write what a person needs to find out why a test failed: objects, events, logs of all pods."""
