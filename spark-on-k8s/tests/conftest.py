@@ -1,16 +1,34 @@
+import hashlib
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
+import logfleet_spark
 import pytest
 from pyspark.sql import SparkSession
+
+from e2e.harness.processes import Broker, Rig
+
+HERE = Path(__file__).resolve().parents[1]
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "logfleet"
 
 # without this the Python workers are whatever python3 stands first in PATH
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory) -> Iterator[SparkSession]:
+def connector_jars() -> list[Path]:
+    """Spark's own Kafka connector, kept outside the tree by the hash of its lock."""
+    lock = HERE / "jars.lock"
+    folder = CACHE / f"spark-jars-{hashlib.sha256(lock.read_bytes()).hexdigest()[:12]}"
+    subprocess.run([sys.executable, HERE / "fetch_jars.py", lock, folder], check=True)
+    return sorted(folder.glob("*.jar"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory, connector_jars) -> Iterator[SparkSession]:
     session = (
         SparkSession.builder.master("local[2]")
         .appName("logfleet-tests")
@@ -20,7 +38,19 @@ def spark(tmp_path_factory) -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .config("spark.jars", ",".join(str(jar) for jar in connector_jars))
         .getOrCreate()
     )
+    logfleet_spark.register(session)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory) -> Iterator[Broker]:
+    """One broker for all tests: each uses topics of its own."""
+    rig = Rig(tmp_path_factory.mktemp("broker"))
+    try:
+        yield rig.broker()
+    finally:
+        rig.close()

@@ -1,6 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from logfleet.client.offsets import TopicPartition
 from logfleet_spark.offsets import (
     DataLossError,
     OffsetRange,
@@ -12,7 +13,9 @@ from logfleet_spark.offsets import (
 )
 
 sizes = st.dictionaries(
-    st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 9)), st.integers(0, 10_000), min_size=1
+    st.builds(TopicPartition, st.sampled_from(["a", "b"]), st.integers(0, 9)),
+    st.integers(0, 10_000),
+    min_size=1,
 )
 
 
@@ -32,18 +35,18 @@ def test_a_limited_batch_always_moves_and_never_beyond_the_end(end, limit):
 
 
 def test_what_fits_the_limit_is_read_whole():
-    assert limited({("t", 0): 5}, {("t", 0): 9}, 4) == {("t", 0): 9}
+    assert limited({TopicPartition("t", 0): 5}, {TopicPartition("t", 0): 9}, 4) == {
+        TopicPartition("t", 0): 9
+    }
 
 
 @given(sizes, st.one_of(st.none(), st.integers(1, 40)))
 def test_splitting_keeps_every_offset_once(end, min_partitions):
-    ranges = [OffsetRange(t, p, 0, size) for (t, p), size in end.items()]
+    ranges = [OffsetRange(tp, 0, size) for tp, size in end.items()]
     pieces = split(ranges, min_partitions)
     assert all(piece.size > 0 for piece in pieces)
     for r in ranges:
-        own = sorted(
-            (x.start, x.end) for x in pieces if (x.topic, x.partition) == (r.topic, r.partition)
-        )
+        own = sorted((x.start, x.end) for x in pieces if x.where == r.where)
         covered = 0
         for low, high in own:
             assert low == covered
@@ -52,16 +55,29 @@ def test_splitting_keeps_every_offset_once(end, min_partitions):
 
 
 def test_one_big_partition_is_cut_for_more_tasks():
-    assert [r.size for r in split([OffsetRange("t", 0, 0, 100)], 4)] == [25, 25, 25, 25]
+    assert [r.size for r in split([OffsetRange(TopicPartition("t", 0), 0, 100)], 4)] == [
+        25,
+        25,
+        25,
+        25,
+    ]
 
 
 def test_deleted_records_fail_the_query_by_name():
     with pytest.raises(
         DataLossError, match=r"t-0 from 3 \(first kept: 7\), t-1 \(partition gone\)"
     ):
-        reachable({("t", 0): 3, ("t", 1): 0}, {("t", 0): 7}, fail_on_data_loss=True)
+        reachable(
+            {TopicPartition("t", 0): 3, TopicPartition("t", 1): 0},
+            {TopicPartition("t", 0): 7},
+            fail_on_data_loss=True,
+        )
 
 
 def test_a_query_that_accepts_loss_goes_on_with_what_is_kept():
-    kept = reachable({("t", 0): 3, ("t", 1): 0}, {("t", 0): 7}, fail_on_data_loss=False)
-    assert kept == {("t", 0): 7}
+    kept = reachable(
+        {TopicPartition("t", 0): 3, TopicPartition("t", 1): 0},
+        {TopicPartition("t", 0): 7},
+        fail_on_data_loss=False,
+    )
+    assert kept == {TopicPartition("t", 0): 7}

@@ -1,4 +1,5 @@
 import pytest
+from logfleet.client.offsets import TopicPartition
 from logfleet_spark.options import (
     EARLIEST,
     LATEST,
@@ -36,8 +37,12 @@ def test_names_do_not_depend_on_case_since_spark_lowers_them():
 
 def test_offsets_per_partition_may_be_special():
     text = '{"t": {"0": 23, "1": -1, "2": -2}}'
-    options = source_options({**BASE, "startingOffsets": text}, streaming=False)
-    assert options.starting.offsets == {("t", 0): 23, ("t", 1): LATEST, ("t", 2): EARLIEST}
+    options = source_options({**BASE, "startingOffsets": text}, streaming=True)
+    assert options.starting.offsets == {
+        TopicPartition("t", 0): 23,
+        TopicPartition("t", 1): LATEST,
+        TopicPartition("t", 2): EARLIEST,
+    }
 
 
 def test_one_timestamp_wins_over_timestamps_and_offsets():
@@ -46,7 +51,7 @@ def test_one_timestamp_wins_over_timestamps_and_offsets():
             **BASE,
             "startingTimestamp": "5",
             "startingOffsetsByTimestamp": '{"t": {"0": 6}}',
-            "startingOffsets": "latest",
+            "startingOffsets": "earliest",
         },
         streaming=False,
     )
@@ -75,6 +80,8 @@ def test_client_options_lose_their_prefix():
         ({"subscribe": "", "assign": '{"t": 0}'}, "assign"),
         ({"subscribe": "", "assign": '{"t": [true]}'}, "assign"),
         ({"startingOffsets": "first"}, "startingOffsets"),
+        ({"startingOffsets": "latest"}, "startingOffsets"),
+        ({"startingOffsets": '{"t": {"0": -1}}'}, "startingOffsets"),
         ({"endingOffsets": "earliest"}, "endingOffsets"),
         ({"endingOffsets": '{"t": {"0": -2}}'}, "endingOffsets"),
         ({"startingOffsets": '{"t": {"0": -3}}'}, "startingOffsets"),

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from logfleet_spark.options import TopicPartition
+from logfleet.client.offsets import TopicPartition
 
 Offsets = dict[TopicPartition, int]
 
@@ -17,8 +17,7 @@ Offsets = dict[TopicPartition, int]
 class OffsetRange:
     """Records of one partition from `start` up to but not including `end`."""
 
-    topic: str
-    partition: int
+    where: TopicPartition
     start: int
     end: int
 
@@ -34,14 +33,18 @@ class DataLossError(Exception):
 def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
     """The checkpoint's form, in a stable order."""
     shaped: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in sorted(offsets.items()):
-        shaped.setdefault(topic, {})[str(partition)] = offset
+    for tp in sorted(offsets):
+        shaped.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
     return shaped
 
 
 def from_json(shaped: Mapping[str, Mapping[str, int]]) -> Offsets:
     """Inverse of to_json."""
-    return {(t, int(p)): offset for t, parts in shaped.items() for p, offset in parts.items()}
+    return {
+        TopicPartition(topic, int(partition)): offset
+        for topic, offsets in shaped.items()
+        for partition, offset in offsets.items()
+    }
 
 
 def limited(start: Offsets, end: Offsets, limit: int) -> Offsets:
@@ -70,9 +73,7 @@ def split(ranges: Sequence[OffsetRange], min_partitions: int | None) -> list[Off
     for r in full:
         count = min(r.size, max(1, round(min_partitions * r.size / total)))
         bounds = [r.start + r.size * i // count for i in range(count + 1)]
-        pieces += [
-            OffsetRange(r.topic, r.partition, low, high) for low, high in itertools.pairwise(bounds)
-        ]
+        pieces += [OffsetRange(r.where, low, high) for low, high in itertools.pairwise(bounds)]
     return pieces
 
 
@@ -84,8 +85,8 @@ def reachable(wanted: Offsets, earliest: Offsets, *, fail_on_data_loss: bool) ->
     lost = {tp: at for tp, at in wanted.items() if earliest.get(tp, at) > at}
     gone = [tp for tp in wanted if tp not in earliest]
     if fail_on_data_loss and (lost or gone):
-        named = [f"{t}-{p} from {at} (first kept: {earliest[t, p]})" for (t, p), at in lost.items()]
-        named += [f"{t}-{p} (partition gone)" for t, p in gone]
+        named = [f"{tp} from {at} (first kept: {earliest[tp]})" for tp, at in lost.items()]
+        named += [f"{tp} (partition gone)" for tp in gone]
         raise DataLossError(
             "records were deleted before they were read: "
             + ", ".join(sorted(named))

@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-EARLIEST, LATEST = -2, -1  # ListOffsets' special timestamps, also used inside Spark's JSON offsets
+from logfleet.client.offsets import OffsetSpec, TopicPartition
 
-TopicPartition = tuple[str, int]
+# ListOffsets' special timestamps, which Spark's JSON offsets use too
+EARLIEST, LATEST = int(OffsetSpec.EARLIEST), int(OffsetSpec.LATEST)
+
 Unmatched = Literal["error", "latest"]
 
 
@@ -86,10 +88,13 @@ def source_options(raw: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     _refuse(options)
     if streaming and any(key.startswith("ending") for key in options):
         raise OptionError("endingOffsets: only for batch reads; a stream has no end")
+    starting = _bound(options, "starting", default=LATEST if streaming else EARLIEST)
+    if not streaming and LATEST in {starting.special, *starting.offsets.values()}:
+        raise OptionError("startingOffsets: latest is for streams; a batch would read nothing")
     return SourceOptions(
         bootstrap=_bootstrap(options),
         topics=_topics(options),
-        starting=_bound(options, "starting", default=LATEST if streaming else EARLIEST),
+        starting=starting,
         ending=_bound(options, "ending", default=LATEST),
         fail_on_data_loss=_boolean(options, "failOnDataLoss", default=True),
         include_headers=_boolean(options, "includeHeaders", default=False),
@@ -161,7 +166,7 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
     for topic, partitions in listed.items():
         if not isinstance(partitions, list) or not all(type(p) is int for p in partitions):
             raise OptionError(shape)
-        pairs += [(topic, partition) for partition in partitions]
+        pairs += [TopicPartition(topic, partition) for partition in partitions]
     if not pairs:
         raise OptionError(shape)
     return tuple(pairs)
@@ -206,7 +211,7 @@ def _per_partition(name: str, text: str, least: int) -> dict[TopicPartition, int
         for partition, value in partitions.items():
             if not partition.isdigit() or type(value) is not int or value < least:
                 raise OptionError(f"{shape}; no value below {least}")
-            found[topic, int(partition)] = value
+            found[TopicPartition(topic, int(partition))] = value
     return found
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
+from logfleet.client.offsets import TopicPartition
 from logfleet.records.batch import TimestampType
 from logfleet.records.record import Header, Record
 
@@ -14,15 +15,15 @@ TypedRecord = tuple[Record, TimestampType]
 
 
 def to_arrow(
-    topic: str, partition: int, records: Sequence[TypedRecord], *, include_headers: bool
+    where: TopicPartition, records: Sequence[TypedRecord], *, include_headers: bool
 ) -> pa.RecordBatch:
     """Columns in the order of the source's schema."""
     size = len(records)
     columns: dict[str, pa.Array] = {
         "key": pa.array([r.key for r, _ in records], pa.binary()),
         "value": pa.array([r.value for r, _ in records], pa.binary()),
-        "topic": pa.repeat(pa.scalar(topic, pa.string()), size),
-        "partition": pa.repeat(pa.scalar(partition, pa.int32()), size),
+        "topic": pa.repeat(pa.scalar(where.topic, pa.string()), size),
+        "partition": pa.repeat(pa.scalar(where.partition, pa.int32()), size),
         "offset": pa.array([r.offset for r, _ in records], pa.int64()),
         "timestamp": pa.array(
             [r.timestamp * 1000 for r, _ in records], pa.timestamp("us", tz="UTC")

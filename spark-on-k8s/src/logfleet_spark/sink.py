@@ -1,0 +1,55 @@
+"""The write side of `logfleet`: rows become records, at least once (a task that Spark repeats writes again).
+
+A task answers only when every record of it is acknowledged by all in-sync replicas, so a committed micro-batch is on the
+brokers. Within one try nothing is doubled: the producer is idempotent.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from logfleet_spark.cluster import Cluster
+from logfleet_spark.options import SinkOptions
+from logfleet_spark.rows import check_columns, rows
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """How many records a task wrote."""
+
+    records: int
+
+
+def write_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Written:
+    with Cluster(options.bootstrap, options.client) as cluster:
+        return Written(cluster.write(rows(batches, options.topic)))
+
+
+class BatchWriter(DataSourceArrowWriter):
+    def __init__(self, options: SinkOptions, columns: Sequence[str]) -> None:
+        check_columns(columns, options.topic)
+        self.options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return write_rows(self.options, iterator)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    def __init__(self, options: SinkOptions, columns: Sequence[str]) -> None:
+        check_columns(columns, options.topic)
+        self.options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return write_rows(self.options, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Nothing to do: records are readable as soon as they are acknowledged."""
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Nothing to undo: a log only grows, and the repeated batch writes again."""
