@@ -15,6 +15,10 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+.PHONY: quickstart
+quickstart: $(STAMP) ## one broker, one topic, real records, a Spark job, and the same count made without us
+	@$(PY) -m e2e.quickstart $(if $(LATE),--late)
+
 .PHONY: setup
 setup: $(STAMP) ## .venv with everything that the other targets use
 $(STAMP): e2e/requirements.lock $(addsuffix /pyproject.toml,$(MEMBERS)) $(wildcard broker_image/src/logfleet/wire/table/*) $(wildcard broker_image/src/logfleet/wire/stubs.py)
