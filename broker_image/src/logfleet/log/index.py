@@ -33,14 +33,15 @@ def unpack_entries(entry: struct.Struct, data: bytes) -> list[tuple[int, int]]:
     return list(entry.iter_unpack(data[: len(data) - len(data) % entry.size]))
 
 
-def sound_length(entries: Entries, *, first_max: int, second_max: int) -> int:
-    """How many leading entries can be true: both fields ascend (strictly the first) from 0 to their bounds, inclusive.
+def sound_length(entries: Entries, *, first_max: int, second_min: int, second_max: int) -> int:
+    """How many leading entries can be true: both fields ascend strictly, the second one within its bounds (inclusive).
 
-    What a power loss leaves (zeros, an older file, a torn tail) breaks the order, so the sound part is what was written.
+    What a power loss leaves behind what was synced (zeros, an older file, a torn tail) breaks the order. No entry leads to position 0,
+    so zeros at the very beginning are not true either.
     """
-    last_first, last_second = -1, -1
+    last_first, last_second = -1, second_min - 1
     for number, (first, second) in enumerate(entries):
-        if not (last_first < first <= first_max and last_second <= second <= second_max):
+        if not (last_first < first <= first_max and last_second < second <= second_max):
             return number
         last_first, last_second = first, second
     return len(entries)

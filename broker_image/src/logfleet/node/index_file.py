@@ -20,9 +20,21 @@ BLOCK_BYTES = 4080
 
 
 class IndexFile(Sequence[tuple[int, int]]):
-    """Entries of one index file, in order. entry: OFFSET_ENTRY or TIME_ENTRY."""
+    """Entries of one index file, in order. entry: OFFSET_ENTRY or TIME_ENTRY.
 
-    __slots__ = ("_block", "_block_start", "_entry", "_files", "_pending", "_written", "path")
+    is_durable: nothing has changed since the owner last said so.
+    """
+
+    __slots__ = (
+        "_block",
+        "_block_start",
+        "_entry",
+        "_files",
+        "_pending",
+        "_written",
+        "is_durable",
+        "path",
+    )
 
     def __init__(
         self, files: OpenFiles, path: str, entry: struct.Struct, *, written: int = -1
@@ -33,6 +45,7 @@ class IndexFile(Sequence[tuple[int, int]]):
         self._written = written  # entries on disk; -1: not looked at yet
         self._pending = bytearray()
         self._block = b""
+        self.is_durable = written < 0
         self._block_start = 0  # number of the entry that the block begins with
 
     def __len__(self) -> int:
@@ -68,6 +81,7 @@ class IndexFile(Sequence[tuple[int, int]]):
 
     def append(self, first: int, second: int) -> None:
         """Add an entry behind the last; it reaches the disk with `write` or when there are enough of them."""
+        self.is_durable = False
         self._pending += self._entry.pack(first, second)
         if len(self._pending) >= PENDING_BYTES_MAX:
             self.write()
@@ -85,6 +99,7 @@ class IndexFile(Sequence[tuple[int, int]]):
     def truncate(self, count: int) -> None:
         """Keep the first `count` entries."""
         written = self._on_disk()
+        self.is_durable = False
         if count >= written:
             del self._pending[(count - written) * self._entry.size :]
             return
@@ -93,14 +108,16 @@ class IndexFile(Sequence[tuple[int, int]]):
         self._file().truncate(count * self._entry.size)
         self._written = count
 
-    def keep_sound(self, *, first_max: int, second_max: int) -> None:
+    def keep_sound(self, *, first_max: int, second_min: int, second_max: int) -> None:
         """Cut off what cannot be true after a power loss; see `sound_length`."""
         written = self._on_disk()
         if written == 0:
             return
         file = self._file()
         entries = unpack_entries(self._entry, file.pread(written * self._entry.size, 0))
-        self.truncate(sound_length(entries, first_max=first_max, second_max=second_max))
+        self.truncate(
+            sound_length(entries, first_max=first_max, second_min=second_min, second_max=second_max)
+        )
         if file.size() != self._written * self._entry.size:  # a torn entry
             file.truncate(self._written * self._entry.size)
 

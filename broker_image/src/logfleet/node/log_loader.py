@@ -26,7 +26,7 @@ from logfleet.log.names import (
 )
 from logfleet.node.open_files import OpenFiles
 from logfleet.node.producer_history import ProducerHistory
-from logfleet.node.segment import Segment
+from logfleet.node.segment import Segment, segment_number
 from logfleet.records.batch import BatchHeader
 
 
@@ -48,7 +48,8 @@ class LoadRequest(msgspec.Struct, frozen=True):
 class LoadedLog(msgspec.Struct):
     """A partition's log as found, ready for appends.
 
-    is_new: there was no segment. notes: what a person should know about how it was found.
+    rebuilt: old segments whose indexes were made anew and are not durable. is_new: there was no segment. notes: what a person should
+    know about how it was found.
     """
 
     segments: list[Segment]
@@ -58,6 +59,7 @@ class LoadedLog(msgspec.Struct):
     log_start_offset: int
     log_end_offset: int
     recovered_bytes: int
+    rebuilt: list[Segment]
     is_new: bool
     notes: list[str]
 
@@ -71,12 +73,13 @@ class LogLoader:
         self._request = request
         self._notes: list[str] = []
         self._recovered_bytes = 0
+        self._rebuilt: list[Segment] = []
         self._epochs = LeaderEpochs()
 
     def load(self) -> LoadedLog:
         """The log; its directory is changed where what it holds is not true. Raises OSError."""
         names = self._names()
-        self._epochs = self._read_epochs(names)
+        self._epochs = self._read_epochs()
         segments = self._segments(names)
         is_new = not segments
         log_end = self._restore(segments, names)
@@ -93,6 +96,7 @@ class LogLoader:
             segments = [self._new_segment(log_start)]
             log_end = log_start
         self._epochs.truncate_end(log_end)
+        self._complete_epochs(segments, log_start, log_end)
         self._epochs.truncate_start(log_start)
         return LoadedLog(
             segments=segments,
@@ -102,6 +106,7 @@ class LogLoader:
             log_start_offset=log_start,
             log_end_offset=log_end,
             recovered_bytes=self._recovered_bytes,
+            rebuilt=self._rebuilt,
             is_new=is_new,
             notes=self._notes,
         )
@@ -138,19 +143,33 @@ class LogLoader:
             self._notes.append(f"{PARTITION_METADATA} is unreadable: {error}")
             return None
 
-    def _read_epochs(self, names: set[tuple[int, str]]) -> LeaderEpochs:
+    def _read_epochs(self) -> LeaderEpochs:
         data = read_file(self._files, f"{self._request.directory}/{LEADER_EPOCHS}")
-        if data is None:
-            return LeaderEpochs()
         try:
-            return LeaderEpochs(parse_epochs(data))
+            return LeaderEpochs(parse_epochs(data)) if data is not None else LeaderEpochs()
         except CorruptCheckpoint as error:
             self._notes.append(f"{LEADER_EPOCHS} is unreadable ({error}): rebuilt from the batches")
-        epochs = LeaderEpochs()
-        for segment in self._segments(names):
-            for _, header in segment.headers():
-                epochs.observe(header.leader_epoch, header.base_offset)
-        return epochs
+            return LeaderEpochs()
+
+    def _complete_epochs(self, segments: Sequence[Segment], log_start: int, log_end: int) -> None:
+        """Read from the batches what the file does not tell about the log's first part.
+
+        The file may be lost, or newer than what a power loss made of the rest of the directory.
+        """
+        known = self._epochs.entries
+        known_from = known[0].start_offset if known else log_end
+        if known_from <= log_start:
+            return
+        self._epochs = LeaderEpochs()
+        for segment in segments[segment_number(segments, log_start) :]:
+            if segment.base_offset >= known_from:
+                break
+            for _, header in segment.headers(segment.position_of(log_start)):
+                if header.base_offset >= known_from:
+                    break
+                self._epochs.observe(header.leader_epoch, header.base_offset)
+        for entry in known:
+            self._epochs.observe(entry.epoch, entry.start_offset)
 
     def _segments(self, names: set[tuple[int, str]]) -> list[Segment]:
         """All segments as their files' sizes tell them, in order; nothing of them is read yet."""
@@ -183,8 +202,9 @@ class LogLoader:
             is_last = number == len(segments) - 1
             end_offset = None if is_last else segments[number + 1].base_offset
             complete = {(segment.base_offset, INDEX), (segment.base_offset, TIME_INDEX)} <= names
+            # One that ends at the recovery point was the active one then: its last time index entry came later.
             unsafe = not self._request.clean and (
-                end_offset is None or end_offset > self._request.recovery_point
+                end_offset is None or end_offset >= self._request.recovery_point
             )
             if end_offset is not None and complete and not unsafe:
                 log_end = end_offset
@@ -200,6 +220,7 @@ class LogLoader:
                 return log_end
             if not is_last:
                 segment.finish()
+                self._rebuilt.append(segment)
         return log_end
 
     def _restore_segment(self, segment: Segment, *, unsafe: bool, complete: bool) -> int:
@@ -226,10 +247,14 @@ class LogLoader:
             f"{torn} bytes cut off"
         )
         segment.file.truncate(segment.size)
+        segment.file.fsync()
 
     def _remove_segments(self, segments: Sequence[Segment]) -> None:
+        """Durably: were they to come back after the next crash, they would seem to continue what is appended meanwhile."""
         for segment in reversed(segments):
             self._notes.append(f"segment {segment.base_offset} lies behind the log's end: removed")
             for path in segment.paths:
                 self._open_files.forget(path)
                 remove_if_there(self._files, path)
+        if segments:
+            self._files.fsync_directory(self._request.directory)

@@ -79,12 +79,13 @@ class PartitionLog:
         self._active = loaded.segments[-1]
         self._recent = RecentBatches(self.log_end_offset, self._active.size)
         self._jitter_ms = 0
-        self._rolled: list[Segment] = []  # since the last flush: their indexes are not durable
+        self._rolled = loaded.rebuilt  # old segments whose indexes are not durable
         self._is_new = loaded.is_new and loaded.topic_id is not None
-        self._new_names = (
-            loaded.is_new
-        )  # files were made since the last flush: their names are not durable
+        # files were made since the last flush: their names are not durable
+        self._new_names = loaded.is_new or bool(loaded.rebuilt)
         self._flushing = False
+        # nothing was written since the log was last closed properly: closing it has nothing to do
+        self._is_as_closed = request.clean and not loaded.is_new and not loaded.recovered_bytes
         self._draw_jitter()
 
     @property
@@ -136,6 +137,7 @@ class PartitionLog:
             self._make_room(header, last_offset, now_ms)
         assign_offsets(prepared.buffer, base_offset, leader_epoch)
         self._active.append(prepared.buffer, header, base_offset)
+        self._is_as_closed = False
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
         self.producers.update(header, base_offset)
@@ -192,6 +194,7 @@ class PartitionLog:
 
     def _create_segment(self, base_offset: int, now_ms: int) -> Segment:
         self._new_names = True
+        self._is_as_closed = False
         return Segment.create(
             self._open_files,
             self.directory,
@@ -301,6 +304,7 @@ class PartitionLog:
             self.epochs.truncate_end(offset)
             return
         keep = self._number_of(offset) + 1
+        self._is_as_closed = False
         gone, self._segments = self._segments[keep:], self._segments[:keep]
         self._discard(gone[::-1], 0)  # newest first: a crash in between leaves a log
         self._active = self._segments[-1]
@@ -370,6 +374,7 @@ class PartitionLog:
         for segment in segments:
             for path in segment.paths:
                 self._trash.discard(path, due_ms)
+        self._new_names = True
         self._rolled = [segment for segment in self._segments[:-1] if segment in self._rolled]
 
     # Durability
@@ -383,24 +388,27 @@ class PartitionLog:
         """What makes the log durable up to its present end: run it in a thread, then give it to `complete_flush`."""
         assert not self._flushing, "one flush at a time"
         self._flushing = True
-        files = []
-        if self.recovery_point < self.log_end_offset:
-            first = self._number_of(self.recovery_point)
-            files += [segment.file for segment in self._segments[first:]]
-        for segment in self._rolled:
-            files += (segment.offset_index.file(), segment.time_index.file())
+        changed = self._changed_segments()
+        files = [file for segment in changed for file in segment.take_changed()]
         writes = []
         if self.epochs.changed:
             writes.append((f"{self.directory}/{LEADER_EPOCHS}", format_epochs(self.epochs.entries)))
         if self.producers.is_due:
             writes.append(self.producers.take(self.log_end_offset))
-        directories = [self.directory] if self._new_names else []
+        # more files than segments are indexes, and those may have been made just now
+        directories = [self.directory] if self._new_names or len(files) > len(changed) else []
         if self._is_new:
             files.append(self._open_files.files.open(f"{self.directory}/{PARTITION_METADATA}"))
             directories.append(self.directory.rpartition("/")[0] or ".")
         self.epochs.changed = self._new_names = self._is_new = False
         self._rolled = []
         return FlushJob(self.log_end_offset, files, writes, directories)
+
+    def _changed_segments(self) -> list[Segment]:
+        changed = []
+        if self.recovery_point < self.log_end_offset:
+            changed = self._segments[self._number_of(self.recovery_point) :]
+        return [segment for segment in self._rolled if segment not in changed] + changed
 
     def complete_flush(self, job: FlushJob) -> None:
         """The job has run: what lies below its end needs no recovery any more."""
@@ -412,6 +420,8 @@ class PartitionLog:
     def close(self) -> FlushJob:
         """Complete indexes and producer state; once the job has run, the log can be opened as clean. Nothing may follow."""
         assert not self._flushing
+        if self._is_as_closed and not self.unflushed:
+            return FlushJob(self.log_end_offset, [], [], [])
         self._active.finish()
         self._rolled.append(self._active)
         self.producers.write(self._segments, self.log_end_offset)

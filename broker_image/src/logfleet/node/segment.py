@@ -153,6 +153,16 @@ class Segment:
         self.offset_index.write()
         self.time_index.write()
 
+    def take_changed(self) -> list[File]:
+        """Files to sync so that all that is in the segment now is durable; the indexes count as durable from here on."""
+        changed = [self.file]
+        for index in (self.offset_index, self.time_index):
+            if not index.is_durable:
+                index.write()
+                index.is_durable = True
+                changed.append(index.file())
+        return changed
+
     def truncate(self, position: int) -> None:
         """Cut the log at `position`, a batch's beginning or the end, and the indexes with it."""
         file = self.file
@@ -215,8 +225,12 @@ class Segment:
 
     def _distrust_indexes(self, distrust_offset: int, end: int) -> None:
         """Keep the entries that describe durable batches and are sound."""
-        self.offset_index.keep_sound(first_max=RELATIVE_OFFSET_MAX, second_max=end - HEADER_SIZE)
-        self.time_index.keep_sound(first_max=2**63 - 1, second_max=RELATIVE_OFFSET_MAX)
+        self.offset_index.keep_sound(
+            first_max=RELATIVE_OFFSET_MAX, second_min=HEADER_SIZE, second_max=end - HEADER_SIZE
+        )
+        self.time_index.keep_sound(
+            first_max=2**63 - 1, second_min=0, second_max=RELATIVE_OFFSET_MAX
+        )
         kept = find_floor(self.offset_index, distrust_offset - 1 - self.base_offset) + 1
         self.offset_index.truncate(kept)
         last = self.offset_index[-1][0] if kept else -1

@@ -30,19 +30,19 @@ def test_entries_are_packed_as_kafka_packs_them():
 
 @given(PAIRS)
 def test_the_sound_part_ascends_within_its_bounds(entries):
-    length = sound_length(entries, first_max=400, second_max=400)
+    length = sound_length(entries, first_max=400, second_min=3, second_max=400)
     sound = entries[:length]
-    assert all(a[0] < b[0] and a[1] <= b[1] for a, b in pairwise(sound))
-    assert all(first <= 400 and second <= 400 for first, second in sound)
+    assert all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(sound))
+    assert all(first <= 400 and 3 <= second <= 400 for first, second in sound)
     if length < len(entries):
         first, second = entries[length]
-        before = sound[-1] if sound else (-1, -1)
-        assert first > 400 or second > 400 or first <= before[0] or second < before[1]
+        before = sound[-1] if sound else (-1, 2)
+        assert first > 400 or second > 400 or first <= before[0] or second <= before[1]
 
 
 def test_zeros_after_a_power_loss_are_not_sound():
     entries = [(5, 100), (9, 200), (0, 0), (0, 0), (30, 500)]
-    assert sound_length(entries, first_max=100, second_max=1000) == 2
+    assert sound_length(entries, first_max=100, second_min=0, second_max=1000) == 2
 
 
 def test_an_index_holds_what_its_file_may_hold():

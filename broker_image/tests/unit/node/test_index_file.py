@@ -72,7 +72,7 @@ def test_only_what_can_be_true_is_kept(path):
     good = OFFSET_ENTRY.pack(5, 100) + OFFSET_ENTRY.pack(9, 200)
     file.pwrite(good + bytes(20) + b"torn", 0)
     subject = index(path)
-    subject.keep_sound(first_max=1000, second_max=1000)
+    subject.keep_sound(first_max=1000, second_min=1, second_max=1000)
     assert list(subject) == [(5, 100), (9, 200)]
     assert size(path) == 16
 
@@ -80,6 +80,23 @@ def test_only_what_can_be_true_is_kept(path):
 def test_a_torn_last_entry_is_cut_off(path):
     PosixFiles().open(path, create=True).pwrite(OFFSET_ENTRY.pack(5, 100) + b"torn", 0)
     subject = index(path)
-    subject.keep_sound(first_max=1000, second_max=1000)
+    subject.keep_sound(first_max=1000, second_min=1, second_max=1000)
     assert size(path) == 8
-    index(path + "absent").keep_sound(first_max=1, second_max=1)
+    index(path + "absent").keep_sound(first_max=1, second_min=0, second_max=1)
+
+
+def test_zeros_are_no_first_entry_where_none_leads_to_position_zero(path):
+    PosixFiles().open(path, create=True).pwrite(bytes(80), 0)
+    subject = index(path)
+    subject.keep_sound(first_max=1000, second_min=1, second_max=1000)
+    assert list(subject) == []
+
+
+def test_an_index_is_durable_until_it_changes(path):
+    subject = index(path)
+    assert subject.is_durable
+    subject.append(1, 1)
+    assert not subject.is_durable
+    subject.is_durable = True
+    subject.truncate(0)
+    assert not subject.is_durable
