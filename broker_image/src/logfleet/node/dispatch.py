@@ -104,6 +104,7 @@ class Dispatcher(Generic[B]):
     def __init__(self, broker: B, handlers: "Handlers[B]") -> None:
         self._broker = broker
         self._routes: dict[int, _Route] = {}
+        self._bugs: set[tuple[object, ...]] = set()
         for request, handler in handlers.items():
             api = api_of(request)
             assert api.key not in self._routes, f"two handlers for {api.name}"
@@ -188,10 +189,25 @@ class Dispatcher(Generic[B]):
         stats.seconds += perf_counter() - started
         return answer
 
-    @staticmethod
-    def _failed(served: _Version, error: Exception) -> CloseConnection:
+    def _failed(self, served: _Version, error: Exception) -> CloseConnection:
         if isinstance(error, CloseConnection):
             return error
         served.stats.failures += 1
-        log.error("request_failed", api=served.api.name, exc_info=error)
-        return CloseConnection(f"{served.api.name} failed")
+        name = served.api.name
+        where = error.__traceback__
+        while where is not None and where.tb_next is not None:
+            where = where.tb_next
+        bug = (
+            name,
+            type(error),
+            where.tb_frame.f_code if where else None,
+            where and where.tb_lineno,
+        )
+        if (
+            bug in self._bugs
+        ):  # a client that repeats its request must not fill the log with tracebacks
+            log.error("request_failed_again", api=name, error=repr(error))
+        else:
+            self._bugs.add(bug)
+            log.error("request_failed", api=name, exc_info=error)
+        return CloseConnection(f"{name} failed")

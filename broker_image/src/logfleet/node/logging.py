@@ -60,11 +60,17 @@ def start_logging(
     if json:
         renderer += [
             structlog.processors.EventRenamer("event"),
-            structlog.processors.dict_tracebacks,
+            # Without the frames' variables: they hold clients' data.
+            structlog.processors.ExceptionRenderer(
+                structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+            ),
             structlog.processors.JSONRenderer(default=str),
         ]
     else:
-        renderer.append(structlog.dev.ConsoleRenderer(colors=stream.isatty()))
+        plain = structlog.dev.plain_traceback
+        renderer.append(
+            structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=plain)
+        )
     lines: queue.Queue[logging.LogRecord] = queue.Queue(QUEUED_LINES_MAX)
     handler = _DroppingQueueHandler(lines)
     handler.setFormatter(

@@ -3,6 +3,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import structlog
 from logfleet.node.connection import CloseConnection, Peer
 from logfleet.node.dispatch import Dispatcher, Handlers, RequestContext
 from logfleet.wire.apis import API_BY_NAME
@@ -134,6 +135,22 @@ def test_a_bug_in_a_handler_closes_the_connection_and_is_counted() -> None:
         assert [stats.failures for stats in dispatch.stats.values()] == [1, 1]
 
     asyncio.run(main())
+
+
+def test_a_bug_that_repeats_is_logged_with_one_traceback() -> None:
+    def fails(broker: str, request: ListGroupsRequest, context: RequestContext) -> None:
+        raise KeyError("a bug")
+
+    dispatch = dispatcher({ListGroupsRequest: fails})
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(3):
+            with pytest.raises(CloseConnection, match="ListGroups failed"):
+                dispatch(PEER, frame_of(ListGroupsRequest(), 3))
+    assert [(line["event"], "exc_info" in line) for line in lines] == [
+        ("request_failed", True),
+        ("request_failed_again", False),
+        ("request_failed_again", False),
+    ]
 
 
 def test_a_handler_may_close_the_connection_itself() -> None:

@@ -28,6 +28,7 @@ SPECIAL_SINCE = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 NO_EPOCH = -1
+LEADER_EPOCH_SINCE = 4
 
 _Row = ListOffsetsResponse.ListOffsetsPartitionResponse
 
@@ -59,7 +60,7 @@ def list_offsets(
                 found: Found | ErrorCode = ErrorCode.INVALID_REQUEST
             else:
                 found = _find(broker, topic.name, wanted, context.api_version)
-            rows.append(_row(index, found))
+            rows.append(_row(index, found, context.api_version))
         topics.append(
             ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=rows)
         )
@@ -107,14 +108,12 @@ def offset_for(partition: Partition, timestamp: int) -> Found:
     return Found(record.offset, record.timestamp, record.leader_epoch)
 
 
-def _row(index: int, found: Found | ErrorCode) -> _Row:
+def _row(index: int, found: Found | ErrorCode, version: int) -> _Row:
     if isinstance(found, ErrorCode):
         return _Row(partition_index=index, error_code=found)
+    epoch = found.leader_epoch if version >= LEADER_EPOCH_SINCE else NO_EPOCH
     return _Row(
-        partition_index=index,
-        timestamp=found.timestamp,
-        offset=found.offset,
-        leader_epoch=found.leader_epoch,
+        partition_index=index, timestamp=found.timestamp, offset=found.offset, leader_epoch=epoch
     )
 
 

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 from logfleet.node.handlers.epochs import offset_for_leader_epoch
 from logfleet.records.record import Record, build_batch
+from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import OffsetForLeaderEpochRequest
 
@@ -16,6 +17,7 @@ def ask(host, epoch: int, current: int = -1, topic: str = "topic") -> Any:
     topics = [OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic=topic, partitions=[wanted])]
     asked = OffsetForLeaderEpochRequest(topics=topics)
     answer = offset_for_leader_epoch(host, asked, host.context(4))
+    encode(answer, 2)
     ((row,),) = [found.partitions for found in answer.topics]
     return row.error_code, row.leader_epoch, row.end_offset
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from logfleet.node.handlers.fetch import fetch
 from logfleet.records.record import Record, build_batch, read_records
+from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
 
@@ -36,6 +37,7 @@ def request(*rows: tuple[Any, ...], **given: Any) -> FetchRequest:
 def ask(host, asked: FetchRequest, version: int = 12) -> FetchResponse:
     answer = fetch(host, asked, host.context(version))
     assert isinstance(answer, FetchResponse)
+    encode(answer, version)  # nothing is set that this version lacks
     return answer
 
 

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 from logfleet.node.handlers.list_offsets import list_offsets
 from logfleet.records.record import Record, build_batch
+from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ListOffsetsRequest, ListOffsetsResponse
 
@@ -25,6 +26,7 @@ def ask(host, *rows: tuple[Any, ...], version: int = 11, topic: str = "topic") -
     )
     answer = list_offsets(host, asked, host.context(version))
     assert isinstance(answer, ListOffsetsResponse)
+    encode(answer, version)  # nothing is set that this version lacks
     (found,) = answer.topics
     assert found.name == topic
     return [
@@ -107,3 +109,8 @@ def test_a_failing_disk_is_told(host, partition, monkeypatch) -> None:
     monkeypatch.setattr(partition.log, "offset_for_timestamp", failing)
     assert ask(host, (0, NOW))[0][0] == ErrorCode.KAFKA_STORAGE_ERROR
     assert [failed for failed, _ in host.failed] == [partition]
+
+
+def test_versions_without_leader_epochs_do_not_get_one(host, partition) -> None:
+    assert ask(host, (0, -1), version=3) == [(0, 6, -1, -1)]
+    assert ask(host, (0, -1), version=4) == [(0, 6, -1, 5)]

@@ -9,6 +9,7 @@ from logfleet.node.handlers.produce import HANDLERS, produce
 from logfleet.records.batch import TRANSACTIONAL_BIT, parse_header, write_crc
 from logfleet.records.compression import Codec
 from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
+from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ProduceRequest
 
@@ -37,8 +38,12 @@ def request(*rows: tuple[str, int, bytearray | None], acks: int = -1) -> Produce
 
 
 def ask(host, asked: ProduceRequest, version: int = 12, client_id: str = "c") -> Any:
-    answer = produce(host, asked, host.context(version, client_id))
-    return asyncio.run(answer) if asyncio.iscoroutine(answer) else answer
+    answer: Any = produce(host, asked, host.context(version, client_id))
+    if asyncio.iscoroutine(answer):
+        answer = asyncio.run(answer)
+    if answer is not None:
+        encode(answer, version)  # nothing is set that this version lacks
+    return answer
 
 
 def only_row(answer: Any) -> Any:
