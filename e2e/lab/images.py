@@ -47,11 +47,16 @@ def ensure_archive(settings: Settings, recipe: Recipe) -> Path:
     return archive
 
 
-def own_images(settings: Settings) -> list[Recipe]:
-    """What every node needs before it can run anything, and etcd under its public name."""
+def own_images(settings: Settings, busybox: Path = BUSYBOX) -> list[Recipe]:
+    """What every node needs before it can run anything, and etcd under its public name.
+
+    busybox: the static program that becomes the volume provisioner's shell; it must exist.
+    """
     return [
         Recipe(Image(PAUSE_IMAGE, entrypoint=("/pause",)), recipe_key(PAUSE_SOURCE), _pause),
-        Recipe(Image("lab.local/busybox:1", command=("sh",)), recipe_key(BUSYBOX), _busybox),
+        Recipe(
+            Image("lab.local/busybox:1", command=("sh",)), recipe_key(busybox), _busybox(busybox)
+        ),
         _of_tool(settings, "lab.local/coredns:1", DNS.key, "/coredns"),
         _of_tool(
             settings, "lab.local/local-path-provisioner:1", DNS.key, "/local-path-provisioner"
@@ -89,16 +94,20 @@ def _pause(out: Path, scratch: Path) -> None:
     layer_of_file(out, scratch / "pause", "/pause")
 
 
-def _busybox(out: Path, scratch: Path) -> None:
+def _busybox(program: Path) -> Callable[[Path, Path], None]:
     """The shell of the volume provisioner's short-lived pods."""
-    root = scratch / "root"
-    (root / "bin").mkdir(parents=True)
-    (root / "tmp").mkdir()
-    shutil.copy(BUSYBOX, root / "bin" / "busybox")
-    for applet in run(BUSYBOX, "--list").split():
-        if applet != "busybox":
-            (root / "bin" / applet).symlink_to("busybox")
-    layer_of_folder(out, root)
+
+    def layer(out: Path, scratch: Path) -> None:
+        root = scratch / "root"
+        (root / "bin").mkdir(parents=True)
+        (root / "tmp").mkdir()
+        shutil.copy(program, root / "bin" / "busybox")
+        for applet in run(program, "--list").split():
+            if applet != "busybox":
+                (root / "bin" / applet).symlink_to("busybox")
+        layer_of_folder(out, root)
+
+    return layer
 
 
 def _debian_with_python(out: Path, scratch: Path) -> None:
