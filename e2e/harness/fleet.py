@@ -40,7 +40,9 @@ def operator_pods(kubernetes: Kubernetes, *, ready: bool) -> list[Object]:
     """The operator's pods; with `ready` only those that are Ready."""
     selector = f"app.kubernetes.io/instance={OPERATOR_RELEASE}"
     pods = kubernetes.pods(OPERATOR_NAMESPACE, selector)
-    return [pod for pod in pods if not ready or (condition(pod, "Ready") or {})["status"] == "True"]
+    return [
+        pod for pod in pods if not ready or (condition(pod, "Ready") or {}).get("status") == "True"
+    ]
 
 
 def example(name: str) -> Object:
