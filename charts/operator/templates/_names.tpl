@@ -45,7 +45,7 @@ seccompProfile: {type: RuntimeDefault}
   verbs: [get, list, watch]
 - apiGroups: [logfleet.dev]
   resources: [clusters/status, topics/status]
-  verbs: [get, patch]
+  verbs: [patch]
 # blockOwnerDeletion on what a Cluster owns
 - apiGroups: [logfleet.dev]
   resources: [clusters/finalizers]
@@ -70,7 +70,7 @@ seccompProfile: {type: RuntimeDefault}
   verbs: [list]
 - apiGroups: [""]
   resources: [pods]
-  verbs: [list, delete]
+  verbs: [list, watch, delete]
 - apiGroups: [""]
   resources: [pods/eviction]
   verbs: [create]
