@@ -18,6 +18,7 @@ POLL_S = 0.25
 COMMAND_WITHIN_S = 120.0
 HELM_WITHIN_S = 330.0
 INSTALL_WITHIN = "150s"
+ATTEMPT_WITHIN_S = 30.0
 
 
 def wait_for(what: str, probe: Callable[[], Found | None], within_s: float) -> Found:
@@ -224,24 +225,13 @@ class Kubernetes:
         wait = ("--wait", "--timeout", INSTALL_WITHIN)
         return self.helm(*command, *wait, "-n", namespace, "-f", "-", *options, values=values)
 
-    def describe_everything(self, folder: Path) -> None:
-        """Write what a person needs to find out why a test failed: objects, events, logs of all pods."""
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, arguments in {
-            "objects.txt": ("get", "all,pvc,pv,configmap", "-A", "-o", "wide"),
-            "events.txt": ("get", "events", "-A", "--sort-by=.lastTimestamp"),
-            "pods.txt": ("describe", "pods", "-A"),
-        }.items():
-            (folder / name).write_text(self._said("kubectl", arguments))
-        for pod in json.loads(self.kubectl("get", "pods", "-A", "-o", "json"))["items"]:
-            name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
-            for suffix, options in (("", ()), ("-previous", ("--previous",))):
-                arguments = ("logs", name, "-n", namespace, "--all-containers", *options)
-                (folder / f"{namespace}-{name}{suffix}.log").write_text(
-                    self._said("kubectl", arguments)
-                )
-
-    def _said(self, tool: str, arguments: Sequence[str]) -> str:
-        command = [str(self.tools / tool), "--kubeconfig", str(self.kubeconfig), *arguments]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    def attempt(self, *arguments: str, within_s: float = ATTEMPT_WITHIN_S) -> str:
+        """What kubectl says, whether it succeeds or not: for evidence, which must not fail itself."""
+        command = [str(self.tools / "kubectl"), "--kubeconfig", str(self.kubeconfig), *arguments]
+        try:
+            done = subprocess.run(
+                command, check=False, capture_output=True, text=True, timeout=within_s
+            )
+        except subprocess.TimeoutExpired:
+            return f"kubectl {' '.join(arguments)} took longer than {within_s:.0f} s\n"
         return done.stdout + done.stderr

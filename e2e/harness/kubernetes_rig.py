@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from e2e.harness import evidence
 from e2e.harness.images import ROOT, build_images
 from e2e.harness.kubernetes import Kubernetes
 from e2e.lab import network
+from e2e.lab.commands import LabError
 from e2e.lab.lab import Lab
 from e2e.lab.locking import only_lab
 from e2e.lab.settings import Settings
@@ -66,14 +68,23 @@ class Rig:
     def join(self, zone: str) -> None:
         network.set_cable(self._lab.settings.zone(zone), plugged=True)
 
-    def keep_evidence(self) -> Path:
-        """Write what the cluster looks like now to a folder of its own."""
-        folder = FAILURES / time.strftime("%Y%m%d-%H%M%S")
-        self.kubernetes.describe_everything(folder)
-        shutil.copytree(self._lab.settings.logs, folder / "lab")
-        for zone in self._lab.settings.zones:
-            shutil.copytree(self._lab.settings.node_folder(zone) / "log", folder / zone.node)
-        return folder
+    def keep_evidence(self) -> str:
+        """Write what the cluster looks like now to a folder; give a page of it, and where it is."""
+        folder = _keep_logs(self._lab.settings)
+        evidence.keep(self.kubernetes, folder)
+        return f"{evidence.page(self.kubernetes)}\neverything else: {folder}"
+
+
+def _keep_logs(settings: Settings) -> Path:
+    """Copy what the lab's daemons wrote into a folder of its own."""
+    folder = FAILURES / time.strftime("%Y%m%d-%H%M%S")
+    logs = {"lab": settings.logs} | {
+        zone.node: settings.node_folder(zone) / "log" for zone in settings.zones
+    }
+    for name, source in logs.items():
+        if source.exists():
+            shutil.copytree(source, folder / name, dirs_exist_ok=True)
+    return folder
 
 
 @contextmanager
@@ -95,7 +106,7 @@ def running_rig(
         rig = Rig(lab, report)
         try:
             with rig.part("lab"):
-                lab.up()
+                _bring_up(lab)
             yield rig
         finally:
             if keep:
@@ -103,3 +114,10 @@ def running_rig(
                 report("`make e2e-down` removes it")
             else:
                 lab.purge()
+
+
+def _bring_up(lab: Lab) -> None:
+    try:
+        lab.up()
+    except LabError as error:
+        raise LabError(f"{error}; the daemons' logs: {_keep_logs(lab.settings)}") from error

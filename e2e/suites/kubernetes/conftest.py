@@ -64,9 +64,9 @@ def kubernetes(rig: Rig) -> Kubernetes:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A test that fails leaves a folder with objects, events and logs."""
+    """A test that fails says what is not well in the cluster, and leaves a folder with all of it."""
     report = yield
     running = item.config.stash.get(RIG, None)
     if running is not None and report.failed and report.when != "teardown":
-        report.sections.append(("evidence", str(running.keep_evidence())))
+        report.sections.append(("evidence", running.keep_evidence()))
     return report
