@@ -391,7 +391,7 @@ class Broker:
         log.critical(
             "log_directory_failed", path=log_dir.path, partition=str(name), error=str(error)
         )
-        self.local.take_offline(set(log_dir.logs))
+        self.local.take_offline(log_dir.logs.values())
         self._log_dirs.take_out(log_dir)
         if not self._log_dirs.dirs:
             self._fail(f"no log directory is left: {error}")

@@ -7,8 +7,7 @@ deleted, never because the topic is not there; a log that belongs to nothing kno
 
 import asyncio
 import time
-from collections.abc import Callable
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterable
 
 import structlog
 
@@ -106,11 +105,14 @@ class LocalPartitions:
             if state.replicas == (self._node_id,)
         )
 
-    def take_offline(self, names: AbstractSet[TopicPartition]) -> None:
-        """The logs of these partitions are not to be had any more."""
+    def take_offline(self, logs: Iterable[PartitionLog]) -> None:
+        """These logs are not to be had any more, led at present or not; none begins anew elsewhere, where it would be empty."""
+        for partition_log in logs:
+            if partition_log.topic_id is not None:
+                topic_id = uuids.from_text(partition_log.topic_id)
+                self._table.offline.add((topic_id, partition_log.partition.partition))
         for partition in self._table:
-            if TopicPartition(partition.topic, partition.index) in names:
-                self._table.offline.add((partition.topic_id, partition.index))
+            if (partition.topic_id, partition.index) in self._table.offline:
                 self._stop(partition)
 
     async def _apply(self, image: ClusterImage, changes: Changes) -> None:
@@ -179,6 +181,8 @@ class LocalPartitions:
             return
         if broker_epoch is None or broker_epoch != self._broker_epoch:
             return  # the registration ended meanwhile
+        if (topic.id, index) in self._table.offline:
+            return  # its directory failed meanwhile
         partition = Partition(topic.name, topic.id, index, partition_log, state.leader_epoch)
         self._table.add(partition)
         log.debug("leading", topic=topic.name, partition=index, leader_epoch=state.leader_epoch)

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from logfleet.control.configs import BrokerConfig, broker_config
+from logfleet.log.names import TopicPartition
 from logfleet.node.broker import Broker, StartError
 from logfleet.wire.apis import API_BY_NAME
+from logfleet.wire.errors import ErrorCode
 from logfleet.wire.frame import decode_response, encode_request
 from logfleet.wire.messages import (
     ApiVersionsRequest,
@@ -118,3 +120,31 @@ async def test_topics_are_made_led_and_kept_over_a_restart(tmp_path: Path) -> No
             answer = await ask(listener.port, InitProducerIdRequest(transactional_id=None), 5)
             assert answer.error_code == 0
     assert leader_epochs == [{0}, {1}], "each start is a new term"
+
+
+async def test_a_log_on_a_failed_directory_never_begins_anew_on_another(
+    tmp_path: Path, until: Any
+) -> None:
+    """Also if it was not led at the moment its directory failed: an empty log would be a wrong answer."""
+    dirs = [tmp_path / "one", tmp_path / "two"]
+    log_dirs = ",".join(map(str, dirs))
+    async with Broker(config(tmp_path, **{"log.dirs": log_dirs})) as broker:
+        (listener,) = broker._listeners
+        topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=4, replication_factor=1)
+        await ask(listener.port, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
+        await broker.local.until_settled(broker.image.revision)
+        failing = broker._log_dirs.dir_of(TopicPartition("t", 0))
+        assert failing is not None
+        lost = {name.partition for name in failing.logs}
+        assert len(lost) == 2, "logs are spread over both directories"
+
+        broker.local.lost_registration()
+        broker._disk_failed(TopicPartition("t", 0), OSError("broken"))
+        broker.local.registered(broker.image.brokers[1].epoch)
+        await until(lambda: len(broker.partitions) == 4 - len(lost))
+        await broker.local.until_settled(broker.image.revision)
+        for index in range(4):
+            found = broker.partitions.find("t", index)
+            assert (found is ErrorCode.KAFKA_STORAGE_ERROR) == (index in lost)
+        (other,) = (path for path in dirs if str(path) != failing.path)
+        assert {path.name for path in other.glob("t-*")} == {f"t-{i}" for i in {*range(4)} - lost}
