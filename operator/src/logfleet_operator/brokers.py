@@ -2,23 +2,15 @@
 
 import asyncio
 from collections.abc import Iterable
-from typing import Final, assert_never
+from typing import Final
 
-from logfleet.client.admin import BROKER_DEFAULT, ConfigSource, NewTopic, ResourceType
 from logfleet.client.admin import Admin as KafkaAdmin
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError, KafkaError
 from logfleet.client.metadata import Topic
-from logfleet.resources.plan import (
-    AlterTopicConfig,
-    CreateTopic,
-    DeleteTopic,
-    GrowTopic,
-    ObservedTopic,
-    TopicAction,
-)
+from logfleet.client.reconcile import GONE, observe_topic, perform
+from logfleet.resources.plan import CreateTopic, DeleteTopic, ObservedTopic, TopicAction
 from logfleet.wire.errors import ErrorCode
-from logfleet.wire.uuids import from_text, to_text
 
 from logfleet_operator.admin import AdminRefused, AdminUnavailable
 
@@ -26,8 +18,6 @@ from logfleet_operator.admin import AdminRefused, AdminUnavailable
 REQUEST_TIMEOUT_MS: Final = 10_000
 CALL_TIMEOUT_MS: Final = 15_000
 DESCRIBED_AT_ONCE: Final = 32
-
-GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 class BrokerAdmin:
@@ -43,7 +33,7 @@ class BrokerAdmin:
 
         async def one(topic: Topic) -> tuple[str, ObservedTopic | None]:
             async with limit:
-                return topic.name, await self._observe(topic)
+                return topic.name, await observe_topic(self._admin, topic)
 
         try:
             # All topics in one answer; the brokers complain about single ones that are not there.
@@ -53,44 +43,12 @@ class BrokerAdmin:
             raise _verdict(error) from error
         return {name: topic for name, topic in found if topic is not None}
 
-    async def _observe(self, topic: Topic) -> ObservedTopic | None:
-        try:
-            entries = await self._admin.topic_config(topic.name)
-        except KafkaError as error:
-            if error.code in GONE:
-                return None
-            raise
-        config = {
-            entry.name: entry.value
-            for entry in entries.values()
-            if entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG and entry.value is not None
-        }
-        replicas = len(topic.partitions[0].replicas) if topic.partitions else 0
-        return ObservedTopic(to_text(topic.topic_id), len(topic.partitions), replicas, config)
-
     async def perform(self, action: TopicAction) -> None:
         try:
-            await self._perform(action)
+            await perform(self._admin, action)
         except ClientError as error:
             if not _already(action, error):
                 raise _verdict(error) from error
-
-    async def _perform(self, action: TopicAction) -> None:
-        match action:
-            case CreateTopic(name, partitions, replicas, config):
-                count = BROKER_DEFAULT if replicas is None else replicas
-                await self._admin.create_topic(NewTopic(name, partitions, count, config))
-            case GrowTopic(name, partitions):
-                await self._admin.create_partitions(name, partitions)
-            case AlterTopicConfig(name, changed, removed):
-                await self._admin.alter_config(
-                    ResourceType.TOPIC, name, set_keys=changed, delete_keys=removed
-                )
-            case DeleteTopic(name, topic_id):
-                known = from_text(topic_id) if topic_id else None
-                await self._admin.delete_topic(name, topic_id=known)
-            case _:
-                assert_never(action)
 
     async def close(self) -> None:
         self._client.close()

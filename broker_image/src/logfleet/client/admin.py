@@ -218,6 +218,7 @@ class Admin:
         *,
         set_keys: Mapping[str, str],
         delete_keys: Iterable[str] = (),
+        validate_only: bool = False,
     ) -> None:
         """Set some keys and take others back to their default; all others stay (KIP-339)."""
         configs = [
@@ -237,7 +238,7 @@ class Admin:
         async def call() -> None:
             connection = await self._owner(kind, name)
             answer = await connection.request(
-                IncrementalAlterConfigsRequest(resources=[resource]),
+                IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only),
                 IncrementalAlterConfigsResponse,
                 timeout_ms=self.client.request_timeout_ms,
             )

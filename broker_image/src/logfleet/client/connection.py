@@ -6,6 +6,7 @@ JoinGroup) keeps all later ones waiting: whoever sends such requests uses a conn
 
 import asyncio
 import os
+import re
 import socket
 from collections import deque
 from typing import Generic, Self, TypeVar, cast
@@ -264,7 +265,12 @@ class Connection(asyncio.BufferedProtocol):
 
 
 def _reason(error: OSError) -> str:
-    # asyncio writes the address into strerror, and several failures into one text without errno
-    if error.errno is None or isinstance(error, socket.gaierror):
+    # asyncio writes the address into strerror, and the failures of several addresses into one text without errno
+    if isinstance(error, socket.gaierror):
         return error.strerror or str(error)
+    if error.errno is None:
+        reasons = [
+            os.strerror(int(number)) for number in re.findall(r"\[Errno (\d+)\]", str(error))
+        ]
+        return ", ".join(dict.fromkeys(reasons)) or str(error)
     return os.strerror(error.errno)

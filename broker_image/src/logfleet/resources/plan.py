@@ -92,6 +92,11 @@ class TopicPlan(msgspec.Struct, frozen=True):
     why: str
     refusal: Refusal | None = None
 
+    @property
+    def creates(self) -> bool:
+        """True if the topic is not there yet."""
+        return any(isinstance(action, CreateTopic) for action in self.actions)
+
 
 def plan_topic(desired: TopicResource, observed: ObservedTopic | None) -> TopicPlan:
     """Return what makes the topic as `desired`; observed: None if there is no such topic.

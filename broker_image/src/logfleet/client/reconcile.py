@@ -1,0 +1,97 @@
+"""What a fleet has, in the terms of `logfleet.resources`, and the actions that its plans ask for.
+
+Operator and command line both stand on this, so that a resource does the same on both ways.
+"""
+
+from typing import Final, assert_never
+
+from logfleet.client.admin import BROKER_DEFAULT, Admin, ConfigSource, NewTopic, ResourceType
+from logfleet.client.errors import KafkaError
+from logfleet.client.metadata import Node, Topic
+from logfleet.resources.plan import (
+    AlterClusterConfig,
+    AlterTopicConfig,
+    CreateTopic,
+    DeleteTopic,
+    GrowTopic,
+    ObservedBroker,
+    ObservedConfig,
+    ObservedTopic,
+    TopicAction,
+)
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.uuids import from_text, to_text
+
+GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+ALL_BROKERS: Final = ""  # the name of the BROKER resource that all brokers share
+
+
+async def observe_topic(admin: Admin, topic: Topic) -> ObservedTopic | None:
+    """The topic with its configuration; None if it is gone meanwhile. Raises ClientError."""
+    try:
+        entries = await admin.topic_config(topic.name)
+    except KafkaError as error:
+        if error.code in GONE:
+            return None
+        raise
+    config = {
+        entry.name: entry.value
+        for entry in entries.values()
+        if entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG and entry.value is not None
+    }
+    replicas = len(topic.partitions[0].replicas) if topic.partitions else 0
+    return ObservedTopic(to_text(topic.topic_id), len(topic.partitions), replicas, config)
+
+
+async def observe_brokers(admin: Admin) -> list[ObservedBroker]:
+    """Every registered broker, by id, with all its configuration. Raises ClientError."""
+    description = await admin.describe_cluster()
+    return [await _observe_broker(admin, broker) for broker in description.brokers]
+
+
+async def _observe_broker(admin: Admin, broker: Node) -> ObservedBroker:
+    entries = await admin.config(ResourceType.BROKER, str(broker.id))
+    config = {
+        entry.name: ObservedConfig(
+            entry.value,
+            entry.read_only,
+            cluster_wide=entry.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
+        )
+        for entry in entries.values()
+    }
+    return ObservedBroker(broker.id, broker.rack, config)
+
+
+async def perform(
+    admin: Admin, action: TopicAction | AlterClusterConfig, *, validate_only: bool = False
+) -> None:
+    """Do it; validate_only: have the brokers judge it and change nothing (not for DeleteTopic). Raises ClientError."""
+    match action:
+        case CreateTopic(name, partitions, replicas, config):
+            count = BROKER_DEFAULT if replicas is None else replicas
+            topic = NewTopic(name, partitions, count, config)
+            await admin.create_topic(topic, validate_only=validate_only)
+        case GrowTopic(name, partitions):
+            await admin.create_partitions(name, partitions, validate_only=validate_only)
+        case AlterTopicConfig(name, changed, removed):
+            await admin.alter_config(
+                ResourceType.TOPIC,
+                name,
+                set_keys=changed,
+                delete_keys=removed,
+                validate_only=validate_only,
+            )
+        case AlterClusterConfig(changed, removed):
+            await admin.alter_config(
+                ResourceType.BROKER,
+                ALL_BROKERS,
+                set_keys=changed,
+                delete_keys=removed,
+                validate_only=validate_only,
+            )
+        case DeleteTopic(name, topic_id):
+            assert not validate_only, "DeleteTopics has no such field"
+            known = from_text(topic_id) if topic_id else None
+            await admin.delete_topic(name, topic_id=known)
+        case _:
+            assert_never(action)
