@@ -5,9 +5,14 @@ import sys
 
 def main() -> None:
     """Run the command line; the exit code is the process's."""
-    from logfleet.cli.main import cli
-
-    cli(prog_name="logfleet")
+    try:
+        from logfleet.cli.main import EXIT_INTERRUPTED, cli
+    except KeyboardInterrupt:
+        sys.exit(130)  # Ctrl-C before there is anybody to take it
+    try:
+        cli(prog_name="logfleet")
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def broker(properties: Path | None, overrides: tuple[str, ...], log_level: str) 
     logfleet broker server.properties --override log.retention.hours=1
 
     Exit code 0 after an orderly stop, 1 if the broker cannot start or go on.
-    """  # noqa: D301 - \b is click's mark for lines that stay as they are
+    """
     try:
         config = read_config(properties, overrides)
     except (ConfigError, OSError, UnicodeDecodeError) as error:

@@ -42,7 +42,7 @@ from logfleet.node.local_fleet import FleetError, FleetSpec, LocalFleet
     help="A Kafka configuration key for every broker; may be repeated.",
 )
 def local(brokers: int, zones: str, port: int, data_dir: Path, overrides: tuple[str, ...]) -> None:
-    r"""Run a fleet of brokers and its etcd on this machine until Ctrl-C.
+    """Run a fleet of brokers and its etcd on this machine until Ctrl-C.
 
     Brokers get ids from 1. When all are ready, the bootstrap address is printed. Ctrl-C stops them in order (a second
     one at once) and leaves nothing running. If one process ends by itself, the others are stopped and the exit code is 1.

@@ -1,19 +1,27 @@
 """`logfleet`: the group that every command belongs to."""
 
 import importlib
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 import click
+from click.exceptions import NoArgsIsHelpError
 
-# Command -> the module that has it under the same name. Modules are imported when their command is called: a
-# command line that lists topics has no use for a broker's libraries.
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell counts it
+
+# Command -> the module that has it under the same name, and its line in the list. Modules are imported when their
+# command is called: a command line that lists topics has no use for a broker's libraries.
 COMMANDS = {
-    "broker": "logfleet.cli.broker",
-    "local": "logfleet.cli.local",
+    "broker": ("logfleet.cli.broker", "Run one broker in the foreground."),
+    "local": ("logfleet.cli.local", "Run a whole fleet on this machine."),
+    "apply": ("logfleet.cli.apply", "Make topics and settings as YAML files say."),
 }
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command's module when the command is asked for."""
+    """A group that imports a command's module when the command is called, and says each failure in one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -23,11 +31,55 @@ class LazyGroup(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        command = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
+        module, _ = COMMANDS[cmd_name]
+        command = getattr(importlib.import_module(module), cmd_name)
         assert isinstance(command, click.Command)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """As click's, but a mistake of the user is one line on stderr and Ctrl-C says nothing at all."""
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, False, **extra)
+        try:
+            code = super().main(args, prog_name, complete_var, False, **extra)
+        except NoArgsIsHelpError as error:
+            error.show()
+            sys.exit(EXIT_USAGE)
+        except click.ClickException as error:
+            _fail(error)
+        except click.Abort:
+            sys.exit(EXIT_INTERRUPTED)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(error: click.ClickException) -> NoReturn:
+    message = " ".join(error.format_message().split())
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context is not None:
+        message = f"{message.rstrip('.')}; see {context.command_path} --help"
+    click.echo(f"Error: {message}", err=True)
+    sys.exit(error.exit_code)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 def cli() -> None:
-    """Logfleet: a fleet of log brokers that speaks Kafka's protocol."""
+    """Logfleet: a fleet of log brokers that speaks Kafka's protocol.
+
+    \b
+    logfleet broker                                   a broker on localhost:9092
+    logfleet apply -f topic.yaml                      topics as resources say
+
+    Exit codes: 0 done, 1 failed (one line on stderr says what and why), 2 the command line is wrong, 130 Ctrl-C.
+    """

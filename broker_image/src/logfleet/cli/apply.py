@@ -1,0 +1,253 @@
+"""`logfleet apply`: make topics and dynamic settings as resource documents say, as `kubectl apply` does on Kubernetes."""
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+
+from logfleet.cli.documents import Document, DocumentError, read_documents
+from logfleet.cli.session import Server, echo_json, explain, output_option, run, server_options
+from logfleet.client.admin import Admin
+from logfleet.client.cluster import Client
+from logfleet.client.errors import ClientError, KafkaError
+from logfleet.client.reconcile import observe_brokers, observe_topic, perform
+from logfleet.resources import cluster, topic
+from logfleet.resources.cluster import ClusterResource, parse_cluster
+from logfleet.resources.document import InvalidResourceError
+from logfleet.resources.plan import TopicPlan, claimants, conflict, plan_cluster, plan_topic
+from logfleet.resources.topic import TopicResource, parse_topic
+from logfleet.wire.errors import ErrorCode
+
+Resource = ClusterResource | TopicResource
+
+PARSERS: Final[dict[str, Callable[[object], Resource]]] = {
+    cluster.KIND: parse_cluster,
+    topic.KIND: parse_topic,
+}
+
+
+class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of one resource.
+
+    result: created, configured, unchanged or failed. topic: its name in Kafka (Topics only). differences: what a running
+    fleet has otherwise and only a person can change (Clusters only). error: why it failed.
+    """
+
+    kind: str
+    name: str
+    result: str
+    topic: str | None = None
+    why: str = ""
+    differences: list[str] = []
+    error: str | None = None
+
+
+@click.command()
+@click.option(
+    "-f",
+    "--filename",
+    "paths",
+    multiple=True,
+    required=True,
+    type=click.Path(exists=True, allow_dash=True, path_type=Path),
+    help="A YAML or JSON file, a folder of them, or - for standard input; may be given again and again.",
+)
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Have the brokers check everything, say what would happen, change nothing.",
+)
+@server_options
+@output_option
+def apply(paths: tuple[Path, ...], dry_run: bool, as_json: bool, server: Server) -> None:
+    """Make topics and settings as resource documents say.
+
+    The documents are those that `kubectl apply` takes. A Topic is created, grown and configured until it is as written; a
+    key that is set on the topic and not written is removed. A Cluster is compared with the running one: its dynamic
+    configuration is changed, and what only a restart or more brokers would change is said as a warning.
+    Applying the same again changes nothing. Partitions are never taken away, and nothing is deleted.
+
+    One line per resource says created, configured or unchanged. If a document is wrong, none is applied; if a broker
+    refuses one, the others are applied all the same.
+
+    \b
+    logfleet apply -f crds/examples/topic.yaml
+    logfleet apply -f topics/ -f cluster.yaml --dry-run
+    kubectl get topics -o yaml | logfleet apply -f - -b broker:9092
+
+    Exit codes: 0 all is as written, 1 something is not (one line on stderr for each), 2 the command line is wrong.
+    """
+    try:
+        resources = parse(read_documents(paths))
+    except DocumentError as error:
+        raise click.ClickException(str(error)) from error
+    except InvalidDocuments as invalid:
+        for line in invalid.lines:
+            click.echo(f"Error: {line}", err=True)
+        sys.exit(1)
+    outcomes = run(server, functools.partial(apply_all, resources, dry_run=dry_run, quiet=as_json))
+    if as_json:
+        echo_json(msgspec.to_builtins(outcomes))
+    if any(outcome.error for outcome in outcomes):
+        sys.exit(1)
+
+
+class InvalidDocuments(ValueError):
+    """lines: one for each document that is wrong, naming the fields."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        super().__init__("; ".join(lines))
+        self.lines = tuple(lines)
+
+
+def parse(documents: Sequence[Document]) -> list[Resource]:
+    """The resources in their order. Raises InvalidDocuments if any is wrong, or two of them contradict each other."""
+    if not documents:
+        raise InvalidDocuments(["there is no document to apply"])
+    lines: list[str] = []
+    resources: list[Resource] = []
+    places: dict[tuple[str, str], str] = {}
+    for where, content in documents:
+        try:
+            resource = _parse_one(content)
+        except InvalidResourceError as error:
+            lines.append(f"{where}{_title(content)}: {error}")
+            continue
+        identity = (resource.kind, resource.metadata.name)
+        if identity in places:
+            title = "/".join(identity)
+            lines.append(f"{where}: {title} stands in {places[identity]} already, leave one out")
+        places.setdefault(identity, where)
+        resources.append(resource)
+    if not lines:
+        lines = _contradictions(resources)
+    if lines:
+        raise InvalidDocuments([" ".join(line.split()) for line in lines])
+    return resources
+
+
+def _parse_one(content: object) -> Resource:
+    kind = content.get("kind") if isinstance(content, dict) else None
+    parser = PARSERS.get(kind if isinstance(kind, str) else "", parse_topic)
+    try:
+        return parser(content)
+    except InvalidResourceError as error:
+        if parser is parse_topic and error.problems[0].path == "kind":
+            raise InvalidResourceError(
+                [msgspec.structs.replace(error.problems[0], message=_unknown_kind(kind))]
+            ) from None
+        raise
+
+
+def _unknown_kind(kind: object) -> str:
+    return f"is {kind!r}, write one of {', '.join(PARSERS)}"
+
+
+def _title(content: object) -> str:
+    """Kind and name for a message, as far as they can be read."""
+    if not isinstance(content, dict):
+        return ""
+    metadata = content.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    words = [word for word in (content.get("kind"), name) if isinstance(word, str)]
+    return f" ({'/'.join(words)})" if words else ""
+
+
+def _contradictions(resources: Sequence[Resource]) -> list[str]:
+    topics = [resource for resource in resources if isinstance(resource, TopicResource)]
+    holders = claimants(topics)
+    lines = [
+        f"Topic/{topic.metadata.name}: {conflict(topic, holders[topic.name]).message}"
+        for topic in topics
+        if holders[topic.name] is not topic
+    ]
+    clusters = {
+        resource.metadata.name
+        if isinstance(resource, ClusterResource)
+        else resource.spec.cluster_ref.name
+        for resource in resources
+    }
+    if len(clusters) > 1:
+        lines.append(
+            f"the documents are for the Clusters {', '.join(sorted(clusters))}, and one is behind a bootstrap address: "
+            "apply those of each Cluster by themselves"
+        )
+    return lines
+
+
+async def apply_all(
+    resources: Sequence[Resource], client: Client, *, dry_run: bool, quiet: bool
+) -> list[Outcome]:
+    """Apply one after the other, saying what happened to each unless `quiet`; failures go to stderr."""
+    admin = Admin(client)
+    outcomes = []
+    for resource in resources:
+        try:
+            if isinstance(resource, ClusterResource):
+                outcome = await _apply_cluster(admin, resource, dry_run=dry_run)
+            else:
+                outcome = await _apply_topic(admin, resource, dry_run=dry_run)
+        except ClientError as error:
+            outcome = Outcome(
+                resource.kind,
+                resource.metadata.name,
+                "failed",
+                error=" ".join(explain(error).split()),
+            )
+        outcomes.append(outcome)
+        title = f"{outcome.kind.lower()}/{outcome.name}"
+        if outcome.error:
+            click.echo(f"Error: {title}: {outcome.error}", err=True)
+        elif not quiet:
+            click.echo(f"{title} {outcome.result}{' (dry run)' if dry_run else ''}")
+        for difference in outcome.differences:
+            click.echo(f"Warning: {title}: {difference}", err=True)
+    return outcomes
+
+
+async def _apply_topic(admin: Admin, desired: TopicResource, *, dry_run: bool) -> Outcome:
+    plans: list[TopicPlan] = []
+
+    async def call() -> None:
+        found = await admin.find_topic(desired.name)
+        observed = None if found is None else await observe_topic(admin, found)
+        plan = plan_topic(desired, observed)
+        plans.append(plan)
+        # a change of several parts is done only if the brokers accept them all
+        if dry_run or len(plan.actions) > 1:
+            for action in plan.actions:
+                await perform(admin, action, validate_only=True)
+        for action in () if dry_run else plan.actions:
+            await perform(admin, action)
+
+    async def again_if_it_exists() -> None:
+        try:
+            await call()
+        except KafkaError as error:
+            # created meanwhile, perhaps by a request of ours whose answer was lost: compare with what is there
+            error.retriable = error.code == ErrorCode.TOPIC_ALREADY_EXISTS
+            raise
+
+    await admin.client.retrying(again_if_it_exists)
+    first, last = plans[0], plans[-1]
+    kind, name = desired.kind, desired.metadata.name
+    if last.refusal is not None:
+        return Outcome(kind, name, "failed", topic=desired.name, error=last.refusal.message)
+    result = "unchanged"
+    if first.actions:
+        result = "created" if first.creates else "configured"
+    return Outcome(kind, name, result, topic=desired.name, why=first.why)
+
+
+async def _apply_cluster(admin: Admin, desired: ClusterResource, *, dry_run: bool) -> Outcome:
+    plan = plan_cluster(desired, await observe_brokers(admin))
+    for action in plan.actions:
+        await perform(admin, action, validate_only=dry_run)
+    result = "configured" if plan.actions else "unchanged"
+    return Outcome(
+        desired.kind, desired.metadata.name, result, why=plan.why, differences=plan.differences
+    )

@@ -1,0 +1,137 @@
+"""What commands share that talk to a running fleet: options, one connection, errors as one line."""
+
+import asyncio
+import functools
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+
+import click
+
+from logfleet.client.cluster import Client, parse_bootstrap
+from logfleet.client.errors import ClientError, ConnectionLost, KafkaError
+from logfleet.wire.errors import ErrorCode
+
+T = TypeVar("T")
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+BOOTSTRAP_VARIABLE: Final = "LOGFLEET_BOOTSTRAP_SERVER"
+DEFAULT_BOOTSTRAP: Final = "localhost:9092"
+# What to do about answers of a broker, where its own words do not say.
+ADVICE: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition; "
+    "`logfleet topic list` shows what there is",
+    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group; `logfleet group list` shows what there is",
+    ErrorCode.NON_EMPTY_GROUP: "the group has members; stop them first",
+}
+
+
+class Server(NamedTuple):
+    """Where to connect, and how long to try what may pass."""
+
+    bootstrap: str
+    timeout_seconds: float
+
+
+def server_options(command: Command) -> Command:
+    """Add --bootstrap-server and --timeout; the command gets them as `server`."""
+
+    @click.option(
+        "-b",
+        "--bootstrap-server",
+        default=DEFAULT_BOOTSTRAP,
+        show_default=True,
+        envvar=BOOTSTRAP_VARIABLE,
+        show_envvar=True,
+        metavar="HOST:PORT,...",
+        callback=_checked_bootstrap,
+        help="Brokers to begin with; one that answers is enough.",
+    )
+    @click.option(
+        "--timeout",
+        type=click.FloatRange(0.1, 3600),
+        default=30.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long to go on trying what may pass, such as a broker that restarts.",
+    )
+    @functools.wraps(command)
+    def with_server(*args: Any, bootstrap_server: str, timeout: float, **options: Any) -> Any:
+        return command(*args, server=Server(bootstrap_server, timeout), **options)
+
+    return with_server  # type: ignore[return-value]
+
+
+def output_option(command: Command) -> Command:
+    """Add -o; the command gets `as_json`."""
+
+    @click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="For people, or for programs.",
+    )
+    @functools.wraps(command)
+    def with_output(*args: Any, output: str, **options: Any) -> Any:
+        return command(*args, as_json=output == "json", **options)
+
+    return with_output  # type: ignore[return-value]
+
+
+def _checked_bootstrap(ctx: click.Context, option: click.Parameter, value: str) -> str:
+    try:
+        parse_bootstrap(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx=ctx, param=option) from error
+    return value
+
+
+def run(server: Server, work: Callable[[Client], Awaitable[T]]) -> T:
+    """What `work` returns with a connected client. Raises ClickException for whatever a broker or the network refused."""
+
+    async def main() -> T:
+        timeout_ms = int(server.timeout_seconds * 1000)
+        async with Client(
+            server.bootstrap,
+            client_id="logfleet-cli",
+            request_timeout_ms=min(timeout_ms, 30_000),
+            timeout_ms=timeout_ms,
+        ) as client:
+            try:
+                await client.any()  # at once: who mistyped the address does not want to wait
+            except ConnectionLost as error:
+                raise click.ClickException(
+                    f"{error}; start a broker there, or name another with --bootstrap-server or {BOOTSTRAP_VARIABLE}"
+                ) from error
+            return await work(client)
+
+    try:
+        return asyncio.run(main())
+    except ClientError as error:
+        raise click.ClickException(explain(error)) from error
+
+
+def explain(error: ClientError) -> str:
+    """One sentence with the broker's words, or what the code means for the person at the terminal."""
+    if not isinstance(error, KafkaError) or error.message != error.code.name:
+        return str(error)
+    advice = ADVICE.get(error.code)
+    if advice is None:
+        return str(error)
+    return f"{error.subject}: {advice}" if error.subject else advice
+
+
+def echo_json(value: object) -> None:
+    """One document on stdout."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def echo_table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Columns as wide as their widest cell; nothing but the titles if there are no rows."""
+    table = [list(titles), *([str(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[column]) for row in table) for column in range(len(titles))]
+    for row in table:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())

@@ -1,0 +1,52 @@
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+from logfleet.cli.main import COMMANDS, cli
+
+
+def test_every_command_can_be_asked_for_help() -> None:
+    runner = CliRunner()
+    listed = runner.invoke(cli, ["--help"])
+    for command, (_, line) in COMMANDS.items():
+        assert f"  {command} " in listed.output
+        assert line in listed.output
+        helped = runner.invoke(cli, [command, "--help"])
+        assert helped.exit_code == 0
+        assert len(helped.output) > 100
+
+
+def test_the_list_of_commands_imports_none_of_them() -> None:
+    for module, _ in COMMANDS.values():
+        sys.modules.pop(module, None)
+    assert CliRunner().invoke(cli, ["--help"]).exit_code == 0
+    assert not [module for module, _ in COMMANDS.values() if module in sys.modules]
+
+
+@pytest.mark.parametrize(
+    "arguments, line",
+    [
+        (["no-such-command"], "Error: No such command 'no-such-command'; see logfleet --help\n"),
+        (["apply"], "Error: Missing option '-f' / '--filename'; see logfleet apply --help\n"),
+    ],
+)
+def test_a_wrong_command_line_is_told_in_one_line(arguments: list[str], line: str) -> None:
+    result = CliRunner().invoke(cli, arguments, prog_name="logfleet")
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", line)
+
+
+def test_no_command_is_answered_with_the_list_of_them() -> None:
+    result = CliRunner().invoke(cli, [])
+    assert result.exit_code == 2
+    assert "apply" in result.output
+
+
+def test_ctrl_c_ends_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    @click.command()
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "get_command", lambda *_: interrupted)
+    result = CliRunner().invoke(cli, ["anything"])
+    assert (result.exit_code, result.output.strip()) == (130, "")
