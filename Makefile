@@ -71,6 +71,10 @@ local-suites: $(STAMP) ## clients against brokers and fleets that run as process
 spark: $(STAMP) ## tests of the Spark source and jobs, on Spark itself (needs Java)
 	pytest -q spark-on-k8s/tests
 
+.PHONY: bench
+bench: $(STAMP) ## processor time per record and request, beside a bare server in the same run (into e2e/results/bench.json)
+	@$(PY) -m e2e.perf $(if $(ROUNDS),--rounds $(ROUNDS))
+
 .PHONY: e2e
 e2e: $(STAMP) ## end-to-end suites on a local Kubernetes of three zones (KEEP=1 leaves it up; root, Linux)
 	$(PY) -m pytest -v --timeout=900 --durations=0 --durations-min=1 e2e/suites/kubernetes

@@ -1,0 +1,158 @@
+"""`make bench`: processor time of the broker per record and per request, beside that of a bare server in the same run.
+
+Rounds against the broker and against the bare server take turns, so that a busy machine is busy for both. What counts is
+processor time of the server's process, never the clock on the wall.
+"""
+
+import argparse
+import contextlib
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from e2e.harness.processes import Program, Rig
+from e2e.harness.results import RESULTS, ROOT, source_key, store
+from e2e.perf.cases import CASES
+from e2e.perf.cpu import rss_kib
+from e2e.perf.load import Measured
+from e2e.perf.report import Row, as_json, memory, table
+from e2e.perf.spec import Case, Kind, Spec, save
+from e2e.perf.topics import Topics
+
+SOURCES = ("broker_image/src", "broker_image/requirements.lock", "e2e/perf")
+STORE = RESULTS / "bench.json"
+ROUNDS = 7
+ROUND_S_MAX = 300
+BROKER_CONFIG = {
+    # what a round has written goes soon after it: the disk holds a few rounds
+    "log.segment.delete.delay.ms": "0",
+}
+
+
+class BareServer(NamedTuple):
+    """spec: with the frames that it knows."""
+
+    program: Program
+    port: int
+    spec: Path
+
+
+class Bench:
+    """The two servers and what was measured of them. idle_kib: resident memory of the broker before anybody connects."""
+
+    def __init__(self, rig: Rig, cases: Sequence[Case]) -> None:
+        self._rig = rig
+        self._broker = rig.broker(BROKER_CONFIG)
+        self.idle_kib = rss_kib(self._broker.pid)
+        self._topics = Topics(self._broker.bootstrap, rig.directory)
+        self._bare: dict[str, BareServer] = {}
+        self.rows = [Row(case, [], []) for case in cases]
+
+    @property
+    def now_kib(self) -> int:
+        """Resident memory of the broker now."""
+        return rss_kib(self._broker.pid)
+
+    def round(self) -> None:
+        """Measure both servers once in every case."""
+        for number, row in enumerate(self.rows):
+            spec = self._topics.spec(row.case)
+            path = self._rig.directory / f"case-{number}.spec"
+            save(spec, path)
+            moves = row.case.kind is Kind.PRODUCE
+            row.broker.append(load(path, self._broker.port, self._broker.pid, moves=moves))
+            bare = self._bare_server(row.case, spec)
+            row.bare.append(load(bare.spec, bare.port, bare.program.pid, moves=False))
+            self._topics.drop(spec)
+
+    def _bare_server(self, case: Case, spec: Spec) -> BareServer:
+        """The bare server for a case: the same process in all rounds, as the broker is, with the first round's frames."""
+        if case.name not in self._bare:
+            name = f"bare-{len(self._bare)}"
+            path = self._rig.directory / f"{name}.spec"
+            save(spec, path)
+            command = [sys.executable, "-m", "e2e.perf.bare", str(path), str(self._rig.directory)]
+            program = self._rig.program(name, command)
+            program.environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+            program.launch()
+            program.wait_until(lambda: program.said().endswith("\n"))
+            self._bare[case.name] = BareServer(program, int(program.said()), path)
+        return self._bare[case.name]
+
+
+def load(spec: Path, port: int, pid: int, *, moves: bool) -> Measured:
+    """One round against one server. Raises CalledProcessError if an answer is wrong."""
+    command = [sys.executable, "-m", "e2e.perf.load", str(spec), str(port), str(pid)]
+    done = subprocess.run(
+        [*command, "moves" if moves else "fixed"],
+        check=True,
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        timeout=ROUND_S_MAX,
+    )
+    return msgspec.json.decode(done.stdout, type=Measured)
+
+
+def conditions() -> dict[str, Any]:
+    """Where and on what a run was made."""
+    try:
+        loop = f"uvloop {version('uvloop')}"
+    except PackageNotFoundError:
+        loop = "asyncio"
+    git = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
+    return {
+        "commit": subprocess.run(
+            git, cwd=ROOT, check=True, capture_output=True, text=True
+        ).stdout.strip(),
+        "python": platform.python_version(),
+        "loop": loop,
+        "kernel": platform.release(),
+        "cpus": os.cpu_count(),
+        "load_average": load_average(),
+    }
+
+
+def load_average() -> list[float]:
+    """Of the last 1, 5 and 15 minutes."""
+    return [round(value, 1) for value in os.getloadavg()]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--only", default="", help="cases whose name contains this")
+    parser.add_argument("--no-store", action="store_true", help=f"leave {STORE.name} alone")
+    options = parser.parse_args()
+    cases = [case for case in CASES if options.only in case.name]
+    if not cases or options.rounds < 1:
+        parser.error(f"no case is named like {options.only!r}, or no rounds")
+    found = conditions()
+    with contextlib.ExitStack() as stack:
+        rig = Rig(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="logfleet-bench-"))))
+        stack.callback(rig.close)
+        bench = Bench(rig, cases)
+        for number in range(options.rounds):
+            bench.round()
+            print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
+        loaded_kib = bench.now_kib
+    found["load_average_after"] = load_average()
+    print(", ".join(f"{key} {value}" for key, value in found.items()))
+    print(table(bench.rows))
+    print(memory(bench.idle_kib, loaded_kib))
+    if not options.no_store and len(cases) == len(CASES):
+        figures = {row.case.name: as_json(row) for row in bench.rows}
+        memory_kib = {"idle": bench.idle_kib, "after": loaded_kib}
+        store(STORE, source_key(*SOURCES), {**found, "rss_kib": memory_kib, "cases": figures})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
