@@ -83,19 +83,35 @@ def run_tool(
 
     Raises AssertionError with both outputs if it fails: a tool that fails is a finding.
     """
-    flags = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    jars = f"{HERE / 'conf'}:{classpath('tools')}"
-    done = subprocess.run(
-        [java(), *flags, "-cp", jars, main, *arguments],
+    done = try_tool(main, arguments, stdin=stdin, timeout_seconds=timeout_seconds)
+    said = f"{main} {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == 0, f"exit status {done.returncode}: {said}"
+    return done.stdout
+
+
+def try_tool(
+    main: str,
+    arguments: Sequence[str],
+    *,
+    stdin: str | None = None,
+    timeout_seconds: float = 60,
+) -> "subprocess.CompletedProcess[str]":
+    """As `run_tool`, for one that may fail."""
+    return subprocess.run(
+        tool_command(main, arguments),
         input=stdin,
         capture_output=True,
         text=True,
         timeout=timeout_seconds,
         check=False,
     )
-    said = f"{main} {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
-    assert done.returncode == 0, f"exit status {done.returncode}: {said}"
-    return done.stdout
+
+
+def tool_command(main: str, arguments: Sequence[str]) -> list[str]:
+    """What runs one of Kafka's tools."""
+    flags = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    jars = f"{HERE / 'conf'}:{classpath('tools')}"
+    return [java(), *flags, "-cp", jars, main, *arguments]
 
 
 def free_port() -> int:

@@ -265,12 +265,12 @@ class Rig:
 
     def program(self, name: str, command: Sequence[str]) -> Program:
         """Not started yet."""
-        return self._own(Program(name, command, self.directory / name))
+        return self.own(Program(name, command, self.directory / name))
 
     def broker(self, config: Mapping[str, str] | None = None) -> Broker:
         """A single broker on the embedded metadata store, ready."""
         name = f"broker-{len(self._programs) + 1}"
-        broker = self._own(Broker(self.directory / name, config, name))
+        broker = self.own(Broker(self.directory / name, config, name))
         broker.start()
         return broker
 
@@ -284,7 +284,7 @@ class Rig:
         """`size` brokers with ids from 1, their racks from `zones` in turns, on the best etcd of this machine; all ready."""
         from e2e.harness.etcd import EtcdServer, etcd_binaries
 
-        etcd = self._own(EtcdServer(etcd_binaries()[0], self.directory / "etcd"))
+        etcd = self.own(EtcdServer(etcd_binaries()[0], self.directory / "etcd"))
         etcd.start()
         brokers = []
         for number in range(size):
@@ -292,7 +292,7 @@ class Rig:
             if zones:
                 own["broker.rack"] = zones[number % len(zones)]
             name = f"broker-{number + 1}"
-            brokers.append(self._own(Broker(self.directory / name, own, name)))
+            brokers.append(self.own(Broker(self.directory / name, own, name)))
         fleet = Fleet(etcd, etcd.endpoint, brokers)
         fleet.start()
         return fleet
@@ -307,6 +307,7 @@ class Rig:
         for program in self._programs:
             yield program.name, program.tail()
 
-    def _own(self, program: P) -> P:
+    def own(self, program: P) -> P:
+        """Ended with the rig, its log shown if the test fails."""
         self._programs.append(program)
         return program

@@ -1,0 +1,136 @@
+"""An idempotent producer that counts, what is in a topic, and whether that is what was acknowledged: once, and in order."""
+
+import threading
+import time
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+PATIENCE_S = 60.0
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
+    """Raises KafkaException with the broker's words if it is refused."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(timeout=PATIENCE_S)
+
+
+class Numbers(threading.Thread):
+    """Writes 0, 1, 2 ... to every partition of a topic until told to stop.
+
+    pause_s: between one number and the next, for those who shall keep up with it. acknowledged: per partition the numbers whose
+    delivery was confirmed, in that order.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, pause_s: float = 0) -> None:
+        super().__init__()
+        config = {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 2,
+            "batch.num.messages": 50,
+            "reconnect.backoff.ms": 20,
+            "reconnect.backoff.max.ms": 200,
+            "retry.backoff.ms": 20,
+            "message.timeout.ms": 120_000,
+            "queue.buffering.max.messages": 3000,
+        }
+        self._producer = Producer(config)
+        self._topic = topic
+        self._pause_s = pause_s
+        self._ending = threading.Event()
+        self.acknowledged: list[list[int]] = [[] for _ in range(partitions)]
+        self.failed: list[str] = []
+
+    def run(self) -> None:
+        number = 0
+        while not self._ending.is_set():
+            for partition in range(len(self.acknowledged)):
+                self._produce(partition, number)
+            number += 1
+            self._producer.poll(0)
+            if self._pause_s:
+                self._ending.wait(self._pause_s)
+        if self._producer.flush(PATIENCE_S):
+            self.failed.append("not everything was acknowledged in time")
+
+    def _produce(self, partition: int, number: int) -> None:
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic,
+                    value=b"%d" % number,
+                    partition=partition,
+                    on_delivery=lambda error, _: self._delivered(error, partition, number),
+                )
+            except BufferError:
+                self._producer.poll(0.02)
+            else:
+                return
+
+    def _delivered(self, error: object, partition: int, number: int) -> None:
+        if error is None:
+            self.acknowledged[partition].append(number)
+        else:
+            self.failed.append(f"{number} in {partition}: {error}")
+
+    def wait_for(self, count: int) -> None:
+        """Return when `count` more records have been acknowledged in each partition."""
+        self.wait_for_some(count, range(len(self.acknowledged)))
+
+    def wait_for_some(self, count: int, partitions: "range | list[int]") -> None:
+        """Return when `count` more records have been acknowledged in each of these partitions."""
+        wanted = {index: len(self.acknowledged[index]) + count for index in partitions}
+        deadline = time.monotonic() + PATIENCE_S
+        while any(len(self.acknowledged[index]) < want for index, want in wanted.items()):
+            assert time.monotonic() < deadline, f"stuck: {self.failed[:3]}"
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        self._ending.set()
+        self.join()
+
+    def finish(self) -> None:
+        """Stop; everything that was sent is acknowledged then."""
+        self.stop()
+        assert self.failed == []
+
+    def written(self) -> set[tuple[int, int]]:
+        """(partition, number) of everything that was acknowledged."""
+        return {
+            (partition, number)
+            for partition, numbers in enumerate(self.acknowledged)
+            for number in numbers
+        }
+
+
+def stored(bootstrap: str, topic: str, partitions: int) -> list[list[int]]:
+    """The numbers in each partition, from its beginning to its end."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
+    found: list[list[int]] = []
+    for partition in range(partitions):
+        _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), PATIENCE_S)
+        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
+        numbers: list[int] = []
+        position = 0
+        deadline = time.monotonic() + PATIENCE_S
+        while position < end:
+            assert time.monotonic() < deadline, f"read {position} of {end} records"
+            for message in consumer.consume(1000, timeout=1):
+                assert message.error() is None, message.error()
+                value, offset = message.value(), message.offset()
+                assert value is not None
+                assert offset is not None
+                numbers.append(int(value))
+                position = offset + 1
+        found.append(numbers)
+    consumer.close()
+    return found
+
+
+def check_once_and_in_order(producer: Numbers, found: list[list[int]]) -> None:
+    """What is stored is 0, 1, 2 ... without a gap or a repetition, and holds all that was acknowledged."""
+    for acknowledged, numbers in zip(producer.acknowledged, found, strict=True):
+        assert acknowledged == sorted(acknowledged)
+        assert numbers == list(range(len(numbers)))
+        assert len(numbers) >= len(acknowledged) > 0
