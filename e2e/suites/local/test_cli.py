@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 
+from e2e.harness.clients import CLIENTS, Sent
 from e2e.harness.processes import Broker, Rig
 
 PATIENCE_S = 60.0
@@ -63,6 +64,13 @@ def config_of(broker: Broker, topic: str) -> dict[str, str]:
 @pytest.fixture
 def broker(rig: Rig) -> Broker:
     return rig.broker()
+
+
+@pytest.fixture
+def one_topic(broker: Broker) -> Broker:
+    """With the topic t of two partitions."""
+    said(broker, "topic", "create", "t", "-p", "2")
+    return broker
 
 
 TOPIC = """
@@ -150,3 +158,64 @@ def test_a_broker_that_is_not_there_is_told_in_one_line(broker: Broker) -> None:
     line = refused(broker, "apply", "-f", str(TOPIC_YAML))
     assert line.startswith(f"Error: cannot connect to {broker.bootstrap}: Connection refused; ")
     assert "--bootstrap-server" in line
+
+
+def test_topics_are_created_altered_described_and_deleted(broker: Broker) -> None:
+    created = said(broker, "topic", "create", "a", "b", "-p", "3", "-c", "retention.ms=5")
+    assert created == "topic/a created\ntopic/b created\n"
+    assert (partitions_of(broker, "b"), config_of(broker, "b")) == (3, {"retention.ms": "5"})
+
+    alter = ("topic", "alter", "b", "-p", "5", "-c", "segment.ms=7", "-d", "retention.ms")
+    assert said(broker, *alter) == "topic/b configured\n"
+    assert said(broker, *alter) == "topic/b unchanged\n"
+    assert (partitions_of(broker, "b"), config_of(broker, "b")) == (5, {"segment.ms": "7"})
+
+    listed = json.loads(said(broker, "topic", "list", "-o", "json"))
+    assert [(each["name"], each["partitions"]) for each in listed] == [("a", 3), ("b", 5)]
+    assert [line.split()[:3] for line in said(broker, "topic", "list").splitlines()] == [
+        ["NAME", "PARTITIONS", "REPLICAS"],
+        ["a", "3", "1"],
+        ["b", "5", "1"],
+    ]
+    CLIENTS["confluent-kafka"].write(broker.bootstrap, "b", [Sent(b"k", b"v", 1)] * 4, "none")
+    (described,) = json.loads(said(broker, "topic", "describe", "b", "-o", "json"))
+    assert described["config"] == {"segment.ms": "7"}
+    assert sum(each["end"] - each["begin"] for each in described["partitions"]) == 4
+    assert {each["leader"] for each in described["partitions"]} == {1}
+    text = said(broker, "topic", "describe")
+    assert "Topic:   a\n" in text
+    assert "Config:  segment.ms=7\n" in text
+
+    assert said(broker, "topic", "delete", "a") == "topic/a deleted\n"
+    assert partitions_of(broker, "a") == 0
+    assert said(broker, "topic", "delete", "a", "--if-exists") == "topic/a unchanged\n"
+    assert said(broker, "topic", "create", "b", "--if-not-exists") == "topic/b unchanged\n"
+
+
+TOPIC_REFUSALS = [
+    (["describe", "nope"], "topic/nope: there is no such topic"),
+    (["delete", "nope"], "topic/nope: there is no such topic"),
+    (["alter", "nope", "-p", "2"], "topic/nope: there is no such topic"),
+    (["create", "t"], "topic/t: exists already"),
+    (["create", "no name"], "topic/no name: Topic name is invalid"),
+    (["create", "n", "-r", "3"], "topic/n: Replication factor 3 is not supported"),
+    (["create", "n", "-c", "no.such=1"], "no.such"),
+    (["alter", "t", "-p", "1"], "1 would not be an increase"),
+    (["alter", "t", "-p", "3", "-c", "retention.ms=soon"], "retention.ms"),
+    (["alter", "t", "-d", "no.such"], "--delete-config no.such: no such key"),
+]
+
+
+def test_what_a_broker_refuses_about_topics_is_one_line(one_topic: Broker) -> None:
+    for arguments, words in TOPIC_REFUSALS:
+        line = refused(one_topic, "topic", *arguments)
+        assert line.startswith("Error: ")
+        assert words in line
+    assert (partitions_of(one_topic, "t"), partitions_of(one_topic, "n")) == (2, 0)
+
+
+def test_one_refusal_of_several_is_told_and_the_others_are_done(one_topic: Broker) -> None:
+    done = logfleet(one_topic, "topic", "delete", "nope", "t", "-o", "json")
+    assert done.returncode == 1
+    assert [row["result"] for row in json.loads(done.stdout)] == ["failed", "deleted"]
+    assert partitions_of(one_topic, "t") == 0

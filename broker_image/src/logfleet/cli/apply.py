@@ -10,11 +10,11 @@ import click
 import msgspec
 
 from logfleet.cli.documents import Document, DocumentError, read_documents
-from logfleet.cli.session import Server, echo_json, explain, output_option, run, server_options
+from logfleet.cli.session import Report, Server, explain, output_option, run, server_options
 from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError, KafkaError
-from logfleet.client.reconcile import observe_brokers, observe_topic, perform
+from logfleet.client.reconcile import observe_brokers, observe_topic, perform_all
 from logfleet.resources import cluster, topic
 from logfleet.resources.cluster import ClusterResource, parse_cluster
 from logfleet.resources.document import InvalidResourceError
@@ -28,22 +28,6 @@ PARSERS: Final[dict[str, Callable[[object], Resource]]] = {
     cluster.KIND: parse_cluster,
     topic.KIND: parse_topic,
 }
-
-
-class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of one resource.
-
-    result: created, configured, unchanged or failed. topic: its name in Kafka (Topics only). differences: what a running
-    fleet has otherwise and only a person can change (Clusters only). error: why it failed.
-    """
-
-    kind: str
-    name: str
-    result: str
-    topic: str | None = None
-    why: str = ""
-    differences: list[str] = []
-    error: str | None = None
 
 
 @click.command()
@@ -89,11 +73,9 @@ def apply(paths: tuple[Path, ...], dry_run: bool, as_json: bool, server: Server)
         for line in invalid.lines:
             click.echo(f"Error: {line}", err=True)
         sys.exit(1)
-    outcomes = run(server, functools.partial(apply_all, resources, dry_run=dry_run, quiet=as_json))
-    if as_json:
-        echo_json(msgspec.to_builtins(outcomes))
-    if any(outcome.error for outcome in outcomes):
-        sys.exit(1)
+    report = Report(as_json=as_json)
+    run(server, functools.partial(apply_all, resources, report, dry_run=dry_run))
+    report.end()
 
 
 class InvalidDocuments(ValueError):
@@ -180,36 +162,24 @@ def _contradictions(resources: Sequence[Resource]) -> list[str]:
 
 
 async def apply_all(
-    resources: Sequence[Resource], client: Client, *, dry_run: bool, quiet: bool
-) -> list[Outcome]:
-    """Apply one after the other, saying what happened to each unless `quiet`; failures go to stderr."""
+    resources: Sequence[Resource], report: Report, client: Client, *, dry_run: bool
+) -> None:
+    """Apply one after the other; what became of each is in the report."""
     admin = Admin(client)
-    outcomes = []
     for resource in resources:
         try:
             if isinstance(resource, ClusterResource):
-                outcome = await _apply_cluster(admin, resource, dry_run=dry_run)
+                await _apply_cluster(admin, resource, report, dry_run=dry_run)
             else:
-                outcome = await _apply_topic(admin, resource, dry_run=dry_run)
+                await _apply_topic(admin, resource, report, dry_run=dry_run)
         except ClientError as error:
-            outcome = Outcome(
-                resource.kind,
-                resource.metadata.name,
-                "failed",
-                error=" ".join(explain(error).split()),
-            )
-        outcomes.append(outcome)
-        title = f"{outcome.kind.lower()}/{outcome.name}"
-        if outcome.error:
-            click.echo(f"Error: {title}: {outcome.error}", err=True)
-        elif not quiet:
-            click.echo(f"{title} {outcome.result}{' (dry run)' if dry_run else ''}")
-        for difference in outcome.differences:
-            click.echo(f"Warning: {title}: {difference}", err=True)
-    return outcomes
+            name = resource.metadata.name
+            report.fail(resource.kind.lower(), name, explain(error, with_subject=False))
 
 
-async def _apply_topic(admin: Admin, desired: TopicResource, *, dry_run: bool) -> Outcome:
+async def _apply_topic(
+    admin: Admin, desired: TopicResource, report: Report, *, dry_run: bool
+) -> None:
     plans: list[TopicPlan] = []
 
     async def call() -> None:
@@ -217,12 +187,7 @@ async def _apply_topic(admin: Admin, desired: TopicResource, *, dry_run: bool) -
         observed = None if found is None else await observe_topic(admin, found)
         plan = plan_topic(desired, observed)
         plans.append(plan)
-        # a change of several parts is done only if the brokers accept them all
-        if dry_run or len(plan.actions) > 1:
-            for action in plan.actions:
-                await perform(admin, action, validate_only=True)
-        for action in () if dry_run else plan.actions:
-            await perform(admin, action)
+        await perform_all(admin, plan.actions, validate_only=dry_run)
 
     async def again_if_it_exists() -> None:
         try:
@@ -234,20 +199,34 @@ async def _apply_topic(admin: Admin, desired: TopicResource, *, dry_run: bool) -
 
     await admin.client.retrying(again_if_it_exists)
     first, last = plans[0], plans[-1]
-    kind, name = desired.kind, desired.metadata.name
+    kind, name = desired.kind.lower(), desired.metadata.name
     if last.refusal is not None:
-        return Outcome(kind, name, "failed", topic=desired.name, error=last.refusal.message)
+        report.fail(kind, name, last.refusal.message)
+        return
     result = "unchanged"
     if first.actions:
         result = "created" if first.creates else "configured"
-    return Outcome(kind, name, result, topic=desired.name, why=first.why)
+    report.done(kind, name, result, remark=_remark(dry_run), topic=desired.name, why=first.why)
 
 
-async def _apply_cluster(admin: Admin, desired: ClusterResource, *, dry_run: bool) -> Outcome:
+async def _apply_cluster(
+    admin: Admin, desired: ClusterResource, report: Report, *, dry_run: bool
+) -> None:
     plan = plan_cluster(desired, await observe_brokers(admin))
-    for action in plan.actions:
-        await perform(admin, action, validate_only=dry_run)
+    await perform_all(admin, plan.actions, validate_only=dry_run)
+    kind, name = desired.kind.lower(), desired.metadata.name
     result = "configured" if plan.actions else "unchanged"
-    return Outcome(
-        desired.kind, desired.metadata.name, result, why=plan.why, differences=plan.differences
+    report.done(
+        kind,
+        name,
+        result,
+        remark=_remark(dry_run),
+        why=plan.why,
+        differences=plan.differences,
     )
+    for difference in plan.differences:
+        click.echo(f"Warning: {kind}/{name}: {difference}", err=True)
+
+
+def _remark(dry_run: bool) -> str:
+    return " (dry run)" if dry_run else ""

@@ -16,6 +16,7 @@ EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell counts it
 COMMANDS = {
     "broker": ("logfleet.cli.broker", "Run one broker in the foreground."),
     "local": ("logfleet.cli.local", "Run a whole fleet on this machine."),
+    "topic": ("logfleet.cli.topic", "Create, list, describe, alter and delete topics."),
     "apply": ("logfleet.cli.apply", "Make topics and settings as YAML files say."),
 }
 

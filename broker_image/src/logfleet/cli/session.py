@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import json
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -17,10 +18,11 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 BOOTSTRAP_VARIABLE: Final = "LOGFLEET_BOOTSTRAP_SERVER"
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
-# What to do about answers of a broker, where its own words do not say.
+# What to do about answers of a broker whose own words do not say.
 ADVICE: Final = {
+    ErrorCode.TOPIC_ALREADY_EXISTS: "exists already; `logfleet topic alter` changes it",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition; "
-    "`logfleet topic list` shows what there is",
+    "`logfleet topic describe` shows what there is",
     ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group; `logfleet group list` shows what there is",
     ErrorCode.NON_EMPTY_GROUP: "the group has members; stop them first",
 }
@@ -113,14 +115,54 @@ def run(server: Server, work: Callable[[Client], Awaitable[T]]) -> T:
         raise click.ClickException(explain(error)) from error
 
 
-def explain(error: ClientError) -> str:
-    """One sentence with the broker's words, or what the code means for the person at the terminal."""
-    if not isinstance(error, KafkaError) or error.message != error.code.name:
-        return str(error)
-    advice = ADVICE.get(error.code)
-    if advice is None:
-        return str(error)
-    return f"{error.subject}: {advice}" if error.subject else advice
+def explain(error: ClientError, *, with_subject: bool = True) -> str:
+    """One line with the broker's words, or what its code means for the person at the terminal."""
+    if not isinstance(error, KafkaError):
+        return " ".join(str(error).split())
+    words = ADVICE.get(error.code, error.message)
+    if with_subject and error.subject:
+        words = f"{error.subject}: {words}"
+    return " ".join(words.split())
+
+
+class Report:
+    """What became of the things that a command was called for: a line for each as soon as it is known, or JSON at the end."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+        self.rows: list[dict[str, object]] = []
+        self.failed = False
+
+    async def each(
+        self, kind: str, names: Sequence[str], change: Callable[[str], Awaitable[str]]
+    ) -> None:
+        """Change one after the other; a refusal does not keep the next from being changed. change: returns the result."""
+        for name in names:
+            try:
+                self.done(kind, name, await change(name))
+            except ClientError as error:
+                self.fail(kind, name, explain(error, with_subject=False))
+
+    def done(
+        self, kind: str, name: str, result: str, *, remark: str = "", **fields: object
+    ) -> None:
+        """It was carried out; result: created, unchanged ... remark: for text alone; fields: for JSON alone."""
+        self.rows.append({"kind": kind, "name": name, "result": result, **fields})
+        if not self.as_json:
+            click.echo(f"{kind}/{name} {result}{remark}")
+
+    def fail(self, kind: str, name: str, error: str) -> None:
+        """It was not."""
+        self.failed = True
+        self.rows.append({"kind": kind, "name": name, "result": "failed", "error": error})
+        click.echo(f"Error: {kind}/{name}: {error}", err=True)
+
+    def end(self) -> None:
+        """Say what is left to say; the exit code is 1 if anything failed."""
+        if self.as_json:
+            echo_json(self.rows)
+        if self.failed:
+            sys.exit(1)
 
 
 def echo_json(value: object) -> None:

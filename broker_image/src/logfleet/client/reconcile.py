@@ -3,9 +3,17 @@
 Operator and command line both stand on this, so that a resource does the same on both ways.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Final, assert_never
 
-from logfleet.client.admin import BROKER_DEFAULT, Admin, ConfigSource, NewTopic, ResourceType
+from logfleet.client.admin import (
+    BROKER_DEFAULT,
+    Admin,
+    ConfigEntry,
+    ConfigSource,
+    NewTopic,
+    ResourceType,
+)
 from logfleet.client.errors import KafkaError
 from logfleet.client.metadata import Node, Topic
 from logfleet.resources.plan import (
@@ -34,13 +42,18 @@ async def observe_topic(admin: Admin, topic: Topic) -> ObservedTopic | None:
         if error.code in GONE:
             return None
         raise
-    config = {
+    replicas = len(topic.partitions[0].replicas) if topic.partitions else 0
+    config = own_config(entries)
+    return ObservedTopic(to_text(topic.topic_id), len(topic.partitions), replicas, config)
+
+
+def own_config(entries: Mapping[str, ConfigEntry]) -> dict[str, str]:
+    """What is set on the topic itself, of all its keys."""
+    return {
         entry.name: entry.value
         for entry in entries.values()
         if entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG and entry.value is not None
     }
-    replicas = len(topic.partitions[0].replicas) if topic.partitions else 0
-    return ObservedTopic(to_text(topic.topic_id), len(topic.partitions), replicas, config)
 
 
 async def observe_brokers(admin: Admin) -> list[ObservedBroker]:
@@ -60,6 +73,20 @@ async def _observe_broker(admin: Admin, broker: Node) -> ObservedBroker:
         for entry in entries.values()
     }
     return ObservedBroker(broker.id, broker.rack, config)
+
+
+async def perform_all(
+    admin: Admin,
+    actions: Sequence[TopicAction | AlterClusterConfig],
+    *,
+    validate_only: bool = False,
+) -> None:
+    """Do them in order, or nothing: a change of several parts begins only if the brokers accept them all (no DeleteTopic)."""
+    if validate_only or len(actions) > 1:
+        for action in actions:
+            await perform(admin, action, validate_only=True)
+    for action in () if validate_only else actions:
+        await perform(admin, action)
 
 
 async def perform(

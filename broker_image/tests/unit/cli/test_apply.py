@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from logfleet.cli.apply import InvalidDocuments, apply_all, parse
 from logfleet.cli.documents import Document
 from logfleet.cli.main import cli
+from logfleet.cli.session import Report
 from logfleet.client.cluster import Client
 from logfleet.wire.messages import (
     CreatePartitionsRequest,
@@ -114,10 +115,12 @@ def set_configs(broker: FakeBroker, config: dict[str, str]) -> None:
     broker.answers[DescribeConfigsRequest] = lambda _: DescribeConfigsResponse(results=[result])
 
 
-async def applied(client: Client, *contents: object, dry_run: bool = False) -> list[str]:
+async def applied(client: Client, *contents: object, dry_run: bool = False) -> list[object]:
     resources = parse(documents(*contents))
-    outcomes = await apply_all(resources, client, dry_run=dry_run, quiet=False)
-    return [outcome.error or outcome.result for outcome in outcomes]
+    report = Report(as_json=False)
+    await apply_all(resources, report, client, dry_run=dry_run)
+    assert report.failed == any("error" in row for row in report.rows)
+    return [row.get("error", row["result"]) for row in report.rows]
 
 
 @pytest.mark.asyncio
@@ -142,11 +145,11 @@ async def test_a_change_of_two_parts_is_checked_whole_before_it_begins(
         responses=[refused]
     )
     broker.requests.clear()
-    assert await applied(client, wanted) == ["topic flights: no such key"]
+    assert await applied(client, wanted) == ["no such key"]
     assert [request.validate_only for request in broker.of(CreatePartitionsRequest)] == [True]
     said = capsys.readouterr()
     assert said.out == "topic/flights configured\n"
-    assert said.err == "Error: topic/flights: topic flights: no such key\n"
+    assert said.err == "Error: topic/flights: no such key\n"
 
 
 @pytest.mark.asyncio

@@ -1,0 +1,344 @@
+"""`logfleet topic`: create, list, describe, alter and delete topics."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+from logfleet.cli.session import (
+    Report,
+    Server,
+    echo_json,
+    echo_table,
+    explain,
+    output_option,
+    run,
+    server_options,
+)
+from logfleet.client.admin import BROKER_DEFAULT, Admin, ConfigSource, NewTopic
+from logfleet.client.cluster import Client
+from logfleet.client.errors import ClientError, KafkaError
+from logfleet.client.metadata import NO_LEADER, Topic
+from logfleet.client.offsets import OffsetSpec, TopicPartition, list_offsets
+from logfleet.client.reconcile import own_config, perform_all
+from logfleet.resources.plan import AlterTopicConfig, GrowTopic, TopicAction, config_difference
+from logfleet.resources.topic import PARTITIONS_MAX, REPLICAS_MAX
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.uuids import to_text
+
+KIND: Final = "topic"
+
+
+@click.group()
+def topic() -> None:
+    """Create, list, describe, alter and delete topics.
+
+    \b
+    logfleet topic create orders --partitions 6 --config retention.ms=86400000
+    logfleet topic list
+    logfleet topic describe orders -o json
+    logfleet topic alter orders --partitions 12 --delete-config retention.ms
+    logfleet topic delete orders
+
+    To keep topics as files, see `logfleet apply --help`.
+    Exit codes: 0 done, 1 failed (one line on stderr for each topic), 2 the command line is wrong.
+    """
+
+
+def _config_of(
+    ctx: click.Context, option: click.Parameter, values: Sequence[str]
+) -> dict[str, str]:
+    pairs = {}
+    for value in values:
+        key, equals, setting = value.partition("=")
+        if not key or not equals:
+            raise click.BadParameter(f"{value!r}: write KEY=VALUE", ctx=ctx, param=option)
+        pairs[key.strip()] = setting.strip()
+    return pairs
+
+
+config_option = click.option(
+    "-c",
+    "--config",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=_config_of,
+    help="A topic's configuration, with Kafka's keys; may be given again and again.",
+)
+
+
+@topic.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option(
+    "-p", "--partitions", type=click.IntRange(1, PARTITIONS_MAX), help="[default: num.partitions]"
+)
+@click.option(
+    "-r",
+    "--replicas",
+    "--replication-factor",
+    type=click.IntRange(1, REPLICAS_MAX),
+    help="Copies of each partition.  [default: default.replication.factor]",
+)
+@config_option
+@click.option("--if-not-exists", is_flag=True, help="A topic that exists is left as it is.")
+@server_options
+@output_option
+def create(
+    names: tuple[str, ...],
+    *,
+    partitions: int | None,
+    replicas: int | None,
+    config: Mapping[str, str],
+    if_not_exists: bool,
+    as_json: bool,
+    server: Server,
+) -> None:
+    """Create topics.
+
+    What is not given is as the brokers' configuration says.
+
+    \b
+    logfleet topic create orders
+    logfleet topic create orders --partitions 6 -c cleanup.policy=compact -c segment.ms=3600000
+    """
+
+    async def work(client: Client) -> None:
+        async def one(name: str) -> str:
+            wanted = NewTopic(
+                name, partitions or BROKER_DEFAULT, replicas or BROKER_DEFAULT, config
+            )
+            try:
+                await Admin(client).create_topic(wanted)
+            except KafkaError as error:
+                if if_not_exists and error.code == ErrorCode.TOPIC_ALREADY_EXISTS:
+                    return "unchanged"
+                raise
+            return "created"
+
+        await report.each(KIND, names, one)
+
+    report = Report(as_json=as_json)
+    run(server, work)
+    report.end()
+
+
+@topic.command(name="list")
+@click.option("--internal", is_flag=True, help="Those that brokers keep for themselves, too.")
+@server_options
+@output_option
+def list_(*, internal: bool, as_json: bool, server: Server) -> None:
+    """List topics with their partitions and copies.
+
+    \b
+    logfleet topic list
+    logfleet topic list -o json | jq -r '.[].name'
+    """
+    found = run(server, lambda client: Admin(client).list_topics())
+    rows = [
+        (each.name, len(each.partitions), _replicas(each), to_text(each.topic_id))
+        for each in found
+        if internal or not each.internal
+    ]
+    if as_json:
+        titles = ("name", "partitions", "replicas", "id")
+        echo_json([dict(zip(titles, row, strict=True)) for row in rows])
+    else:
+        echo_table(("NAME", "PARTITIONS", "REPLICAS", "ID"), rows)
+
+
+def _replicas(found: Topic) -> int:
+    return max((len(each.replicas) for each in found.partitions), default=0)
+
+
+@topic.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--all-config", is_flag=True, help="Keys at their defaults, too.")
+@server_options
+@output_option
+def describe(names: tuple[str, ...], *, all_config: bool, as_json: bool, server: Server) -> None:
+    """Show topics: configuration, leaders, replicas, offsets.
+
+    Without a name all but the internal ones. ISR are the replicas that are in sync, BEGIN is the first offset that is still there,
+    END the one that the next record gets.
+
+    \b
+    logfleet topic describe orders
+    logfleet topic describe orders -o json | jq '.[0].partitions | map(.end - .begin) | add'
+    """
+
+    async def work(client: Client) -> None:
+        wanted = names
+        if not wanted:
+            listed = await Admin(client).list_topics()
+            wanted = tuple(each.name for each in listed if not each.internal)
+        for name in wanted:
+            try:
+                descriptions.append(await _describe(client, name, all_config=all_config))
+            except ClientError as error:
+                report.fail(KIND, name, explain(error, with_subject=False))
+
+    report = Report(as_json=False)
+    descriptions: list[dict[str, Any]] = []
+    run(server, work)
+    if as_json:
+        echo_json(descriptions)
+    else:
+        for index, description in enumerate(descriptions):
+            click.echo("\n" * bool(index), nl=False)
+            _echo_description(description)
+    report.end()
+
+
+async def _describe(client: Client, name: str, *, all_config: bool) -> dict[str, Any]:
+    """As JSON shows it. Raises ClientError."""
+    admin = Admin(client)
+    found = await _found(admin, name)
+    entries = await admin.topic_config(name)
+    keys = [
+        TopicPartition(name, each.index) for each in found.partitions if each.leader != NO_LEADER
+    ]
+    begins = await list_offsets(client, dict.fromkeys(keys, OffsetSpec.EARLIEST))
+    ends = await list_offsets(client, dict.fromkeys(keys, OffsetSpec.LATEST))
+    partitions = [
+        {
+            "partition": each.index,
+            "leader": each.leader,
+            "replicas": each.replicas,
+            "isr": each.isr,
+            "begin": begins[key].offset if key in begins else None,
+            "end": ends[key].offset if key in ends else None,
+        }
+        for each in found.partitions
+        for key in [TopicPartition(name, each.index)]
+    ]
+    return {
+        "name": name,
+        "id": to_text(found.topic_id),
+        "internal": found.internal,
+        "config": {
+            entry.name: entry.value
+            for entry in entries.values()
+            if all_config or entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
+        },
+        "partitions": partitions,
+    }
+
+
+async def _found(admin: Admin, name: str) -> Topic:
+    """The topic. Raises KafkaError if there is none."""
+    found = await admin.find_topic(name)
+    if found is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject=f"topic {name}")
+    return found
+
+
+def _echo_description(description: dict[str, Any]) -> None:
+    click.echo(f"Topic:   {description['name']}\nId:      {description['id']}")
+    for index, (key, value) in enumerate(sorted(description["config"].items())):
+        click.echo(f"{'' if index else 'Config:':<8} {key}={'' if value is None else value}")
+    rows = []
+    for each in description["partitions"]:
+        leader = "none" if each["leader"] == NO_LEADER else each["leader"]
+        brokers = (",".join(map(str, each[column])) for column in ("replicas", "isr"))
+        ends = ("?" if each[column] is None else each[column] for column in ("begin", "end"))
+        rows.append((each["partition"], leader, *brokers, *ends))
+    echo_table(("PARTITION", "LEADER", "REPLICAS", "ISR", "BEGIN", "END"), rows)
+
+
+@topic.command()
+@click.argument("name")
+@click.option(
+    "-p",
+    "--partitions",
+    type=click.IntRange(1, PARTITIONS_MAX),
+    help="Their number afterwards; there are never fewer than before.",
+)
+@config_option
+@click.option(
+    "-d",
+    "--delete-config",
+    multiple=True,
+    metavar="KEY",
+    help="Take a key back to its default; may be given again and again.",
+)
+@server_options
+@output_option
+def alter(
+    name: str,
+    *,
+    partitions: int | None,
+    config: Mapping[str, str],
+    delete_config: tuple[str, ...],
+    as_json: bool,
+    server: Server,
+) -> None:
+    """Give a topic more partitions or another configuration.
+
+    What is not named stays. All of it is done, or nothing. With more partitions, later records of a key may go to another partition than earlier
+    ones.
+
+    \b
+    logfleet topic alter orders --partitions 12
+    logfleet topic alter orders -c retention.ms=3600000 -d segment.ms
+    """
+    if partitions is None and not config and not delete_config:
+        raise click.UsageError("nothing to change: give --partitions, --config or --delete-config")
+    if both := sorted(set(config) & set(delete_config)):
+        raise click.UsageError(f"{both[0]} stands in --config and in --delete-config")
+
+    async def work(client: Client) -> None:
+        admin = Admin(client)
+
+        async def one(name: str) -> str:
+            found = await _found(admin, name)
+            actions: list[TopicAction] = []
+            if partitions not in {None, len(found.partitions)}:
+                actions.append(GrowTopic(name, partitions))
+            entries = await admin.topic_config(name)
+            for key in delete_config:
+                if key not in entries:
+                    raise KafkaError(
+                        ErrorCode.INVALID_CONFIG, f"--delete-config {key}: no such key"
+                    )
+            current = own_config(entries)
+            wanted = {key: value for key, value in current.items() if key not in delete_config}
+            changed, removed = config_difference({**wanted, **config}, current)
+            if changed or removed:
+                actions.append(AlterTopicConfig(name, changed, removed))
+            await perform_all(admin, actions)
+            return "configured" if actions else "unchanged"
+
+        await report.each(KIND, [name], one)
+
+    report = Report(as_json=as_json)
+    run(server, work)
+    report.end()
+
+
+@topic.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("--if-exists", is_flag=True, help="A topic that is not there is no failure.")
+@server_options
+@output_option
+def delete(names: tuple[str, ...], *, if_exists: bool, as_json: bool, server: Server) -> None:
+    """Delete topics with all their records, at once and for good.
+
+    \b
+    logfleet topic delete orders payments
+    """
+
+    async def work(client: Client) -> None:
+        async def one(name: str) -> str:
+            try:
+                await Admin(client).delete_topic(name)
+            except KafkaError as error:
+                if if_exists and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    return "unchanged"
+                raise
+            return "deleted"
+
+        await report.each(KIND, names, one)
+
+    report = Report(as_json=as_json)
+    run(server, work)
+    report.end()

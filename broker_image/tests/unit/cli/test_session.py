@@ -1,0 +1,111 @@
+import json
+from collections.abc import Callable
+
+import click
+import pytest
+from click.testing import CliRunner
+from logfleet.cli.session import (
+    Report,
+    Server,
+    echo_table,
+    explain,
+    output_option,
+    run,
+    server_options,
+)
+from logfleet.client.cluster import Client
+from logfleet.client.errors import ClientError, ConnectionLost, KafkaError
+from logfleet.wire.errors import ErrorCode
+
+
+@click.command()
+@server_options
+@output_option
+def probe(server: Server, as_json: bool) -> None:
+    click.echo(f"{server.bootstrap} {server.timeout_seconds} {as_json}")
+
+
+@pytest.mark.parametrize(
+    "arguments, environment, said",
+    [
+        ([], {}, "localhost:9092 30.0 False"),
+        ([], {"LOGFLEET_BOOTSTRAP_SERVER": "a:1,b:2"}, "a:1,b:2 30.0 False"),
+        ([], {"LOGFLEET_BOOTSTRAP_SERVER": ""}, "localhost:9092 30.0 False"),
+        (["-b", "c"], {"LOGFLEET_BOOTSTRAP_SERVER": "a:1"}, "c 30.0 False"),
+        (["--timeout", "2", "-o", "json"], {}, "localhost:9092 2.0 True"),
+    ],
+)
+def test_where_the_address_comes_from(
+    arguments: list[str], environment: dict[str, str], said: str
+) -> None:
+    assert CliRunner(env=environment).invoke(probe, arguments).stdout == said + "\n"
+
+
+@pytest.mark.parametrize("address", ["host:port", "host:99999", ",", ":1"])
+def test_an_address_that_is_none_is_a_mistake_of_usage(address: str) -> None:
+    result = CliRunner().invoke(probe, ["-b", address])
+    assert result.exit_code == 2
+    assert "write host:port" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "error, words",
+    [
+        (ConnectionLost("a:1: it\nbroke"), "a:1: it broke"),
+        (KafkaError(40, "bad\tvalue", subject="topic t"), "topic t: bad value"),
+        (KafkaError(45), "OUT_OF_ORDER_SEQUENCE_NUMBER"),
+        (
+            KafkaError(ErrorCode.NON_EMPTY_GROUP, "words of a broker", subject="group g"),
+            "group g: the group has members; stop them first",
+        ),
+    ],
+)
+def test_errors_are_told_in_one_line(error: ClientError, words: str) -> None:
+    assert explain(error) == words
+
+
+def test_a_failure_of_the_network_is_a_click_error() -> None:
+    async def work(client: Client) -> None:
+        raise AssertionError("nobody is connected")
+
+    with pytest.raises(click.ClickException, match=r"^cannot connect to 127\.0\.0\.1:1: "):
+        run(Server("127.0.0.1:1", 1.0), work)
+
+
+def reported(fill: Callable[[Report], None], *, as_json: bool) -> tuple[int, str, str]:
+    @click.command()
+    def command() -> None:
+        report = Report(as_json=as_json)
+        fill(report)
+        report.end()
+
+    result = CliRunner().invoke(command)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def one_of_each(report: Report) -> None:
+    report.done("topic", "a", "created", remark=" (dry run)", why="as asked")
+    report.fail("topic", "b", "no")
+
+
+def test_a_report_in_text() -> None:
+    said = reported(one_of_each, as_json=False)
+    assert said == (1, "topic/a created (dry run)\n", "Error: topic/b: no\n")
+
+
+def test_a_report_in_json() -> None:
+    code, out, err = reported(one_of_each, as_json=True)
+    assert (code, err) == (1, "Error: topic/b: no\n")
+    assert json.loads(out) == [
+        {"kind": "topic", "name": "a", "result": "created", "why": "as asked"},
+        {"kind": "topic", "name": "b", "result": "failed", "error": "no"},
+    ]
+
+
+def test_a_report_without_failure_ends_well() -> None:
+    assert reported(lambda _: None, as_json=True) == (0, "[]\n", "")
+
+
+def test_columns_are_as_wide_as_what_is_in_them(capsys: pytest.CaptureFixture[str]) -> None:
+    echo_table(("NAME", "N"), [("a-long-name", 1), ("b", "")])
+    assert capsys.readouterr().out == "NAME         N\na-long-name  1\nb\n"
