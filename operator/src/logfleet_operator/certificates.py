@@ -17,7 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 AUTHORITY_DAYS: Final = 3650
 LEAF_DAYS: Final = 730
-# Two thirds of a leaf's life; etcd reads a renewed one at the next handshake, a broker when it starts.
+# Two thirds of a leaf's life; etcd reads a renewed one at the next handshake, brokers are replaced for it.
 RENEW_BEFORE: Final = timedelta(days=LEAF_DAYS // 3)
 # Clocks of nodes differ.
 BACKDATE: Final = timedelta(hours=1)
@@ -30,6 +30,14 @@ class Issued:
     certificate: bytes
     key: bytes
     not_after: datetime
+
+
+def is_renewed(not_after: datetime, authority_not_after: datetime, now: datetime) -> bool:
+    """True if a leaf should be issued anew: it ends soon, and a new one would end later.
+
+    The second only fails in the last months of the authority, which no leaf outlives.
+    """
+    return not_after < min(now + RENEW_BEFORE, authority_not_after)
 
 
 def make_authority(common_name: str, now: datetime) -> Issued:

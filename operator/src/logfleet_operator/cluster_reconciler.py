@@ -19,6 +19,7 @@ from logfleet_operator.plan import (
     Action,
     Apply,
     ClusterPlan,
+    DeleteService,
     IssueCertificate,
     MakeAuthority,
     plan_cluster,
@@ -91,7 +92,8 @@ class ClusterReconciler:
         metadata = cluster.metadata
         for _ in range(ROUNDS_MAX):
             observed = await self._observe(cluster)
-            plan = plan_cluster(cluster, observed, self._settings, renew=self._due(observed))
+            due = self._due(metadata.name, observed)
+            plan = plan_cluster(cluster, observed, self._settings, renew=due)
             for action in plan.actions:
                 await self._perform(cluster, observed, action)
             if plan.actions:
@@ -132,14 +134,17 @@ class ClusterReconciler:
             storage_classes=tuple(found["StorageClass"]),
         )
 
-    def _due(self, observed: Observed) -> frozenset[str]:
-        """Secrets whose certificate ends soon."""
-        limit = self._now() + certificates.RENEW_BEFORE
-        return frozenset(
-            name
+    def _due(self, cluster: str, observed: Observed) -> frozenset[str]:
+        """Secrets whose certificate ends soon; a lost authority is told then, not earlier."""
+        ends = {
+            name: datetime.fromisoformat(text)
             for name, live in observed.secrets.items()
-            if (expiry := live["metadata"].get("annotations", {}).get(names.EXPIRY_ANNOTATION))
-            and datetime.fromisoformat(expiry) < limit
+            if (text := live["metadata"].get("annotations", {}).get(names.EXPIRY_ANNOTATION))
+        }
+        authority = ends.get(names.etcd_secret(cluster, "ca"), datetime.max.replace(tzinfo=UTC))
+        now = self._now()
+        return frozenset(
+            name for name, end in ends.items() if certificates.is_renewed(end, authority, now)
         )
 
     async def _perform(self, cluster: ClusterResource, observed: Observed, action: Action) -> None:
@@ -162,7 +167,9 @@ class ClusterReconciler:
                 await self._kube.apply(_secret(cluster, secret, issued, signer))
             case DeletePod(name, uid):
                 log.info("pod_deleted", namespace=namespace, pod=name)
-                await self._kube.delete_pod(namespace, name, uid)
+                await self._kube.delete("Pod", namespace, name, uid)
+            case DeleteService(name, uid):
+                await self._kube.delete("Service", namespace, name, uid)
             case EvictPod(name, uid):
                 allowed = await self._kube.evict_pod(namespace, name, uid)
                 log.info("pod_evicted", namespace=namespace, pod=name, allowed=allowed)
@@ -194,7 +201,7 @@ def _secret(
     metadata = {
         "name": name,
         "labels": names.labels(cluster.metadata.name, names.ETCD),
-        "annotations": {names.EXPIRY_ANNOTATION: issued.not_after.isoformat()},
+        "annotations": {names.EXPIRY_ANNOTATION: timestamp(issued.not_after)},
     }
     pem = {"tls.crt": issued.certificate, "tls.key": issued.key, "ca.crt": authority}
     return manifests.owned(

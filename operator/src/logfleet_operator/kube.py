@@ -90,8 +90,8 @@ class Kube(Protocol):
         """As `apply`, for the status only."""
         ...
 
-    async def delete_pod(self, namespace: str, name: str, uid: str) -> None:
-        """Delete the pod with this uid, if it is still there."""
+    async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
+        """Delete the object with this uid, if it is still there."""
         ...
 
     async def evict_pod(self, namespace: str, name: str, uid: str) -> bool:
@@ -148,10 +148,10 @@ class ApiServer:
             "PATCH", path + subresource, query, manifest, "application/apply-patch+yaml"
         )
 
-    async def delete_pod(self, namespace: str, name: str, uid: str) -> None:
+    async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
         try:
-            await self._call("DELETE", _path("Pod", namespace, name), {}, body)
+            await self._call("DELETE", _path(kind, namespace, name), {}, body)
         except KubeError as error:
             if error.status not in {404, 409}:
                 raise

@@ -234,8 +234,14 @@ def start_script(cluster: ClusterResource) -> str:
     return "\n".join(lines) + "\n"
 
 
-def broker_set(cluster: ClusterResource, pool: Pool, given: Range, image: str) -> Manifest:
-    """The StatefulSet of one pool in one zone."""
+def broker_set(
+    cluster: ClusterResource, pool: Pool, given: Range, *, image: str, credentials: str = ""
+) -> Manifest:
+    """The StatefulSet of one pool in one zone.
+
+    credentials: what changes when the brokers' certificate for etcd was renewed. They read it when
+    they start, so they are replaced for it, long before the former one ends.
+    """
     name = cluster.metadata.name
     match = {
         **names.selector(name, names.BROKER),
@@ -249,6 +255,7 @@ def broker_set(cluster: ClusterResource, pool: Pool, given: Range, image: str) -
         "metadata": {
             "labels": labels,
             "annotations": {
+                **({names.CREDENTIALS_ANNOTATION: credentials} if credentials else {}),
                 names.CONFIG_ANNOTATION: hashlib.sha256(properties.encode()).hexdigest()[:16],
                 "prometheus.io/scrape": "true",
                 "prometheus.io/port": str(ADMIN_PORT),

@@ -21,6 +21,7 @@ COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 POD_NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
 REVISION_LABEL: Final = "controller-revision-hash"
 
+CREDENTIALS_ANNOTATION: Final = f"{GROUP}/etcd-credentials"
 CONFIG_ANNOTATION: Final = f"{GROUP}/config"
 APPLIED_ANNOTATION: Final = f"{GROUP}/applied"
 EXPIRY_ANNOTATION: Final = f"{GROUP}/not-after"

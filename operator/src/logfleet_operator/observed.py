@@ -158,12 +158,16 @@ def controlled_by_another(live: Manifest, uid: str) -> bool:
 
 
 def node_ports(observed: Observed, cluster: ClusterResource) -> dict[tuple[str, int], int]:
-    """(listener, broker id) -> port of the node: of the live Service, else the one it had."""
+    """(listener, broker id) -> port of the node: of the live Service, else the one it had.
+
+    Of listeners of the spec only.
+    """
+    listeners = {entry.name for entry in cluster.spec.listeners if entry.type == "nodeport"}
     found: dict[tuple[str, int], int] = {}
     config = observed.get("ConfigMap", names.config_map(cluster.metadata.name))
     for file, content in (config or {}).get("data", {}).items():
         listener, _, broker_id = file.rpartition(".")
-        if broker_id.isdecimal():
+        if listener in listeners and broker_id.isdecimal():
             found[listener, int(broker_id)] = int(content)
     prefix = f"{cluster.metadata.name}-"
     for (kind, name), live in observed.objects.items():
@@ -171,7 +175,7 @@ def node_ports(observed: Observed, cluster: ClusterResource) -> dict[tuple[str, 
             continue
         listener, _, broker_id = name.removeprefix(prefix).rpartition("-")
         for port in live["spec"]["ports"]:
-            if broker_id.isdecimal() and "nodePort" in port:
+            if listener in listeners and broker_id.isdecimal() and "nodePort" in port:
                 found[listener, int(broker_id)] = int(port["nodePort"])
     return found
 

@@ -63,7 +63,15 @@ class IssueCertificate:
     host_names: tuple[str, ...]
 
 
-Action = Apply | MakeAuthority | IssueCertificate | EvictPod | DeletePod
+@dataclass(frozen=True, slots=True)
+class DeleteService:
+    """Delete this very Service, of a listener that is not written any more."""
+
+    name: str
+    uid: str
+
+
+Action = Apply | MakeAuthority | IssueCertificate | EvictPod | DeletePod | DeleteService
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +110,8 @@ def plan_cluster(
         or _metadata_store(cluster, observed, settings, renew)
         or _brokers(cluster, observed, settings, ranges)
         or _roll(cluster, observed, ranges)
+        or _leftovers(cluster, observed, ranges)
+        or ClusterPlan("all brokers are ready", done=True)
     )
     return ClusterPlan(plan.why, plan.actions, plan.refusal, plan.done, ranges=tuple(ranges))
 
@@ -290,8 +300,13 @@ def _brokers(
                 )
     pools = {pool.name: pool for pool in cluster.spec.pools}
     image = cluster.spec.image or settings.broker_image
+    client = observed.get("Secret", names.etcd_secret(cluster.metadata.name, "client"))
+    until = (client or {"metadata": {}})["metadata"].get("annotations", {})
+    credentials = until.get(names.EXPIRY_ANNOTATION, "")
     sets = [
-        manifests.broker_set(cluster, pools[given.pool], given, image)
+        manifests.broker_set(
+            cluster, pools[given.pool], given, image=image, credentials=credentials
+        )
         for given in ranges
         if given.replicas
     ]
@@ -333,7 +348,9 @@ def _min_available(cluster: ClusterResource, observed: Observed, total: int, rea
     return min(int(live["spec"]["minAvailable"]), total - 1)
 
 
-def _roll(cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]) -> ClusterPlan:
+def _roll(
+    cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
+) -> ClusterPlan | None:
     name = cluster.metadata.name
     steps = []
     if cluster.spec.metadata.managed is not None:
@@ -344,4 +361,22 @@ def _roll(cluster: ClusterResource, observed: Observed, ranges: Sequence[Range])
         waiting = rollout.plan_rollout(observed, component, stateful_sets)
         if waiting is not None:
             return ClusterPlan(waiting.why, waiting.actions)
-    return ClusterPlan("all brokers are ready", done=True)
+    return None
+
+
+def _leftovers(
+    cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
+) -> ClusterPlan | None:
+    """NodePorts of listeners that are gone, once no broker advertises them any more."""
+    ports = node_ports(observed, cluster)
+    wanted = {
+        manifest["metadata"]["name"] for manifest in manifests.services(cluster, ranges, ports)
+    }
+    left = [
+        DeleteService(name, live["metadata"]["uid"])
+        for (kind, name), live in sorted(observed.objects.items())
+        if kind == "Service" and name not in wanted and live["spec"].get("type") == "NodePort"
+    ]
+    if not left:
+        return None
+    return ClusterPlan(f"removing {', '.join(each.name for each in left[:5])}", tuple(left))

@@ -334,6 +334,22 @@ async def test_a_budget_that_forbids_an_eviction_is_obeyed() -> None:
     assert images == {"logfleet/broker:1"}
 
 
+async def test_a_listener_that_is_taken_away_leaves_no_port_behind() -> None:
+    world, operation = await settled()
+    listeners = cluster()["spec"]["listeners"]
+    world.put(cluster(listeners=listeners[:1]))
+    await operation.round()
+    assert "fleet-external-0" in world.named("Service")  # a broker still advertises it
+    await operation.settle()
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
+    assert world.named("Service") == ["fleet-bootstrap", "fleet-brokers", "fleet-etcd"]
+    assert list(world.one("ConfigMap", "fleet-config")["data"]) == ["server.properties"]
+    world.put(cluster())
+    await operation.settle()
+    assert "fleet-external-2000" in world.named("Service")
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
+
+
 async def test_a_broken_image_stops_at_the_first_broker_and_the_fix_takes_over() -> None:
     world, operation = await settled()
     world.broken_images = {"broken"}
@@ -375,7 +391,18 @@ async def test_certificates_are_renewed_in_time_by_the_same_authority() -> None:
     for name in ("fleet-etcd-server", "fleet-etcd-client"):
         assert after[name]["tls.crt"] != before[name]["tls.crt"]
         assert after[name]["ca.crt"] == before[name]["ca.crt"]
-    assert not any(call.startswith(("evict", "delete")) for call in world.calls)
+    # etcd reads its files at every handshake, brokers when they start
+    replaced = [call for call in world.calls if call.startswith(("evict", "delete"))]
+    assert replaced == [f"evict Pod fleet-main-{zone}-0" for zone in "abc"]
+
+
+async def test_near_the_authoritys_end_leaves_are_not_issued_again_and_again() -> None:
+    world, operation = await settled()
+    world.now_s += (certificates.AUTHORITY_DAYS - 30) * 86_400
+    await operation.settle()
+    world.calls.clear()
+    await operation.round()
+    assert not any(call.startswith("apply Secret") for call in world.calls)
 
 
 async def test_a_lost_authority_is_told_when_it_is_needed_and_never_replaced() -> None:
@@ -388,6 +415,15 @@ async def test_a_lost_authority_is_told_when_it_is_needed_and_never_replaced() -
     assert world.ready("Cluster", "fleet") == ("False", "Conflict")
     assert "Secret fleet-etcd-ca is gone" in why(world)
     assert "fleet-etcd-ca" not in world.named("Secret")
+
+
+async def test_a_lost_authority_is_told_before_the_certificates_it_issued_end() -> None:
+    world, operation = await settled()
+    world.remove("Secret", "fleet-etcd-ca")
+    world.now_s += (certificates.LEAF_DAYS - 30) * 86_400
+    await operation.settle()
+    assert world.ready("Cluster", "fleet") == ("False", "Conflict")
+    assert "restore it from a backup" in why(world)
 
 
 async def test_a_member_of_etcd_that_lost_its_data_does_not_start_and_status_tells_why() -> None:

@@ -95,7 +95,7 @@ async def test_applying_an_object_and_a_status(server: Server) -> None:
 
 async def test_deleting_and_evicting_a_pod_name_it_by_its_uid(server: Server) -> None:
     fake, kube = server
-    await kube.delete_pod("air", "a", "u1")
+    await kube.delete("Pod", "air", "a", "u1")
     assert fake.method == "DELETE"
     assert fake.sent["preconditions"] == {"uid": "u1"}
     assert await kube.evict_pod("air", "a", "u1")
@@ -106,7 +106,7 @@ async def test_deleting_and_evicting_a_pod_name_it_by_its_uid(server: Server) ->
     for gone in (404, 409):
         fake.status = gone
         assert await kube.evict_pod("air", "a", "u1")
-        await kube.delete_pod("air", "a", "u1")
+        await kube.delete("Pod", "air", "a", "u1")
 
 
 @pytest.mark.parametrize(
