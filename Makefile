@@ -57,15 +57,20 @@ fmt: $(STAMP) ## format the sources
 
 .PHONY: test
 test: $(STAMP) ## all tests: what needs no Kubernetes, then the end-to-end suite
-	@$(PY) -m e2e.parts check etcd-tests local-suites spark
+	@$(PY) -m e2e.parts check etcd-tests local-suites spark apiserver
 
 .PHONY: test-local
 test-local: $(STAMP) ## all tests that need no Kubernetes
-	@$(PY) -m e2e.parts check etcd-tests local-suites spark
+	@$(PY) -m e2e.parts check etcd-tests local-suites spark apiserver
 
 .PHONY: local-suites
 local-suites: $(STAMP) ## clients against brokers and fleets that run as processes (part of test-local)
 	pytest -q -n auto e2e/suites/local
+
+.PHONY: apiserver
+apiserver: $(STAMP) ## CRDs, charts and the operator against a real API server without nodes (part of test-local)
+	@$(PY) -m e2e.lab tools
+	pytest -q e2e/suites/apiserver
 
 .PHONY: spark
 spark: $(STAMP) ## tests of the Spark source and jobs, on Spark itself (needs Java)

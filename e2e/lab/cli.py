@@ -10,6 +10,7 @@ from e2e.lab.commands import LabError
 from e2e.lab.lab import Lab
 from e2e.lab.locking import only_lab
 from e2e.lab.settings import settings_from
+from e2e.lab.tools import CONTROL_PLANE, ensure_tools
 
 DESCRIPTION = "A Kubernetes of three zones on this machine (Linux, root, 12 GiB of memory)."
 
@@ -18,6 +19,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m e2e.lab", description=DESCRIPTION)
     verbs = top.add_subparsers(dest="verb", required=True, metavar="COMMAND")
     verbs.add_parser("build", help="make what is cached: packages, tools, images; start nothing")
+    verbs.add_parser("tools", help="build Kubernetes' programs and helm only; needs no root")
     verbs.add_parser("up", help="start it, or finish starting it; prints how to use kubectl")
     verbs.add_parser("down", help="stop it; `up` finds its state again")
     verbs.add_parser("purge", help="stop it and remove its state")
@@ -45,6 +47,8 @@ def main(arguments: list[str]) -> int:
     try:
         if chosen.verb in ("build", "up", "down", "purge"):
             _whole(lab, chosen.verb)
+        elif chosen.verb == "tools":
+            ensure_tools(settings, lab.report, CONTROL_PLANE)
         elif chosen.verb == "node":
             _node(lab, chosen.action, chosen.zone)
         else:

@@ -8,7 +8,7 @@ that folder and of the flags; `bin/` links to the newest.
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +64,8 @@ KUBE = Module(
 DNS = Module("dns", ("coredns", "local-path-provisioner"), (("dns", "coredns"),))
 HELM = Module("helm", ("helm",))
 ALL = (KUBE, DNS, HELM)
+# What a Kubernetes without nodes needs; running it takes no root.
+CONTROL_PLANE = (KUBE, HELM)
 
 
 def module_version(go_mod: str, path: str) -> str:
@@ -93,9 +95,14 @@ def linker_flags(module: str, go_mod: str) -> str:
     return " ".join(flags)
 
 
-def ensure_tools(settings: Settings, report: Report) -> None:
+def unbuilt(settings: Settings, modules: Sequence[Module]) -> list[str]:
+    """Names of the modules that are not there in their versions."""
+    return [module.name for module in modules if not module.built(settings).exists()]
+
+
+def ensure_tools(settings: Settings, report: Report, modules: Sequence[Module] = ALL) -> None:
     """Build what is not there in its version, and point `bin/` at it."""
-    for module in ALL:
+    for module in modules:
         built = module.built(settings)
         with exclusively(built):
             if not built.exists():

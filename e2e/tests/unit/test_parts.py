@@ -1,6 +1,8 @@
 import pytest
 
 from e2e import parts
+from e2e.lab.settings import settings_from
+from e2e.lab.tools import CONTROL_PLANE
 
 
 @pytest.fixture
@@ -30,3 +32,16 @@ def test_under_continuous_integration_that_is_a_failure(machine, capsys, monkeyp
     monkeypatch.setenv("CI", "true")
     assert parts.main(["good", "heavy"]) == 1
     assert "FAILED: it needs root" in capsys.readouterr().out
+
+
+def test_an_api_server_is_built_by_ci_and_not_unasked_for_a_person(tmp_path, monkeypatch):
+    monkeypatch.setenv("LAB_ROOT", str(tmp_path))
+    monkeypatch.delenv("CI", raising=False)
+    assert "make apiserver" in (parts.no_control_plane() or "")
+    monkeypatch.setenv("CI", "true")
+    assert parts.no_control_plane() is None
+    monkeypatch.delenv("CI")
+    settings = settings_from({"LAB_ROOT": str(tmp_path)}, tmp_path)
+    for module in CONTROL_PLANE:
+        module.built(settings).mkdir(parents=True)
+    assert parts.no_control_plane() is None

@@ -1,0 +1,299 @@
+"""A Kubernetes without nodes: etcd, API server and a few controllers as processes on loopback; no root needed.
+
+What is decided by the API server is shown on the real one: schemas and CEL rules, server-side apply, rights, admission.
+The controllers make pods of StatefulSets, count disruption budgets, collect what has no owner and empty namespaces. There
+is no kubelet: `Kubelets` says of pods what one would say.
+"""
+
+import csv
+import datetime as dt
+import http.client
+import json
+import os
+import secrets
+import ssl
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives import serialization
+
+from e2e.harness.etcd import EtcdServer, etcd_binaries
+from e2e.harness.kubernetes import Kubernetes, Object
+from e2e.harness.processes import Program
+from e2e.lab import pki
+from e2e.lab.commands import LabError
+
+# More than the 30 s of other programs: the API server of a busy machine writes hundreds of objects first.
+START_S_MAX = 120.0
+CONTROLLERS = (
+    "disruption-controller",
+    "garbage-collector-controller",
+    "namespace-controller",
+    "statefulset-controller",
+)
+# Who asked for what: rights that nobody uses show by it.
+AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "None", "userGroups": ["system:masters"]},
+        {"level": "Metadata", "userGroups": ["system:serviceaccounts"]},
+    ],
+}
+# PyYAML and Go both read JSON as YAML.
+ZONAL: Object = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "StorageClass",
+    "metadata": {
+        "name": "zonal",
+        "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+    },
+    "provisioner": "example.com/none",
+    "volumeBindingMode": "WaitForFirstConsumer",
+}
+
+
+class ControlPlane:
+    """tools: the folder of kube-apiserver, kube-controller-manager, kubectl and helm."""
+
+    def __init__(self, tools: Path, directory: Path) -> None:
+        self.directory = directory
+        self._token = secrets.token_hex(16)
+        self._etcd = EtcdServer(etcd_binaries()[0], directory / "etcd")
+        self._api = Program("kube-apiserver", [], directory, {"PATH": os.defpath})
+        self._controllers = Program("kube-controller-manager", [], directory, {"PATH": os.defpath})
+        self.port = self._api.ports.reserve()
+        self._tools = tools
+        self.kubernetes = Kubernetes(directory / "admin.kubeconfig", tools)
+
+    @property
+    def programs(self) -> list[Program]:
+        return [self._etcd, self._api, self._controllers]
+
+    @property
+    def audit_log(self) -> Path:
+        return self.directory / "audit.log"
+
+    def start(self) -> None:
+        """The API server answers and the controllers run. Raises ProgramFailed."""
+        self._write_files()
+        self._etcd.start()
+        self._api.command = [str(self._tools / "kube-apiserver"), *self._api_arguments()]
+        self._api.launch()
+        self._api.wait_until(self._is_ready, START_S_MAX)
+        self._controllers.command = [
+            str(self._tools / "kube-controller-manager"),
+            f"--kubeconfig={self.kubernetes.kubeconfig}",
+            f"--controllers={','.join(CONTROLLERS)}",
+            "--leader-elect=false",
+            "--secure-port=0",
+            # Not 5 minutes until the garbage collector knows of a new kind.
+            "--min-resync-period=1m",
+        ]
+        self._controllers.launch()
+        self.kubernetes.apply(ZONAL)
+
+    def close(self) -> None:
+        for program in reversed(self.programs):
+            program.close()
+
+    def kubeconfig_of(self, account: str, namespace: str) -> Path:
+        """A kubeconfig with a token of a service account, as a pod gets it."""
+        token = self.kubernetes.kubectl("create", "token", account, namespace=namespace)
+        path = self.directory / f"{namespace}-{account}.kubeconfig"
+        path.write_text(self._kubeconfig(token.strip()))
+        return path
+
+    def _write_files(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        now = dt.datetime.now(dt.UTC)
+        authority = pki.make_authority(now)
+        subject = pki.Subject("apiserver", "kube-apiserver", ips=("127.0.0.1",))
+        key, certificate = pki.make_leaf(authority, subject, now)
+        accounts, verifier = pki.make_leaf(authority, pki.Subject("sa", "accounts"), now)
+        pem = serialization.Encoding.PEM
+        for name, content in {
+            "ca.crt": authority.certificate.public_bytes(pem),
+            "apiserver.crt": certificate.public_bytes(pem),
+            "apiserver.key": _private(key),
+            "sa.key": _private(accounts),
+            "sa.crt": verifier.public_bytes(pem),
+            "audit-policy.json": json.dumps(AUDIT_POLICY).encode(),
+            "admin.kubeconfig": self._kubeconfig(self._token).encode(),
+        }.items():
+            (self.directory / name).write_bytes(content)
+        with (self.directory / "tokens.csv").open("w") as file:
+            csv.writer(file).writerow([self._token, "admin", "admin", "system:masters"])
+
+    def _kubeconfig(self, token: str) -> str:
+        cluster = {
+            "server": f"https://127.0.0.1:{self.port}",
+            "certificate-authority": str(self.directory / "ca.crt"),
+        }
+        return json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "it",
+                "clusters": [{"name": "it", "cluster": cluster}],
+                "users": [{"name": "it", "user": {"token": token}}],
+                "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+            }
+        )
+
+    def _api_arguments(self) -> list[str]:
+        here = self.directory
+        return [
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            f"--secure-port={self.port}",
+            f"--etcd-servers={self._etcd.endpoint}",
+            f"--tls-cert-file={here}/apiserver.crt",
+            f"--tls-private-key-file={here}/apiserver.key",
+            f"--token-auth-file={here}/tokens.csv",
+            f"--service-account-key-file={here}/sa.crt",
+            f"--service-account-signing-key-file={here}/sa.key",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            "--service-cluster-ip-range=10.96.0.0/16",
+            "--authorization-mode=RBAC",
+            # Some distributions have it on: who sets blockOwnerDeletion must be allowed to.
+            "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
+            "--endpoint-reconciler-type=none",
+            f"--audit-policy-file={here}/audit-policy.json",
+            f"--audit-log-path={self.audit_log}",
+        ]
+
+    def _is_ready(self) -> bool:
+        try:
+            return self.kubernetes.kubectl("get", "--raw=/readyz") == "ok"
+        except LabError:
+            return False
+
+    def request(self, method: str, path: str, body: Object | None = None) -> Object:
+        """Ask the API server as its administrator; a body is a merge patch. Raises LabError."""
+        context = ssl.create_default_context(cafile=str(self.directory / "ca.crt"))
+        connection = http.client.HTTPSConnection(
+            "127.0.0.1", self.port, context=context, timeout=30
+        )
+        headers = {
+            "Authorization": f"Bearer {self._token}",
+            "Content-Type": "application/merge-patch+json",
+        }
+        try:
+            connection.request(
+                method, path, json.dumps(body) if body is not None else None, headers
+            )
+            response = connection.getresponse()
+            answer: Object = json.loads(response.read())
+        except (OSError, http.client.HTTPException) as error:
+            raise LabError(f"{method} {path}: {error!r}") from error
+        finally:
+            connection.close()
+        if response.status >= 300:
+            raise LabError(f"{method} {path}: {answer.get('message')}")
+        return answer
+
+    def rights_used(self, account: str, namespace: str) -> dict[tuple[str, str, str], set[int]]:
+        """(group, resource or resource/subresource, verb) -> HTTP answers, of what a service account asked for."""
+        user = f"system:serviceaccount:{namespace}:{account}"
+        used: dict[tuple[str, str, str], set[int]] = {}
+        for line in self.audit_log.read_text().splitlines():
+            event = json.loads(line)
+            if event["user"]["username"] != user or "objectRef" not in event:
+                continue
+            target = event["objectRef"]
+            resource = "/".join(
+                filter(None, [target.get("resource", ""), target.get("subresource", "")])
+            )
+            key = (target.get("apiGroup", ""), resource, event["verb"])
+            used.setdefault(key, set()).add(event.get("responseStatus", {}).get("code", 0))
+        return used
+
+
+def _private(key: pki.PrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+
+
+class Kubelets:
+    """Says of every pod that it runs and is ready, except of those a test holds back.
+
+    held: names of pods that stay not ready. broken_images: what cannot be pulled. became_ready: uids, in order.
+    """
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kubelets", daemon=True)
+        self.held: set[str] = set()
+        self.broken_images: set[str] = set()
+        self.became_ready: list[str] = []
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(0.1):
+            try:
+                for pod in self._plane.request("GET", "/api/v1/pods")["items"]:
+                    self._look_after(pod)
+            except LabError:
+                continue  # the next look tells; a test that needs the pod waits for it and says so
+
+    def _look_after(self, pod: Mapping[str, Any]) -> None:
+        metadata = pod["metadata"]
+        status = pod_status(
+            {entry["name"]: entry["image"] for entry in pod["spec"]["containers"]},
+            self.broken_images,
+            ready=metadata["name"] not in self.held,
+        )
+        if _summary(pod.get("status", {})) == _summary(status):
+            return
+        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/status"
+        self._plane.request("PATCH", path, {"metadata": {"uid": metadata["uid"]}, "status": status})
+        if status["conditions"][0]["status"] == "True":
+            self.became_ready.append(metadata["uid"])
+
+
+def pod_status(images: Mapping[str, str], broken_images: set[str], *, ready: bool) -> Object:
+    """What a kubelet says of a pod with these containers (name -> image)."""
+    stuck = bool(broken_images & set(images.values()))
+    state = {"waiting": {"reason": "ImagePullBackOff"}} if stuck else {"running": {}}
+    up = ready and not stuck
+    return {
+        "phase": "Pending" if stuck else "Running",
+        "hostIP": "127.0.0.1",
+        "hostIPs": [{"ip": "127.0.0.1"}],
+        "conditions": [{"type": "Ready", "status": "True" if up else "False"}],
+        "containerStatuses": [
+            {
+                "name": name,
+                "image": image,
+                "imageID": "",
+                "ready": up,
+                "restartCount": 0,
+                "state": state,
+            }
+            for name, image in images.items()
+        ],
+    }
+
+
+def _summary(status: Mapping[str, Any]) -> tuple[object, ...]:
+    """What changes in these statuses; the API server adds other fields."""
+    ready = [entry["status"] for entry in status.get("conditions", ()) if entry["type"] == "Ready"]
+    waiting = [
+        entry["state"].get("waiting", {}).get("reason")
+        for entry in status.get("containerStatuses", ())
+    ]
+    return status.get("phase"), status.get("hostIP"), ready, waiting
