@@ -3,7 +3,7 @@
 
 Helm reads nothing outside a chart's folder, so charts/operator carries copies of crds/*.yaml, and
 charts/cluster refuses wrong values before anything reaches the API server. Run without arguments
-to write both; operator/tests/charts checks that there is nothing to write.
+to write both; operator/tests/unit/test_crds.py checks that there is nothing to write.
 """
 
 import json

@@ -1,12 +1,6 @@
-"""Render the charts with Helm and hold the output against the CRDs' schemas.
-
-Helm is not to be had from PyPI: these tests take it from PATH or from where the lab's build
-leaves it, and say so if it is in neither place.
-"""
+"""What the charts render, held against the CRDs' schemas and our own parser."""
 
 import json
-import os
-import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -18,42 +12,34 @@ import yaml
 from logfleet.resources.cluster import parse_cluster
 from logfleet.resources.topic import parse_topic
 
-ROOT = Path(__file__).resolve().parents[3]
-CHARTS = ROOT / "charts"
-KUBE_VERSION = "1.35.4"
+from e2e.harness.fleet import CHARTS
+from e2e.harness.images import ROOT
+from e2e.harness.kubernetes import Kubernetes
+from e2e.lab.tools import KUBE, module_version
+
+KUBE_VERSION = module_version(KUBE.go_mod, "k8s.io/kubernetes").removeprefix("v")
 
 
-def helm() -> str:
-    cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    built = sorted((cache_home / "logfleet/lab").glob("**/bin/helm"))
-    found = shutil.which("helm") or (str(built[-1]) if built else None)
-    if found is None:
-        message = "no helm on PATH and none built by the lab (make e2e builds it)"
-        if os.environ.get("LOGFLEET_HELM_REQUIRED"):
-            pytest.fail(message)
-        pytest.skip(message)
-    return found
+class Helm:
+    def __init__(self, program: Path) -> None:
+        self._program = program
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [str(self._program), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    @cache  # noqa: B019  # one instance for all tests
+    def render(self, chart: str, *settings: str, release: str = "fleet") -> list[dict[str, Any]]:
+        flags = [flag for setting in settings for flag in ("--set-json", setting)]
+        where = [release, str(CHARTS / chart), "-n", "sys", "--kube-version", KUBE_VERSION]
+        done = self.run("template", *where, *flags)
+        assert done.returncode == 0, done.stderr
+        return [document for document in yaml.safe_load_all(done.stdout) if document]
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([helm(), *arguments], capture_output=True, text=True, check=False)
-
-
-@cache
-def render(chart: str, *settings: str, release: str = "fleet") -> list[dict[str, Any]]:
-    flags = [flag for setting in settings for flag in ("--set-json", setting)]
-    done = run(
-        "template",
-        release,
-        str(CHARTS / chart),
-        "-n",
-        "sys",
-        "--kube-version",
-        KUBE_VERSION,
-        *flags,
-    )
-    assert done.returncode == 0, done.stderr
-    return [document for document in yaml.safe_load_all(done.stdout) if document]
+@pytest.fixture(scope="session")
+def helm(kubernetes: Kubernetes) -> Helm:
+    return Helm(kubernetes.tools / "helm")
 
 
 def of_kind(documents: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
@@ -68,8 +54,8 @@ def pods(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("chart", ["operator", "cluster"])
-def test_helm_finds_nothing_to_complain_about(chart: str) -> None:
-    done = run("lint", "--strict", "--kube-version", KUBE_VERSION, str(CHARTS / chart))
+def test_helm_finds_nothing_to_complain_about(helm: Helm, chart: str) -> None:
+    done = helm.run("lint", "--strict", "--kube-version", KUBE_VERSION, str(CHARTS / chart))
     assert done.returncode == 0, done.stdout
 
 
@@ -86,30 +72,30 @@ def test_helm_finds_nothing_to_complain_about(chart: str) -> None:
     ],
 )
 def test_a_wrong_value_is_refused_before_anything_is_installed(
-    chart: str, setting: str, complaint: str
+    helm: Helm, chart: str, setting: str, complaint: str
 ) -> None:
-    done = run(
+    done = helm.run(
         "template", "x", str(CHARTS / chart), "--kube-version", KUBE_VERSION, "--set-json", setting
     )
     assert done.returncode != 0
     assert complaint in done.stderr
 
 
-def test_the_operators_chart_brings_the_crds_and_leaves_them_behind() -> None:
-    crds = of_kind(render("operator"), "CustomResourceDefinition")
+def test_the_operators_chart_brings_the_crds_and_leaves_them_behind(helm: Helm) -> None:
+    crds = of_kind(helm.render("operator"), "CustomResourceDefinition")
     for crd in crds:
         source = yaml.safe_load((ROOT / f"crds/{crd['spec']['names']['plural']}.yaml").read_text())
         assert crd["spec"] == source["spec"]
         assert crd["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
     assert len(crds) == len(list((ROOT / "crds").glob("*.yaml")))
-    assert of_kind(render("operator", "crds.enabled=false"), "CustomResourceDefinition") == []
-    loose = of_kind(render("operator", "crds.keep=false"), "CustomResourceDefinition")
+    assert of_kind(helm.render("operator", "crds.enabled=false"), "CustomResourceDefinition") == []
+    loose = of_kind(helm.render("operator", "crds.keep=false"), "CustomResourceDefinition")
     assert not any(crd["metadata"].get("annotations") for crd in loose)
 
 
 @pytest.mark.parametrize("chart", ["operator"])
-def test_every_pod_is_restricted(chart: str) -> None:
-    rendered = pods(render(chart))
+def test_every_pod_is_restricted(helm: Helm, chart: str) -> None:
+    rendered = pods(helm.render(chart))
     for pod in rendered:
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -122,8 +108,8 @@ def test_every_pod_is_restricted(chart: str) -> None:
     assert rendered
 
 
-def test_the_operator_runs_once_with_probes_on_its_port() -> None:
-    (deployment,) = of_kind(render("operator", "ports.http=9000"), "Deployment")
+def test_the_operator_runs_once_with_probes_on_its_port(helm: Helm) -> None:
+    (deployment,) = of_kind(helm.render("operator", "ports.http=9000"), "Deployment")
     assert deployment["spec"]["replicas"] == 1
     assert deployment["spec"]["strategy"] == {"type": "Recreate"}
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
@@ -144,8 +130,8 @@ def granted(rules: list[dict[str, Any]]) -> set[tuple[str, str]]:
     }
 
 
-def test_the_operator_may_do_no_more_than_it_does() -> None:
-    (role,) = of_kind(render("operator"), "ClusterRole")
+def test_the_operator_may_do_no_more_than_it_does(helm: Helm) -> None:
+    (role,) = of_kind(helm.render("operator"), "ClusterRole")
     rights = granted(role["rules"])
     assert not any(verb == "*" or resource == "*" for resource, verb in rights)
     assert {verb for resource, verb in rights if resource == "secrets"} == {
@@ -153,12 +139,12 @@ def test_the_operator_may_do_no_more_than_it_does() -> None:
         "create",
         "patch",
     }
-    assert {resource for resource, verb in rights if verb == "delete"} == {"pods"}
+    assert {resource for resource, verb in rights if verb == "delete"} == {"pods", "services"}
     assert {verb for resource, verb in rights if resource == "customresourcedefinitions"} == {"get"}
 
 
-def test_with_named_namespaces_rights_end_there() -> None:
-    documents = render("operator", 'watchNamespaces=["a","b"]')
+def test_with_named_namespaces_rights_end_there(helm: Helm) -> None:
+    documents = helm.render("operator", 'watchNamespaces=["a","b"]')
     (role,) = of_kind(documents, "ClusterRole")
     assert {resource for resource, _ in granted(role["rules"])} == {
         "customresourcedefinitions",
@@ -187,9 +173,9 @@ FULL = json.dumps(
     ],
 )
 def test_the_clusters_chart_renders_what_the_schemas_and_we_accept(
-    settings: tuple[str, ...],
+    helm: Helm, settings: tuple[str, ...]
 ) -> None:
-    documents = render("cluster", *settings)
+    documents = helm.render("cluster", *settings)
     (cluster,) = of_kind(documents, "Cluster")
     jsonschema.validate(cluster["spec"], crd_schema("clusters"))
     assert parse_cluster(cluster).metadata.name == "fleet"

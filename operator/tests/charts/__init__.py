@@ -1,1 +1,0 @@
-"""See operator/tests/__init__.py."""
