@@ -10,6 +10,8 @@ from e2e.harness.kubernetes import Kubernetes, Object
 # At once: each kubectl is a process of its own, on a machine that is busy already.
 LOGS_AT_ONCE = 4
 EVENTS_SHOWN = 15
+# Said by every node at its start, and of no use to whom a test failed.
+BORING = frozenset({"CgroupV1"})
 FILES = {
     "objects.txt": ("get", "all,pvc,pv,configmap", "-A", "-o", "wide"),
     "resources.yaml": ("get", "logfleet", "-A", "-o", "yaml"),
@@ -86,11 +88,12 @@ def warning_lines(events: Iterable[Object]) -> list[str]:
         last = event.get("lastTimestamp") or event.get("eventTime")
         return str(last or event["metadata"]["creationTimestamp"])
 
+    telling = [event for event in events if event.get("reason") not in BORING]
     return [
         f"{seen(event)} {event['involvedObject'].get('kind')} "
         f"{event['metadata']['namespace']}/{event['involvedObject'].get('name')} "
         f"{event.get('reason')} x{event.get('count') or 1}: {event.get('message', '')[:300]}"
-        for event in sorted(events, key=seen)[-EVENTS_SHOWN:]
+        for event in sorted(telling, key=seen)[-EVENTS_SHOWN:]
     ]
 
 

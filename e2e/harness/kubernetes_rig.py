@@ -20,6 +20,10 @@ Report = Callable[[str], None]
 FAILURES = ROOT / "build" / "e2e"
 # The Spark image is large: only the zone in which its pods run gets it.
 SPARK_ZONE = "a"
+# What Kubernetes and the lab themselves bring.
+OWN_NAMESPACES = frozenset(
+    {"default", "kube-node-lease", "kube-public", "kube-system", "local-path-storage"}
+)
 
 
 class Rig:
@@ -68,6 +72,17 @@ class Rig:
     def join(self, zone: str) -> None:
         network.set_cable(self._lab.settings.zone(zone), plugged=True)
 
+    def clear(self) -> None:
+        """Remove the namespaces that suites made, and wait until they are gone."""
+        made = [
+            namespace["metadata"]["name"]
+            for namespace in self.kubernetes.items("namespaces")
+            if namespace["metadata"]["name"] not in OWN_NAMESPACES
+        ]
+        if made:
+            with self.part(f"clearing {' '.join(made)}"):
+                self.kubernetes.kubectl("delete", "namespace", *made)
+
     def keep_evidence(self) -> str:
         """Write what the cluster looks like now to a folder; give a page of it, and where it is."""
         folder = _keep_logs(self._lab.settings)
@@ -89,10 +104,16 @@ def _keep_logs(settings: Settings) -> Path:
 
 @contextmanager
 def running_rig(
-    settings: Settings, report: Report, *, keep: bool, wait_s: float = 0.0
+    settings: Settings,
+    report: Report,
+    *,
+    keep: bool,
+    reuse: bool = False,
+    wait_s: float = 0.0,
 ) -> Iterator[Rig]:
     """A fresh lab, gone afterwards unless `keep`. What an earlier run left goes first.
 
+    reuse: take the lab that an earlier run kept, without that run's namespaces, and keep it again.
     wait_s: how long to wait for another run that has the machine's lab.
 
     Raises LabError if this machine cannot run one, or another run has it.
@@ -100,16 +121,19 @@ def running_rig(
     lab = Lab(settings, report)
     with only_lab(settings, wait_s):
         lab.prepare()
-        if lab.leftovers():
-            report("clearing the lab of an earlier run")
-        lab.purge()
+        if not reuse:
+            if lab.leftovers():
+                report("clearing the lab of an earlier run")
+            lab.purge()
         rig = Rig(lab, report)
         try:
             with rig.part("lab"):
                 _bring_up(lab)
+            if reuse:
+                rig.clear()
             yield rig
         finally:
-            if keep:
+            if keep or reuse:
                 report(f"kept: export KUBECONFIG={lab.kubeconfig} PATH={settings.bin}:$PATH")
                 report("`make e2e-down` removes it")
             else:

@@ -1,4 +1,8 @@
-"""One lab for all suites on Kubernetes. `KEEP=1` leaves it up; `LAB_WAIT=600` waits for another run that has it."""
+"""One lab for all suites on Kubernetes.
+
+`KEEP=1` leaves it up, `REUSE=1` takes the lab that is up (for work on the suites: seconds instead of a minute) and
+leaves it up again; `LAB_WAIT=600` waits for another run that has it.
+"""
 
 import os
 from collections.abc import Generator, Iterator
@@ -35,8 +39,9 @@ def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
             print(f"  {line}", flush=True)
 
     settings = settings_from(os.environ, Path.home())
-    keep, wait_s = os.environ.get("KEEP") == "1", float(os.environ.get("LAB_WAIT", "0"))
-    with running_rig(settings, report, keep=keep, wait_s=wait_s) as running:
+    keep, reuse = (os.environ.get(name) == "1" for name in ("KEEP", "REUSE"))
+    wait_s = float(os.environ.get("LAB_WAIT", "0"))
+    with running_rig(settings, report, keep=keep, reuse=reuse, wait_s=wait_s) as running:
         request.config.stash[RIG] = running
         try:
             running.bring_images("test")

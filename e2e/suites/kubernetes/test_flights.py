@@ -62,7 +62,8 @@ def test_the_topic_holds_each_record_once(published, fleet):
 @pytest.mark.parametrize("source", ["logfleet", "kafka"])
 def test_spark_counts_what_pandas_counts(published, fleet, rig, jobs, source):
     with rig.part(f"Spark job with the source {source}"):
-        jobs.submit(
+        jobs.run(
+            f"counts-{source}",
             "window_counts",
             [
                 *("--bootstrap-servers", fleet.inside, "--topic", TOPIC, "--source", source),

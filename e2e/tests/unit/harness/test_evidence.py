@@ -78,7 +78,7 @@ def test_only_the_last_warnings_are_shown_oldest_first():
         }
         for number in reversed(range(evidence.EVENTS_SHOWN + 2))
     ]
-    lines = evidence.warning_lines(events)
+    lines = evidence.warning_lines([*events, events[0] | {"reason": "CgroupV1"}])
     assert len(lines) == evidence.EVENTS_SHOWN
     assert lines[0] == "2026-01-01T00:00:02Z Pod there/x BackOff x1: number 2"
     assert lines[-1].endswith(f"number {evidence.EVENTS_SHOWN + 1}")
