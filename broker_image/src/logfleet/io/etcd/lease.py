@@ -95,33 +95,42 @@ class LeaseKeeper:
             await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
 
     def _run(self) -> None:
-        due_s = time.monotonic()
+        not_before_s = 0.0
         try:
-            while True:
-                with self._wakeup:
-                    if not self._leases or (pause_s := due_s - time.monotonic()) > 0:
-                        self._wakeup.wait(pause_s if self._leases else None)
-                    if self._stopping:
-                        return
-                    leases = list(self._leases.values())
-                due_s = self._turn(leases) if leases else time.monotonic()
+            while (leases := self._next(not_before_s)) is not None:
+                not_before_s = self._turn(leases)
         finally:
             self._disconnect()
 
+    def _next(self, not_before_s: float) -> list[EtcdLease] | None:
+        """All leases, once one of them is due and that time (time.monotonic) has come; None when the keeper is stopped.
+
+        `keep` and `stop` may have come while nobody waited for a notification: what they changed is looked at before each wait.
+        """
+        with self._wakeup:
+            while not self._stopping:
+                leases = list(self._leases.values())
+                if leases:
+                    due_s = max(not_before_s, min(map(_due_s, leases)))
+                    if (pause_s := due_s - time.monotonic()) <= 0:
+                        return leases
+                    self._wakeup.wait(pause_s)
+                else:
+                    self._wakeup.wait()
+            return None
+
     def _turn(self, leases: list[EtcdLease]) -> float:
-        """Renew what is due, give up what is lost; returns when (time.monotonic) to come back."""
+        """Renew what is due, give up what is lost; returns a time (time.monotonic) before which nothing is to be tried again."""
         now_s = time.monotonic()
         for lease in leases:
             if now_s >= lease.deadline_s:
                 self._lose(lease)
-        alive = [lease for lease in leases if now_s < lease.deadline_s]
-        due = [lease for lease in alive if _due_s(lease) <= now_s]
-        if not alive:
-            return now_s
-        if due and now_s - self._ticked_s <= TICK_AGE_S_MAX and self._renew(due):
-            return min(map(_due_s, alive))
-        retry_s = time.monotonic() + RETRY_S
-        return max(retry_s if due else 0.0, min(map(_due_s, alive)))
+        due = [lease for lease in leases if _due_s(lease) <= now_s < lease.deadline_s]
+        if not due:
+            return 0.0
+        if now_s - self._ticked_s <= TICK_AGE_S_MAX and self._renew(due):
+            return 0.0
+        return time.monotonic() + RETRY_S
 
     def _renew(self, leases: list[EtcdLease]) -> bool:
         """One stream that asks for all of them; False if the member did not answer."""

@@ -1,0 +1,83 @@
+"""The thread that keeps leases, without an etcd: what reaches it while it is busy is not forgotten."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+from logfleet.io.etcd.endpoints import Addresses
+from logfleet.io.etcd.lease import EtcdLease, LeaseKeeper
+
+pytestmark = pytest.mark.asyncio
+NOWHERE = Addresses.parse(["127.0.0.1:1"])
+
+
+class BusyKeeper(LeaseKeeper):
+    """Renews as it is told to: `renewing` is set while it is at it, and it goes on after `go_on`."""
+
+    def __init__(self) -> None:
+        super().__init__(NOWHERE)
+        self.renewing = threading.Event()
+        self.go_on = threading.Event()
+        self.asked: list[int] = []
+        self.revoked: set[int] = set()
+
+    def _renew(self, leases: list[EtcdLease]) -> bool:
+        self.asked += [lease.id for lease in leases]
+        self.renewing.set()
+        assert self.go_on.wait(30)
+        for lease in leases:
+            if lease.id in self.revoked:
+                self._lose(lease)
+            else:
+                lease.deadline_s = time.monotonic() + lease.ttl_s
+        return True
+
+
+def lease_of(number: int, *, ttl_s: int = 60, due: bool = True) -> EtcdLease:
+    deadline_s = time.monotonic() + (0.5 if due else 1.0) * ttl_s
+    return EtcdLease(number, ttl_s, deadline_s, revoke=lambda _: None)
+
+
+async def wait(event: threading.Event) -> None:
+    assert await asyncio.get_running_loop().run_in_executor(None, event.wait, 30)
+
+
+async def test_a_keeper_stopped_while_it_loses_its_last_lease_ends() -> None:
+    keeper = BusyKeeper()
+    lease = lease_of(1)
+    keeper.revoked.add(1)
+    keeper.keep(lease)
+    await wait(keeper.renewing)
+    stopping = asyncio.ensure_future(keeper.stop())
+    await asyncio.sleep(0)  # it has notified a thread that does not wait
+    keeper.go_on.set()
+    async with asyncio.timeout(30):
+        await stopping
+        await lease.lost()
+
+
+async def test_a_lease_that_comes_while_another_is_renewed_is_kept_in_its_own_time() -> None:
+    keeper = BusyKeeper()
+    keeper.keep(lease_of(1))
+    await wait(keeper.renewing)
+    keeper.keep(lease_of(2))
+    keeper.renewing.clear()
+    keeper.go_on.set()
+    await wait(keeper.renewing)
+    assert keeper.asked == [1, 2]
+    await keeper.stop()
+
+
+async def test_without_a_tick_of_the_loop_nothing_is_renewed() -> None:
+    keeper = BusyKeeper()
+    keeper.go_on.set()
+    lease = lease_of(1, ttl_s=1)
+    lease.deadline_s = time.monotonic() + 0.2
+    keeper._leases[1] = lease
+    keeper._ticked_s -= 10
+    keeper._thread.start()
+    async with asyncio.timeout(30):
+        await lease.lost()
+    assert keeper.asked == []
+    await keeper.stop()
