@@ -65,7 +65,7 @@ test-local: $(STAMP) ## all tests that need no Kubernetes
 
 .PHONY: local-suites
 local-suites: $(STAMP) ## clients against brokers and fleets that run as processes (part of test-local)
-	pytest -q -n auto e2e/suites/local
+	pytest -q -n auto --dist loadgroup e2e/suites/local
 
 .PHONY: apiserver
 apiserver: $(STAMP) ## CRDs, charts and the operator against a real API server without nodes (part of test-local)

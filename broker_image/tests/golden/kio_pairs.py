@@ -61,10 +61,13 @@ def kio_class(name: str, version: int) -> type | None:
 
 
 class Drawer:
-    """Draws a message of one version; `kio` None draws ours alone."""
+    """Draws a message of one version; `kio` None draws ours alone.
 
-    def __init__(self, data: st.DataObject, name: str, version: int) -> None:
-        self.data, self.name, self.version = data, name, version
+    full: nothing is null, no array is empty, no tagged struct is left out, so that every field of the version is drawn.
+    """
+
+    def __init__(self, data: st.DataObject, name: str, version: int, *, full: bool = False) -> None:
+        self.data, self.name, self.version, self.full = data, name, version, full
         self.schema: Message = load_table()[name]
         self.cls: Any = getattr(messages, name)
 
@@ -91,16 +94,19 @@ class Drawer:
 
     def field(self, field: Field, their: "KioField[Any] | None") -> tuple[Any, Any]:
         nullable = field.is_nullable(self.version)
-        if nullable and self.data.draw(st.booleans()):
+        if nullable and not self.full and self.data.draw(st.booleans()):
             return None, None
         kio_type = nested_class(their) if their is not None and field.struct_name else None
         if field.is_array:
             length = self.data.draw(LENGTHS)
             if field.struct_name is not None:
-                length = min(length, 2)
+                length = 1 if self.full else min(length, 2)
+            elif self.full:
+                length = max(length, 1)
             pairs = [self.element(field, their, kio_type) for _ in range(length)]
             return [ours for ours, _ in pairs], tuple(kios for _, kios in pairs)
-        if field.is_struct and field.ever_tagged and self.data.draw(st.booleans()):
+        leave_out = field.is_struct and field.ever_tagged and not self.full
+        if leave_out and self.data.draw(st.booleans()):
             # not set: ours says None, kio holds the struct's defaults
             assert field.struct_name is not None
             return None, default_struct(kio_type) if kio_type is not None else None

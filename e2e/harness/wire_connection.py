@@ -1,0 +1,63 @@
+"""A blocking connection that checks every answer to the last byte."""
+
+import socket
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+from logfleet.wire.apis import api_of
+from logfleet.wire.codec import decoder, encode_bytes
+from logfleet.wire.frame import SIZE_BYTES, encode_request
+from logfleet.wire.primitives import skip_tags
+
+TIMEOUT_S = 60.0
+
+
+class Disconnected(AssertionError):
+    """The broker closed the connection instead of answering."""
+
+
+class WireConnection:
+    """To one broker, until the block ends."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
+        self._correlation_id = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.socket.close()
+
+    def call(self, request: msgspec.Struct, version: int) -> Any:
+        """The answer, read to its last byte, and the same bytes when it is written again. Raises Disconnected."""
+        api = api_of(type(request))
+        self._correlation_id += 1
+        buffers = encode_request(request, version, self._correlation_id, "wire")
+        self.socket.sendall(b"".join(buffers))  # type: ignore[arg-type]
+        frame = self.frame()
+        assert int.from_bytes(frame[:4], "big") == self._correlation_id
+        start = skip_tags(frame, 4) if api.response_header_version(version) == 1 else 4
+        answer, end = decoder(api.response, version)(frame, start)
+        assert end == len(frame), f"{api.name} {version}: {len(frame) - end} bytes left over"
+        assert encode_bytes(answer, version) == frame[start:], f"{api.name} {version}"
+        return answer
+
+    def frame(self) -> bytes:
+        """The next frame without its size. Raises Disconnected."""
+        return self._exactly(int.from_bytes(self._exactly(SIZE_BYTES), "big"))
+
+    def _exactly(self, size: int) -> bytes:
+        parts = bytearray()
+        while len(parts) < size:
+            part = self.socket.recv(size - len(parts))
+            if not part:
+                raise Disconnected(f"closed after {len(parts)} of {size} bytes")
+            parts += part
+        return bytes(parts)
