@@ -1,3 +1,5 @@
+import subprocess
+import sys
 import tracemalloc
 import zlib
 
@@ -48,6 +50,32 @@ def bombs():
     yield "zstd of declared size", Codec.ZSTD, zstandard.ZstdCompressor().compress(zeros)
     streamed = zstandard.ZstdCompressor(write_content_size=False).compress(zeros)
     yield "zstd of unknown size", Codec.ZSTD, streamed
+
+
+EXPAND = """
+import resource, sys
+from logfleet.records.compression import Codec, decompress
+from logfleet.records.errors import DecompressedTooLarge
+stream = open(sys.argv[1], "rb").read()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    decompress(Codec(int(sys.argv[2])), stream, 1 << 20)
+except DecompressedTooLarge:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+def test_bombs_take_no_memory_outside_of_python_either(tmp_path):
+    """The codecs allocate in C and Rust, where tracemalloc does not look."""
+    for name, codec, bomb in bombs():
+        (tmp_path / name).write_bytes(bomb)
+        done = subprocess.run(
+            [sys.executable, "-c", EXPAND, tmp_path / name, str(int(codec))],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert int(done.stdout) < 16 * 1024, name  # KiB
 
 
 def test_bombs_are_stopped_while_they_stream():
