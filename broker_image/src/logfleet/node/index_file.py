@@ -5,6 +5,7 @@ Indexes may lag behind the log on disk: recovery rebuilds what is missing.
 """
 
 import struct
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import overload
 
@@ -67,17 +68,55 @@ class IndexFile(Sequence[tuple[int, int]]):
             return self._unpack(self._pending, (number - written) * size)
         at = (number - self._block_start) * size
         if not 0 <= at < len(self._block):
-            per_block = BLOCK_BYTES // size
-            self._block_start = number - number % per_block
-            self._block = self._file().pread(
-                min(per_block, written - self._block_start) * size, self._block_start * size
-            )
+            self._read_block(number)
             at = (number - self._block_start) * size
         return self._unpack(self._block, at)
 
     def _unpack(self, data: bytes | bytearray, at: int) -> tuple[int, int]:
         first, second = self._entry.unpack_from(data, at)
         return first, second
+
+    def _read_block(self, number: int) -> None:
+        """Keep the block that holds an entry on disk."""
+        size, written = self._entry.size, self._on_disk()
+        per_block = BLOCK_BYTES // size
+        self._block_start = number - number % per_block
+        self._block = self._file().pread(
+            min(per_block, written - self._block_start) * size, self._block_start * size
+        )
+
+    def floor(self, key: int, field: int = 0) -> int:
+        """As `find_floor`: in memory if the block at hand is the right one, as it is for a reader that goes on."""
+        written = self._on_disk()
+        if self._pending and self._unpack(self._pending, 0)[field] <= key:
+            return written + self._floor_in(self._pending, key, field)
+        if not self._is_in_block(key, field):
+            per_block = BLOCK_BYTES // self._entry.size
+            blocks = range(0, written, per_block)
+            block = bisect_right(blocks, key, key=lambda number: self._read_entry(number)[field])
+            if block == 0:
+                return -1
+            self._read_block(blocks[block - 1])
+        return self._block_start + self._floor_in(self._block, key, field)
+
+    def _is_in_block(self, key: int, field: int) -> bool:
+        """Whether the last entry up to `key` is surely in the block at hand."""
+        block = self._block
+        if not block or self._unpack(block, 0)[field] > key:
+            return False
+        size = self._entry.size
+        is_last = self._block_start + len(block) // size == self._on_disk()
+        return is_last or self._unpack(block, len(block) - size)[field] >= key
+
+    def _floor_in(self, data: bytes | bytearray, key: int, field: int) -> int:
+        """Number within `data` of the last entry up to `key`; its first one is."""
+        size, unpack = self._entry.size, self._entry.unpack_from
+        numbers = range(len(data) // size)
+        return bisect_right(numbers, key, key=lambda number: unpack(data, number * size)[field]) - 1
+
+    def _read_entry(self, number: int) -> tuple[int, int]:
+        size = self._entry.size
+        return self._unpack(self._file().pread(size, number * size), 0)
 
     def append(self, first: int, second: int) -> None:
         """Add an entry behind the last; it reaches the disk with `write` or when there are enough of them."""

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from logfleet.log.index import find_floor
 from logfleet.node.segment import Segment
 from logfleet.records.batch import NO_TIMESTAMP, BatchHeader
 from logfleet.records.errors import RecordsError
@@ -26,7 +25,7 @@ def find_timestamp(
     for segment in segments:
         if segment.max_timestamp < timestamp:
             continue
-        entry = find_floor(segment.time_index, timestamp)
+        entry = segment.time_index.floor(timestamp)
         relative = segment.time_index[entry][1] if entry >= 0 else 0
         begin = max(segment.base_offset + relative, start_offset)
         for position, header in segment.headers(segment.position_of(begin)):

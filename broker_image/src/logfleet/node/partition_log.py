@@ -243,6 +243,8 @@ class PartitionLog:
                 segment.size if end_offset >= next_base else self._position_of(segment, end_offset)
             )
             end = self._cut(segment, start, limit, max_bytes, at_least_one=at_least_one)
+            if end < limit:
+                segment.note_resumption(end)
             return FileSlice(segment.file, start, end - start) if end > start else None
         return None
 

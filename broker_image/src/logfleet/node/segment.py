@@ -1,9 +1,10 @@
 """One segment of a partition's log: a file of batches and its two sparse indexes."""
 
+import struct
 from collections.abc import Callable, Iterator, Sequence
 
 from logfleet.io.files import File, remove_if_there
-from logfleet.log.index import OFFSET_ENTRY, RELATIVE_OFFSET_MAX, TIME_ENTRY, find_floor
+from logfleet.log.index import OFFSET_ENTRY, RELATIVE_OFFSET_MAX, TIME_ENTRY
 from logfleet.log.names import INDEX, LOG, SEGMENT_SUFFIXES, TIME_INDEX, offset_file
 from logfleet.log.recovery import scan_batches
 from logfleet.log.segment import ActiveSegment
@@ -18,6 +19,11 @@ from logfleet.records.batch import (
 )
 
 _UNKNOWN = NO_TIMESTAMP - 1
+
+RESUMPTIONS_MAX = 64
+"""Readers of one segment whose place is known without a look-up; a newer one replaces the oldest."""
+
+_OFFSET = struct.Struct(">q")
 
 
 class Segment:
@@ -34,6 +40,7 @@ class Segment:
         "_interval_bytes",
         "_max_timestamp",
         "_max_timestamp_offset",
+        "_resumptions",
         "_stem",
         "base_offset",
         "created_ms",
@@ -71,6 +78,7 @@ class Segment:
         self._max_timestamp = _UNKNOWN
         self._max_timestamp_offset = base_offset
         self._bytes_since_entry = 0
+        self._resumptions: dict[int, int] = {}  # base offset -> position of the batch
 
     @classmethod
     def create(
@@ -169,10 +177,11 @@ class Segment:
         if file.size() > position:
             file.truncate(position)
         self.size = position
-        kept = find_floor(self.offset_index, position - 1, 1) + 1
+        self._resumptions.clear()
+        kept = self.offset_index.floor(position - 1, 1) + 1
         self.offset_index.truncate(kept)
         last = self.offset_index[-1][0] if kept else -1
-        self.time_index.truncate(find_floor(self.time_index, last, 1) + 1)
+        self.time_index.truncate(self.time_index.floor(last, 1) + 1)
         self.restore(verify=False)
 
     # Restoring what is known of a segment after a restart
@@ -231,10 +240,10 @@ class Segment:
         self.time_index.keep_sound(
             first_max=2**63 - 1, second_min=0, second_max=RELATIVE_OFFSET_MAX
         )
-        kept = find_floor(self.offset_index, distrust_offset - 1 - self.base_offset) + 1
+        kept = self.offset_index.floor(distrust_offset - 1 - self.base_offset) + 1
         self.offset_index.truncate(kept)
         last = self.offset_index[-1][0] if kept else -1
-        self.time_index.truncate(find_floor(self.time_index, last, 1) + 1)
+        self.time_index.truncate(self.time_index.floor(last, 1) + 1)
 
     def _last_entry(self, end: int) -> tuple[int, int]:
         """(position, offset not beyond its batch's first) of the last index entry; the start if that entry is not true."""
@@ -258,7 +267,12 @@ class Segment:
 
     def position_of(self, offset: int) -> int:
         """Position of the first batch that holds `offset` or a later one; the end if there is none."""
-        entry = find_floor(self.offset_index, offset - self.base_offset)
+        if offset <= self.base_offset:
+            return 0
+        known = self._resumptions.get(offset)
+        if known is not None:
+            return known
+        entry = self.offset_index.floor(offset - self.base_offset)
         # The entry's own batch ends at or before the offset, so it is where to begin.
         start = self.offset_index[entry][1] if entry >= 0 else 0
         for position, header in self.headers(start):
@@ -266,11 +280,18 @@ class Segment:
                 return position
         return self.size
 
+    def note_resumption(self, position: int) -> None:
+        """A reader was given what lies before the batch at `position`: it will soon ask for that one."""
+        (offset,) = _OFFSET.unpack(self.file.pread(_OFFSET.size, position))
+        if len(self._resumptions) >= RESUMPTIONS_MAX:
+            del self._resumptions[next(iter(self._resumptions))]
+        self._resumptions[offset] = position
+
     def boundary_before(self, position: int) -> int:
         """A batch's beginning at or before `position`, not further away than the index is sparse."""
         if position >= self.size:
             return self.size
-        entry = find_floor(self.offset_index, position, 1)
+        entry = self.offset_index.floor(position, 1)
         return self.offset_index[entry][1] if entry >= 0 else 0
 
     @property

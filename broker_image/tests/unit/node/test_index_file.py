@@ -1,6 +1,8 @@
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from logfleet.io.files import PosixFiles
-from logfleet.log.index import OFFSET_ENTRY, TIME_ENTRY
+from logfleet.log.index import OFFSET_ENTRY, TIME_ENTRY, find_floor
 from logfleet.node.index_file import PENDING_BYTES_MAX, IndexFile
 from logfleet.node.open_files import OpenFiles
 
@@ -100,3 +102,29 @@ def test_an_index_is_durable_until_it_changes(path):
     subject.is_durable = True
     subject.truncate(0)
     assert not subject.is_durable
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    steps=st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), max_size=1300),
+    written=st.integers(0, 1300),
+    wanted=st.lists(st.tuples(st.integers(-1, 12_000), st.sampled_from([0, 1])), max_size=30),
+    entry=st.sampled_from([OFFSET_ENTRY, TIME_ENTRY]),
+)
+def test_the_floor_by_blocks_is_the_floor(tmp_path, steps, written, wanted, entry):
+    path = f"{tmp_path}/floor"
+    PosixFiles().open(path, create=True).truncate(0)
+    subject = index(path, entry)
+    expected = []
+    first = second = 0
+    for number, (up, along) in enumerate(steps):
+        first, second = first + up, second + along
+        expected.append((first, second))
+        subject.append(first, second)
+        if number == written:
+            subject.write()
+    assert len(subject) == len(expected)
+    for key, field in wanted:
+        assert subject.floor(key, field) == find_floor(expected, key, field)

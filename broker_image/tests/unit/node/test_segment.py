@@ -1,3 +1,4 @@
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,6 +51,35 @@ def test_every_offset_is_found_in_its_batch(directory):
         assert segment.position_of(offset) == positions[offset - offset % 2]
     assert segment.position_of(200) == segment.size
     assert segment.position_of(0) == 0
+
+
+def test_where_a_reader_goes_on_is_known_until_it_is_cut_off(directory):
+    segment = new(directory)
+    fill(segment, 200)
+    positions = {header.base_offset: position for position, header in segment.headers()}
+    for position in positions.values():
+        segment.note_resumption(position)
+    with pytest.raises(FileNotFoundError):  # the first ones were forgotten for later ones
+        move_away(segment, lambda: segment.position_of(102))
+    last = 100 + 2 * 199
+    assert move_away(segment, lambda: segment.position_of(last)) == positions[last]
+    assert all(segment.position_of(offset) == at for offset, at in positions.items())
+    segment.truncate(positions[last])
+    assert (segment.position_of(last), segment.size) == (positions[last], positions[last])
+    fill(segment, 1, start=last + 4)
+    assert segment.position_of(last) == positions[last], "the first batch with a later offset"
+
+
+def move_away(segment, call):
+    """What `call` gives while nothing can be read from the log."""
+    path = Path(segment.log_path)
+    hidden = path.rename(path.with_suffix(".hidden"))
+    segment._files.forget(segment.log_path)
+    try:
+        return call()
+    finally:
+        hidden.rename(path)
+        segment._files.forget(segment.log_path)
 
 
 def test_boundaries_are_batches_beginnings(directory):
