@@ -52,13 +52,14 @@ CASES = (
         answer_bytes=BATCH_BYTES,
     ),
     Case(
-        "fetch one 1 KiB, 1 in flight",
+        "fetch the newest 1 KiB, 1 in flight",
         Kind.FETCH,
         1024,
         1,
         requests=10_000,
         depth=1,
-        answer_bytes=1,
+        answer_bytes=ANSWER_BYTES,
         aim=2.0,
+        newest=True,
     ),
 )

@@ -34,7 +34,7 @@ class Case(msgspec.Struct, frozen=True):
 
     record_bytes: of a record's value. batch_records: records per batch. answer_bytes: what a fetch asks for at most; a smaller number
     than a batch gives one batch. depth: requests in flight. requests: per round. aim: the ratio to the bare server that is wanted,
-    None if none is.
+    None if none is. newest: only the last batch is fetched, as by a consumer that keeps up; else all, one answer after the other.
     """
 
     name: str
@@ -45,6 +45,7 @@ class Case(msgspec.Struct, frozen=True):
     depth: int
     answer_bytes: int = 0
     aim: float | None = None
+    newest: bool = False
 
 
 class Spec(msgspec.Struct, frozen=True):

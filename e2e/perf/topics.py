@@ -64,7 +64,9 @@ class Topics:
         with self._connect() as connection:
             answers = Answers(filling, connection, moves=True)
             run(connection, itertools.cycle(filling.frames), answers, requests=batches, depth=5)
-            frames, got, counts = read_all(connection, case, topic_id, batches * case.batch_records)
+            end = batches * case.batch_records
+            start = end - case.batch_records if case.newest else 0
+            frames, got, counts = read_all(connection, case, topic_id, range(start, end))
         return Spec(
             case=case,
             frames=frames,
@@ -114,14 +116,14 @@ class Topics:
 
 
 def read_all(
-    connection: socket.socket, case: Case, topic_id: bytes, end_offset: int
+    connection: socket.socket, case: Case, topic_id: bytes, offsets: range
 ) -> tuple[list[bytes], list[bytes], list[int]]:
-    """Read a topic once: requests, whole answers, records in each. Every batch is checked on the way."""
+    """Read these offsets once: requests, whole answers, records in each. Every batch is checked on the way."""
     frames: list[bytes] = []
     answers: list[bytes] = []
     counts: list[int] = []
-    offset = 0
-    while offset < end_offset:
+    offset = offsets.start
+    while offset < offsets.stop:
         frame = fetch_frame(case, topic_id, offset, len(frames))
         connection.sendall(frame)
         size = receive(connection, 4)
@@ -134,7 +136,7 @@ def read_all(
         answers.append(size + body)
         counts.append(after - offset)
         offset = after
-    assert offset == end_offset, f"the log ends at {offset} instead of {end_offset}"
+    assert offset == offsets.stop, f"the log ends at {offset} instead of {offsets.stop}"
     return frames, answers, counts
 
 
