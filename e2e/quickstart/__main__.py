@@ -141,7 +141,7 @@ def read_batches(checkpoint: Path, topic: str, bootstrap: str) -> list[pd.DataFr
     )
     ends = [from_json(json.loads(p.read_text().splitlines()[-1])) for p in logs]
     batches, start = [], dict.fromkeys(ends[-1], 0)
-    with Cluster(bootstrap, {}) as cluster:
+    with Cluster(bootstrap) as cluster:
         for end in ends:
             values = [
                 record.value

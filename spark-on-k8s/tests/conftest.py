@@ -38,6 +38,8 @@ def spark(tmp_path_factory, connector_jars) -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        # short runs: compiling less saves more than faster code would
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.jars", ",".join(str(jar) for jar in connector_jars))
         .getOrCreate()
     )
@@ -47,10 +49,19 @@ def spark(tmp_path_factory, connector_jars) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory) -> Iterator[Broker]:
-    """One broker for all tests: each uses topics of its own."""
-    rig = Rig(tmp_path_factory.mktemp("broker"))
-    try:
-        yield rig.broker()
-    finally:
-        rig.close()
+def rig(tmp_path_factory) -> Iterator[Rig]:
+    rig = Rig(tmp_path_factory.mktemp("rig"))
+    yield rig
+    rig.close()
+
+
+@pytest.fixture(scope="session")
+def broker(rig: Rig) -> Broker:
+    """One broker for all tests: each uses topics of its own, with records of 1970 that nothing shall delete."""
+    return rig.broker({"log.retention.ms": "-1"})
+
+
+@pytest.fixture(scope="session")
+def expiring_broker(rig: Rig) -> Broker:
+    """A broker that looks for what may be deleted all the time."""
+    return rig.broker({"log.retention.check.interval.ms": "100"})

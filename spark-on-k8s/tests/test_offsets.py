@@ -7,7 +7,7 @@ from logfleet_spark.offsets import (
     OffsetRange,
     from_json,
     limited,
-    reachable,
+    planned,
     split,
     to_json,
 )
@@ -63,21 +63,40 @@ def test_one_big_partition_is_cut_for_more_tasks():
     ]
 
 
-def test_deleted_records_fail_the_query_by_name():
-    with pytest.raises(
-        DataLossError, match=r"t-0 from 3 \(first kept: 7\), t-1 \(partition gone\)"
-    ):
-        reachable(
-            {TopicPartition("t", 0): 3, TopicPartition("t", 1): 0},
-            {TopicPartition("t", 0): 7},
-            fail_on_data_loss=True,
-        )
+A, B, C = (TopicPartition("t", number) for number in range(3))
 
 
-def test_a_query_that_accepts_loss_goes_on_with_what_is_kept():
-    kept = reachable(
-        {TopicPartition("t", 0): 3, TopicPartition("t", 1): 0},
-        {TopicPartition("t", 0): 7},
-        fail_on_data_loss=False,
-    )
-    assert kept == {TopicPartition("t", 0): 7}
+@pytest.mark.parametrize(
+    "begin, until, earliest, named",
+    [
+        ({A: 3}, {A: 9}, {A: 7}, r"t-0 from 3 \(first kept: 7\)"),
+        ({A: 3, B: 0}, {A: 3}, {A: 0}, r"t-1 \(partition gone\)"),
+        ({A: 3}, {A: 9}, {}, r"t-0 \(partition gone\)"),
+        ({A: 9}, {A: 3}, {A: 0}, r"t-0 \(offset 9 wanted, ends at 3 now"),
+        ({}, {A: 9}, {A: 2}, r"t-0 from 0 \(first kept: 2\)"),
+    ],
+    ids=["retention", "gone", "gone-since", "made-anew", "new-and-short"],
+)
+def test_records_that_are_gone_fail_the_query_by_name(begin, until, earliest, named):
+    with pytest.raises(DataLossError, match=f"{named}.*; set failOnDataLoss=false"):
+        planned(begin, until, earliest, fail_on_data_loss=True)
+
+
+def test_a_query_that_accepts_loss_reads_what_is_left():
+    begin = {A: 3, B: 9, TopicPartition("u", 0): 4}
+    until = {A: 9, B: 3, C: 5, TopicPartition("v", 0): 5}
+    earliest = {A: 7, B: 0, C: 2}
+    assert planned(begin, until, earliest, fail_on_data_loss=False) == [
+        OffsetRange(A, 7, 9),
+        OffsetRange(C, 2, 5),
+    ]
+
+
+def test_what_was_deleted_after_it_was_read_is_no_loss():
+    assert planned({A: 5, B: 1}, {A: 5, B: 2}, {A: 8, B: 0}, fail_on_data_loss=True) == [
+        OffsetRange(B, 1, 2)
+    ]
+
+
+def test_a_range_that_is_gone_as_a_whole_leaves_nothing_to_read():
+    assert planned({A: 3}, {A: 5}, {A: 8}, fail_on_data_loss=False) == []

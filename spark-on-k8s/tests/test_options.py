@@ -1,11 +1,13 @@
 import pytest
 from logfleet.client.offsets import TopicPartition
+from logfleet.records.compression import Codec
+from logfleet_spark.client_options import OPTIONS, ClientOptions, OptionError, client_options
 from logfleet_spark.options import (
     EARLIEST,
     LATEST,
     Bound,
-    OptionError,
     Topics,
+    includes_headers,
     sink_options,
     source_options,
 )
@@ -63,9 +65,85 @@ def test_an_ending_timestamp_beyond_the_last_record_means_the_end():
     assert options.ending == Bound(timestamp_ms=9, unmatched="latest")
 
 
-def test_client_options_lose_their_prefix():
-    options = source_options({**BASE, "kafka.isolation.level": "read_committed"}, streaming=False)
-    assert options.client == {"isolation.level": "read_committed"}
+def test_client_options_become_arguments_of_our_client():
+    given = {
+        "kafka.client.id": "c",
+        "kafka.request.timeout.ms": "5",
+        "kafka.default.api.timeout.ms": "6",
+    }
+    common = {"client_id": "c", "request_timeout_ms": 5, "timeout_ms": 6}
+    reading = {
+        "kafka.group.id": "g",
+        "kafka.fetch.min.bytes": "1",
+        "kafka.fetch.max.wait.ms": "0",
+        "kafka.fetch.max.bytes": "3",
+        "kafka.max.partition.fetch.bytes": "4",
+        "kafka.isolation.level": "read_uncommitted",
+        "kafka.security.protocol": "PLAINTEXT",
+    }
+    assert client_options(given | reading, "stream read") == ClientOptions(
+        client=common,
+        fetcher={"min_bytes": 1, "max_wait_ms": 0, "max_bytes": 3, "partition_bytes": 4},
+        group="g",
+    )
+    writing = {
+        "kafka.compression.type": "zstd",
+        "kafka.linger.ms": "0",
+        "kafka.batch.size": "1",
+        "kafka.buffer.memory": "2",
+        "kafka.delivery.timeout.ms": "3",
+        "kafka.acks": "all",
+        "kafka.enable.idempotence": "true",
+    }
+    assert client_options(given | writing, "write") == ClientOptions(
+        client=common,
+        producer={
+            "codec": Codec.ZSTD,
+            "linger_ms": 0,
+            "batch_bytes": 1,
+            "buffer_bytes": 2,
+            "delivery_timeout_ms": 3,
+        },
+    )
+    tried = {key.removeprefix("kafka.") for key in given | reading | writing}
+    assert tried == set(OPTIONS)
+
+
+@pytest.mark.parametrize(
+    "option, use, why",
+    [
+        ("group.id", "batch read", "no meaning for a batch read"),
+        ("group.id", "write", "no meaning for a write"),
+        ("acks", "stream read", "no meaning for a stream read"),
+        ("fetch.min.bytes", "write", "no meaning for a write"),
+        ("linger.ms", "batch read", "no meaning"),
+        ("max.poll.records", "stream read", "not supported; a stream read takes kafka.client.id"),
+        ("sasl.jaas.config", "write", "not supported; a write takes kafka.acks"),
+    ],
+)
+def test_a_client_option_that_would_change_nothing_is_refused(option, use, why):
+    with pytest.raises(OptionError, match=rf"^kafka\.{option}: .*{why}"):
+        client_options({f"kafka.{option}": "1"}, use)
+
+
+@pytest.mark.parametrize(
+    "option, value",
+    [
+        ("acks", "1"),
+        ("enable.idempotence", "false"),
+        ("isolation.level", "read_committed"),
+        ("security.protocol", "SASL_SSL"),
+        ("compression.type", "brotli"),
+        ("client.id", " "),
+        ("request.timeout.ms", "0"),
+        ("request.timeout.ms", "5 s"),
+        ("fetch.max.bytes", str(2**31)),
+    ],
+)
+def test_a_value_that_we_do_not_carry_out_is_refused(option, value):
+    use = OPTIONS[option].uses[-1]
+    with pytest.raises(OptionError, match=rf"^kafka\.{option}: '{value}' cannot be used; "):
+        client_options({f"kafka.{option}": value}, use)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +168,13 @@ def test_client_options_lose_their_prefix():
         ({"startingTimestamp": "noon"}, "startingTimestamp"),
         ({"startingOffsetsByTimestampStrategy": "guess"}, "startingOffsetsByTimestampStrategy"),
         ({"failOnDataLoss": "maybe"}, "failOnDataLoss"),
-        ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger"),
+        ({"maxOffsetsPerTrigger": "9"}, "maxOffsetsPerTrigger"),
+        ({"minOffsetsPerTrigger": "9"}, "minoffsetspertrigger"),
+        ({"startingOffset": "earliest"}, "startingoffset: no such option"),
+        ({"kafkaConsumer.pollTimeoutMs": "9"}, "kafkaconsumer.polltimeoutms: no such option"),
+        ({"groupIdPrefix": "g"}, "groupidprefix"),
+        ({"topic": "t"}, "topic: no such option"),
+        ({"includeHeaders": "yes"}, "includeHeaders"),
         ({"minPartitions": "-1"}, "minPartitions"),
         ({"kafka.enable.auto.commit": "true"}, "kafka.enable.auto.commit"),
     ],
@@ -100,11 +184,44 @@ def test_a_wrong_option_is_named(changes, named):
         source_options({**BASE, **changes}, streaming=False)
 
 
-def test_a_stream_has_no_end():
-    with pytest.raises(OptionError, match="endingOffsets"):
-        source_options({**BASE, "endingOffsets": "latest"}, streaming=True)
+@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
+def test_a_stream_has_no_end(name):
+    with pytest.raises(OptionError, match=f"^{name}: only for batch reads"):
+        source_options({**BASE, name: "1"}, streaming=True)
+
+
+def test_a_limit_per_trigger_is_a_positive_number():
+    with pytest.raises(OptionError, match="maxOffsetsPerTrigger"):
+        source_options({**BASE, "maxOffsetsPerTrigger": "0"}, streaming=True)
+
+
+def test_the_headers_column_is_asked_for_in_any_case():
+    assert includes_headers({"INCLUDEHEADERS": " True "})
+    assert not includes_headers({})
+
+
+SINK = {"kafka.bootstrap.servers": "a:1"}
 
 
 def test_a_sink_may_leave_the_topic_to_each_row():
-    assert sink_options({"kafka.bootstrap.servers": "a:1"}).topic is None
-    assert sink_options({"kafka.bootstrap.servers": "a:1", "Topic": "t"}).topic == "t"
+    assert sink_options(SINK).topic is None
+    assert sink_options({**SINK, "Topic": " t "}).topic == "t"
+
+
+def test_a_sink_takes_what_spark_adds_to_the_options_of_a_stream():
+    assert sink_options({**SINK, "checkpointLocation": "/c", "queryName": "q"}).topic is None
+
+
+@pytest.mark.parametrize(
+    "changes, named",
+    [
+        ({"topic": " "}, "topic: empty"),
+        ({"includeHeaders": "false"}, "includeHeaders: false"),
+        ({"subscribe": "t"}, "subscribe: no such option"),
+        ({"kafka.transactional.id": "x"}, "kafka.transactional.id: not supported"),
+        ({"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers: missing"),
+    ],
+)
+def test_a_wrong_option_of_a_sink_is_named(changes, named):
+    with pytest.raises(OptionError, match=f"^{named}"):
+        sink_options({**SINK, **changes})

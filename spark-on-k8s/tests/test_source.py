@@ -1,71 +1,40 @@
-import json
-import uuid
+"""Batch reads and writes. Each choice of options is put to Spark's own connector too, on the same topic."""
 
 import pytest
-from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
-SOURCES = ("logfleet", "kafka")
+from e2e.harness.spark_topics import SOURCES, T0, NumberedTopic, expected, rows
 
 
 @pytest.fixture
 def topic(broker):
     """A new topic of three partitions."""
-    name = f"t-{uuid.uuid4()}"
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(name, 3, 1)])[name].result(10)
-    return name
+    return NumberedTopic(broker.bootstrap)
 
 
-def produce(broker, topic, numbers, **more):
-    """Record n goes to partition n % 3, with n ms as its timestamp plus a million."""
-    producer = Producer({"bootstrap.servers": broker.bootstrap})
-    for n in numbers:
-        producer.produce(
-            topic, key=f"k{n}", value=f"v{n}", partition=n % 3, timestamp=1_000_000 + n, **more
-        )
-    assert producer.flush(20) == 0
-
-
-def reader(spark, broker, topic, source="logfleet", **options):
-    return (
-        spark.read.format(source)
-        .option("kafka.bootstrap.servers", broker.bootstrap)
-        .option("subscribe", topic)
-        .options(**options)
-    )
-
-
-def rows(frame):
-    return sorted(
-        (r["partition"], r["offset"], bytes(r["key"]), bytes(r["value"])) for r in frame.collect()
-    )
-
-
-def expected(numbers):
-    return sorted((n % 3, n // 3, f"k{n}".encode(), f"v{n}".encode()) for n in numbers)
+@pytest.fixture(scope="module")
+def full(broker):
+    """300 records; no test changes it."""
+    topic = NumberedTopic(broker.bootstrap)
+    topic.produce(range(300))
+    return topic
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_a_batch_reads_every_record_as_it_was_sent(spark, broker, topic, source):
-    produce(broker, topic, range(300), headers=[("h", b"1"), ("h", None)])
-    frame = reader(spark, broker, topic, source, includeHeaders="true").load()
+def test_a_batch_reads_every_record_as_it_was_sent(spark, topic, source):
+    topic.produce(range(300), headers=[("h", b"1"), ("h", None)])
+    frame = topic.batch(spark, source, includeHeaders="true")
     assert rows(frame) == expected(range(300))
     row = frame.where("partition = 1 AND offset = 2").collect()[0]
-    assert row["topic"] == topic
-    assert row["timestamp"].timestamp() == 1_000.007
+    assert row["topic"] == topic.name
+    assert row["timestamp"].timestamp() == (T0 + 7) / 1000
     assert row["timestampType"] == 0
     assert [(h["key"], h["value"]) for h in row["headers"]] == [("h", b"1"), ("h", None)]
 
 
-def test_both_sources_have_the_same_schema(spark, broker, topic):
-    for headers in ("true", "false"):
-        ours, theirs = (
-            reader(spark, broker, topic, source, includeHeaders=headers).load().schema
-            for source in SOURCES
-        )
-        assert [(f.name, f.dataType) for f in ours] == [(f.name, f.dataType) for f in theirs]
+@pytest.mark.parametrize("headers", ["true", "false"])
+def test_both_sources_have_the_same_schema(spark, topic, headers):
+    ours, theirs = (topic.batch(spark, source, includeHeaders=headers).schema for source in SOURCES)
+    assert [(f.name, f.dataType) for f in ours] == [(f.name, f.dataType) for f in theirs]
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -81,144 +50,209 @@ def test_both_sources_have_the_same_schema(spark, broker, topic):
         ),
         ({"startingTimestamp": "1000150", "endingTimestamp": "1000200"}, range(150, 200)),
         ({"startingTimestamp": "1000290", "endingTimestamp": "9000000"}, range(290, 300)),
+        (
+            {
+                "startingOffsetsByTimestamp": '{"TOPIC": {"0": 1000150, "1": 0, "2": 1000299}}',
+                "endingOffsetsByTimestamp": '{"TOPIC": {"0": 1000160, "1": 1000005, "2": 9999999}}',
+            },
+            [150, 153, 156, 159, 1, 4, 299],
+        ),
+        (
+            {
+                "startingOffsetsByTimestamp": '{"TOPIC": {"0": 9999999, "1": 1000298, "2": 9999999}}',
+                "startingOffsetsByTimestampStrategy": "latest",
+            },
+            [298],
+        ),
+        ({"startingTimestamp": "9000000", "startingOffsetsByTimestampStrategy": "latest"}, []),
+        (
+            {
+                "startingTimestamp": "1000298",
+                "startingOffsetsByTimestamp": '{"TOPIC": {"0": 0, "1": 0, "2": 0}}',
+                "startingOffsets": "earliest",
+                "startingOffsetsByTimestampStrategy": "latest",
+            },
+            [298, 299],
+        ),
+        ({"assign": '{"TOPIC": [0, 2]}'}, [n for n in range(300) if n % 3 != 1]),
+        ({"assign": '{"TOPIC": [1]}', "startingOffsets": '{"TOPIC": {"1": 98}}'}, [295, 298]),
+        ({"subscribePattern": "^TOPIC$|never"}, range(300)),
+        ({"subscribePattern": " PART "}, range(300)),
+        ({"subscribe": " TOPIC , TOPIC "}, range(300)),
+        ({"minPartitions": "8"}, range(300)),
+        ({"failOnDataLoss": "false"}, range(300)),
     ],
-    ids=["offsets", "timestamps", "end-beyond-the-last"],
+    ids=[
+        "offsets",
+        "timestamps",
+        "end-beyond-the-last",
+        "timestamps-by-partition",
+        "latest-if-unmatched",
+        "nothing-that-young",
+        "one-timestamp-wins",
+        "assigned",
+        "assigned-from",
+        "pattern",
+        "pattern-of-a-part",
+        "named-twice",
+        "min-partitions",
+        "accept-loss",
+    ],
 )
-def test_bounds_mean_what_they_mean_in_sparks_source(
-    spark, broker, topic, source, options, numbers
-):
-    produce(broker, topic, range(300))
-    named = {key: value.replace("TOPIC", topic) for key, value in options.items()}
-    assert rows(reader(spark, broker, topic, source, **named).load()) == expected(numbers)
+def test_options_mean_what_they_mean_in_sparks_source(spark, full, source, options, numbers):
+    assert rows(full.batch(spark, source, **options)) == expected(numbers)
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_a_start_after_the_last_record_is_an_error_unless_latest_is_asked_for(
-    spark, broker, topic, source
-):
-    produce(broker, topic, range(3))
-    late = {"startingTimestamp": "9000000"}
-    with pytest.raises(Exception, match="imestamp"):
-        reader(spark, broker, topic, source, **late).load().collect()
-    frame = reader(
-        spark, broker, topic, source, **late, startingOffsetsByTimestampStrategy="latest"
-    ).load()
+@pytest.mark.parametrize(
+    "options, why",
+    [
+        ({"startingTimestamp": "9000000"}, "imestamp"),
+        ({"startingOffsetsByTimestamp": '{"TOPIC": {"0": 0, "1": 0}}'}, "(?s)pecif|named"),
+        ({"startingOffsets": '{"TOPIC": {"0": 0, "1": 0}}'}, "(?s)pecif|named"),
+        ({"startingOffsets": "latest"}, "latest"),
+        ({"endingOffsets": "earliest"}, "(?i)ending"),
+        ({"subscribe": "nowhere"}, "nowhere|UnknownTopicOrPartition"),
+        ({"startingOffsets": '{"TOPIC": {"0": 500, "1": 0, "2": 0}}'}, "(?i)start"),
+        (
+            {
+                "startingOffsets": '{"TOPIC": {"0": 9, "1": 0, "2": 0}}',
+                "endingOffsets": '{"TOPIC": {"0": 5, "1": 1, "2": 1}}',
+            },
+            "(?i)start",
+        ),
+        ({"endingOffsets": '{"TOPIC": {"0": 101, "1": 1, "2": 1}}'}, "failOnDataLoss"),
+    ],
+    ids=[
+        "start-too-young",
+        "not-all-timestamps",
+        "not-all-offsets",
+        "start-latest",
+        "end-earliest",
+        "no-such-topic",
+        "start-after-the-last",
+        "start-after-the-end",
+        "end-beyond-the-last",
+    ],
+)
+def test_what_sparks_source_refuses_is_refused(spark, full, source, options, why):
+    with pytest.raises(Exception, match=why):
+        full.batch(spark, source, **options).collect()
+
+
+@pytest.mark.parametrize(
+    "options, why",
+    [
+        ({"assign": '{"TOPIC": [0, 7]}'}, r"assign: partition t-\S+-7 does not exist"),
+        ({"subscribe": "nowhere"}, "topic nowhere does not exist"),
+        ({"maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger: only for streams"),
+        ({"startingOfsets": "earliest"}, "startingofsets: no such option"),
+        ({"kafka.sasl.mechanism": "PLAIN"}, "kafka.sasl.mechanism: not supported"),
+    ],
+)
+def test_what_sparks_source_passes_over_is_refused_here(spark, full, options, why):
+    with pytest.raises(Exception, match=why):
+        full.batch(spark, **options).collect()
+
+
+def test_an_end_beyond_the_last_record_is_the_end_if_loss_is_accepted(spark, full):
+    beyond = '{"TOPIC": {"0": 101, "1": 1, "2": 0}}'
+    frame = full.batch(spark, endingOffsets=beyond, failOnDataLoss="false")
+    assert rows(frame) == expected([*range(0, 300, 3), 1])
+
+
+def test_client_options_reach_the_broker(spark, full):
+    """A limit of one byte makes every fetch as small as can be, and the result the same."""
+    small = {"kafka.max.partition.fetch.bytes": "1", "kafka.fetch.max.bytes": "1"}
+    assert rows(full.batch(spark, **small, **{"kafka.client.id": "tests"})) == expected(range(300))
+
+
+def test_more_tasks_than_partitions_are_made_on_demand(spark, full):
+    assert full.batch(spark, minPartitions="8").rdd.getNumPartitions() >= 8
+    assert full.batch(spark).rdd.getNumPartitions() == 3
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_an_empty_topic_has_columns_and_no_rows(spark, topic, source):
+    frame = topic.batch(spark, source)
+    assert frame.columns[:2] == ["key", "value"]
     assert frame.collect() == []
 
 
-def test_more_tasks_than_partitions_read_the_same(spark, broker, topic):
-    produce(broker, topic, range(300))
-    frame = reader(spark, broker, topic, minPartitions="8").load()
-    assert frame.rdd.getNumPartitions() >= 8
-    assert rows(frame) == expected(range(300))
+HEADERS = "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 
 
-def test_a_topic_that_is_not_there_is_named(spark, broker):
-    with pytest.raises(Exception, match="topic nowhere does not exist"):
-        reader(spark, broker, "nowhere").load().collect()
+def write(frame, to, source="logfleet", **options):
+    basic = {"kafka.bootstrap.servers": to.bootstrap}
+    frame.write.format(source).options(**basic, **options).mode("append").save()
 
 
-def stream(spark, broker, topic, out, checkpoint, source="logfleet", **options):
-    """Run a query over what there is now; returns its progress by micro-batch."""
-    query = (
-        spark.readStream.format(source)
-        .option("kafka.bootstrap.servers", broker.bootstrap)
-        .option("subscribe", topic)
-        .option("startingOffsets", "earliest")
-        .options(**options)
-        .load()
-        .writeStream.format("parquet")
-        .option("path", str(out))
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    return [p for p in query.recentProgress if p["numInputRows"]]
+def content(cell):
+    return None if cell is None else bytes(cell)
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_a_stream_gives_each_record_once_over_restarts(spark, broker, topic, tmp_path, source):
-    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
-    produce(broker, topic, range(300))
-    first = stream(spark, broker, topic, out, checkpoint, source, maxOffsetsPerTrigger="90")
-    assert len(first) == 4
-    assert all(p["numInputRows"] <= 90 for p in first)
-    produce(broker, topic, range(300, 420))
-    second = stream(spark, broker, topic, out, checkpoint, source)
-    assert [p["numInputRows"] for p in second] == [120]
-    assert stream(spark, broker, topic, out, checkpoint, source) == []
-    assert rows(spark.read.parquet(str(out))) == expected(range(420))
+def test_rows_become_records(spark, topic, source):
+    """The topic column names the topic, the partition column the partition; a null partition means the key's."""
+    data: list[tuple[object, ...]] = [
+        (topic.name, f"k{n}", f"v{n}", n % 3, [("h", b"1"), ("i", None)]) for n in range(6)
+    ]
+    data += [(topic.name, None, None, 1, None), (topic.name, "same", "a", None, None)]
+    columns = f"topic STRING, key STRING, value STRING, partition INT, {HEADERS}"
+    write(spark.createDataFrame(data, columns), topic, source)
+    got = {
+        (r["partition"], content(r["key"]), content(r["value"]), r["headers"] and len(r["headers"]))
+        for r in topic.batch(spark, includeHeaders="true").collect()
+    }
+    want = {(n % 3, f"k{n}".encode(), f"v{n}".encode(), 2) for n in range(6)} | {
+        (1, None, None, None)
+    }
+    (by_key,) = got - want
+    assert got - {by_key} == want
+    assert by_key == (KEY_SAME_OF_THREE, b"same", b"a", None)
 
 
-def test_a_checkpoint_holds_offsets_in_the_form_of_sparks_source(spark, broker, topic, tmp_path):
-    produce(broker, topic, range(9))
-    stream(spark, broker, topic, tmp_path / "out", tmp_path / "checkpoint")
-    last = (tmp_path / "checkpoint" / "offsets" / "0").read_text().splitlines()[-1]
-    assert json.loads(last) == {topic: {"0": 3, "1": 3, "2": 3}}
-
-
-def test_a_streams_offsets_are_committed_to_its_group(spark, broker, topic, tmp_path):
-    produce(broker, topic, range(9))
-    group = {"kafka.group.id": f"g-{topic}"}
-    stream(spark, broker, topic, tmp_path / "out", tmp_path / "checkpoint", **group)
-    # an engine commits a batch when it plans the next one, so a second run commits the first one's end
-    produce(broker, topic, range(9, 12))
-    stream(spark, broker, topic, tmp_path / "out", tmp_path / "checkpoint", **group)
-    from confluent_kafka import TopicPartition
-
-    consumer = Consumer(
-        {"bootstrap.servers": broker.bootstrap, "group.id": group["kafka.group.id"]}
-    )
-    committed = consumer.committed([TopicPartition(topic, p) for p in range(3)], timeout=10)
-    consumer.close()
-    assert all(tp.offset >= 3 for tp in committed)
+KEY_SAME_OF_THREE = 2
+"""Where Kafka's default partitioner puts the key `same` among three partitions."""
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_rows_become_records(spark, broker, topic, source):
-    frame = spark.createDataFrame(
-        [(f"k{n}", f"v{n}", n % 3) for n in range(300)], "key STRING, value STRING, partition INT"
-    )
-    (
-        frame.write.format(source)
-        .option("kafka.bootstrap.servers", broker.bootstrap)
-        .option("topic", topic)
-        .mode("append")
-        .save()
-    )
-    got = rows(reader(spark, broker, topic).load())
-    assert sorted((p, k, v) for p, _, k, v in got) == sorted(
-        (n % 3, f"k{n}".encode(), f"v{n}".encode()) for n in range(300)
-    )
+def test_the_option_topic_wins_over_the_column(spark, topic, source):
+    frame = spark.createDataFrame([("elsewhere", b"v")], "topic STRING, value BINARY")
+    write(frame, topic, source, topic=topic.name)
+    assert [bytes(r["value"]) for r in topic.batch(spark).collect()] == [b"v"]
 
 
-def test_a_stream_writes_its_rows_to_a_topic(spark, broker, topic, tmp_path):
-    produce(broker, topic, range(30))
-    out = f"out-{topic}"
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(out, 1, 1)])[out].result(10)
-    query = (
-        spark.readStream.format("logfleet")
-        .option("kafka.bootstrap.servers", broker.bootstrap)
-        .option("subscribe", topic)
-        .option("startingOffsets", "earliest")
-        .load()
-        .select("key", "value")
-        .writeStream.format("logfleet")
-        .option("kafka.bootstrap.servers", broker.bootstrap)
-        .option("topic", out)
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    written = reader(spark, broker, out).load().collect()
-    assert sorted(bytes(r["value"]) for r in written) == sorted(f"v{n}".encode() for n in range(30))
+def test_records_are_compressed_on_demand(spark, topic):
+    frame = spark.createDataFrame([("x" * 1000,)] * 20, "value STRING")
+    write(frame, topic, topic=topic.name, **{"kafka.compression.type": "zstd"})
+    assert topic.batch(spark).where("length(value) = 1000").count() == 20
 
 
-def test_a_frame_without_a_value_column_is_refused_by_name(spark, broker, topic):
-    frame = spark.createDataFrame([("a",)], "text STRING")
-    writer = frame.write.format("logfleet").option("kafka.bootstrap.servers", broker.bootstrap)
-    with pytest.raises(Exception, match="column value: missing"):
-        writer.option("topic", topic).mode("append").save()
+@pytest.mark.parametrize(
+    "columns, options, why",
+    [
+        ("text STRING", {"topic": "TOPIC"}, "column value: missing"),
+        ("value STRING, text STRING", {"topic": "TOPIC"}, "columns .'text'.: not part of a record"),
+        ("value INT", {"topic": "TOPIC"}, "column value: int; cast it to string or binary"),
+        ("value STRING, partition LONG", {"topic": "TOPIC"}, "column partition: bigint"),
+        ("value STRING", {}, "column topic: missing"),
+        ("value STRING", {"topic": "TOPIC", "kafka.acks": "1"}, "kafka.acks: '1' cannot be used"),
+        ("value STRING", {"topic": "TOPIC", "subscribe": "t"}, "subscribe: no such option"),
+        ("value STRING, partition INT", {"topic": "TOPIC"}, "UNKNOWN_TOPIC_OR_PARTITION"),
+        ("value STRING, topic STRING", {}, "column topic: null"),
+    ],
+)
+def test_what_cannot_become_records_is_refused_by_name(spark, topic, columns, options, why):
+    values = {"STRING": None, "INT": 7, "LONG": 7}
+    row = tuple(values[column.split()[1]] for column in columns.split(", "))
+    frame = spark.createDataFrame([row], columns)
+    with pytest.raises(Exception, match=why):
+        write(frame, topic, **{k: v.replace("TOPIC", topic.name) for k, v in options.items()})
+
+
+def test_a_topic_cannot_be_overwritten(spark, topic):
+    frame = spark.createDataFrame([("v",)], "value STRING")
+    writer = frame.write.format("logfleet").options(**topic.named({}))
+    with pytest.raises(Exception, match="mode overwrite: a topic can only be appended to"):
+        writer.mode("overwrite").save()

@@ -5,7 +5,7 @@ task runs in a worker of its own.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
 from logfleet.client.admin import Admin
@@ -13,13 +13,14 @@ from logfleet.client.cluster import Client
 from logfleet.client.errors import KafkaError
 from logfleet.client.fetcher import Fetched, Fetcher
 from logfleet.client.groups import Groups
+from logfleet.client.metadata import Topic
 from logfleet.client.offsets import OffsetSpec, TopicPartition, list_offsets
 from logfleet.client.producer import Producer
 from logfleet.records.batch import iterate_headers
 from logfleet.wire.errors import ErrorCode
 
-from logfleet_spark.offsets import DataLossError, OffsetRange, Offsets
-from logfleet_spark.options import OptionError
+from logfleet_spark.client_options import ClientOptions
+from logfleet_spark.offsets import OffsetRange, Offsets, data_loss
 from logfleet_spark.rows import Row, TypedRecord
 
 T = TypeVar("T")
@@ -27,31 +28,25 @@ T = TypeVar("T")
 ROWS_PER_CHUNK = 10_000
 """Records handed on at once: large enough that Arrow's cost per batch vanishes, small enough for any worker's memory."""
 POLL_MS = 1_000
-STALLED_POLLS_MAX = 120
-"""Polls without a record before a read of offsets that should be there is given up."""
+STALLED_POLLS_MAX = 5
+"""Polls without a record before it is asked whether the partition still reaches that far."""
+CHECKS_MAX = 24
+"""Such checks that found all in place before a read is given up: two minutes, as Spark's kafkaConsumer.pollTimeoutMs."""
 ROWS_BETWEEN_SENDS = 1_000
 """Rows after which the producer gets to write: reading rows from Spark blocks the loop."""
 
-SUPPORTED_CLIENT_OPTIONS = {"group.id", "client.id", "request.timeout.ms", "default.api.timeout.ms"}
+
+class StalledError(Exception):
+    """Records that should be there did not come; the text names them."""
 
 
 class Cluster:
-    """A connection to a cluster. client: options without their `kafka.` prefix; use as a context manager or call close."""
+    """A connection to a cluster; use as a context manager or call close."""
 
-    def __init__(self, bootstrap: str, client: Mapping[str, str]) -> None:
-        unknown = sorted(set(client) - SUPPORTED_CLIENT_OPTIONS)
-        if unknown:
-            raise OptionError(
-                f"kafka.{unknown[0]}: not supported by this source; it takes "
-                + ", ".join(f"kafka.{name}" for name in sorted(SUPPORTED_CLIENT_OPTIONS))
-            )
+    def __init__(self, bootstrap: str, options: ClientOptions | None = None) -> None:
+        self._options = options or ClientOptions()
         self._runner = asyncio.Runner()
-        self._client = Client(
-            bootstrap,
-            client_id=client.get("client.id", "logfleet-spark"),
-            request_timeout_ms=_milliseconds(client, "request.timeout.ms", 30_000),
-            timeout_ms=_milliseconds(client, "default.api.timeout.ms", 60_000),
-        )
+        self._client = Client(bootstrap, **{"client_id": "logfleet-spark", **self._options.client})
 
     def __enter__(self) -> Self:
         return self
@@ -63,32 +58,22 @@ class Cluster:
         self._client.close()
         self._runner.close()
 
-    def topics(self) -> list[str]:
-        """Names of all topics that are not Kafka's own."""
-        found = self._run(Admin(self._client).list_topics())
-        return [topic.name for topic in found if not topic.internal]
+    def topics(self) -> list[Topic]:
+        """All topics that are not Kafka's own."""
+        return [
+            topic for topic in self._run(Admin(self._client).list_topics()) if not topic.internal
+        ]
 
-    def partitions(self, topics: Sequence[str]) -> list[TopicPartition]:
-        """Every partition of the topics as they are now; raises OptionError for a topic that is not there."""
-        found: list[TopicPartition] = []
-        for name in topics:
-            topic = self._run(Admin(self._client).find_topic(name))
-            if topic is None:
-                raise OptionError(f"topic {name} does not exist; create it or correct the name")
-            found += [TopicPartition(name, partition.index) for partition in topic.partitions]
-        return found
+    def find(self, names: Iterable[str]) -> list[Topic]:
+        """Those of the topics that are there now."""
+        found = [self._run(Admin(self._client).find_topic(name)) for name in dict.fromkeys(names)]
+        return [topic for topic in found if topic is not None]
 
     def offsets(self, at: Mapping[TopicPartition, int]) -> Offsets:
         """Offset by partition for EARLIEST or LATEST; partitions that are gone are left out."""
-        try:
-            found = self._run(list_offsets(self._client, at)) if at else {}
-        except KafkaError as error:
-            if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise
-            there = set(self._existing({tp.topic for tp in at}))
-            if there.issuperset(at):
-                raise
-            return self.offsets({tp: time for tp, time in at.items() if tp in there})
+        there = set(partitions_of(self.find(tp.topic for tp in at)))
+        wanted = {tp: time for tp, time in at.items() if tp in there}
+        found = self._run(list_offsets(self._client, wanted)) if wanted else {}
         return {tp: answer.offset for tp, answer in found.items()}
 
     def offsets_at(
@@ -105,25 +90,29 @@ class Cluster:
 
         Raises DataLossError if records of it were deleted meanwhile, unless loss is accepted.
         """
-        reset = None if fail_on_data_loss else OffsetSpec.EARLIEST
-        fetcher = Fetcher(self._client, reset=reset)
+        fetcher = Fetcher(self._client, **self._options.fetcher)
         fetcher.assign({wanted.where: wanted.start})
         chunk: list[TypedRecord] = []
-        stalled = 0
-        while fetcher.positions()[wanted.where] < wanted.end:
-            for fetched in self._poll(fetcher, wanted):
-                stalled = -1
-                for record in typed_records(fetched):
+        stalled = checks = 0
+        while (position := fetcher.positions()[wanted.where]) < wanted.end:
+            fetched = self._poll(fetcher)
+            if fetched is None or stalled >= STALLED_POLLS_MAX:
+                left = self._left(position, wanted, fail_on_data_loss=fail_on_data_loss)
+                fetcher.assign({wanted.where: left})
+                stalled, checks = 0, checks + 1
+                if checks > CHECKS_MAX:
+                    raise StalledError(f"{wanted.where}: offset {position} is there but never came")
+                continue
+            stalled = 0 if fetched else stalled + 1
+            checks = 0 if fetched else checks
+            for part in fetched:
+                for record in typed_records(part):
                     if record[0].offset >= wanted.end:
                         break
                     chunk.append(record)
                     if len(chunk) >= ROWS_PER_CHUNK:
                         yield chunk
                         chunk = []
-            stalled += 1
-            if stalled >= STALLED_POLLS_MAX:
-                at = fetcher.positions()[wanted.where]
-                raise DataLossError(f"{wanted.where}: nothing to read at {at}, before {wanted.end}")
         if chunk:
             yield chunk
 
@@ -137,32 +126,46 @@ class Cluster:
 
     async def _write(self, rows: Iterable[Row]) -> int:
         count = 0
-        async with Producer(self._client) as producer:
+        async with Producer(self._client, **self._options.producer) as producer:
             for count, (topic, partition, key, value, headers) in enumerate(rows, 1):
                 await producer.send(topic, value, key=key, partition=partition, headers=headers)
                 if count % ROWS_BETWEEN_SENDS == 0:
                     await asyncio.sleep(0)
         return count
 
-    def _poll(self, fetcher: Fetcher, wanted: OffsetRange) -> list[Fetched]:
+    def _poll(self, fetcher: Fetcher) -> list[Fetched] | None:
+        """What has arrived; None if the offset to read is not there."""
         try:
             return self._run(fetcher.poll(POLL_MS))
         except KafkaError as error:
             if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
-            raise DataLossError(
-                f"{wanted.where}: offsets {wanted.start} to {wanted.end} are no longer all there; "
-                "set failOnDataLoss=false to go on without them"
-            ) from error
+            return None
 
-    def _existing(self, topics: Iterable[str]) -> Iterator[TopicPartition]:
-        for name in topics:
-            topic = self._run(Admin(self._client).find_topic(name))
-            for partition in topic.partitions if topic else ():
-                yield TopicPartition(name, partition.index)
+    def _left(self, position: int, wanted: OffsetRange, *, fail_on_data_loss: bool) -> int:
+        """Where a range goes on whose next offset did not come: at `position` if that is there, else at the first that is.
+
+        That is the range's end if nothing of it is left. Raises DataLossError if loss is not accepted.
+        Source: KafkaDataConsumer.getEarliestAvailableOffsetBetween of Spark's Kafka source.
+        """
+        where = wanted.where
+        first = self.offsets({where: OffsetSpec.EARLIEST}).get(where)
+        end = self.offsets({where: OffsetSpec.LATEST}).get(where)
+        if first is not None and end is not None and first <= position < end:
+            return position
+        if fail_on_data_loss:
+            kept = "partition gone" if first is None else f"there: {first} to {end}"
+            raise data_loss([f"{where} from {position} to {wanted.end} ({kept})"])
+        if first is None or end is None or position >= end:
+            return wanted.end
+        return min(first, wanted.end)
 
     def _run(self, call: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(call)
+
+
+def partitions_of(topics: Iterable[Topic]) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, row.index) for topic in topics for row in topic.partitions]
 
 
 def typed_records(fetched: Fetched) -> Iterator[TypedRecord]:
@@ -173,10 +176,3 @@ def typed_records(fetched: Fetched) -> Iterator[TypedRecord]:
         while record.offset > header.last_offset:
             _, header = next(batches)
         yield record, header.timestamp_type
-
-
-def _milliseconds(client: Mapping[str, str], name: str, default: int) -> int:
-    text = client.get(name, str(default)).strip()
-    if not text.isdigit():
-        raise OptionError(f"kafka.{name}: {text!r} is not a number of milliseconds")
-    return int(text)

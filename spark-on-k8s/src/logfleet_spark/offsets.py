@@ -77,19 +77,45 @@ def split(ranges: Sequence[OffsetRange], min_partitions: int | None) -> list[Off
     return pieces
 
 
-def reachable(wanted: Offsets, earliest: Offsets, *, fail_on_data_loss: bool) -> Offsets:
-    """Where reading can really start: `wanted`, or the earliest offset kept if that is higher.
+def gone_or_lower(begin: Offsets, until: Offsets) -> list[str]:
+    """What of `begin` can no longer be read on from, given where partitions end now: one text per partition."""
+    texts = []
+    for tp, at in sorted(begin.items()):
+        if tp not in until:
+            texts.append(f"{tp} (partition gone)")
+        elif until[tp] < at:
+            texts.append(f"{tp} (offset {at} wanted, ends at {until[tp]} now)")
+    return texts
 
-    Raises DataLossError if records are gone and the query asked to fail then.
+
+def planned(
+    begin: Offsets, until: Offsets, earliest: Offsets, *, fail_on_data_loss: bool
+) -> list[OffsetRange]:
+    """What a micro-batch reads: from `begin`, or where the log begins now if that is higher, to `until`.
+
+    A partition that `begin` lacks has appeared since, so it is read from offset 0. earliest: of the partitions that are there.
+    Raises DataLossError where records are gone unless loss is accepted; then what is left of the ranges is read.
+    Source: KafkaOffsetReader.getOffsetRangesFromResolvedOffsets of Spark's Kafka source.
     """
-    lost = {tp: at for tp, at in wanted.items() if earliest.get(tp, at) > at}
-    gone = [tp for tp in wanted if tp not in earliest]
-    if fail_on_data_loss and (lost or gone):
-        named = [f"{tp} from {at} (first kept: {earliest[tp]})" for tp, at in lost.items()]
-        named += [f"{tp} (partition gone)" for tp in gone]
-        raise DataLossError(
-            "records were deleted before they were read: "
-            + ", ".join(sorted(named))
-            + "; set failOnDataLossError=false to go on without them"
-        )
-    return {tp: max(at, earliest[tp]) for tp, at in wanted.items() if tp in earliest}
+    lost = gone_or_lower(begin, until)
+    ranges = []
+    for tp in sorted(until):
+        start, end = begin.get(tp, 0), until[tp]
+        if end <= start:
+            continue
+        if tp not in earliest:
+            lost.append(f"{tp} (partition gone)")
+            continue
+        if earliest[tp] > start:
+            lost.append(f"{tp} from {start} (first kept: {earliest[tp]})")
+        ranges.append(OffsetRange(tp, max(start, earliest[tp]), end))
+    if lost and fail_on_data_loss:
+        raise data_loss(lost)
+    return [r for r in ranges if r.size > 0]
+
+
+def data_loss(lost: Sequence[str]) -> DataLossError:
+    return DataLossError(
+        f"records were deleted before they were read: {', '.join(lost)}; "
+        "set failOnDataLoss=false to go on without them"
+    )

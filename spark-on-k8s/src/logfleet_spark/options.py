@@ -1,6 +1,7 @@
 """Options of the `logfleet` source and sink: the names and meanings of Spark's Kafka source, so that a job can move over.
 
-Source: Spark's Structured Streaming + Kafka Integration Guide. Every refusal names the option and what to write instead.
+Source: Spark's Structured Streaming + Kafka Integration Guide. Spark ignores options that it does not know, and some that it
+knows; here each is carried out or refused, by its name and with what to write instead.
 """
 
 import json
@@ -11,14 +12,18 @@ from typing import Literal
 
 from logfleet.client.offsets import OffsetSpec, TopicPartition
 
+from logfleet_spark.client_options import (
+    BOOTSTRAP,
+    PREFIX,
+    ClientOptions,
+    OptionError,
+    client_options,
+)
+
 # ListOffsets' special timestamps, which Spark's JSON offsets use too
 EARLIEST, LATEST = int(OffsetSpec.EARLIEST), int(OffsetSpec.LATEST)
 
 Unmatched = Literal["error", "latest"]
-
-
-class OptionError(ValueError):
-    """An option that cannot be used; the text names it and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +51,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Parsed options of a read.
-
-    limits are per micro-batch, in offsets; None means no limit. client holds the `kafka.` options without prefix.
-    """
+    """Parsed options of a read; limits are per micro-batch, in offsets, None means no limit."""
 
     bootstrap: str
     topics: Topics
@@ -59,7 +61,7 @@ class SourceOptions:
     include_headers: bool = False
     max_offsets_per_trigger: int | None = None
     min_partitions: int | None = None
-    client: Mapping[str, str] = field(default_factory=dict)
+    client: ClientOptions = field(default_factory=ClientOptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,26 +70,52 @@ class SinkOptions:
 
     bootstrap: str
     topic: str | None
-    include_headers: bool = False
-    client: Mapping[str, str] = field(default_factory=dict)
+    client: ClientOptions = field(default_factory=ClientOptions)
 
 
-REFUSED = {
+READ = {
+    name.lower(): name
+    for name in (
+        *("subscribe", "subscribePattern", "assign"),
+        *("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"),
+        *(
+            "startingOffsetsByTimestampStrategy",
+            "failOnDataLoss",
+            "includeHeaders",
+            "minPartitions",
+        ),
+    )
+}
+BATCH_ONLY = {
+    name.lower(): name for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+}
+STREAM_ONLY = {"maxoffsetspertrigger": "maxOffsetsPerTrigger"}
+# Spark hands a stream's sink its own options too
+WRITE = {"topic": "topic", "includeheaders": "includeHeaders"}
+SPARKS_OWN = {"checkpointlocation", "queryname"}
+# What is asked for often enough to say more than "not supported"
+INSTEAD = {
     "minoffsetspertrigger": "micro-batches start as soon as there is data",
     "maxtriggerdelay": "micro-batches start as soon as there is data",
+    "groupidprefix": "reads join no group; kafka.group.id names the one a stream commits to",
     "kafka.auto.offset.reset": "use startingOffsets instead",
     "kafka.enable.auto.commit": "offsets are kept in the checkpoint",
     "kafka.key.deserializer": "keys are always binary",
     "kafka.value.deserializer": "values are always binary",
+    "kafka.key.serializer": "keys are always binary or text",
+    "kafka.value.serializer": "values are always binary or text",
+    "kafka.transactional.id": "transactions are not built yet",
 }
 
 
 def source_options(raw: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """Parse the options of a read; raises OptionError."""
     options = {key.lower(): value for key, value in raw.items()}
-    _refuse(options)
-    if streaming and any(key.startswith("ending") for key in options):
-        raise OptionError("endingOffsets: only for batch reads; a stream has no end")
+    if streaming and (given := BATCH_ONLY.keys() & options.keys()):
+        raise OptionError(f"{BATCH_ONLY[min(given)]}: only for batch reads; a stream has no end")
+    if not streaming and (given := STREAM_ONLY.keys() & options.keys()):
+        raise OptionError(f"{STREAM_ONLY[min(given)]}: only for streams; leave it out of a batch")
+    _refuse_unknown(options, READ | (STREAM_ONLY if streaming else BATCH_ONLY))
     starting = _bound(options, "starting", default=LATEST if streaming else EARLIEST)
     if not streaming and LATEST in {starting.special, *starting.offsets.values()}:
         raise OptionError("startingOffsets: latest is for streams; a batch would read nothing")
@@ -97,43 +125,54 @@ def source_options(raw: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         starting=starting,
         ending=_bound(options, "ending", default=LATEST),
         fail_on_data_loss=_boolean(options, "failOnDataLoss", default=True),
-        include_headers=_boolean(options, "includeHeaders", default=False),
+        include_headers=includes_headers(options),
         max_offsets_per_trigger=_positive(options, "maxOffsetsPerTrigger"),
         min_partitions=_positive(options, "minPartitions"),
-        client=_client(options),
+        client=client_options(options, "stream read" if streaming else "batch read"),
     )
 
 
 def sink_options(raw: Mapping[str, str]) -> SinkOptions:
     """Parse the options of a write; raises OptionError."""
-    options = {key.lower(): value for key, value in raw.items()}
+    options = {key.lower(): value for key, value in raw.items() if key.lower() not in SPARKS_OWN}
+    _refuse_unknown(options, WRITE)
+    if not _boolean(options, "includeHeaders", default=True):
+        raise OptionError(
+            "includeHeaders: false is not supported; headers are written if there is a column of that name: drop it"
+        )
+    topic = options.get("topic")
+    if topic is not None and not topic.strip():
+        raise OptionError(
+            "topic: empty; write a topic's name, or leave it out and add a column topic"
+        )
     return SinkOptions(
         bootstrap=_bootstrap(options),
-        topic=options.get("topic"),
-        include_headers=_boolean(options, "includeHeaders", default=False),
-        client=_client(options),
+        topic=topic.strip() if topic else None,
+        client=client_options(options, "write"),
     )
 
 
-def _refuse(options: Mapping[str, str]) -> None:
-    for key, instead in REFUSED.items():
-        if key in options:
-            raise OptionError(f"{key}: not supported, {instead}")
+def includes_headers(raw: Mapping[str, str]) -> bool:
+    """Whether a read has the column `headers`; asked for before all options are known to be good."""
+    return _boolean(
+        {key.lower(): value for key, value in raw.items()}, "includeHeaders", default=False
+    )
+
+
+def _refuse_unknown(options: Mapping[str, str], known: Mapping[str, str]) -> None:
+    for key in options:
+        if key in INSTEAD:
+            raise OptionError(f"{key}: not supported, {INSTEAD[key]}")
+        if key not in known and not key.startswith(PREFIX):
+            listed = ", ".join(sorted(known.values()))
+            raise OptionError(f"{key}: no such option; it takes {listed} and those of `kafka.`")
 
 
 def _bootstrap(options: Mapping[str, str]) -> str:
-    servers = options.get("kafka.bootstrap.servers", "").strip()
+    servers = options.get(BOOTSTRAP, "").strip()
     if not servers:
         raise OptionError("kafka.bootstrap.servers: missing; set it to host:port[,host:port]")
     return servers
-
-
-def _client(options: Mapping[str, str]) -> dict[str, str]:
-    return {
-        key.removeprefix("kafka."): value
-        for key, value in options.items()
-        if key.startswith("kafka.") and key != "kafka.bootstrap.servers"
-    }
 
 
 def _topics(options: Mapping[str, str]) -> Topics:
@@ -148,6 +187,7 @@ def _topics(options: Mapping[str, str]) -> Topics:
                 raise OptionError("subscribe: no topic named; write topic[,topic]")
             return Topics(names=names)
         case "subscribepattern":
+            text = text.strip()
             try:
                 re.compile(text)
             except re.error as problem:

@@ -1,6 +1,6 @@
 """Records to Arrow and back, column by column."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from logfleet.client.offsets import TopicPartition
@@ -8,8 +8,15 @@ from logfleet.records.batch import TimestampType
 from logfleet.records.record import Header, Record
 
 HEADER_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
-# Spark's columns of a write; only `value` must be there
 KEY, VALUE, TOPIC, PARTITION, HEADERS = "key", "value", "topic", "partition", "headers"
+# Columns of a write with the types that Spark's Kafka sink takes; only `value` must be there
+COLUMN_TYPES = {
+    KEY: ("string", "binary"),
+    VALUE: ("string", "binary"),
+    TOPIC: ("string",),
+    PARTITION: ("int",),
+    HEADERS: ("array<struct<key:string,value:binary>>",),
+}
 
 TypedRecord = tuple[Record, TimestampType]
 
@@ -47,15 +54,17 @@ class RowError(ValueError):
 Row = tuple[str, int | None, bytes | None, bytes | None, tuple[Header, ...]]
 
 
-def check_columns(names: Sequence[str], topic: str | None) -> None:
-    """Refuse a schema before any row is written."""
-    known = (KEY, VALUE, TOPIC, PARTITION, HEADERS)
-    unknown = [name for name in names if name not in known]
-    if VALUE not in names:
+def check_columns(types: Mapping[str, str], topic: str | None) -> None:
+    """Refuse a schema before any row is written. types: column -> Spark's name of its type."""
+    unknown = [name for name in types if name not in COLUMN_TYPES]
+    if VALUE not in types:
         raise RowError("column value: missing; rename or build the column that is to be the record")
     if unknown:
-        raise RowError(f"columns {unknown}: not part of a record; select only {list(known)}")
-    if topic is None and TOPIC not in names:
+        raise RowError(f"columns {unknown}: not part of a record; select only {list(COLUMN_TYPES)}")
+    for name, found in types.items():
+        if found not in COLUMN_TYPES[name]:
+            raise RowError(f"column {name}: {found}; cast it to {' or '.join(COLUMN_TYPES[name])}")
+    if topic is None and TOPIC not in types:
         raise RowError("column topic: missing; add it or set the option topic")
 
 

@@ -4,7 +4,7 @@ A task answers only when every record of it is acknowledged by all in-sync repli
 brokers. Within one try nothing is doubled: the producer is idempotent.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -32,7 +32,7 @@ def write_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Writt
 
 
 class BatchWriter(DataSourceArrowWriter):
-    def __init__(self, options: SinkOptions, columns: Sequence[str]) -> None:
+    def __init__(self, options: SinkOptions, columns: Mapping[str, str]) -> None:
         check_columns(columns, options.topic)
         self.options = options
 
@@ -41,7 +41,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    def __init__(self, options: SinkOptions, columns: Sequence[str]) -> None:
+    def __init__(self, options: SinkOptions, columns: Mapping[str, str]) -> None:
         check_columns(columns, options.topic)
         self.options = options
 

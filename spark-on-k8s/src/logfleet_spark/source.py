@@ -6,9 +6,10 @@ Columns and options are those of Spark's Kafka source (see options.py). Offsets 
 
 import re
 import time
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 
 import pyarrow as pa
+from logfleet.client.metadata import Topic
 from logfleet.client.offsets import TopicPartition
 from pyspark.sql.datasource import (
     DataSource,
@@ -26,13 +27,16 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from logfleet_spark.cluster import Cluster
+from logfleet_spark.client_options import OptionError
+from logfleet_spark.cluster import Cluster, partitions_of
 from logfleet_spark.offsets import (
     OffsetRange,
     Offsets,
+    data_loss,
     from_json,
+    gone_or_lower,
     limited,
-    reachable,
+    planned,
     split,
     to_json,
 )
@@ -40,9 +44,9 @@ from logfleet_spark.options import (
     EARLIEST,
     LATEST,
     Bound,
-    OptionError,
     SourceOptions,
     Topics,
+    includes_headers,
     sink_options,
     source_options,
 )
@@ -55,8 +59,9 @@ COLUMNS = (
 )
 HEADERS = ", headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 
-# An idle stream asks for the newest offsets every 10 ms (spark.sql.streaming.pollingDelay); ask the cluster less often.
-LATEST_CACHED_SECONDS = 0.1
+# An idle stream asks for the newest offsets every 10 ms (spark.sql.streaming.pollingDelay); the cluster is asked less often.
+# It waits rather than gets an old answer: an end that is not the newest would let `processAllAvailable` return too early.
+IDLE_ASK_SECONDS = 0.1
 
 
 class LogfleetSource(DataSource):
@@ -65,8 +70,7 @@ class LogfleetSource(DataSource):
         return "logfleet"
 
     def schema(self) -> str:
-        wanted = str(self._given.get("includeHeaders", "false")).lower() == "true"
-        return COLUMNS + HEADERS if wanted else COLUMNS
+        return COLUMNS + HEADERS if includes_headers(self._given) else COLUMNS
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return BatchReader(source_options(self._given, streaming=False))
@@ -77,12 +81,12 @@ class LogfleetSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 (Spark's signature)
         if overwrite:
             raise OptionError("mode overwrite: a topic can only be appended to; use mode append")
-        return BatchWriter(sink_options(self._given), schema.names)
+        return BatchWriter(sink_options(self._given), _types(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001
         if overwrite:
             raise OptionError("output mode complete: a topic can only be appended to")
-        return StreamWriter(sink_options(self._given), schema.names)
+        return StreamWriter(sink_options(self._given), _types(schema))
 
     @property
     def _given(self) -> MutableMapping[str, str]:
@@ -106,51 +110,66 @@ def read_piece(options: SourceOptions, piece: InputPartition) -> Iterator[pa.Rec
             yield to_arrow(piece.offsets.where, records, include_headers=options.include_headers)
 
 
-def matching(cluster: Cluster, topics: Topics) -> list[TopicPartition]:
-    """The partitions that the topic options mean now."""
-    if topics.assigned:
-        return list(topics.assigned)
-    if topics.pattern is not None:
-        pattern = re.compile(topics.pattern)
-        names = tuple(name for name in cluster.topics() if pattern.fullmatch(name))
-    else:
-        names = topics.names
-    return cluster.partitions(names)
+def subscribed(cluster: Cluster, wanted: Topics) -> list[Topic]:
+    """The topics that the options mean now; raises OptionError for one, or a partition of one, that is not there."""
+    if wanted.pattern is not None:
+        # anywhere in the name, as Spark's source does (SubscribePatternStrategy), though Kafka's consumer wants all of it
+        pattern = re.compile(wanted.pattern)
+        return [topic for topic in cluster.topics() if pattern.search(topic.name)]
+    names = wanted.names or [tp.topic for tp in wanted.assigned]
+    found = cluster.find(names)
+    missing = [name for name in names if name not in {topic.name for topic in found}]
+    if missing:
+        raise OptionError(f"topic {missing[0]} does not exist; create it or correct the name")
+    return found
+
+
+def matching(topics: Iterable[Topic], wanted: Topics) -> list[TopicPartition]:
+    """The partitions of these topics that are to be read."""
+    there = partitions_of(topics)
+    missing = sorted(set(wanted.assigned) - set(there))
+    if missing:
+        raise OptionError(f"assign: partition {missing[0]} does not exist; correct the number")
+    return list(wanted.assigned) or there
 
 
 def resolved(cluster: Cluster, partitions: list[TopicPartition], bound: Bound) -> Offsets:
     """Offsets that a bound means for each partition; raises OptionError where Spark's source refuses too."""
     if bound.special is not None:
         return cluster.offsets(dict.fromkeys(partitions, bound.special))
-    if bound.offsets:
-        if set(bound.offsets) != set(partitions):
-            raise OptionError(
-                "offsets per partition must name every partition that is read and no other: "
-                f"named {sorted(bound.offsets)}, read {sorted(partitions)}"
-            )
-        special = {tp: o for tp, o in bound.offsets.items() if o in {EARLIEST, LATEST}}
-        fixed = {tp: o for tp, o in bound.offsets.items() if tp not in special}
-        return {**fixed, **cluster.offsets(special)}
-    times = bound.timestamps_ms or dict.fromkeys(partitions, bound.timestamp_ms or 0)
-    return _by_time(cluster, partitions, times, bound)
+    if bound.timestamp_ms is not None:
+        return _by_time(cluster, dict.fromkeys(partitions, bound.timestamp_ms), bound)
+    named = bound.offsets or bound.timestamps_ms
+    if set(named) != set(partitions):
+        raise OptionError(
+            "offsets or timestamps per partition must name every partition that is read and no other: "
+            f"named {_listed(named)}, read {_listed(partitions)}"
+        )
+    if bound.timestamps_ms:
+        return _by_time(cluster, bound.timestamps_ms, bound)
+    special = {tp: o for tp, o in bound.offsets.items() if o in {EARLIEST, LATEST}}
+    fixed = {tp: o for tp, o in bound.offsets.items() if tp not in special}
+    return {**fixed, **cluster.offsets(special)}
 
 
-def _by_time(
-    cluster: Cluster,
-    partitions: list[TopicPartition],
-    times: Mapping[TopicPartition, int],
-    bound: Bound,
-) -> Offsets:
+def _by_time(cluster: Cluster, times: Mapping[TopicPartition, int], bound: Bound) -> Offsets:
     found = cluster.offsets_at(times)
-    missing = sorted(tp for tp, offset in found.items() if offset is None)
+    missing = [tp for tp, offset in found.items() if offset is None]
     if missing and bound.unmatched == "error":
         raise OptionError(
-            f"no record at or after the starting timestamp in {missing}; "
+            f"no record at or after the starting timestamp in {_listed(missing)}; "
             "set startingOffsetsByTimestampStrategy=latest to start at their ends"
         )
-    # partitions without a timestamp start at their end, as in Spark's source
-    at_end = cluster.offsets(dict.fromkeys([*missing, *(set(partitions) - set(times))], LATEST))
+    at_end = cluster.offsets(dict.fromkeys(missing, LATEST))
     return {tp: offset for tp, offset in found.items() if offset is not None} | at_end
+
+
+def _listed(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(str(tp) for tp in sorted(partitions)) or "none"
+
+
+def _types(schema: StructType) -> dict[str, str]:
+    return {field.name: field.dataType.simpleString() for field in schema.fields}
 
 
 class BatchReader(DataSourceReader):
@@ -159,12 +178,20 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         with Cluster(self.options.bootstrap, self.options.client) as cluster:
-            partitions = matching(cluster, self.options.topics)
+            wanted = self.options.topics
+            partitions = matching(subscribed(cluster, wanted), wanted)
             start = resolved(cluster, partitions, self.options.starting)
             end = resolved(cluster, partitions, self.options.ending)
             earliest = cluster.offsets(dict.fromkeys(partitions, EARLIEST))
-        start = reachable(start, earliest, fail_on_data_loss=self.options.fail_on_data_loss)
-        ranges = [OffsetRange(tp, start[tp], end[tp]) for tp in sorted(start)]
+            latest = cluster.offsets(dict.fromkeys(partitions, LATEST))
+        after = [f"{tp} ({start[tp]} to {end[tp]})" for tp in sorted(end) if start[tp] > end[tp]]
+        if after:
+            raise OptionError(f"the start lies after the end in {', '.join(after)}; correct one")
+        if not self.options.fail_on_data_loss:
+            end = {tp: min(offset, latest.get(tp, 0)) for tp, offset in end.items()}
+        elif lost := gone_or_lower(end, latest):
+            raise data_loss(lost)
+        ranges = planned(start, end, earliest, fail_on_data_loss=self.options.fail_on_data_loss)
         return [Piece(r) for r in split(ranges, self.options.min_partitions)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -177,8 +204,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
         self._cluster: Cluster | None = None
+        self._available_now = False
         self._target: Offsets | None = None
-        self._newest: tuple[float, Offsets] = (0.0, {})
+        self._newest: Offsets = {}
+        self._asked = 0.0
+        self._ids: dict[str, bytes] = {}
 
     def __getstate__(self) -> dict[str, object]:
         # tasks get the options only; connections belong to this process
@@ -196,51 +226,53 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._cluster
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
-        partitions = matching(self.cluster, self.options.topics)
-        return to_json(resolved(self.cluster, partitions, self.options.starting))
+        return to_json(resolved(self.cluster, self._partitions(), self.options.starting))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         limit = self.options.max_offsets_per_trigger
         return ReadMaxRows(limit) if limit else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self._latest()
+        # the end is taken when the query first asks: this is called before `initialOffset`, which may lie later
+        self._available_now = True
 
     def latestOffset(
         self, start: dict[str, dict[str, int]], limit: ReadLimit
     ) -> dict[str, dict[str, int]]:
-        end = self._target if self._target is not None else self._latest()
         begin = from_json(start)
+        if self._target is None and self._newest == begin:
+            time.sleep(max(0.0, self._asked + IDLE_ASK_SECONDS - time.monotonic()))
+        end = self._latest() if self._target is None else self._target
+        if self._target is None and gone_or_lower(begin, end):
+            end = self._latest()  # a broker may have lagged behind for a moment
+        if self._available_now:
+            self._target = end
+        if self.options.fail_on_data_loss and (lost := gone_or_lower(begin, end)):
+            raise data_loss(lost)  # before this end stands in the checkpoint
         new = [tp for tp in end if tp not in begin]
         if new:
             # a partition that appeared while the query runs is read from its first record
             begin |= self.cluster.offsets(dict.fromkeys(new, EARLIEST))
-        # a partition that is gone keeps its offset: `partitions` decides whether that is an error
-        end = {tp: max(end.get(tp, at), at) for tp, at in begin.items()}
         if isinstance(limit, ReadMaxRows):
             end = limited(begin, end, limit.max_rows)
         return to_json(end)
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]]:
-        return to_json(self._latest())
+        return to_json(self._newest)
 
     def partitions(
         self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]
     ) -> list[InputPartition]:
         begin, until = from_json(start), from_json(end)
-        if begin == until:
-            return []
         earliest = self.cluster.offsets(dict.fromkeys(until, EARLIEST))
-        wanted = {tp: begin.get(tp, earliest.get(tp, 0)) for tp in until}
-        reached = reachable(wanted, earliest, fail_on_data_loss=self.options.fail_on_data_loss)
-        ranges = [OffsetRange(tp, reached[tp], until[tp]) for tp in sorted(reached)]
+        ranges = planned(begin, until, earliest, fail_on_data_loss=self.options.fail_on_data_loss)
         return [Piece(r) for r in split(ranges, self.options.min_partitions)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_piece(self.options, partition)
 
     def commit(self, end: dict[str, dict[str, int]]) -> None:
-        group = self.options.client.get("group.id")
+        group = self.options.client.group
         if group:
             self.cluster.commit(group, from_json(end))
 
@@ -250,10 +282,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._cluster = None
 
     def _latest(self) -> Offsets:
-        asked, known = self._newest
-        if known and time.monotonic() - asked < LATEST_CACHED_SECONDS:
-            return known
-        partitions = matching(self.cluster, self.options.topics)
-        known = self.cluster.offsets(dict.fromkeys(partitions, LATEST))
-        self._newest = (time.monotonic(), known)
-        return known
+        """Where the partitions end now."""
+        self._asked = time.monotonic()
+        self._newest = self.cluster.offsets(dict.fromkeys(self._partitions(), LATEST))
+        return self._newest
+
+    def _partitions(self) -> list[TopicPartition]:
+        """What is to be read now. Raises DataLossError if a topic is another one than before (KIP-516)."""
+        topics = subscribed(self.cluster, self.options.topics)
+        anew = [t.name for t in topics if self._ids.get(t.name, t.topic_id) != t.topic_id]
+        if anew and self.options.fail_on_data_loss:
+            raise data_loss([f"topic {name} (deleted and made anew)" for name in anew])
+        self._ids = {topic.name: topic.topic_id for topic in topics}
+        return matching(topics, self.options.topics)

@@ -1,0 +1,143 @@
+"""Topics of numbered records, and what a Spark source (`logfleet` or Spark's own `kafka`) gives of them.
+
+Record n has key `kn`, value `vn`, lies in partition n % 3 at offset n // 3 if all are written in order, and its timestamp is n ms
+after T0, unless told otherwise.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported by name only
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+SOURCES = ("logfleet", "kafka")
+T0 = 1_000_000
+WITHIN_S = 30.0
+Row = tuple[int, int, bytes, bytes]
+
+
+class NumberedTopic:
+    """A topic with a new name, made at once. name: instead of a random one."""
+
+    def __init__(self, bootstrap: str, *, partitions: int = 3, name: str | None = None) -> None:
+        self.bootstrap = bootstrap
+        self.name = name or f"t-{uuid.uuid4()}"
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self.create(partitions)
+
+    def create(self, partitions: int = 3) -> None:
+        self._admin.create_topics([NewTopic(self.name, partitions, 1)])[self.name].result(WITHIN_S)
+
+    def delete(self) -> None:
+        """Gone, so that a topic of that name can be made anew."""
+        self._admin.delete_topics([self.name])[self.name].result(WITHIN_S)
+        wait_until(lambda: self.name not in self._admin.list_topics(timeout=WITHIN_S).topics)
+
+    def grow(self, total: int) -> None:
+        """Now of `total` partitions."""
+        self._admin.create_partitions([NewPartitions(self.name, total)])[self.name].result(WITHIN_S)
+
+    def configure(self, key: str, value: str) -> None:
+        entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, self.name, incremental_configs=[entry])
+        self._admin.incremental_alter_configs([resource])[resource].result(WITHIN_S)
+
+    def produce(
+        self, numbers: Iterable[int], *, t0: int = T0, spread: int = 3, **more: Any
+    ) -> None:
+        """Record n to partition n % spread, acknowledged."""
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        for n in numbers:
+            producer.produce(
+                self.name,
+                key=f"k{n}",
+                value=f"v{n}",
+                partition=n % spread,
+                timestamp=t0 + n,
+                **more,
+            )
+        assert producer.flush(WITHIN_S) == 0
+
+    def bounds(self, partition: int) -> tuple[int, int]:
+        """First offset that is kept, and the end."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "bounds"})
+        try:
+            low, high = consumer.get_watermark_offsets(
+                TopicPartition(self.name, partition), timeout=WITHIN_S
+            )
+            return low, high
+        finally:
+            consumer.close()
+
+    def named(self, options: dict[str, str]) -> dict[str, str]:
+        """Options with the topic's name for TOPIC and its end for PART; `subscribe` unless topics are chosen otherwise."""
+        chosen = {"subscribe", "subscribePattern", "assign"} & options.keys()
+        basic = {"kafka.bootstrap.servers": self.bootstrap}
+        basic |= {} if chosen else {"subscribe": self.name}
+        for key, value in options.items():
+            basic[key] = value.replace("TOPIC", self.name).replace("PART", self.name[-20:])
+        return basic
+
+    def batch(self, spark: SparkSession, source: str = "logfleet", **options: str) -> DataFrame:
+        return spark.read.format(source).options(**self.named(options)).load()
+
+    def stream(self, spark: SparkSession, source: str = "logfleet", **options: str) -> DataFrame:
+        """From the first record on, if the options do not say otherwise."""
+        started = {"startingOffsets": "earliest", **options}
+        return spark.readStream.format(source).options(**self.named(started)).load()
+
+
+def started(frame: DataFrame, folder: Path, *, available_now: bool = True) -> StreamingQuery:
+    """A query that writes the frame to `folder/out`, its checkpoint beside it."""
+    writer = (
+        frame.writeStream.format("parquet")
+        .option("path", str(folder / "out"))
+        .option("checkpointLocation", str(folder / "checkpoint"))
+    )
+    if available_now:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime="0 seconds").start()
+
+
+def drained(frame: DataFrame, folder: Path) -> list[int]:
+    """Run a query over what there is now, to its end; rows of each micro-batch that had any."""
+    query = started(frame, folder)
+    query.awaitTermination()
+    return [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]]
+
+
+def rows(frame: DataFrame) -> list[Row]:
+    """(partition, offset, key, value), sorted."""
+    return sorted(
+        (r["partition"], r["offset"], bytes(r["key"]), bytes(r["value"])) for r in frame.collect()
+    )
+
+
+def written(spark: SparkSession, folder: Path) -> list[Row]:
+    """What queries have written to `folder/out`."""
+    return rows(spark.read.parquet(str(folder / "out")))
+
+
+def expected(numbers: Iterable[int]) -> list[Row]:
+    return sorted((n % 3, n // 3, f"k{n}".encode(), f"v{n}".encode()) for n in numbers)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    give_up_s = time.monotonic() + WITHIN_S
+    while not condition():
+        if time.monotonic() > give_up_s:
+            raise AssertionError(f"not within {WITHIN_S} s")
+        time.sleep(0.05)

@@ -1,0 +1,255 @@
+"""Streams: checkpoints, limits, what appears and what is deleted while a query runs or between two runs.
+
+Each case is put to Spark's own connector too, where it has the feature.
+"""
+
+import json
+import time
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from e2e.harness.spark_topics import (
+    SOURCES,
+    NumberedTopic,
+    drained,
+    expected,
+    rows,
+    started,
+    wait_until,
+    written,
+)
+
+LOSS = "failOnDataLoss"
+LOST = r"(?i)set(ting)?.*failOnDataLoss"
+
+
+@pytest.fixture
+def topic(broker):
+    """A new topic of three partitions."""
+    return NumberedTopic(broker.bootstrap)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_stream_gives_each_record_once_over_restarts(spark, topic, tmp_path, source):
+    topic.produce(range(300))
+    limited = topic.stream(spark, source, maxOffsetsPerTrigger="150")
+    first = drained(limited, tmp_path)
+    assert len(first) == 2
+    assert all(count <= 150 for count in first)
+    # as after a crash between the sink's commit and the engine's: the last batch is made again
+    commits = tmp_path / "checkpoint" / "commits"
+    for name in ("1", ".1.crc"):
+        (commits / name).unlink()
+    topic.produce(range(300, 420))
+    drained(topic.stream(spark, source), tmp_path)
+    assert drained(topic.stream(spark, source), tmp_path) == []
+    assert written(spark, tmp_path) == expected(range(420))
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_query_over_what_is_there_ends_at_the_end_it_saw_first(spark, topic, tmp_path, source):
+    """The topic grows with every micro-batch."""
+    topic.produce(range(300))
+    batches = []
+
+    def grow(frame, batch_id):
+        batches.append(frame.count())
+        topic.produce(range(300 + 60 * batch_id, 360 + 60 * batch_id))
+
+    query = (
+        topic.stream(spark, source, maxOffsetsPerTrigger="150")
+        .writeStream.foreachBatch(grow)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert batches == [150, 150]
+    assert [topic.bounds(p)[1] for p in range(3)] == [140, 140, 140]
+
+
+def test_the_checkpoint_has_the_form_of_sparks_source_and_the_group_its_offsets(
+    spark, topic, tmp_path
+):
+    """An empty topic is a stream without rows; its end is committed to the group once a later batch is planned."""
+    group = {"kafka.group.id": f"g-{topic.name}"}
+    assert drained(topic.stream(spark, **group), tmp_path) == []
+    topic.produce(range(9))
+    assert drained(topic.stream(spark, **group), tmp_path) == [9]
+    offsets = sorted(
+        (tmp_path / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda p: int(p.name)
+    )
+    assert json.loads(offsets[-1].read_text().splitlines()[-1]) == {
+        topic.name: {"0": 3, "1": 3, "2": 3}
+    }
+    # an engine commits a batch when it plans the next one, so another run commits this one's end
+    topic.produce(range(9, 18))
+    drained(topic.stream(spark, **group), tmp_path)
+    consumer = Consumer({"bootstrap.servers": topic.bootstrap, "group.id": group["kafka.group.id"]})
+    committed = consumer.committed([TopicPartition(topic.name, p) for p in range(3)], timeout=10)
+    consumer.close()
+    assert all(tp.offset >= 3 for tp in committed)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_topics_and_partitions_that_appear_while_a_query_runs_are_read_whole(
+    spark, topic, tmp_path, source
+):
+    topic.produce(range(30))
+    pattern = {"subscribePattern": "TOPIC.*"}
+    query = started(topic.stream(spark, source, **pattern), tmp_path, available_now=False)
+    try:
+        query.processAllAvailable()
+        assert written(spark, tmp_path) == expected(range(30))
+        topic.grow(5)
+        topic.produce([3, 4, 8, 9], spread=5)  # 3 and 4 are the new partitions
+        other = NumberedTopic(topic.bootstrap, name=f"{topic.name}-other")
+        other.produce(range(6))
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    frame = spark.read.parquet(str(tmp_path / "out"))
+    assert rows(frame.where(f"topic = '{other.name}'")) == expected(range(6))
+    later = frame.where(f"topic = '{topic.name}' AND partition > 2")
+    assert sorted((p, bytes(v)) for p, _, _, v in rows(later)) == [
+        (3, b"v3"),
+        (3, b"v8"),
+        (4, b"v4"),
+        (4, b"v9"),
+    ]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_topic_made_anew_is_a_loss_unless_that_is_accepted(spark, topic, tmp_path, source):
+    topic.produce(range(30))
+    drained(topic.stream(spark, source), tmp_path)
+    topic.delete()
+    topic.create()
+    topic.produce(range(6))
+    with pytest.raises(Exception, match=LOST):
+        drained(topic.stream(spark, source), tmp_path)
+    assert drained(topic.stream(spark, source, **{LOSS: "false"}), tmp_path) == []
+    topic.produce(range(6, 12))
+    drained(topic.stream(spark, source, **{LOSS: "false"}), tmp_path)
+    new = sorted(value for _, _, _, value in written(spark, tmp_path))
+    assert new == sorted(f"v{n}".encode() for n in [*range(30), *range(6, 12)])
+
+
+def test_a_topic_made_anew_while_a_query_runs_is_noticed_though_it_is_longer(
+    spark, topic, tmp_path
+):
+    """By its id; Spark's own source takes the new topic's records for those that follow the old one's."""
+    topic.produce(range(3))
+    query = started(topic.stream(spark), tmp_path, available_now=False)
+    try:
+        query.processAllAvailable()
+        topic.delete()
+        topic.create()
+        topic.produce(range(30))
+        with pytest.raises(Exception, match=r"does not exist|made anew"):
+            query.processAllAvailable()
+    finally:
+        query.stop()
+    assert written(spark, tmp_path) == expected(range(3))
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_deleted_topic_of_a_pattern_is_a_loss_unless_that_is_accepted(
+    spark, topic, tmp_path, source
+):
+    other = NumberedTopic(topic.bootstrap, name=f"{topic.name}-other")
+    for each in (topic, other):
+        each.produce(range(6))
+    pattern = {"subscribePattern": "TOPIC.*"}
+    drained(topic.stream(spark, source, **pattern), tmp_path)
+    other.delete()
+    topic.produce(range(6, 9))
+    with pytest.raises(Exception, match=LOST):
+        drained(topic.stream(spark, source, **pattern), tmp_path)
+    assert drained(topic.stream(spark, source, **pattern, **{LOSS: "false"}), tmp_path) == [3]
+
+
+@pytest.fixture
+def aged(expiring_broker):
+    """A topic whose old records are deleted as soon as its `retention.ms` says so."""
+    topic = NumberedTopic(expiring_broker.bootstrap)
+    topic.configure("retention.ms", "-1")
+    return topic
+
+
+def expire(topic):
+    """Let retention remove everything that is older than an hour."""
+    topic.configure("retention.ms", "3600000")
+    wait_until(lambda: all(low == high for low, high in map(topic.bounds, range(3))))
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_records_that_retention_removed_unread_are_a_loss_unless_that_is_accepted(
+    spark, aged, tmp_path, source
+):
+    now_ms = int(time.time() * 1000)
+    aged.produce(range(30))
+    drained(aged.stream(spark, source), tmp_path)
+    aged.produce(range(30, 60))
+    expire(aged)
+    aged.produce(range(60, 90), t0=now_ms)
+    with pytest.raises(Exception, match=LOST):
+        drained(aged.stream(spark, source), tmp_path)
+    drained(aged.stream(spark, source, **{LOSS: "false"}), tmp_path)
+    assert written(spark, tmp_path) == expected([*range(30), *range(60, 90)])
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_records_that_retention_removed_after_they_were_read_are_no_loss(
+    spark, aged, tmp_path, source
+):
+    now_ms = int(time.time() * 1000)
+    aged.produce(range(30))
+    drained(aged.stream(spark, source), tmp_path)
+    expire(aged)
+    aged.produce(range(30, 60), t0=now_ms)
+    drained(aged.stream(spark, source), tmp_path)
+    assert written(spark, tmp_path) == expected(range(60))
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_start_after_the_end_is_a_loss(spark, topic, tmp_path, source):
+    topic.produce(range(9))
+    beyond = '{"TOPIC": {"0": 5, "1": 0, "2": 0}}'
+    with pytest.raises(Exception, match=LOST):
+        drained(topic.stream(spark, source, startingOffsets=beyond), tmp_path)
+
+
+@pytest.mark.parametrize("sink", SOURCES)
+def test_a_stream_writes_its_rows_to_topics(spark, topic, tmp_path, sink):
+    """Key, headers and partition as in a batch; the topic column names the topic."""
+    topic.produce(range(30), headers=[("h", b"1")])
+    out = NumberedTopic(topic.bootstrap)
+    query = (
+        topic.stream(spark, includeHeaders="true")
+        .selectExpr(
+            "key", "value", "headers", f"'{out.name}' AS topic", "2 - partition AS partition"
+        )
+        .writeStream.format(sink)
+        .option("kafka.bootstrap.servers", topic.bootstrap)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    frame = out.batch(spark, includeHeaders="true")
+    assert sorted((p, v) for p, _, _, v in rows(frame)) == sorted(
+        (2 - n % 3, f"v{n}".encode()) for n in range(30)
+    )
+    assert frame.where("headers[0].key = 'h' AND headers[0].value = X'31'").count() == 30
+
+
+def test_every_wrong_option_of_a_stream_is_refused_before_it_starts(spark, topic, tmp_path):
+    for options, why in [
+        ({"endingOffsets": "latest"}, "endingOffsets: only for batch reads"),
+        ({"minOffsetsPerTrigger": "5"}, "minoffsetspertrigger: not supported"),
+        ({"kafka.enable.auto.commit": "true"}, "kafka.enable.auto.commit: not supported"),
+    ]:
+        with pytest.raises(Exception, match=why):
+            drained(topic.stream(spark, **options), tmp_path)
