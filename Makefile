@@ -19,6 +19,10 @@ help: ## this list
 quickstart: $(STAMP) ## one broker, one topic, real records, a Spark job, and the same count made without us
 	@$(PY) -m e2e.quickstart $(if $(LATE),--late)
 
+.PHONY: quickstart-late
+quickstart-late: $(STAMP) ## the same with fewer flights and a watermark of 1 h: late ones are dropped (also: quickstart LATE=1)
+	@$(PY) -m e2e.quickstart --late
+
 .PHONY: setup
 setup: $(STAMP) ## .venv with everything that the other targets use
 $(STAMP): e2e/requirements.lock $(addsuffix /pyproject.toml,$(MEMBERS)) $(wildcard broker_image/src/logfleet/wire/table/*) $(wildcard broker_image/src/logfleet/wire/stubs.py)
@@ -57,11 +61,11 @@ fmt: $(STAMP) ## format the sources
 
 .PHONY: test
 test: $(STAMP) ## all tests: what needs no Kubernetes, then the end-to-end suite
-	@$(PY) -m e2e.parts check etcd-tests local-suites spark apiserver
+	@$(PY) -m e2e.parts check etcd-tests local-suites spark quickstart quickstart-late apiserver
 
 .PHONY: test-local
 test-local: $(STAMP) ## all tests that need no Kubernetes
-	@$(PY) -m e2e.parts check etcd-tests local-suites spark apiserver
+	@$(PY) -m e2e.parts check etcd-tests local-suites spark quickstart quickstart-late apiserver
 
 .PHONY: local-suites
 local-suites: $(STAMP) ## clients against brokers and fleets that run as processes (part of test-local)

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from e2e.harness.java import JavaMissing, find_java
+
 HERE = Path(__file__).resolve().parents[1] / "kafka"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "logfleet" / "kafka"
 COPY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
@@ -64,13 +66,11 @@ def _fetch(pom: Path, libs: Path) -> None:
 
 
 def java() -> str:
-    """The Java to run with: JAVA_HOME's, else the one in PATH."""
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=f"{home}/bin") if home else None
-    found = found or shutil.which("java")
-    if found is None:
-        raise KafkaUnavailable("Java is missing: apt-get install openjdk-17-jre-headless")
-    return found
+    """The Java to run with. Raises KafkaUnavailable."""
+    try:
+        return find_java(at_least=17, wanted_by="Kafka")
+    except JavaMissing as missing:
+        raise KafkaUnavailable(str(missing)) from None
 
 
 def run_tool(

@@ -141,8 +141,10 @@ class Program:
             self._process.wait()
 
     def close(self) -> None:
-        """Kill it if it runs and let go of its ports."""
+        """Kill it if it runs, and whatever it has started that still runs; let go of its ports."""
         self.kill()
+        if self._process is not None:
+            end_session(self.pid)
         self.ports.release()
 
     def pause(self) -> None:
@@ -175,6 +177,31 @@ class Program:
         if not self.log.exists():
             return "(it was never started)"
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
+
+
+def end_session(leader: int) -> None:
+    """Kill what runs in the session that a child of ours has begun, until nothing does.
+
+    Spark's Python workers, for one, leave their parent's process group, but not its session. While anything runs in a session,
+    its number is given to no other process; a leader that is not our child has it anew, and is let alone.
+    """
+    while members := dict(session_members(leader)):
+        if members.get(leader, os.getpid()) != os.getpid():
+            return
+        for pid in members:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(POLL_S)
+
+
+def session_members(leader: int) -> Iterator[tuple[int, int]]:
+    """Pid and parent's pid of the processes of a session that are not zombies."""
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal():
+            with contextlib.suppress(OSError):
+                state, parent, _, session = _stat(process)[:4]
+                if int(session) == leader and state not in "ZX":
+                    yield int(process.name), int(parent)
 
 
 def _stat(process: Path) -> list[str]:
@@ -263,9 +290,11 @@ class Rig:
         self.directory = directory
         self._programs: list[Program] = []
 
-    def program(self, name: str, command: Sequence[str]) -> Program:
-        """Not started yet."""
-        return self.own(Program(name, command, self.directory / name))
+    def program(
+        self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> Program:
+        """Not started yet. environment: instead of ours."""
+        return self.own(Program(name, command, self.directory / name, environment))
 
     def broker(self, config: Mapping[str, str] | None = None) -> Broker:
         """A single broker on the embedded metadata store, ready."""

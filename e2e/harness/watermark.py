@@ -7,22 +7,36 @@ less the delay. Source: Structured Streaming Programming Guide, "Handling Late D
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import pandas as pd
 
 
+@dataclass(frozen=True)
+class Appended:
+    """What append mode has written, and what became of the other rows.
+
+    counts: window_start, origin, count, sorted. dropped: rows that came too late. still_open: rows of windows that no watermark
+    has passed yet.
+    """
+
+    counts: pd.DataFrame
+    dropped: int
+    still_open: int
+
+
 def appended_counts(
     batches: Iterable[pd.DataFrame], window: pd.Timedelta, delay: pd.Timedelta
-) -> pd.DataFrame:
-    """What append mode has written once all batches, and the data-less one that follows the last, are through.
+) -> Appended:
+    """What is written once all batches, and the data-less one that follows the last, are through.
 
     batches: frames with event_time and origin, in the order in which Spark read them.
-    Returns window_start, origin, count, sorted; windows still open are absent.
     """
     epoch = pd.Timestamp(0)
     greatest, late_before, current = epoch, epoch, epoch
     open_counts: dict[tuple[pd.Timestamp, str], int] = {}
     done: list[tuple[pd.Timestamp, str, int]] = []
+    dropped = 0
 
     def emit(until: pd.Timestamp) -> None:
         for start, origin in sorted(k for k in open_counts if k[0] + window <= until):
@@ -32,6 +46,7 @@ def appended_counts(
         late_before, current = current, max(current, greatest - delay)
         starts = batch["event_time"].dt.floor(window)
         kept = batch[starts + window > late_before]
+        dropped += len(batch) - len(kept)
         sizes = kept.groupby([kept["event_time"].dt.floor(window), "origin"]).size()
         for key, size in sizes.items():
             open_counts[key] = open_counts.get(key, 0) + int(size)
@@ -39,4 +54,6 @@ def appended_counts(
         if len(batch):
             greatest = max(greatest, batch["event_time"].max())
     emit(max(current, greatest - delay))
-    return pd.DataFrame(sorted(done), columns=["window_start", "origin", "count"])
+    counts = pd.DataFrame(sorted(done), columns=["window_start", "origin", "count"])
+    counts["window_start"] = pd.to_datetime(counts["window_start"])  # also where there is none
+    return Appended(counts, dropped, sum(open_counts.values()))

@@ -1,3 +1,4 @@
+import contextlib
 import os
 import signal
 import subprocess
@@ -28,7 +29,9 @@ def alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    with contextlib.suppress(FileNotFoundError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
 
 
 def started(rig: Rig, text: str = READY) -> Program:
@@ -96,6 +99,29 @@ def test_the_rig_ends_everything_and_keeps_the_logs(tmp_path: Path) -> None:
     assert not program.running
     assert dict(rig.logs()) == {"program": "ready", "other": "(it was never started)"}
     assert not unstarted.running
+
+
+@pytest.mark.parametrize("ends_first", [False, True])
+def test_what_a_program_has_started_ends_with_it(tmp_path, ends_first):
+    """Even in a process group of its own, and though the program itself has ended long before."""
+    own_group = f"import os; os.setpgid(0, 0); {READY}"
+    parent = (
+        "import subprocess, sys, signal\n"
+        "child = subprocess.Popen([sys.executable, '-c', sys.argv[1]], stdout=subprocess.PIPE)\n"
+        "child.stdout.readline(); print(child.pid, flush=True)\n"
+        + ("import os; os._exit(0)" if ends_first else "signal.pause()")
+    )
+    rig = Rig(tmp_path)
+    program = rig.program("parent", [sys.executable, "-c", parent, own_group])
+    program.launch()
+    if ends_first:
+        assert program.wait() == 0
+    else:
+        program.wait_until(lambda: program.said().endswith("\n"))
+    child = int(program.said())
+    assert alive(child)
+    rig.close()
+    assert not alive(child)
 
 
 def test_nothing_survives_the_death_of_the_tests(tmp_path: Path) -> None:

@@ -1,0 +1,111 @@
+"""The Spark job of the quickstart, run as a user would run it, and what it wrote."""
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from e2e.harness import flights
+from e2e.harness.processes import ProgramFailed, Rig
+
+JOB = Path(__file__).resolve().parents[2] / "spark-on-k8s" / "jobs" / "window_counts.py"
+JOB_S_MAX = 1800.0
+"""Far beyond the slowest machine: a job that hangs is ended, one that works is not."""
+
+
+@dataclass(frozen=True)
+class Mode:
+    """flights: how many are sent, None for all. arguments: of the job."""
+
+    name: str
+    flights: int | None
+    watermark: str
+    arguments: tuple[str, ...]
+
+
+ALL = Mode("all", None, "24 hours", ("--output-mode", "update"))
+# Few enough that micro-batches as small as this, without which no row is late for its batch, end in a minute.
+LATE = Mode(
+    "late", 10_000, "1 hour", ("--output-mode", "append", "--max-offsets-per-trigger", "400")
+)
+
+
+def run_job(rig: Rig, bootstrap: str, topic: str, mode: Mode) -> Path:
+    """Run the job to its end; returns the folder that it wrote. Raises ProgramFailed."""
+    work = rig.directory
+    out = work / "counts"
+    command = [
+        str(Path(sys.executable).with_name("spark-submit")),
+        *("--master", "local[2]"),
+        *("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1"),
+        *("--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=2"),
+        *("--conf", f"spark.sql.warehouse.dir={work / 'warehouse'}"),
+        *("--conf", f"spark.local.dir={work / 'local'}"),
+        str(JOB),
+        *("--bootstrap-servers", bootstrap, "--topic", topic, "--source", "logfleet"),
+        *("--fields", flights.FIELDS, "--event-time", "event_time", "--group-by", "origin"),
+        *("--window", flights.WINDOW, "--watermark", mode.watermark),
+        *("--sink", "parquet", "--output", str(out), "--checkpoint", str(checkpoint(work))),
+        *mode.arguments,
+    ]
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment.pop("SPARK_HOME", None)  # another Spark of this machine is not the one locked here
+    program = rig.program("spark", command, environment)
+    program.launch()
+    code = program.wait(JOB_S_MAX)
+    if code != 0:
+        raise ProgramFailed(
+            f"the Spark job ended with {code}; the end of its log:\n{program.tail()}"
+        )
+    program.close()  # with Spark's Python workers
+    return out
+
+
+def checkpoint(work: Path) -> Path:
+    """Where a job in this folder keeps offsets and state."""
+    return work / "checkpoint"
+
+
+def newest(out: Path) -> pd.DataFrame:
+    """The job's result: update mode writes a window again whenever it grows, so its newest row wins."""
+    rows = pd.read_parquet(out)
+    rows["batch_id"] = rows["batch_id"].astype(int)
+    rows["window_start"] = rows["window_start"].dt.tz_localize(None)
+    return (
+        rows.sort_values("batch_id")
+        .drop_duplicates(["window_start", "origin"], keep="last")
+        .sort_values(["window_start", "origin"], ignore_index=True)[
+            ["window_start", "origin", "count"]
+        ]
+    )
+
+
+def read_batches(bootstrap: str, work: Path) -> list[pd.DataFrame]:
+    """What each micro-batch held, from the offsets in Spark's checkpoint: event_time and origin of those that departed."""
+    from logfleet_spark.cluster import Cluster
+    from logfleet_spark.offsets import OffsetRange, from_json
+
+    logs = sorted(
+        (p for p in (checkpoint(work) / "offsets").iterdir() if p.name.isdigit()),
+        key=lambda p: int(p.name),
+    )
+    ends = [from_json(json.loads(p.read_text().splitlines()[-1])) for p in logs]
+    batches, start = [], dict.fromkeys(ends[-1], 0)
+    with Cluster(bootstrap) as cluster:
+        for end in ends:
+            values = [
+                record.value
+                for tp in sorted(end)
+                for chunk in cluster.read(OffsetRange(tp, start.get(tp, 0), end[tp]))
+                for record, _ in chunk
+            ]
+            rows = pd.DataFrame(
+                [json.loads(v) for v in values if v], columns=["event_time", "origin"]
+            )
+            rows["event_time"] = pd.to_datetime(rows["event_time"])
+            batches.append(rows.dropna())
+            start = end
+    return batches
