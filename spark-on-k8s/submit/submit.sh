@@ -11,14 +11,28 @@
 #   IMAGE          logfleet/spark:latest                      EXECUTORS      2
 #   CLAIM          spark-data: PVC mounted at /data           ZONE           where CLAIM's volume is, if anywhere
 #   APP_NAME       the job's name                             SPARK_CONF     more "key=value" lines
-# Apply submit/rbac.yaml to the namespace first.
+# Apply submit/rbac.yaml to the namespace first. spark-submit must be in PATH: `pip install pyspark`, of the image's version.
 set -euo pipefail
-[ $# -ge 2 ] && [ "$2" = -- ] || { sed -n '2,/^set/{s/^# \{0,1\}//;/^set/d;p}' "$0" >&2; exit 2; }
-job=$1; shift 2
-: "${SPARK_MASTER:?set SPARK_MASTER to k8s://URL of the API server}"
-claim=${CLAIM:-spark-data}
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+refuse() { echo "submit.sh: $1" >&2; exit 2; }
+
+case ${1:-} in
+  -h | --help) sed -n '2,/^set/{s/^# \{0,1\}//;/^set/d;p}' "$0"; exit 0 ;;
+esac
+[ $# -ge 2 ] && [ "$2" = -- ] || refuse "write: submit.sh JOB -- ARGUMENTS (submit.sh --help says more)"
+job=$1
+shift 2
+if [ ! -f "$here/../jobs/$job.py" ]; then
+  jobs=$(cd "$here/../jobs" && printf '%s\n' *.py | sed 's/\.py$//' | paste -sd' ')
+  refuse "there is no job '$job'; there is: $jobs"
+fi
+[[ ${SPARK_MASTER:-} =~ ^k8s://. ]] || refuse "SPARK_MASTER is '${SPARK_MASTER:-}'; set it to k8s://URL of the API server"
+executors=${EXECUTORS:-2}
+[[ $executors =~ ^[1-9][0-9]*$ ]] || refuse "EXECUTORS is '$executors'; write a number from 1"
+command -v spark-submit > /dev/null || refuse "spark-submit is not in PATH; install it with: pip install pyspark"
+
 conf=(
-  "spark.executor.instances=${EXECUTORS:-2}"
+  "spark.executor.instances=$executors"
   "spark.kubernetes.namespace=${NAMESPACE:-default}"
   "spark.kubernetes.container.image=${IMAGE:-logfleet/spark:latest}"
   "spark.kubernetes.container.image.pullPolicy=IfNotPresent"
@@ -27,10 +41,14 @@ conf=(
 )
 for role in driver executor; do
   volume=spark.kubernetes.$role.volumes.persistentVolumeClaim.data
-  conf+=("$volume.options.claimName=$claim" "$volume.mount.path=/data")
+  conf+=("$volume.options.claimName=${CLAIM:-spark-data}" "$volume.mount.path=/data")
 done
 [ -z "${ZONE:-}" ] || conf+=("spark.kubernetes.node.selector.topology.kubernetes.io/zone=$ZONE")
-while IFS= read -r line; do [ -z "$line" ] || conf+=("$line"); done <<< "${SPARK_CONF:-}"
+while IFS= read -r line; do
+  [ -n "$line" ] || continue
+  [[ $line =~ ^spark\.[^=]+= ]] || refuse "SPARK_CONF has the line '$line'; write spark.KEY=VALUE"
+  conf+=("$line")
+done <<< "${SPARK_CONF:-}"
 arguments=()
 for setting in "${conf[@]}"; do arguments+=(--conf "$setting"); done
 # a submitter's own PYSPARK_PYTHON would be copied into the driver's pod, where that path does not exist
