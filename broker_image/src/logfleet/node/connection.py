@@ -295,9 +295,9 @@ class Connection(asyncio.BufferedProtocol):
         self._next()
 
     def _send_parts(self, parts: list[Part]) -> None:
-        whole = read_inline(parts)
-        if whole is not None:
-            self._transport.write(whole)
+        pieces = read_inline(parts)
+        if pieces is not None:
+            self._transport.writelines(pieces)
             return
         self._in_progress = True
         if self._transport.get_write_buffer_size():

@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 from logfleet.node import file_sender
-from logfleet.node.file_sender import FileSender, Part, first_cold_byte, read_inline
+from logfleet.node.file_sender import (
+    INLINE_BYTES_MAX,
+    FileSender,
+    Part,
+    first_cold_byte,
+    read_inline,
+)
 
 pytestmark = pytest.mark.asyncio
 
@@ -141,9 +147,39 @@ async def test_closing_while_a_thread_reads_keeps_the_slice_until_it_is_done(
 async def test_only_short_answers_in_memory_are_read_inline(segment: tuple[int, bytes]) -> None:
     fd, content = segment
     parts: list[Part] = [b"a", Slice(fd, 10, 100), memoryview(b"b"), Slice(fd, 500, 1)]
-    assert read_inline(parts) == b"a" + content[10:110] + b"b" + content[500:501]
-    assert read_inline([Slice(fd, 0, 16_385)]) is None
+    assert read_inline(parts) == [b"a", content[10:110], b"b", content[500:501]]
+    assert read_inline([Slice(fd, 0, INLINE_BYTES_MAX)]) == [content[:INLINE_BYTES_MAX]]
+    assert read_inline([Slice(fd, 0, INLINE_BYTES_MAX + 1)]) is None
     assert read_inline([Slice(fd, len(content) - 5, 10)]) is None
+
+
+async def test_what_is_cold_or_missing_is_not_read_inline(
+    segment: tuple[int, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fd, _ = segment
+    assert read_inline([Slice(-1, 0, 10)]) is None, "the sender will say what is wrong"
+
+    def cold(fd: int, buffers: list[bytearray], offset: int, flags: int = 0) -> int:
+        assert flags, "nothing may wait for the disk here"
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, "preadv", cold)
+    assert read_inline([Slice(fd, 0, 10)]) is None
+
+
+async def test_where_nobody_can_tell_it_is_read_inline_all_the_same(
+    segment: tuple[int, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fd, content = segment
+    real = os.preadv
+
+    def without_nowait(fd: int, buffers: list[bytearray], offset: int, flags: int = 0) -> int:
+        if flags:
+            raise OSError(errno.EOPNOTSUPP, "no")
+        return real(fd, buffers, offset)
+
+    monkeypatch.setattr(os, "preadv", without_nowait)
+    assert read_inline([Slice(fd, 5, 10)]) == [content[5:15]]
 
 
 async def test_pages_just_written_are_in_memory_and_a_bad_descriptor_is_an_error(
