@@ -22,10 +22,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from logfleet.node.loopback_ports import LoopbackPorts
 from logfleet.node.tether import tethered
+
+if TYPE_CHECKING:
+    from e2e.harness.etcd import EtcdServer
 
 P = TypeVar("P", bound="Program")
 START_S_MAX = 30.0
@@ -263,7 +266,7 @@ class Broker(Program):
 class Fleet:
     """Brokers 1 to N on one etcd, all started together."""
 
-    def __init__(self, etcd: Program, endpoint: str, brokers: list[Broker]) -> None:
+    def __init__(self, etcd: "EtcdServer", endpoint: str, brokers: list[Broker]) -> None:
         self.etcd = etcd
         self.brokers = brokers
         for broker in brokers:
