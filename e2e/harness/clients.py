@@ -5,6 +5,7 @@ until `count` records came. Compression is that of the client library itself.
 """
 
 import asyncio
+import fcntl
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any, Protocol
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -29,7 +31,7 @@ class Sent:
     key: bytes | None
     value: bytes | None
     timestamp: int
-    headers: tuple[tuple[str, bytes], ...] = field(default=())
+    headers: tuple[tuple[str, bytes | None], ...] = field(default=())
 
 
 class Client(Protocol):
@@ -275,7 +277,7 @@ def _properties(flag: str, values: Mapping[str, str]) -> list[str]:
 
 def _to_console(record: Sent) -> str:
     """A line such as `a:b,c:d<tab>key<tab>value`."""
-    headers = ",".join(f"{name}:{value.decode()}" for name, value in record.headers)
+    headers = ",".join(f"{name}:{(value or b'').decode()}" for name, value in record.headers)
     key, value = (NULL if part is None else part.decode() for part in (record.key, record.value))
     return f"{headers or NULL}\t{key}\t{value}\n"
 
@@ -306,11 +308,14 @@ CLIENTS: dict[str, Client] = {
 @cache
 def kcat() -> str:
     """Path of kcat, installed from Debian's packages if it is not there and this is root."""
-    if shutil.which("kcat") is None:
-        assert os.geteuid() == 0, "kcat is missing: apt-get install kcat"
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for arguments in (["update", "-q"], ["install", "-yq", "--no-install-recommends", "kcat"]):
-            subprocess.run(["apt-get", *arguments], check=True, env=environment)
+    with Path(tempfile.gettempdir(), "logfleet-apt.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run side by side, apt-get does not
+        if shutil.which("kcat") is None:
+            assert os.geteuid() == 0, "kcat is missing: apt-get install kcat"
+            environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+            install = ["install", "-yq", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=60"]
+            for arguments in (["update", "-q"], [*install, "kcat"]):
+                subprocess.run(["apt-get", *arguments], check=True, env=environment)
     found = shutil.which("kcat")
     assert found is not None
     return found
