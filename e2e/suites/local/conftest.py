@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.harness.processes import Rig
+from e2e.harness.command_line import said
+from e2e.harness.processes import Broker, Rig
 
 FAILED = pytest.StashKey[bool]()
 
@@ -27,3 +28,11 @@ def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
     if request.node.stash.get(FAILED, False):
         for name, tail in made.logs():
             print(f"--- {name}: the end of its log\n{tail}")
+
+
+@pytest.fixture
+def one_topic(rig: Rig) -> Broker:
+    """A broker with the topic t of two partitions."""
+    broker = rig.broker()
+    said(broker, "topic", "create", "t", "-p", "2")
+    return broker

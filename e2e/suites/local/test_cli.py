@@ -1,9 +1,6 @@
-"""The command line as a person runs it, on a real broker; other clients say whether what it says is true."""
+"""`logfleet apply` and `logfleet topic` on a real broker; librdkafka says what became of the topics."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,66 +8,22 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 
 from e2e.harness.clients import CLIENTS, Sent
+from e2e.harness.command_line import (
+    PATIENCE_S,
+    config_of,
+    logfleet,
+    partitions_of,
+    refused,
+    said,
+)
 from e2e.harness.processes import Broker, Rig
 
-PATIENCE_S = 60.0
 TOPIC_YAML = Path(__file__).resolve().parents[3] / "crds" / "examples" / "topic.yaml"
-
-
-def logfleet(
-    broker: Broker, *arguments: str, stdin: bytes = b""
-) -> subprocess.CompletedProcess[bytes]:
-    """The program, with the broker's address from the environment."""
-    return subprocess.run(
-        [sys.executable, "-m", "logfleet", *arguments],
-        input=stdin,
-        capture_output=True,
-        timeout=PATIENCE_S,
-        env={**os.environ, "LOGFLEET_BOOTSTRAP_SERVER": broker.bootstrap},
-        check=False,
-    )
-
-
-def said(broker: Broker, *arguments: str, stdin: bytes = b"") -> str:
-    """What it says on stdout; it must succeed and say nothing else."""
-    done = logfleet(broker, *arguments, stdin=stdin)
-    assert (done.returncode, done.stderr) == (0, b""), done
-    return done.stdout.decode()
-
-
-def refused(broker: Broker, *arguments: str, stdin: bytes = b"", code: int = 1) -> str:
-    """The one line of its failure."""
-    done = logfleet(broker, *arguments, stdin=stdin)
-    assert (done.returncode, done.stdout) == (code, b""), done
-    (line,) = done.stderr.decode().splitlines()
-    return line
-
-
-def partitions_of(broker: Broker, topic: str) -> int:
-    """As librdkafka sees it; 0: no such topic."""
-    metadata = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=PATIENCE_S)
-    return len(metadata.topics[topic].partitions) if topic in metadata.topics else 0
-
-
-def config_of(broker: Broker, topic: str) -> dict[str, str]:
-    """Keys set on the topic itself, as librdkafka sees them."""
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    (described,) = admin.describe_configs([resource]).values()
-    entries = described.result(PATIENCE_S).values()
-    return {each.name: each.value for each in entries if each.source == 1}
 
 
 @pytest.fixture
 def broker(rig: Rig) -> Broker:
     return rig.broker()
-
-
-@pytest.fixture
-def one_topic(broker: Broker) -> Broker:
-    """With the topic t of two partitions."""
-    said(broker, "topic", "create", "t", "-p", "2")
-    return broker
 
 
 TOPIC = """

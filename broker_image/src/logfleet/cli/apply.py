@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from logfleet.cli.documents import Document, DocumentError, read_documents
-from logfleet.cli.session import Report, Server, explain, output_option, run, server_options
+from logfleet.cli.session import Report, Server, output_option, run, server_options
 from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError, KafkaError
@@ -173,8 +173,7 @@ async def apply_all(
             else:
                 await _apply_topic(admin, resource, report, dry_run=dry_run)
         except ClientError as error:
-            name = resource.metadata.name
-            report.fail(resource.kind.lower(), name, explain(error, with_subject=False))
+            report.refuse(resource.kind.lower(), resource.metadata.name, error)
 
 
 async def _apply_topic(

@@ -1,11 +1,12 @@
 """Resource documents from files, folders and standard input: strict YAML, each with where it stands."""
 
-import sys
 from collections.abc import Hashable, Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import yaml
+
+from logfleet.cli.session import standard_input
 
 SUFFIXES: Final = (".json", ".yaml", ".yml")
 STDIN: Final = Path("-")
@@ -65,7 +66,7 @@ def _files(path: Path) -> list[Path]:
 def _read(file: Path) -> list[Document]:
     name = "standard input" if file == STDIN else str(file)
     try:
-        data = sys.stdin.buffer.read() if file == STDIN else file.read_bytes()
+        data = standard_input().read() if file == STDIN else file.read_bytes()
     except OSError as error:
         raise DocumentError(f"{name}: {error.strerror}") from error
     try:

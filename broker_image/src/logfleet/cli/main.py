@@ -1,6 +1,8 @@
 """`logfleet`: the group that every command belongs to."""
 
+import errno
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -17,6 +19,7 @@ COMMANDS = {
     "broker": ("logfleet.cli.broker", "Run one broker in the foreground."),
     "local": ("logfleet.cli.local", "Run a whole fleet on this machine."),
     "topic": ("logfleet.cli.topic", "Create, list, describe, alter and delete topics."),
+    "produce": ("logfleet.cli.produce", "Write lines of standard input to a topic."),
     "apply": ("logfleet.cli.apply", "Make topics and settings as YAML files say."),
 }
 
@@ -62,6 +65,12 @@ class LazyGroup(click.Group):
             _fail(error)
         except click.Abort:
             sys.exit(EXIT_INTERRUPTED)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            # what could not be written is still in a buffer, and would be tried again at the very end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            _fail(click.ClickException(str(error)))
         sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -81,6 +90,7 @@ def cli() -> None:
     \b
     logfleet broker                                   a broker on localhost:9092
     logfleet apply -f topic.yaml                      topics as resources say
+    echo hello | logfleet produce greetings
 
     Exit codes: 0 done, 1 failed (one line on stderr says what and why), 2 the command line is wrong, 130 Ctrl-C.
     """

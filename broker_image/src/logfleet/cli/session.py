@@ -3,19 +3,22 @@
 import asyncio
 import functools
 import json
+import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import IO, Any, Final, NamedTuple, TypeVar
 
 import click
 
 from logfleet.client.cluster import Client, parse_bootstrap
 from logfleet.client.errors import ClientError, ConnectionLost, KafkaError
-from logfleet.wire.errors import ErrorCode
+from logfleet.records.errors import RecordsError
+from logfleet.wire.errors import ErrorCode, MalformedMessage
 
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+EXIT_TERMINATED: Final = 143  # 128 + SIGTERM, as a shell counts it
 BOOTSTRAP_VARIABLE: Final = "LOGFLEET_BOOTSTRAP_SERVER"
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 # What to do about answers of a broker whose own words do not say.
@@ -94,6 +97,10 @@ def run(server: Server, work: Callable[[Client], Awaitable[T]]) -> T:
     """What `work` returns with a connected client. Raises ClickException for whatever a broker or the network refused."""
 
     async def main() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        # as for Ctrl-C: what is begun is left in order, a group for example
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         timeout_ms = int(server.timeout_seconds * 1000)
         async with Client(
             server.bootstrap,
@@ -113,6 +120,24 @@ def run(server: Server, work: Callable[[Client], Awaitable[T]]) -> T:
         return asyncio.run(main())
     except ClientError as error:
         raise click.ClickException(explain(error)) from error
+    except (RecordsError, MalformedMessage) as error:
+        raise click.ClickException(f"a broker sent what cannot be read: {error}") from error
+    except asyncio.CancelledError:
+        sys.exit(EXIT_TERMINATED)
+
+
+def standard_input() -> IO[bytes]:
+    """As bytes. Raises ClickException if it was closed by whoever started us."""
+    if sys.stdin is None:
+        raise click.ClickException("standard input is closed")
+    return sys.stdin.buffer
+
+
+def standard_output() -> IO[bytes]:
+    """As bytes. Raises ClickException if it was closed by whoever started us."""
+    if sys.stdout is None:
+        raise click.ClickException("standard output is closed")
+    return sys.stdout.buffer
 
 
 def explain(error: ClientError, *, with_subject: bool = True) -> str:
@@ -133,16 +158,6 @@ class Report:
         self.rows: list[dict[str, object]] = []
         self.failed = False
 
-    async def each(
-        self, kind: str, names: Sequence[str], change: Callable[[str], Awaitable[str]]
-    ) -> None:
-        """Change one after the other; a refusal does not keep the next from being changed. change: returns the result."""
-        for name in names:
-            try:
-                self.done(kind, name, await change(name))
-            except ClientError as error:
-                self.fail(kind, name, explain(error, with_subject=False))
-
     def done(
         self, kind: str, name: str, result: str, *, remark: str = "", **fields: object
     ) -> None:
@@ -157,12 +172,73 @@ class Report:
         self.rows.append({"kind": kind, "name": name, "result": "failed", "error": error})
         click.echo(f"Error: {kind}/{name}: {error}", err=True)
 
+    def refuse(self, kind: str, name: str, error: ClientError) -> None:
+        """It was not, for this reason."""
+        self.fail(kind, name, explain(error, with_subject=False))
+
     def end(self) -> None:
         """Say what is left to say; the exit code is 1 if anything failed."""
         if self.as_json:
             echo_json(self.rows)
         if self.failed:
             sys.exit(1)
+
+
+def change_each(
+    server: Server,
+    kind: str,
+    names: Sequence[str],
+    change: Callable[[Client, str], Awaitable[str]],
+    *,
+    as_json: bool,
+    accepted: ErrorCode | None = None,
+) -> None:
+    """Change one after the other and report; a refusal does not keep the next from being changed.
+
+    change: returns the result. accepted: an error after which there is nothing to do, and all is well.
+    """
+    report = Report(as_json=as_json)
+
+    async def work(client: Client) -> None:
+        for name in names:
+            try:
+                report.done(kind, name, await change(client, name))
+            except ClientError as error:
+                if isinstance(error, KafkaError) and error.code == accepted:
+                    report.done(kind, name, "unchanged")
+                else:
+                    report.refuse(kind, name, error)
+
+    run(server, work)
+    report.end()
+
+
+def show_each(
+    server: Server,
+    kind: str,
+    names: Callable[[Client], Awaitable[Sequence[str]]],
+    describe: Callable[[Client, str], Awaitable[dict[str, Any]]],
+    echo: Callable[[dict[str, Any]], None] | None,
+) -> None:
+    """Show what `describe` says of each, by `echo`, or as a JSON list if that is None."""
+    report = Report(as_json=False)
+    descriptions = []
+
+    async def work(client: Client) -> None:
+        for name in await names(client):
+            try:
+                descriptions.append(await describe(client, name))
+            except ClientError as error:
+                report.refuse(kind, name, error)
+
+    run(server, work)
+    if echo is None:
+        echo_json(descriptions)
+    else:
+        for index, description in enumerate(descriptions):
+            click.echo("\n" * bool(index), nl=False)
+            echo(description)
+    report.end()
 
 
 def echo_json(value: object) -> None:

@@ -1,23 +1,24 @@
 """`logfleet topic`: create, list, describe, alter and delete topics."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import click
 
 from logfleet.cli.session import (
-    Report,
     Server,
+    change_each,
     echo_json,
     echo_table,
-    explain,
     output_option,
     run,
     server_options,
+    show_each,
 )
 from logfleet.client.admin import BROKER_DEFAULT, Admin, ConfigSource, NewTopic
 from logfleet.client.cluster import Client
-from logfleet.client.errors import ClientError, KafkaError
+from logfleet.client.errors import KafkaError
 from logfleet.client.metadata import NO_LEADER, Topic
 from logfleet.client.offsets import OffsetSpec, TopicPartition, list_offsets
 from logfleet.client.reconcile import own_config, perform_all
@@ -102,24 +103,13 @@ def create(
     logfleet topic create orders --partitions 6 -c cleanup.policy=compact -c segment.ms=3600000
     """
 
-    async def work(client: Client) -> None:
-        async def one(name: str) -> str:
-            wanted = NewTopic(
-                name, partitions or BROKER_DEFAULT, replicas or BROKER_DEFAULT, config
-            )
-            try:
-                await Admin(client).create_topic(wanted)
-            except KafkaError as error:
-                if if_not_exists and error.code == ErrorCode.TOPIC_ALREADY_EXISTS:
-                    return "unchanged"
-                raise
-            return "created"
+    async def one(client: Client, name: str) -> str:
+        wanted = NewTopic(name, partitions or BROKER_DEFAULT, replicas or BROKER_DEFAULT, config)
+        await Admin(client).create_topic(wanted)
+        return "created"
 
-        await report.each(KIND, names, one)
-
-    report = Report(as_json=as_json)
-    run(server, work)
-    report.end()
+    accepted = ErrorCode.TOPIC_ALREADY_EXISTS if if_not_exists else None
+    change_each(server, KIND, names, one, as_json=as_json, accepted=accepted)
 
 
 @topic.command(name="list")
@@ -166,27 +156,14 @@ def describe(names: tuple[str, ...], *, all_config: bool, as_json: bool, server:
     logfleet topic describe orders -o json | jq '.[0].partitions | map(.end - .begin) | add'
     """
 
-    async def work(client: Client) -> None:
-        wanted = names
-        if not wanted:
-            listed = await Admin(client).list_topics()
-            wanted = tuple(each.name for each in listed if not each.internal)
-        for name in wanted:
-            try:
-                descriptions.append(await _describe(client, name, all_config=all_config))
-            except ClientError as error:
-                report.fail(KIND, name, explain(error, with_subject=False))
+    async def wanted(client: Client) -> tuple[str, ...]:
+        if names:
+            return names
+        listed = await Admin(client).list_topics()
+        return tuple(each.name for each in listed if not each.internal)
 
-    report = Report(as_json=False)
-    descriptions: list[dict[str, Any]] = []
-    run(server, work)
-    if as_json:
-        echo_json(descriptions)
-    else:
-        for index, description in enumerate(descriptions):
-            click.echo("\n" * bool(index), nl=False)
-            _echo_description(description)
-    report.end()
+    describe_one = functools.partial(_describe, all_config=all_config)
+    show_each(server, KIND, wanted, describe_one, None if as_json else _echo_description)
 
 
 async def _describe(client: Client, name: str, *, all_config: bool) -> dict[str, Any]:
@@ -286,33 +263,25 @@ def alter(
     if both := sorted(set(config) & set(delete_config)):
         raise click.UsageError(f"{both[0]} stands in --config and in --delete-config")
 
-    async def work(client: Client) -> None:
+    async def one(client: Client, name: str) -> str:
         admin = Admin(client)
+        found = await _found(admin, name)
+        actions: list[TopicAction] = []
+        if partitions is not None and partitions != len(found.partitions):
+            actions.append(GrowTopic(name, partitions))
+        entries = await admin.topic_config(name)
+        for key in delete_config:
+            if key not in entries:
+                raise KafkaError(ErrorCode.INVALID_CONFIG, f"--delete-config {key}: no such key")
+        current = own_config(entries)
+        wanted = {key: value for key, value in current.items() if key not in delete_config}
+        changed, removed = config_difference({**wanted, **config}, current)
+        if changed or removed:
+            actions.append(AlterTopicConfig(name, changed, removed))
+        await perform_all(admin, actions)
+        return "configured" if actions else "unchanged"
 
-        async def one(name: str) -> str:
-            found = await _found(admin, name)
-            actions: list[TopicAction] = []
-            if partitions not in {None, len(found.partitions)}:
-                actions.append(GrowTopic(name, partitions))
-            entries = await admin.topic_config(name)
-            for key in delete_config:
-                if key not in entries:
-                    raise KafkaError(
-                        ErrorCode.INVALID_CONFIG, f"--delete-config {key}: no such key"
-                    )
-            current = own_config(entries)
-            wanted = {key: value for key, value in current.items() if key not in delete_config}
-            changed, removed = config_difference({**wanted, **config}, current)
-            if changed or removed:
-                actions.append(AlterTopicConfig(name, changed, removed))
-            await perform_all(admin, actions)
-            return "configured" if actions else "unchanged"
-
-        await report.each(KIND, [name], one)
-
-    report = Report(as_json=as_json)
-    run(server, work)
-    report.end()
+    change_each(server, KIND, [name], one, as_json=as_json)
 
 
 @topic.command()
@@ -327,18 +296,9 @@ def delete(names: tuple[str, ...], *, if_exists: bool, as_json: bool, server: Se
     logfleet topic delete orders payments
     """
 
-    async def work(client: Client) -> None:
-        async def one(name: str) -> str:
-            try:
-                await Admin(client).delete_topic(name)
-            except KafkaError as error:
-                if if_exists and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    return "unchanged"
-                raise
-            return "deleted"
+    async def one(client: Client, name: str) -> str:
+        await Admin(client).delete_topic(name)
+        return "deleted"
 
-        await report.each(KIND, names, one)
-
-    report = Report(as_json=as_json)
-    run(server, work)
-    report.end()
+    accepted = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if if_exists else None
+    change_each(server, KIND, names, one, as_json=as_json, accepted=accepted)

@@ -184,7 +184,7 @@ class Producer:
         partition: None means by the key's hash, or wherever a batch is open. timestamp_ms: None means now.
         Waits while the buffer is full. Raises KafkaError if there is no such topic or partition.
         """
-        count = await self._count(topic)
+        count = await self.partition_count(topic)
         if partition is not None and not 0 <= partition < count:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject=f"{topic}-{partition}")
         while self._buffered >= self.buffer_bytes:
@@ -212,10 +212,8 @@ class Producer:
             failure, self._failure = self._failure, None
             raise failure
 
-    # --- batches
-
-    async def _count(self, topic: str) -> int:
-        """Number of the topic's partitions; an old number will do."""
+    async def partition_count(self, topic: str) -> int:
+        """How many the topic has, as far as is known. Raises KafkaError if there is no such topic."""
         known = self.client.metadata.last_known(topic)
         if known is None:
             known = await self.client.retrying(
@@ -223,6 +221,8 @@ class Producer:
                 timeout_ms=self.client.timeout_ms if self.auto_create else NEW_TOPIC_MS,
             )
         return len(known.partitions)
+
+    # --- batches
 
     def _choose(self, topic: str, key: bytes | None, count: int) -> int:
         if key is not None:

@@ -1,0 +1,283 @@
+"""`logfleet produce`: records from standard input into a topic."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final, NamedTuple
+
+import click
+import msgspec
+
+from logfleet.cli.record_text import (
+    Draft,
+    LineCutter,
+    TextError,
+    draft_reader,
+    read_json,
+    unescape,
+)
+from logfleet.cli.session import (
+    Server,
+    explain,
+    output_option,
+    run,
+    server_options,
+    standard_input,
+    standard_output,
+)
+from logfleet.client.cluster import Client
+from logfleet.client.errors import ClientError
+from logfleet.client.producer import Delivery, Producer
+from logfleet.records.compression import Codec
+from logfleet.records.record import Header
+
+ACKS: Final = {"all": -1, "1": 1, "0": 0}
+CODECS: Final = {codec.name.lower(): codec for codec in Codec}
+CHUNK_BYTES: Final = 64 * 1024
+LINE_BYTES_MAX: Final = 100 * 1024 * 1024  # Kafka: socket.request.max.bytes; no broker takes more
+
+
+class Input(NamedTuple):
+    """How standard input becomes records."""
+
+    delimiter: bytes
+    read: Callable[[bytes], Draft]
+    headers: Sequence[Header]
+    partition: int | None
+
+
+class Output(NamedTuple):
+    """How records are written, and whether each is told of on stdout."""
+
+    topic: str
+    acks: int
+    codec: Codec
+    create: bool
+    as_json: bool
+
+
+def _bytes_of(ctx: click.Context, option: click.Parameter, value: str | None) -> bytes | None:
+    try:
+        return None if value is None else unescape(value)
+    except TextError as error:
+        raise click.BadParameter(str(error), ctx=ctx, param=option) from error
+
+
+def _headers_of(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> list[Header]:
+    headers: list[Header] = []
+    for value in values:
+        name, equals, content = value.partition("=")
+        if not name or not equals:
+            raise click.BadParameter(f"{value!r}: write NAME=VALUE", ctx=ctx, param=option)
+        headers.append((name, content.encode(errors="surrogateescape")))
+    return headers
+
+
+@click.command()
+@click.argument("topic")
+@click.option(
+    "-K",
+    "--key-separator",
+    metavar="TEXT",
+    callback=_bytes_of,
+    help="What stands before it is the record's key; a line without it is a mistake.",
+)
+@click.option("-k", "--key", metavar="TEXT", callback=_bytes_of, help="The key of every record.")
+@click.option(
+    "-H",
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_headers_of,
+    help="A header of every record; may be given again and again.",
+)
+@click.option(
+    "-p", "--partition", type=click.IntRange(0), help="[default: by the key, as Kafka's clients]"
+)
+@click.option("-z", "--codec", type=click.Choice(list(CODECS)), default="none", show_default=True)
+@click.option(
+    "-a",
+    "--acks",
+    type=click.Choice(list(ACKS)),
+    default="all",
+    show_default=True,
+    help="Who must have a record before it counts as written: all in-sync replicas, the leader, nobody. "
+    "With all, a retry never writes a record twice.",
+)
+@click.option(
+    "-D",
+    "--delimiter",
+    default=r"\n",
+    show_default=True,
+    metavar="TEXT",
+    callback=_bytes_of,
+    help="Ends a record.",
+)
+@click.option(
+    "--null",
+    metavar="TEXT",
+    callback=_bytes_of,
+    help="A key or value of just this is null (a tombstone); '' means empty ones.",
+)
+@click.option("--json", "from_json", is_flag=True, help="Each line is a record in JSON.")
+@click.option("--create", is_flag=True, help="Let the broker create the topic with its defaults.")
+@server_options
+@output_option
+def produce(
+    *,
+    topic: str,
+    key_separator: bytes | None,
+    key: bytes | None,
+    headers: list[Header],
+    partition: int | None,
+    codec: str,
+    acks: str,
+    delimiter: bytes,
+    null: bytes | None,
+    from_json: bool,
+    create: bool,
+    as_json: bool,
+    server: Server,
+) -> None:
+    """Write each line of standard input to TOPIC as a record.
+
+    Ends at the end of the input (Ctrl-D), when every record is acknowledged. With -o json, each record is told of as it
+    is acknowledged: topic, partition, offset, timestamp.
+
+    \b
+    echo hello | logfleet produce greetings
+    logfleet produce orders -K: -H source=shell -z zstd < orders.txt
+    logfleet consume orders -o json --from-beginning --exit-at-end | logfleet produce copy --json
+
+    A record in JSON has "value" and, if wanted, "key", "headers" (a list of [name, value]), "timestamp" (milliseconds
+    since 1970) and "partition"; bytes that are no text are {"base64": "..."}. In separators, delimiters and keys
+    \\t, \\n, \\0 and \\xHH are the bytes that they name.
+
+    Exit codes: 0 all records are acknowledged, 1 one is not (stderr names its line; all lines before it are written),
+    2 the command line is wrong.
+    """
+    if delimiter == b"" or key_separator == b"":
+        raise click.UsageError("an empty text separates nothing: --delimiter, --key-separator")
+    if key is not None and key_separator is not None:
+        raise click.UsageError("--key and --key-separator both say where the key is, give one")
+    if from_json and (key, key_separator, null) != (None, None, None):
+        raise click.UsageError("--json says where key and null are, leave out the other options")
+    read = read_json if from_json else draft_reader(separator=key_separator, null=null, key=key)
+    output = Output(topic, ACKS[acks], CODECS[codec], create=create, as_json=as_json)
+    source = Input(delimiter, read, headers, partition)
+    run(server, lambda client: _produce(client, source, output))
+
+
+async def _produce(client: Client, source: Input, output: Output) -> None:
+    producer = Producer(
+        client,
+        acks=output.acks,
+        idempotent=output.acks == ACKS["all"],
+        codec=output.codec,
+        delivery_timeout_ms=client.timeout_ms,
+        auto_create=output.create,
+    )
+    await producer.partition_count(output.topic)  # before anybody types a line
+    if standard_input().isatty():
+        click.echo("one record per line; Ctrl-D ends", err=True)
+    sent: asyncio.Queue[tuple[int, Delivery] | None] = asyncio.Queue()
+    bad_line: TextError | None = None
+    try:
+        async with producer, asyncio.TaskGroup() as tasks:
+            tasks.create_task(_confirm(sent, as_json=output.as_json))
+            try:
+                async for number, draft in _drafts(source):
+                    sent.put_nowait((number, await _send(producer, output.topic, number, draft)))
+            except TextError as error:
+                bad_line = error
+            sent.put_nowait(None)
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from None
+    if bad_line is not None:
+        raise click.ClickException(str(bad_line))
+
+
+async def _drafts(source: Input) -> AsyncIterator[tuple[int, Draft]]:
+    """The records with the numbers of their lines, from 1. Raises TextError, naming the line."""
+    cutter = LineCutter(source.delimiter, LINE_BYTES_MAX)
+    number = 0
+    async for chunk in _chunks():
+        try:
+            for line in cutter.feed(chunk) if chunk else cutter.end():
+                draft = source.read(line)
+                number += 1
+                yield (
+                    number,
+                    msgspec.structs.replace(
+                        draft,
+                        headers=(*source.headers, *draft.headers),
+                        partition=draft.partition if source.partition is None else source.partition,
+                    ),
+                )
+        except TextError as error:
+            raise TextError(f"line {number + 1}: {error}") from error
+
+
+async def _chunks() -> AsyncIterator[bytes]:
+    """Standard input as it comes, and b"" at its end. What waits here waits in the loop: Ctrl-C ends it."""
+    descriptor = standard_input().fileno()
+    while True:
+        await _readable(descriptor)
+        try:
+            chunk = os.read(descriptor, CHUNK_BYTES)
+        except OSError as error:
+            raise click.ClickException(f"standard input: {error.strerror}") from error
+        yield chunk
+        if not chunk:
+            return
+
+
+async def _readable(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    try:
+        loop.add_reader(descriptor, readable.set)
+    except PermissionError:
+        await asyncio.sleep(0)  # epoll takes no regular file: those are readable always
+        return
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(descriptor)
+
+
+async def _send(producer: Producer, topic: str, number: int, draft: Draft) -> Delivery:
+    try:
+        return await producer.send(
+            topic,
+            draft.value,
+            key=draft.key,
+            partition=draft.partition,
+            headers=draft.headers,
+            timestamp_ms=draft.timestamp_ms,
+        )
+    except ClientError as error:
+        raise click.ClickException(f"line {number}: {explain(error)}") from error
+
+
+async def _confirm(sent: asyncio.Queue[tuple[int, Delivery] | None], *, as_json: bool) -> None:
+    """Wait for the records in their order until None; the first that is not written ends it all."""
+    out = standard_output()
+    while (entry := await sent.get()) is not None:
+        number, delivery = entry
+        try:
+            written = await delivery
+        except ClientError as error:
+            raise click.ClickException(f"line {number}: {explain(error)}") from error
+        if as_json:
+            row = {
+                "topic": written.topic,
+                "partition": written.partition,
+                "offset": written.offset,
+                "timestamp": written.timestamp_ms,
+            }
+            out.write(msgspec.json.encode(row) + b"\n")
+            if sent.empty():
+                out.flush()
+    out.flush()

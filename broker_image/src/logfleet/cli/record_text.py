@@ -1,0 +1,223 @@
+"""Records as text: what `logfleet produce` reads and `logfleet consume` writes. Pure.
+
+JSON has one object per record: `{"key": "k", "value": "v", "headers": [["name", "value"]], "timestamp": 1700000000000}`,
+timestamp in milliseconds since 1970. Bytes that are no UTF-8 are `{"base64": "..."}`, so that nothing is lost on the way.
+"""
+
+import binascii
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+
+from logfleet.records.record import Header, Record
+
+_ESCAPE: Final = re.compile(r"\\(x[0-9a-fA-F]{2}|.?)", re.DOTALL)
+_SINGLE: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
+
+
+class TextError(ValueError):
+    """A text that does not mean what it should; the message says what to write."""
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """A record before it is written; None for partition and timestamp_ms: as the producer decides."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header] = ()
+    partition: int | None = None
+    timestamp_ms: int | None = None
+
+
+def unescape(text: str) -> bytes:
+    r"""UTF-8 of a text in which \n, \t, \r, \0, \\ and \xHH stand for single bytes. Raises TextError."""
+
+    def plain(match: re.Match[str]) -> str:
+        name = match[1]
+        if name.startswith("x") and len(name) == 3:
+            byte = int(name[1:], 16)
+            return chr(byte if byte < 0x80 else 0xDC00 + byte)  # PEP 383: a lone byte
+        if name not in _SINGLE:
+            raise TextError(rf"{match[0]!r}: write \n, \t, \r, \0, \\ or \xHH")
+        return _SINGLE[name]
+
+    try:
+        return _ESCAPE.sub(plain, text).encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise TextError(f"{text!r}: {error.reason}") from error
+
+
+class LineCutter:
+    """Cuts a stream of bytes at a delimiter."""
+
+    def __init__(self, delimiter: bytes, line_bytes_max: int) -> None:
+        assert delimiter
+        self._delimiter = delimiter
+        self._line_bytes_max = line_bytes_max
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The lines that are whole now. Raises TextError if one grows too long."""
+        size = len(self._delimiter)
+        searched = max(0, len(self._rest) - size + 1)
+        self._rest += data
+        if self._rest.find(self._delimiter, searched) < 0:
+            lines = []
+        else:
+            *lines, rest = bytes(self._rest).split(self._delimiter)
+            self._rest = bytearray(rest)
+        if max(map(len, lines), default=len(self._rest)) > self._line_bytes_max:
+            raise TextError(f"a record of more than {self._line_bytes_max} bytes")
+        return lines
+
+    def end(self) -> list[bytes]:
+        """The last line, if it was not ended."""
+        return [bytes(self._rest)] if self._rest else []
+
+
+def draft_reader(
+    *, separator: bytes | None, null: bytes | None = None, key: bytes | None = None
+) -> Callable[[bytes], Draft]:
+    """Reads a line as a value, or as key, separator, value. The reader raises TextError.
+
+    null: what stands for a key or value that is null; None: nothing does. key: of all records, if there is no separator.
+    """
+
+    def read(line: bytes) -> Draft:
+        own_key: bytes | None = key
+        value: bytes | None = line
+        if separator is not None:
+            own_key, found, value = line.partition(separator)
+            if not found:
+                text = separator.decode(errors="replace")
+                raise TextError(f"has no {text!r}, so there is no telling its key from its value")
+            own_key = None if own_key == null else own_key
+        return Draft(own_key, None if value == null else value)
+
+    return read
+
+
+# --- JSON
+
+
+class _Encoded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    base64: str
+
+
+_Text: TypeAlias = str | _Encoded | None
+
+
+class _JsonRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """topic and offset may stand there and mean nothing: what was consumed can be produced again."""
+
+    value: _Text
+    key: _Text = None
+    headers: list[tuple[str, _Text]] = []
+    timestamp: int | None = None
+    partition: int | None = None
+    topic: str | None = None
+    offset: int | None = None
+
+
+def read_json(line: bytes) -> Draft:
+    """Raises TextError."""
+    try:
+        row = msgspec.json.decode(line, type=_JsonRecord)
+        headers = tuple((name, _bytes_of(value)) for name, value in row.headers)
+        return Draft(
+            _bytes_of(row.key), _bytes_of(row.value), headers, row.partition, row.timestamp
+        )
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise TextError(f"is no record in JSON: {error}") from error
+    except binascii.Error as error:
+        raise TextError(f"base64: {error}") from error
+
+
+def _bytes_of(text: _Text) -> bytes | None:
+    if isinstance(text, _Encoded):
+        return b64decode(text.base64, validate=True)
+    return None if text is None else text.encode()
+
+
+def write_json(topic: str, partition: int, record: Record) -> bytes:
+    """One line, its end included."""
+    row = {
+        "topic": topic,
+        "partition": partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "headers": [[name, _text_of(value)] for name, value in record.headers],
+        "key": _text_of(record.key),
+        "value": _text_of(record.value),
+    }
+    return msgspec.json.encode(row) + b"\n"
+
+
+def _text_of(data: bytes | None) -> str | dict[str, str] | None:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": b64encode(data).decode()}
+
+
+# --- text as a format says
+
+Writer: TypeAlias = Callable[[str, int, Record], bytes]
+_FIELD: Final = re.compile(rb"%(.?)", re.DOTALL)
+
+
+def format_writer(text: str, *, null: bytes = b"") -> Writer:
+    r"""A function of topic, partition and record that writes as kcat's formats say. Raises TextError.
+
+    %t topic, %p partition, %o offset, %T timestamp in milliseconds, %k key, %s value, %K and %S their sizes (-1: null),
+    %h headers as a=b,c=d, %% a percent sign; and the escapes of `unescape`. null: stands for a key or value that is null.
+    """
+    fields = _fields(null)
+    parts: list[bytes | Writer] = []
+    literal = b""
+    pieces = _FIELD.split(unescape(text))
+    for index, piece in enumerate(pieces):
+        if index % 2 == 0 or piece == b"%":
+            literal += piece
+            continue
+        if piece not in fields:
+            known = ", ".join(f"%{name.decode()}" for name in fields)
+            raise TextError(f"%{piece.decode(errors='replace')}: write one of {known}, %%")
+        parts += [literal, fields[piece]]
+        literal = b""
+    parts.append(literal)
+
+    def write(topic: str, partition: int, record: Record) -> bytes:
+        return b"".join(
+            part if isinstance(part, bytes) else part(topic, partition, record) for part in parts
+        )
+
+    return write
+
+
+def _fields(null: bytes) -> dict[bytes, Writer]:
+    def size(data: bytes | None) -> bytes:
+        return b"-1" if data is None else b"%d" % len(data)
+
+    def headers(record: Record) -> bytes:
+        return b",".join(
+            name.encode() + b"=" + (null if value is None else value)
+            for name, value in record.headers
+        )
+
+    return {
+        b"t": lambda topic, _partition, _record: topic.encode(),
+        b"p": lambda _topic, partition, _record: b"%d" % partition,
+        b"o": lambda _topic, _partition, record: b"%d" % record.offset,
+        b"T": lambda _topic, _partition, record: b"%d" % record.timestamp,
+        b"k": lambda _topic, _partition, record: null if record.key is None else record.key,
+        b"s": lambda _topic, _partition, record: null if record.value is None else record.value,
+        b"K": lambda _topic, _partition, record: size(record.key),
+        b"S": lambda _topic, _partition, record: size(record.value),
+        b"h": lambda _topic, _partition, record: headers(record),
+    }

@@ -1,0 +1,113 @@
+"""The command line as a person runs it, and other clients that say whether what it says is true."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+
+from e2e.harness.processes import Broker
+
+PATIENCE_S = 60.0
+
+
+def environment(broker: Broker) -> dict[str, str]:
+    return {**os.environ, "LOGFLEET_BOOTSTRAP_SERVER": broker.bootstrap}
+
+
+def logfleet(
+    broker: Broker, *arguments: str, stdin: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    """The program, with the broker's address from the environment."""
+    return subprocess.run(
+        [sys.executable, "-m", "logfleet", *arguments],
+        input=stdin,
+        capture_output=True,
+        timeout=PATIENCE_S,
+        env=environment(broker),
+        check=False,
+    )
+
+
+def said(broker: Broker, *arguments: str, stdin: bytes = b"") -> str:
+    """What it says on stdout; it must succeed and say nothing else."""
+    done = logfleet(broker, *arguments, stdin=stdin)
+    assert (done.returncode, done.stderr) == (0, b""), done
+    return done.stdout.decode()
+
+
+def refused(broker: Broker, *arguments: str, stdin: bytes = b"", code: int = 1) -> str:
+    """The one line of its failure."""
+    done = logfleet(broker, *arguments, stdin=stdin)
+    assert (done.returncode, done.stdout) == (code, b""), done
+    (line,) = done.stderr.decode().splitlines()
+    return line
+
+
+class Running:
+    """The program with pipes to all its streams."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self.process, self.stdin = process, process.stdin
+        self.stdout, self.stderr = process.stdout, process.stderr
+
+    def give(self, data: bytes) -> None:
+        """Write to its standard input, at once."""
+        self.stdin.write(data)
+        self.stdin.flush()
+
+    def end(self) -> tuple[int, str]:
+        """Exit code and what it said on stderr, once it has ended by itself."""
+        code = self.process.wait(PATIENCE_S)
+        return code, self.stderr.read().decode().strip()
+
+    def interrupted(self, number: signal.Signals = signal.SIGINT) -> tuple[int, str]:
+        """As `end`, after Ctrl-C or another signal."""
+        self.process.send_signal(number)
+        return self.end()
+
+
+@contextmanager
+def started(broker: Broker, *arguments: str) -> Iterator[Running]:
+    """The program; killed at the end if it still runs."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "logfleet", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(broker),
+    ) as process:
+        try:
+            yield Running(process)
+        finally:
+            process.kill()
+
+
+def until(ready: Callable[[], bool]) -> None:
+    """Return when `ready()`; the test fails if that takes too long."""
+    give_up_at = time.monotonic() + PATIENCE_S
+    while not ready():
+        assert time.monotonic() < give_up_at, "the condition does not come true"
+
+
+def partitions_of(broker: Broker, topic: str) -> int:
+    """As librdkafka sees it; 0: no such topic."""
+    metadata = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=PATIENCE_S)
+    return len(metadata.topics[topic].partitions) if topic in metadata.topics else 0
+
+
+def config_of(broker: Broker, topic: str) -> dict[str, str]:
+    """Keys set on the topic itself, as librdkafka sees them."""
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    (described,) = admin.describe_configs([resource]).values()
+    entries = described.result(PATIENCE_S).values()
+    return {each.name: each.value for each in entries if each.source == 1}
