@@ -20,6 +20,7 @@ COMMANDS = {
     "local": ("logfleet.cli.local", "Run a whole fleet on this machine."),
     "topic": ("logfleet.cli.topic", "Create, list, describe, alter and delete topics."),
     "produce": ("logfleet.cli.produce", "Write lines of standard input to a topic."),
+    "consume": ("logfleet.cli.consume", "Print the records of topics."),
     "apply": ("logfleet.cli.apply", "Make topics and settings as YAML files say."),
 }
 
@@ -91,6 +92,7 @@ def cli() -> None:
     logfleet broker                                   a broker on localhost:9092
     logfleet apply -f topic.yaml                      topics as resources say
     echo hello | logfleet produce greetings
+    logfleet consume greetings --from-beginning --exit-at-end
 
     Exit codes: 0 done, 1 failed (one line on stderr says what and why), 2 the command line is wrong, 130 Ctrl-C.
     """

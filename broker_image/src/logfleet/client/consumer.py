@@ -5,7 +5,7 @@ its session timeout is out of the group. What `poll` returned is committed by `c
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -39,7 +39,7 @@ NO_GENERATION = -1
 RECOUNT_SECONDS = 60.0
 # The group goes on without us as we were: join again, with the member id if that is still known.
 _MEMBERSHIP_LOST = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION}
-_GROUP_MOVED_ON = _MEMBERSHIP_LOST | {ErrorCode.REBALANCE_IN_PROGRESS}
+GROUP_MOVED_ON = _MEMBERSHIP_LOST | {ErrorCode.REBALANCE_IN_PROGRESS}
 
 
 class GroupConsumer:
@@ -107,10 +107,15 @@ class GroupConsumer:
             if fetched or loop.time() >= deadline:
                 return fetched
 
-    async def commit(self) -> None:
-        """Commit all that `poll` has returned. Raises KafkaError, also if the group has moved on without this member."""
-        offsets = self.fetcher.positions()
-        changed = {key: at for key, at in offsets.items() if self._committed.get(key) != at}
+    async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        """Commit all that `poll` has returned, or just these offsets of assigned partitions.
+
+        Raises KafkaError; one of GROUP_MOVED_ON if the group has gone on without this member, which `poll` mends.
+        """
+        positions = self.fetcher.positions()
+        wanted = positions if offsets is None else offsets
+        assert wanted.keys() <= positions.keys(), "only a partition's reader commits"
+        changed = {key: at for key, at in wanted.items() if self._committed.get(key) != at}
         if changed and self.generation != NO_GENERATION:
             await self.groups.commit(
                 self.group,
@@ -266,7 +271,7 @@ class GroupConsumer:
         try:
             await self.commit()
         except KafkaError as error:
-            if error.code not in _GROUP_MOVED_ON:
+            if error.code not in GROUP_MOVED_ON:
                 raise
             # what was not committed is read again by whoever gets the partition
         self._lose_membership(keep_id=True)

@@ -1,0 +1,257 @@
+"""`logfleet consume`: records of topics on standard output."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import click
+
+from logfleet.cli.offsets import (
+    PLACES,
+    Place,
+    find,
+    offsets_at,
+    partition_option,
+    partitions_of,
+    place_of,
+)
+from logfleet.cli.record_text import TextError, Writer, format_writer, unescape, write_json
+from logfleet.cli.session import Server, output_option, run, server_options, standard_output
+from logfleet.client.cluster import Client
+from logfleet.client.consumer import GROUP_MOVED_ON, GroupConsumer
+from logfleet.client.errors import KafkaError
+from logfleet.client.fetcher import Fetched, Fetcher
+from logfleet.client.offsets import OffsetSpec, TopicPartition
+
+POLL_MS: Final = 500
+COMMIT_SECONDS: Final = 1.0
+
+
+class Request(NamedTuple):
+    """What to read, and when it is enough; partitions: empty for all of them."""
+
+    topics: Sequence[str]
+    partitions: Sequence[int]
+    start: Place
+    exit_at_end: bool
+
+
+class Printer:
+    """Writes records to standard output, `count` of them at most (None: all), and knows what it wrote."""
+
+    def __init__(self, write: Writer, count: int | None) -> None:
+        self._write = write
+        self._left = count
+        self.next_offsets: dict[TopicPartition, int] = {}
+
+    @property
+    def done(self) -> bool:
+        """True if the count is reached."""
+        return self._left == 0
+
+    def print(self, fetched: Sequence[Fetched]) -> None:
+        """Write and flush. Raises RecordsError if a batch is corrupt, OSError if nobody reads."""
+        out = standard_output()
+        written: dict[TopicPartition, int] = {}
+        for each in fetched:
+            topic, partition = each.partition.topic, each.partition.partition
+            for record in each.records():
+                if self.done:
+                    break
+                out.write(self._write(topic, partition, record))
+                written[each.partition] = record.offset + 1
+                if self._left is not None:
+                    self._left -= 1
+            else:
+                written[each.partition] = each.end_offset  # with what only brokers read
+        out.flush()
+        self.next_offsets |= written
+
+
+@click.command()
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@click.option(
+    "-g",
+    "--group",
+    metavar="NAME",
+    help="Read as a member of this consumer group, from where it left off, and commit what was printed.",
+)
+@partition_option
+@click.option(
+    "-s",
+    "--offset",
+    "start",
+    metavar="WHERE",
+    callback=place_of,
+    help=f"Where to begin: {PLACES}. With --group only beginning or end, for partitions without a committed offset.  "
+    "[default: end]",
+)
+@click.option("--from-beginning", is_flag=True, help="The same as --offset beginning.")
+@click.option("-n", "--count", type=click.IntRange(1), help="Stop after so many records.")
+@click.option(
+    "-e", "--exit-at-end", is_flag=True, help="Stop when all that was there at the start is read."
+)
+@click.option(
+    "-K", "--key-separator", metavar="TEXT", help="Print the key and this before each value."
+)
+@click.option("-f", "--format", "format_", metavar="FORMAT", help=r"[default: %s\n]")
+@click.option("--null", metavar="TEXT", default="", help="Stands for a key or value that is null.")
+@server_options
+@output_option
+def consume(
+    *,
+    topics: tuple[str, ...],
+    group: str | None,
+    partitions: tuple[int, ...],
+    start: Place | None,
+    from_beginning: bool,
+    count: int | None,
+    exit_at_end: bool,
+    key_separator: str | None,
+    format_: str | None,
+    null: str,
+    as_json: bool,
+    server: Server,
+) -> None:
+    """Print the records of topics, by default those that come from now on, until Ctrl-C.
+
+    \b
+    logfleet consume orders
+    logfleet consume orders --from-beginning --exit-at-end -K:
+    logfleet consume orders --offset -10 -f '%T %p/%o %k = %s\\n'
+    logfleet consume orders --offset @2013-01-01T00:00:00Z -n 100 -o json | jq .value
+    logfleet consume orders payments --group billing --from-beginning
+
+    FORMAT has %t topic, %p partition, %o offset, %T timestamp in milliseconds, %k key, %s value, %K and %S their sizes
+    (-1: null), %h headers as a=b,c=d, %% a percent sign, and \\n, \\t, \\r, \\0, \\xHH. With -o json each record is a line as
+    `logfleet produce --json` reads it.
+
+    Members of a group share the partitions. What was printed is committed each second and at the end, so that after a
+    crash a record may be printed again, and none is left out.
+
+    Exit codes: 0 done (--count, --exit-at-end), 1 failed (one line on stderr), 2 the command line is wrong, 130 Ctrl-C.
+    """
+    if from_beginning and start is not None:
+        raise click.UsageError("--from-beginning and --offset both say where to begin, give one")
+    start = start or Place(spec=OffsetSpec.EARLIEST if from_beginning else OffsetSpec.LATEST)
+    if group is not None and partitions:
+        raise click.UsageError("--group gives out partitions by itself, leave out --partition")
+    if group is not None and start.spec is None:
+        raise click.UsageError(
+            "--offset with --group is beginning or end; `logfleet group reset-offsets` moves a group"
+        )
+    printer = Printer(_writer(format_, key_separator, null, as_json=as_json), count)
+    request = Request(list(dict.fromkeys(topics)), partitions, start, exit_at_end)
+
+    async def work(client: Client) -> None:
+        if group is None:
+            await _read(client, request, printer)
+        else:
+            await _read_as_member(client, group, request, printer)
+
+    run(server, work)
+
+
+def _writer(format_: str | None, key_separator: str | None, null: str, *, as_json: bool) -> Writer:
+    given = [
+        name
+        for name, value in (("--format", format_), ("--key-separator", key_separator))
+        if value is not None
+    ]
+    if as_json and (given or null):
+        raise click.UsageError(
+            f"-o json has a form of its own, leave out {(given or ['--null'])[0]}"
+        )
+    if len(given) > 1:
+        raise click.UsageError("--format says where the key stands, leave out --key-separator")
+    if as_json:
+        return write_json
+    if key_separator is not None:
+        format_ = f"%k{key_separator.replace('%', '%%')}%s\\n"
+    try:
+        return format_writer("%s\\n" if format_ is None else format_, null=unescape(null))
+    except TextError as error:
+        raise click.UsageError(str(error)) from error
+
+
+# --- without a group
+
+
+async def _read(client: Client, request: Request, printer: Printer) -> None:
+    offsets = await find(
+        client, await partitions_of(client, request.topics, request.partitions), request.start
+    )
+    ends = await offsets_at(client, list(offsets), OffsetSpec.LATEST) if request.exit_at_end else {}
+    # what retention takes while it is read is gone: go on with what is still there
+    fetcher = Fetcher(client, reset=OffsetSpec.EARLIEST)
+    fetcher.assign(offsets)
+    while not (printer.done or (request.exit_at_end and _reached(fetcher.positions(), ends))):
+        printer.print(await fetcher.poll(POLL_MS))
+
+
+def _reached(positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> bool:
+    return all(position >= ends[key] for key, position in positions.items())
+
+
+# --- in a group
+
+
+async def _read_as_member(client: Client, group: str, request: Request, printer: Printer) -> None:
+    await partitions_of(client, request.topics)
+    assert request.start.spec is not None
+    async with GroupConsumer(client, group, request.topics, reset=request.start.spec) as consumer:
+        member = _Member(consumer, printer)
+        try:
+            await member.read(exit_at_end=request.exit_at_end)
+        except (asyncio.CancelledError, OSError):
+            await member.commit()  # Ctrl-C, or nobody reads our output any more
+            raise
+        if not await member.commit():
+            click.echo(
+                "Warning: the group divided its partitions anew; the last records may be printed again",
+                err=True,
+            )
+
+
+class _Member:
+    """Commits what was printed and nothing else."""
+
+    def __init__(self, consumer: GroupConsumer, printer: Printer) -> None:
+        self._consumer, self._printer = consumer, printer
+        self._generation = consumer.generation
+
+    async def read(self, *, exit_at_end: bool) -> None:
+        loop = asyncio.get_running_loop()
+        ends: dict[TopicPartition, int] = {}
+        commit_at = loop.time() + COMMIT_SECONDS
+        while not self._printer.done:
+            fetched = await self._consumer.poll(POLL_MS)
+            if self._consumer.generation != self._generation:
+                # what was printed before belongs to partitions that were given back, and was committed then
+                self._generation = self._consumer.generation
+                self._printer.next_offsets.clear()
+                assigned = self._consumer.assignment()
+                ends = (
+                    await offsets_at(self._consumer.client, assigned, OffsetSpec.LATEST)
+                    if exit_at_end
+                    else {}
+                )
+            self._printer.print(fetched)
+            if loop.time() >= commit_at:
+                await self.commit()
+                commit_at = loop.time() + COMMIT_SECONDS
+            positions = self._consumer.fetcher.positions()
+            if exit_at_end and _reached(positions, ends):
+                return
+
+    async def commit(self) -> bool:
+        """False if the group has moved on, so that nothing could be committed."""
+        if self._consumer.generation != self._generation:
+            return not self._printer.next_offsets
+        try:
+            await self._consumer.commit(self._printer.next_offsets)
+        except KafkaError as error:
+            if error.code not in GROUP_MOVED_ON:
+                raise
+            return False
+        return True

@@ -1,0 +1,135 @@
+"""Where in a partition: the words of `consume --offset` and `group reset-offsets --to`."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final, NamedTuple
+
+import click
+
+from logfleet.client.admin import Admin
+from logfleet.client.cluster import Client
+from logfleet.client.errors import KafkaError
+from logfleet.client.offsets import OffsetSpec, TopicPartition, list_offsets
+from logfleet.wire.errors import ErrorCode
+
+INT64_MAX: Final = 2**63 - 1
+WORDS: Final = {
+    "beginning": OffsetSpec.EARLIEST,
+    "earliest": OffsetSpec.EARLIEST,
+    "end": OffsetSpec.LATEST,
+    "latest": OffsetSpec.LATEST,
+}
+
+PLACES: Final = (
+    "beginning, end, an offset, -N for the last N of each partition, @TIME (milliseconds since 1970 or "
+    "2013-01-01T00:00:00Z)"
+)
+partition_option = click.option(
+    "-p",
+    "--partition",
+    "partitions",
+    multiple=True,
+    type=click.IntRange(0),
+    help="Only this one of each topic; may be given again and again.  [default: all]",
+)
+
+
+class Place(NamedTuple):
+    """A place in each partition: exactly one of them is set. last: that many records before the end; time_ms: since 1970."""
+
+    spec: OffsetSpec | None = None
+    offset: int | None = None
+    last: int | None = None
+    time_ms: int | None = None
+
+
+def parse_place(text: str) -> Place:
+    """What a text means. Raises ValueError."""
+    if text in WORDS:
+        return Place(spec=WORDS[text])
+    if text.startswith("@"):
+        return Place(time_ms=_milliseconds(text[1:]))
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal()):
+        raise ValueError(f"{text!r}: write beginning, end, a number, -N for the last N, or @TIME")
+    number = _bounded(text, int(digits))
+    return Place(last=number) if text.startswith("-") else Place(offset=number)
+
+
+def _bounded(text: str, number: int) -> int:
+    if number > INT64_MAX:
+        raise ValueError(f"{text!r}: there are none so large")
+    return number
+
+
+def _milliseconds(text: str) -> int:
+    if text.isascii() and text.isdecimal():
+        return _bounded(text, int(text))
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise ValueError(
+            f"{text!r}: write milliseconds since 1970 or a time with its zone, as 2013-01-01T00:00:00Z"
+        )
+    return int(moment.timestamp() * 1000)
+
+
+def place_of(ctx: click.Context, option: click.Parameter, value: str | None) -> Place | None:
+    """As a callback of an option."""
+    try:
+        return None if value is None else parse_place(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx=ctx, param=option) from error
+
+
+async def partitions_of(
+    client: Client, topics: Sequence[str], partitions: Sequence[int] = ()
+) -> list[TopicPartition]:
+    """These partitions of each topic, or all. Raises KafkaError, ClickException if one is not there."""
+    admin = Admin(client)
+    keys = []
+    for name in topics:
+        topic = await admin.find_topic(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject=f"topic {name}")
+        wanted = partitions or [each.index for each in topic.partitions]
+        for index in wanted:
+            if topic.partition(index) is None:
+                count = len(topic.partitions)
+                raise click.ClickException(
+                    f"--partition {index}: topic {name} has partitions 0 to {count - 1}"
+                )
+        keys += [TopicPartition(name, index) for index in dict.fromkeys(wanted)]
+    return keys
+
+
+async def find(
+    client: Client, keys: Sequence[TopicPartition], place: Place
+) -> dict[TopicPartition, int]:
+    """The offset of that place in each partition. Raises ClickException if a number is out of its range."""
+    if place.spec is not None:
+        return await offsets_at(client, keys, place.spec)
+    ends = await offsets_at(client, keys, OffsetSpec.LATEST)
+    if place.time_ms is not None:
+        found = await offsets_at(client, keys, place.time_ms)
+        return {key: offset if offset >= 0 else ends[key] for key, offset in found.items()}
+    begins = await offsets_at(client, keys, OffsetSpec.EARLIEST)
+    if place.last is not None:
+        return {key: max(begins[key], ends[key] - place.last) for key in keys}
+    assert place.offset is not None
+    for key in keys:
+        if not begins[key] <= place.offset <= ends[key]:
+            raise click.ClickException(
+                f"offset {place.offset}: {key} has offsets from {begins[key]}, and {ends[key]} is the next one"
+            )
+    return dict.fromkeys(keys, place.offset)
+
+
+async def offsets_at(
+    client: Client, keys: Sequence[TopicPartition], time: int
+) -> dict[TopicPartition, int]:
+    """The offset at a time, or at what an OffsetSpec names; -1: nothing is that young."""
+    found = await list_offsets(client, dict.fromkeys(keys, time))
+    return {key: at.offset for key, at in found.items()}
