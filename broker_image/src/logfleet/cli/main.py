@@ -21,6 +21,7 @@ COMMANDS = {
     "topic": ("logfleet.cli.topic", "Create, list, describe, alter and delete topics."),
     "produce": ("logfleet.cli.produce", "Write lines of standard input to a topic."),
     "consume": ("logfleet.cli.consume", "Print the records of topics."),
+    "group": ("logfleet.cli.group", "List, describe, move and delete consumer groups."),
     "apply": ("logfleet.cli.apply", "Make topics and settings as YAML files say."),
 }
 

@@ -1,0 +1,263 @@
+"""`logfleet group`: consumer groups, their members and how far they are."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+
+from logfleet.cli.offsets import (
+    PLACES,
+    Place,
+    find,
+    offsets_at,
+    partition_option,
+    partitions_of,
+    place_of,
+)
+from logfleet.cli.session import (
+    Server,
+    change_each,
+    echo_json,
+    echo_table,
+    output_option,
+    run,
+    server_options,
+    show_each,
+)
+from logfleet.client.cluster import Client
+from logfleet.client.errors import KafkaError
+from logfleet.client.groups import Groups, Member
+from logfleet.client.offsets import OffsetSpec, TopicPartition
+from logfleet.wire.errors import ErrorCode
+
+KIND: Final = "group"
+
+
+@click.group()
+def group() -> None:
+    """List, describe, delete consumer groups, and move them to other offsets.
+
+    \b
+    logfleet group list
+    logfleet group describe billing
+    logfleet group reset-offsets billing --topic orders --to beginning --dry-run
+    logfleet group delete billing
+
+    Exit codes: 0 done, 1 failed (one line on stderr for each group), 2 the command line is wrong.
+    """
+
+
+@group.command(name="list")
+@server_options
+@output_option
+def list_(*, as_json: bool, server: Server) -> None:
+    """List the groups of all brokers.
+
+    \b
+    logfleet group list
+    logfleet group list -o json | jq -r '.[] | select(.state == "Empty").name'
+    """
+    found = run(server, lambda client: Groups(client).list())
+    rows = [(each.group, each.state, each.kind, each.protocol_type) for each in found]
+    if as_json:
+        titles = ("name", "state", "type", "protocolType")
+        echo_json([dict(zip(titles, row, strict=True)) for row in rows])
+    else:
+        echo_table(("NAME", "STATE", "TYPE", "PROTOCOL"), rows)
+
+
+@group.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@server_options
+@output_option
+def describe(names: tuple[str, ...], *, as_json: bool, server: Server) -> None:
+    """Show groups: state, members, committed offsets and lag.
+
+    LAG is how many records are between the committed offset and the end of the partition.
+
+    \b
+    logfleet group describe billing
+    logfleet group describe billing -o json | jq '.[0].offsets | map(.lag) | add'
+    """
+
+    async def wanted(_: Client) -> tuple[str, ...]:
+        return names
+
+    show_each(server, KIND, wanted, _describe, None if as_json else _echo_description)
+
+
+async def _describe(client: Client, name: str) -> dict[str, Any]:
+    """As JSON shows it. Raises ClientError."""
+    groups = Groups(client)
+    description = await groups.describe(name)
+    committed = await groups.committed(name)
+    readers = {
+        TopicPartition(topic, index): member
+        for member in description.members
+        for topic, indexes in member.assignment.items()
+        for index in indexes
+    }
+    keys = sorted({*committed, *readers})
+    there = {
+        TopicPartition(topic.name, partition.index)
+        for topic in await client.retrying(lambda: client.fetch_topics(None))
+        for partition in topic.partitions
+    }
+    ends = await offsets_at(client, [key for key in keys if key in there], OffsetSpec.LATEST)
+    offsets = []
+    for key in keys:
+        at = committed[key].offset if key in committed else None
+        end = ends.get(key)
+        reader = readers.get(key)
+        offsets.append(
+            {
+                "topic": key.topic,
+                "partition": key.partition,
+                "committed": at,
+                "end": end,
+                "lag": None if at is None or end is None else end - at,
+                "member": None if reader is None else reader.member_id,
+            }
+        )
+    return {
+        "name": name,
+        "state": description.state,
+        "assignor": description.assignor,
+        "members": [_member(each) for each in description.members],
+        "offsets": offsets,
+    }
+
+
+def _member(member: Member) -> dict[str, Any]:
+    return {
+        "id": member.member_id,
+        "instanceId": member.instance_id,
+        "clientId": member.client_id,
+        "host": member.host,
+    }
+
+
+def _echo_description(description: dict[str, Any]) -> None:
+    click.echo(f"Group:     {description['name']}\nState:     {description['state']}")
+    if description["assignor"]:
+        click.echo(f"Assignor:  {description['assignor']}")
+    if description["members"]:
+        rows = [
+            (each["id"], each["clientId"], each["host"], each["instanceId"] or "-")
+            for each in description["members"]
+        ]
+        echo_table(("MEMBER", "CLIENT", "HOST", "INSTANCE"), rows)
+    columns = ("topic", "partition", "committed", "end", "lag", "member")
+    cells = [
+        ["-" if each[column] is None else each[column] for column in columns]
+        for each in description["offsets"]
+    ]
+    echo_table([column.upper() for column in columns], cells)
+
+
+@group.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("--if-exists", is_flag=True, help="A group that is not there is no failure.")
+@server_options
+@output_option
+def delete(names: tuple[str, ...], *, if_exists: bool, as_json: bool, server: Server) -> None:
+    """Delete groups that have no members, with their committed offsets.
+
+    \b
+    logfleet group delete billing
+    """
+
+    async def one(client: Client, name: str) -> str:
+        await Groups(client).delete(name)
+        return "deleted"
+
+    accepted = ErrorCode.GROUP_ID_NOT_FOUND if if_exists else None
+    change_each(server, KIND, names, one, as_json=as_json, accepted=accepted)
+
+
+@group.command(name="reset-offsets")
+@click.argument("name")
+@click.option(
+    "-t", "--topic", "topics", multiple=True, help="[default: all that it has committed for]"
+)
+@partition_option
+@click.option(
+    "--to",
+    "place",
+    required=True,
+    metavar="WHERE",
+    callback=place_of,
+    help=f"{PLACES}.",
+)
+@click.option("--dry-run", is_flag=True, help="Only show what would be committed.")
+@server_options
+@output_option
+def reset_offsets(
+    name: str,
+    *,
+    topics: tuple[str, ...],
+    partitions: tuple[int, ...],
+    place: Place,
+    dry_run: bool,
+    as_json: bool,
+    server: Server,
+) -> None:
+    """Commit other offsets for a group that has no members.
+
+    \b
+    logfleet group reset-offsets billing --to beginning
+    logfleet group reset-offsets billing -t orders -p 0 --to 1200 --dry-run
+    logfleet group reset-offsets billing -t orders --to @2013-01-01T00:00:00Z
+    """
+    if partitions and not topics:
+        raise click.UsageError("--partition: of which --topic?")
+
+    async def work(client: Client) -> list[dict[str, Any]]:
+        groups = Groups(client)
+        await _without_members(groups, name)
+        before = await groups.committed(name)
+        keys = await partitions_of(client, topics, partitions) if topics else sorted(before)
+        if not keys:
+            raise click.ClickException(f"group {name} has committed nothing; name a --topic")
+        offsets = await find(client, keys, place)
+        if not dry_run:
+            await groups.commit(name, offsets)
+        return [
+            {
+                "topic": key.topic,
+                "partition": key.partition,
+                "before": before[key].offset if key in before else None,
+                "committed": offset,
+            }
+            for key, offset in offsets.items()
+        ]
+
+    rows = run(server, work)
+    if as_json:
+        echo_json(rows)
+    else:
+        _echo_moves(rows)
+
+
+async def _without_members(groups: Groups, name: str) -> None:
+    try:
+        description = await groups.describe(name)
+    except KafkaError as error:
+        if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
+            return  # the first commit makes the group
+        raise
+    if description.members:
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP, subject=f"group {name}")
+
+
+def _echo_moves(rows: Sequence[dict[str, Any]]) -> None:
+    cells = [
+        (
+            row["topic"],
+            row["partition"],
+            "-" if row["before"] is None else row["before"],
+            row["committed"],
+        )
+        for row in rows
+    ]
+    echo_table(("TOPIC", "PARTITION", "BEFORE", "COMMITTED"), cells)

@@ -1,0 +1,135 @@
+"""Consumer groups of the command line on a real broker; librdkafka says what is committed."""
+
+import json
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from e2e.harness.command_line import (
+    PATIENCE_S,
+    partitions_of,
+    refused,
+    said,
+    started,
+    until,
+)
+from e2e.harness.processes import Broker, Rig
+
+
+@pytest.fixture
+def ten(rig: Rig) -> Broker:
+    """With the topic t of two partitions and the records v0 to v9 in it, the even ones in partition 0."""
+    broker = rig.broker()
+    said(broker, "topic", "create", "t", "-p", "2")
+    for partition in range(2):
+        lines = "".join(f"v{number}\n" for number in range(partition, 10, 2))
+        said(broker, "produce", "t", "-p", str(partition), stdin=lines.encode())
+    return broker
+
+
+def values(text: str) -> list[int]:
+    """The numbers in what was printed."""
+    return [int(line.removeprefix("v")) for line in text.splitlines()]
+
+
+def committed(broker: Broker, group: str, topic: str = "t") -> list[int]:
+    """Offsets by partition as librdkafka sees them; -1001: none."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
+    try:
+        keys = [TopicPartition(topic, index) for index in range(partitions_of(broker, topic))]
+        return [each.offset for each in consumer.committed(keys, timeout=PATIENCE_S)]
+    finally:
+        consumer.close()
+
+
+def test_a_group_goes_on_behind_what_was_printed(ten: Broker) -> None:
+    member = ("consume", "t", "-g", "g", "--from-beginning")
+    first = values(said(ten, *member, "-n", "3"))
+    assert sum(committed(ten, "g")) - committed(ten, "g").count(-1001) * -1001 == 3
+    second = values(said(ten, *member, "-n", "4"))
+    rest = values(said(ten, *member, "-e"))
+    assert sorted(first + second + rest) == list(range(10))
+    assert committed(ten, "g") == [5, 5]
+    assert said(ten, *member, "-e") == ""
+
+
+def test_ctrl_c_commits_what_was_printed_and_leaves_the_group(ten: Broker) -> None:
+    with started(ten, "consume", "t", "-g", "g", "--from-beginning") as running:
+        for _ in range(10):
+            running.stdout.readline()
+        (described,) = json.loads(said(ten, "group", "describe", "g", "-o", "json"))
+        assert (described["state"], len(described["members"])) == ("Stable", 1)
+        assert running.interrupted() == (130, "")
+    assert committed(ten, "g") == [5, 5]
+    (described,) = json.loads(said(ten, "group", "describe", "g", "-o", "json"))
+    assert (described["state"], described["members"]) == ("Empty", [])
+
+
+def test_members_of_a_group_share_the_records(ten: Broker) -> None:
+    member = ("consume", "t", "-g", "g", "--from-beginning", "-o", "json")
+    with started(ten, *member) as one, started(ten, *member) as two:
+
+        def shared() -> bool:
+            (listed,) = json.loads(said(ten, "group", "list", "-o", "json")) or [{}]
+            if listed.get("state") != "Stable":
+                return False
+            (described,) = json.loads(said(ten, "group", "describe", "g", "-o", "json"))
+            return len({row["member"] for row in described["offsets"]} - {None}) == 2
+
+        until(shared)
+        for partition in ("0", "1"):
+            said(ten, "produce", "t", "-p", partition, stdin=b"new")
+        found = []
+        for each in (one, two):
+            rows = (json.loads(line) for line in each.stdout)
+            found.append(next(row["partition"] for row in rows if row["value"] == "new"))
+        assert sorted(found) == [0, 1]
+
+
+def test_groups_are_listed_described_moved_and_deleted(ten: Broker) -> None:
+    said(ten, "consume", "t", "-g", "g", "--from-beginning", "-e")
+    (listed,) = json.loads(said(ten, "group", "list", "-o", "json"))
+    assert listed == {"name": "g", "state": "Empty", "type": "classic", "protocolType": "consumer"}
+    assert said(ten, "group", "list").splitlines()[1].split() == [
+        "g",
+        "Empty",
+        "classic",
+        "consumer",
+    ]
+    text = said(ten, "group", "describe", "g").splitlines()
+    assert text[:2] == ["Group:     g", "State:     Empty"]
+    assert [line.split() for line in text[-2:]] == [
+        ["t", "0", "5", "5", "0", "-"],
+        ["t", "1", "5", "5", "0", "-"],
+    ]
+    reset = ("group", "reset-offsets", "g")
+    assert "BEFORE" in said(ten, *reset, "--to", "beginning", "--dry-run")
+    assert committed(ten, "g") == [5, 5]
+    said(ten, *reset, "--to", "-2")
+    assert committed(ten, "g") == [3, 3]
+    said(ten, *reset, "-t", "t", "-p", "1", "--to", "@0")
+    assert committed(ten, "g") == [3, 0]
+    (described,) = json.loads(said(ten, "group", "describe", "g", "-o", "json"))
+    assert [row["lag"] for row in described["offsets"]] == [2, 5]
+    rows = json.loads(
+        said(ten, "group", "reset-offsets", "new", "-t", "t", "--to", "1", "-o", "json")
+    )
+    assert rows[0] == {"topic": "t", "partition": 0, "before": None, "committed": 1}
+    assert committed(ten, "new") == [1, 1]
+
+    assert said(ten, "group", "delete", "g", "new") == "group/g deleted\ngroup/new deleted\n"
+    assert said(ten, "group", "list", "-o", "json") == "[]\n"
+    assert said(ten, "group", "delete", "g", "--if-exists") == "group/g unchanged\n"
+
+
+def test_what_a_broker_refuses_about_groups_is_one_line(ten: Broker) -> None:
+    for command in ("describe", "delete"):
+        assert "group/nope: there is no such group" in refused(ten, "group", command, "nope")
+    line = refused(ten, "group", "reset-offsets", "nope", "--to", "end")
+    assert line == "Error: group nope has committed nothing; name a --topic"
+    line = refused(ten, "group", "reset-offsets", "g", "--to", "9", "-t", "t")
+    assert "offset 9: t-0 has offsets from 0" in line
+    with started(ten, "consume", "t", "-g", "g", "--from-beginning") as running:
+        running.stdout.readline()
+        for arguments in (["delete", "g"], ["reset-offsets", "g", "-t", "t", "--to", "end"]):
+            assert "the group has members; stop them first" in refused(ten, "group", *arguments)
