@@ -31,6 +31,7 @@ CONTROLLERS = (
     "disruption-controller",
     "garbage-collector-controller",
     "namespace-controller",
+    "persistentvolumeclaim-protection-controller",
     "statefulset-controller",
 )
 # Who asked for what: rights that nobody uses show by it.
@@ -43,6 +44,8 @@ AUDIT_POLICY = {
         {"level": "Metadata", "userGroups": ["system:serviceaccounts"]},
     ],
 }
+Right = tuple[str, str, str]
+"""(API group, resource or resource/subresource, verb)."""
 # PyYAML and Go both read JSON as YAML.
 ZONAL: Object = {
     "apiVersion": "storage.k8s.io/v1",
@@ -196,10 +199,10 @@ class ControlPlane:
             raise LabError(f"{method} {path}: {answer.get('message')}")
         return answer
 
-    def rights_used(self, account: str, namespace: str) -> dict[tuple[str, str, str], set[int]]:
-        """(group, resource or resource/subresource, verb) -> HTTP answers, of what a service account asked for."""
+    def rights_used(self, account: str, namespace: str) -> dict[Right, set[str]]:
+        """What a service account asked for, and whether that was `allow` or `forbid` by its rights."""
         user = f"system:serviceaccount:{namespace}:{account}"
-        used: dict[tuple[str, str, str], set[int]] = {}
+        used: dict[Right, set[str]] = {}
         for line in self.audit_log.read_text().splitlines():
             event = json.loads(line)
             if event["user"]["username"] != user or "objectRef" not in event:
@@ -208,8 +211,10 @@ class ControlPlane:
             resource = "/".join(
                 filter(None, [target.get("resource", ""), target.get("subresource", "")])
             )
-            key = (target.get("apiGroup", ""), resource, event["verb"])
-            used.setdefault(key, set()).add(event.get("responseStatus", {}).get("code", 0))
+            right = (target.get("apiGroup", ""), resource, event["verb"])
+            # Not the HTTP status: 403 is also said in a namespace that is being deleted.
+            decision = event["annotations"]["authorization.k8s.io/decision"]
+            used.setdefault(right, set()).add(decision)
         return used
 
 

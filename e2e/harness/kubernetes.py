@@ -15,6 +15,7 @@ from e2e.lab.commands import Argument, LabError, run
 Object = dict[str, Any]
 Found = TypeVar("Found")
 POLL_S = 0.25
+EVERYTHING = ("-o", "json", "--show-managed-fields")
 COMMAND_WITHIN_S = 120.0
 HELM_WITHIN_S = 330.0
 INSTALL_WITHIN = "150s"
@@ -88,14 +89,14 @@ class Kubernetes:
 
     def get(self, kind: str, name: str, namespace: str | None = None) -> Object:
         found: Object = json.loads(
-            self.kubectl("get", kind, name, "-o", "json", namespace=namespace)
+            self.kubectl("get", kind, name, *EVERYTHING, namespace=namespace)
         )
         return found
 
     def items(self, kind: str, namespace: str | None = None, selector: str = "") -> list[Object]:
         """All objects of a kind, in one namespace or where there are none."""
         labels = ("-l", selector) if selector else ()
-        text = self.kubectl("get", kind, *labels, "-o", "json", namespace=namespace)
+        text = self.kubectl("get", kind, *labels, *EVERYTHING, namespace=namespace)
         found: list[Object] = json.loads(text)["items"]
         return found
 

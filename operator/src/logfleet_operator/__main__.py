@@ -33,10 +33,10 @@ def main() -> None:
     except SettingsError as error:
         sys.exit(f"logfleet-operator: {error}")
     logs.configure(settings.log_level, as_json=settings.log_json)
-    asyncio.run(run(settings))
+    asyncio.run(run(settings, BrokerAdmins()))
 
 
-async def run(settings: Settings) -> None:
+async def run(settings: Settings, admins: AdminFactory) -> None:
     """Operate until SIGTERM or SIGINT. Nothing is finished first: any step may be the last."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -44,7 +44,7 @@ async def run(settings: Settings) -> None:
         loop.add_signal_handler(number, stopped.set)
     kube = await ApiServer.connect()
     try:
-        work = asyncio.ensure_future(operate(kube, BrokerAdmins(), settings))
+        work = asyncio.ensure_future(operate(kube, admins, settings))
         stop = asyncio.ensure_future(stopped.wait())
         await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
         log.info("operator_stops")

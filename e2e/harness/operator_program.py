@@ -1,0 +1,74 @@
+"""The operator as a process beside an API server without nodes, and one broker in the place of every fleet.
+
+Run as a program it is the operator itself, but for one thing: whatever a Cluster's bootstrap address is, the broker at
+BROKER_ADDRESS is asked. So resources, rights, watches, ledger and Kafka's admin requests are all real.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import urllib.request
+from pathlib import Path
+
+from e2e.harness.processes import Program
+
+ADDRESS = "BROKER_ADDRESS"
+
+
+class Operator(Program):
+    """kubeconfig: who it is. bootstrap: of the broker that is asked about topics."""
+
+    def __init__(
+        self, directory: Path, kubeconfig: Path, bootstrap: str, namespaces: str = ""
+    ) -> None:
+        super().__init__("operator", [sys.executable, "-m", __spec__.name], directory)
+        self.http_port = self.ports.reserve()
+        self.environment = {
+            "PATH": os.defpath,
+            "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
+            "KUBECONFIG": str(kubeconfig),
+            "LOGFLEET_BROKER_IMAGE": "logfleet/broker:1",
+            "LOGFLEET_HTTP_PORT": str(self.http_port),
+            "LOGFLEET_NAMESPACES": namespaces,
+            ADDRESS: bootstrap,
+        }
+
+    def start(self) -> None:
+        """It is ready by its own word. Raises ProgramFailed."""
+        self.launch()
+        self.wait_until(lambda: self.fetch("/readyz") == "ready\n", timeout_s=90)
+
+    def fetch(self, path: str) -> str:
+        """What it answers over HTTP; "" if it does not, or not with success."""
+        try:
+            url = f"http://127.0.0.1:{self.http_port}{path}"
+            with urllib.request.urlopen(url, timeout=5) as response:
+                text: str = response.read().decode()
+                return text
+        except OSError:
+            return ""
+
+    def events(self) -> list[dict[str, object]]:
+        """Its log since it was last started. Raises ValueError for a line that is no JSON."""
+        return [json.loads(line) for line in self.said().splitlines()]
+
+
+def main() -> None:
+    from logfleet_operator import logs
+    from logfleet_operator.__main__ import run
+    from logfleet_operator.brokers import BrokerAdmin, BrokerAdmins
+    from logfleet_operator.settings import Settings
+
+    class OneBroker(BrokerAdmins):
+        async def open(self, bootstrap: str) -> BrokerAdmin:
+            del bootstrap  # names a Service, which nobody serves here
+            return await super().open(os.environ[ADDRESS])
+
+    settings = Settings.from_environment()
+    logs.configure(settings.log_level, as_json=settings.log_json)
+    asyncio.run(run(settings, OneBroker()))
+
+
+if __name__ == "__main__":
+    main()

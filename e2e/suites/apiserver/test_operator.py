@@ -1,0 +1,401 @@
+"""The operator under its chart's rights on a real API server: objects, ownership, rolls, topics, restarts, refusals."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from e2e.harness.control_plane import ControlPlane, Kubelets, Right
+from e2e.harness.fleet import (
+    CHARTS,
+    CLUSTERS,
+    OPERATOR_NAMESPACE,
+    OPERATOR_RELEASE,
+    TOPICS,
+    example,
+    topic,
+)
+from e2e.harness.kubernetes import Kubernetes, Object, condition, wait_for
+from e2e.harness.operator_program import Operator
+from e2e.harness.processes import Broker
+
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+MANAGER = "logfleet-operator"
+# Every kind of object that a Cluster owns.
+OWNED = (
+    "configmaps",
+    "poddisruptionbudgets",
+    "secrets",
+    "serviceaccounts",
+    "services",
+    "statefulsets",
+)
+SOON_S = 60.0
+# An operator that was down asks twice, 30 s apart, before it believes that a Topic is gone.
+DELETED_WITHIN_S = 120.0
+
+
+class Stage:
+    """Everything that the tests of this file act on."""
+
+    def __init__(self, plane: ControlPlane, kubelets: Kubelets, operator: Operator, broker: Broker):
+        self.plane, self.kubelets = plane, kubelets
+        self.operator, self.broker = operator, broker
+        self.kubernetes: Kubernetes = plane.kubernetes
+
+    def topics(self) -> dict[str, int]:
+        """Name -> number of partitions, as clients see them."""
+        listed = AdminClient({"bootstrap.servers": self.broker.bootstrap}).list_topics(timeout=20)
+        return {name: len(found.partitions) for name, found in listed.topics.items()}
+
+    def wait_reason(self, kind: str, name: str, namespace: str, reason: str) -> Object:
+        """The resource once its Ready condition has this reason for the generation that is there."""
+
+        def probe() -> Object | None:
+            found = self.kubernetes.get(kind, name, namespace)
+            ready = condition(found, "Ready") or {}
+            generation = found["metadata"]["generation"]
+            fits = ready.get("reason") == reason and ready["observedGeneration"] == generation
+            return found if fits else None
+
+        return wait_for(f"{name} to be {reason}", probe, SOON_S)
+
+
+@pytest.fixture(scope="module")
+def stage(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    folder = tmp_path_factory.mktemp("operator")
+    install = ("upgrade", "--install", OPERATOR_RELEASE, str(CHARTS / "operator"))
+    # The CRDs may be there from another test's hand.
+    adopt = ("--create-namespace", "--take-ownership")
+    plane.kubernetes.helm(*install, "-n", OPERATOR_NAMESPACE, *adopt)
+    kubelets = Kubelets(plane)
+    broker = Broker(folder / "broker")
+    token = plane.kubeconfig_of(OPERATOR_RELEASE, OPERATOR_NAMESPACE)
+    operator = Operator(folder / "operator", token, broker.bootstrap)
+    try:
+        broker.start()
+        kubelets.start()
+        operator.start()
+        yield Stage(plane, kubelets, operator, broker)
+    finally:
+        operator.close()
+        kubelets.close()
+        broker.close()
+
+
+@pytest.fixture
+def namespace(stage: Stage, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A namespace of restricted pods for one test."""
+    name = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_"))[-60:].strip("-")
+    stage.kubernetes.create_namespace(name, RESTRICTED)
+    yield name
+    if not stage.operator.running:
+        stage.operator.start()
+    stage.kubernetes.delete("namespace", name, wait=False)
+
+
+def small(**spec: Any) -> Object:
+    """One member of etcd and two brokers in two zones."""
+    document = example("cluster")
+    pools = [{"name": "main", "replicas": 2, "storage": {"size": "1Gi"}}]
+    metadata = {"managed": {"replicas": 1, "storage": {"size": "1Gi"}}}
+    document["spec"] |= {"zones": ["a", "b"], "pools": pools, "metadata": metadata} | spec
+    return document
+
+
+def bring_up(stage: Stage, namespace: str, document: Object) -> Object:
+    stage.kubernetes.apply(document, namespace=namespace)
+    name = document["metadata"]["name"]
+    return stage.kubernetes.wait_condition(CLUSTERS, name, namespace, within_s=SOON_S)
+
+
+def owned(kubernetes: Kubernetes, namespace: str) -> list[Object]:
+    found = []
+    for kind in OWNED:
+        found += kubernetes.items(kind, namespace, "logfleet.dev/cluster")
+    return found
+
+
+def test_the_example_becomes_ready_and_owns_what_was_made_by_one_manager(stage, namespace):
+    ready = bring_up(stage, namespace, example("cluster"))
+    status = ready["status"]
+    assert status["observedGeneration"] == ready["metadata"]["generation"]
+    assert status["why"] == "all brokers are ready"
+    assert [entry["zone"] for entry in status["brokers"]] == ["a", "b", "c"]
+    inside, outside = (entry["bootstrap"] for entry in status["listeners"])
+    assert inside == f"fleet-bootstrap.{namespace}.svc:9092"
+    assert len(outside.split(",")) == 3
+    objects = owned(stage.kubernetes, namespace)
+    assert len(objects) > 15
+    for live in objects:
+        (owner,) = live["metadata"]["ownerReferences"]
+        assert owner["uid"] == ready["metadata"]["uid"]
+        assert owner["blockOwnerDeletion"]
+        for entry in live["metadata"]["managedFields"]:
+            # what controllers say of an object is not ours
+            assert (entry["manager"], entry["operation"]) == (MANAGER, "Apply") or entry.get(
+                "subresource"
+            ) == "status", live["metadata"]["name"]
+    managers = {
+        (entry["manager"], entry.get("subresource")) for entry in ready["metadata"]["managedFields"]
+    }
+    assert (MANAGER, "status") in managers
+    assert (MANAGER, None) not in managers
+
+
+def test_pods_are_restricted_spread_and_bounded(stage, namespace):
+    bring_up(stage, namespace, small())
+    for name in ("fleet-etcd", "fleet-main-a"):
+        pod = stage.kubernetes.get("statefulset", name, namespace)["spec"]["template"]["spec"]
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["topologySpreadConstraints"]
+        for container in [*pod["containers"], *pod.get("initContainers", [])]:
+            assert container["securityContext"]["readOnlyRootFilesystem"] is True
+            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            assert pod["containers"][0][probe]
+    spec = stage.kubernetes.get("statefulset", "fleet-main-a", namespace)["spec"]
+    assert spec["podManagementPolicy"] == "Parallel"
+    assert spec["updateStrategy"] == {"type": "OnDelete"}
+    for name in ("fleet-brokers", "fleet-bootstrap", "fleet-external-0", "fleet-etcd"):
+        service = stage.kubernetes.get("service", name, namespace)
+        assert service["spec"]["publishNotReadyAddresses"] is True
+    budget = stage.kubernetes.get("pdb", "fleet-brokers", namespace)["spec"]
+    assert (budget["minAvailable"], "maxUnavailable" in budget) == (1, False)
+
+
+def test_what_others_add_stays_and_what_they_change_is_put_back(stage, namespace):
+    bring_up(stage, namespace, small())
+    kubernetes = stage.kubernetes
+    patch = {
+        "metadata": {"annotations": {"example.com/mine": "yes"}},
+        "spec": {"publishNotReadyAddresses": False},
+    }
+    kubernetes.kubectl(
+        "patch", "service", "fleet-bootstrap", "-p", json.dumps(patch), namespace=namespace
+    )
+
+    def put_back() -> bool:
+        found = kubernetes.get("service", "fleet-bootstrap", namespace)
+        return found["spec"].get("publishNotReadyAddresses") is True
+
+    wait_for("our field to be put back", put_back, SOON_S)
+    found = kubernetes.get("service", "fleet-bootstrap", namespace)
+    assert found["metadata"]["annotations"]["example.com/mine"] == "yes"
+
+
+def test_what_is_deleted_comes_back_the_same(stage, namespace):
+    bring_up(stage, namespace, small())
+    kubernetes = stage.kubernetes
+    before = kubernetes.get("service", "fleet-external-1000", namespace)
+    for kind, name in (("service", "fleet-external-1000"), ("statefulset", "fleet-main-b")):
+        uid = kubernetes.get(kind, name, namespace)["metadata"]["uid"]
+        kubernetes.delete(kind, name, namespace, wait=False)
+
+        def is_new(kind: str = kind, name: str = name, uid: str = uid) -> bool:
+            return bool(kubernetes.get(kind, name, namespace)["metadata"]["uid"] != uid)
+
+        wait_for(f"{name} to come back", is_new, SOON_S)
+    after = kubernetes.get("service", "fleet-external-1000", namespace)
+    assert after["spec"]["ports"] == before["spec"]["ports"]
+    kubernetes.wait_condition(CLUSTERS, "fleet", namespace, within_s=SOON_S)
+
+
+def uids(kubernetes: Kubernetes, namespace: str) -> dict[str, str]:
+    selector = "app.kubernetes.io/component=broker"
+    return {
+        pod["metadata"]["name"]: pod["metadata"]["uid"]
+        for pod in kubernetes.pods(namespace, selector)
+    }
+
+
+def test_a_new_image_replaces_one_broker_at_a_time_and_the_budget_has_the_last_word(
+    stage, namespace
+):
+    bring_up(stage, namespace, small())
+    before = uids(stage.kubernetes, namespace)
+    stage.kubelets.held = {"fleet-main-a-0"}
+    try:
+        stage.kubernetes.apply(small(image="logfleet/broker:2"), namespace=namespace)
+
+        def waits_for_the_first() -> bool:
+            found = stage.kubernetes.get(CLUSTERS, "fleet", namespace)
+            return "will replace fleet-main-b-0 next" in found["status"]["why"]
+
+        wait_for("the roll to wait", waits_for_the_first, SOON_S)
+        during = uids(stage.kubernetes, namespace)
+        assert during["fleet-main-a-0"] != before["fleet-main-a-0"]
+        assert during["fleet-main-b-0"] == before["fleet-main-b-0"]
+        drain = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": "fleet-main-b-0", "namespace": namespace},
+        }
+        eviction = f"/api/v1/namespaces/{namespace}/pods/fleet-main-b-0/eviction"
+        with pytest.raises(Exception, match="disruption budget"):
+            stage.kubernetes.kubectl(
+                "create", "--raw", eviction, "-f", "-", stdin=json.dumps(drain)
+            )
+    finally:
+        stage.kubelets.held = set()
+    stage.kubernetes.wait_condition(CLUSTERS, "fleet", namespace, within_s=SOON_S)
+    after = uids(stage.kubernetes, namespace)
+    assert all(after[name] != uid for name, uid in before.items())
+
+
+def test_fewer_brokers_are_not_supported_and_nothing_changes(stage, namespace):
+    bring_up(stage, namespace, small())
+    pools = [{"name": "main", "replicas": 1, "storage": {"size": "1Gi"}}]
+    before = [live["metadata"]["resourceVersion"] for live in owned(stage.kubernetes, namespace)]
+    stage.kubernetes.apply(small(pools=pools, image="other"), namespace=namespace)
+    found = stage.wait_reason(CLUSTERS, "fleet", namespace, "NotSupported")
+    assert "this version does not remove brokers" in found["status"]["why"]
+    after = [live["metadata"]["resourceVersion"] for live in owned(stage.kubernetes, namespace)]
+    assert after == before
+
+
+def test_topics_are_made_grown_changed_adopted_refused_and_deleted(stage, namespace):
+    bring_up(stage, namespace, small())
+    kubernetes = stage.kubernetes
+    kubernetes.apply(topic("orders", "fleet", 2), namespace=namespace)
+    status = kubernetes.wait_condition(TOPICS, "orders", namespace, within_s=SOON_S)["status"]
+    assert (status["partitions"], status["replicas"], bool(status["topicId"])) == (2, 1, True)
+    wanted = topic("orders", "fleet", 4, config={"retention.ms": "1000"})
+    kubernetes.apply(wanted, namespace=namespace)
+    status = kubernetes.wait_condition(TOPICS, "orders", namespace, within_s=SOON_S)["status"]
+    assert status["partitions"] == stage.topics()["orders"] == 4
+    kubernetes.apply(topic("again", "fleet", 4, topicName="orders"), namespace=namespace)
+    loser = stage.wait_reason(TOPICS, "again", namespace, "Conflict")
+    assert "belongs to the older Topic orders" in loser["status"]["why"]
+    kubernetes.apply(topic("copied", "fleet", 1, replicas=3), namespace=namespace)
+    assert stage.wait_reason(TOPICS, "copied", namespace, "NotSupported")
+    assert "copied" not in stage.topics()
+    kubernetes.delete(TOPICS, "again", namespace)
+    kubernetes.delete(TOPICS, "orders", namespace)
+    wait_for("the topic to go", lambda: "orders" not in stage.topics(), SOON_S)
+
+
+def test_a_topic_deleted_while_no_operator_ran_goes_and_a_retained_one_stays(stage, namespace):
+    bring_up(stage, namespace, small())
+    kubernetes = stage.kubernetes
+    for name, policy in (("forgotten", "Delete"), ("retained", "Retain"), ("wanted", "Delete")):
+        kubernetes.apply(topic(name, "fleet", deletionPolicy=policy), namespace=namespace)
+    for name in ("forgotten", "retained", "wanted"):
+        kubernetes.wait_condition(TOPICS, name, namespace, within_s=SOON_S)
+    stage.operator.kill()
+    for name in ("forgotten", "retained"):
+        kubernetes.delete(TOPICS, name, namespace)
+    assert stage.topics().keys() >= {"forgotten", "retained", "wanted"}
+    stage.operator.start()
+    wait_for("the topic to go", lambda: "forgotten" not in stage.topics(), DELETED_WITHIN_S)
+    assert stage.topics().keys() >= {"retained", "wanted"}
+
+
+def test_a_namespace_goes_although_the_operator_is_gone(stage, namespace):
+    bring_up(stage, namespace, small())
+    stage.kubernetes.apply(topic("passenger", "fleet"), namespace=namespace)
+    stage.kubernetes.wait_condition(TOPICS, "passenger", namespace, within_s=SOON_S)
+    stage.operator.kill()
+    stage.kubernetes.kubectl("delete", "namespace", namespace, "--timeout=60s")
+    assert not stage.kubernetes.exists("namespace", namespace)
+    assert "passenger" in stage.topics()
+
+
+def test_a_clusters_end_takes_all_it_owns_but_the_volumes(stage, namespace):
+    bring_up(stage, namespace, small())
+    assert owned(stage.kubernetes, namespace)
+    stage.kubernetes.delete(CLUSTERS, "fleet", namespace)
+    wait_for("the end", lambda: not owned(stage.kubernetes, namespace), SOON_S)
+    volumes = {each["metadata"]["name"] for each in stage.kubernetes.items("pvc", namespace)}
+    assert volumes == {"data-fleet-etcd-0", "data-fleet-main-a-0", "data-fleet-main-b-0"}
+
+
+def exists(kind: str, name: str) -> Callable[[Kubernetes, str], bool]:
+    return lambda kubernetes, namespace: kubernetes.exists(kind, name, namespace)
+
+
+MOMENTS = {
+    "record": exists("configmap", "fleet-record"),
+    "first-service": exists("service", "fleet-brokers"),
+    "authority": exists("secret", "fleet-etcd-ca"),
+    "etcd": exists("statefulset", "fleet-etcd"),
+    "brokers": exists("statefulset", "fleet-main-a"),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_killed_at_any_moment_it_goes_on_where_it_was(stage, namespace, moment):
+    stage.kubernetes.apply(small(), namespace=namespace)
+    wait_for(moment, lambda: MOMENTS[moment](stage.kubernetes, namespace), SOON_S)
+    stage.operator.kill()
+    before = {
+        (live["kind"], live["metadata"]["name"]): live["metadata"]["uid"]
+        for live in owned(stage.kubernetes, namespace)
+    }
+    stage.operator.start()
+    stage.kubernetes.wait_condition(CLUSTERS, "fleet", namespace, within_s=SOON_S)
+    after = {
+        (live["kind"], live["metadata"]["name"]): live["metadata"]["uid"]
+        for live in owned(stage.kubernetes, namespace)
+    }
+    assert after.items() >= before.items()
+    record = stage.kubernetes.get("configmap", "fleet-record", namespace)
+    assert record["data"]["etcd"] == "established"
+
+
+def test_it_speaks_json_and_exports_metrics(stage):
+    wait_for("metrics", lambda: stage.operator.fetch("/metrics"), SOON_S)
+    text = stage.operator.fetch("/metrics")
+    for name in ("queue_depth", "queue_overdue_seconds", "reconciles_total", "reconcile_seconds"):
+        assert f"logfleet_operator_{name}" in text
+    assert stage.operator.fetch("/healthz") == "ok\n"
+    events = stage.operator.events()
+    assert "operator_started" in [event["event"] for event in events]
+    assert {"level", "timestamp", "event"} <= set(events[0])
+
+
+def granted(kubernetes: Kubernetes) -> set[Right]:
+    name = f"{OPERATOR_RELEASE}-{OPERATOR_NAMESPACE}"
+    return {
+        (group, resource, verb)
+        for rule in kubernetes.get("clusterrole", name)["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def asked_inside(used: set[Right]) -> set[Right]:
+    """Rights that the API server asks for within a request, so that the log does not show them.
+
+    Create, for an apply of what does not exist; clusters/finalizers, for blockOwnerDeletion.
+    """
+    makes = {(group, kind, "create") for group, kind, verb in used if verb == "patch"}
+    statuses = {right for right in makes if right[1].endswith("/status")}
+    return makes - statuses | {("logfleet.dev", "clusters/finalizers", "update")}
+
+
+def test_every_right_is_used_and_none_is_missing(stage, namespace):
+    """After all the other tests: what they did is in the audit log."""
+    bring_up(stage, namespace, small())
+    stage.kubelets.broken_images = {"broken"}
+    try:
+        stage.kubernetes.apply(small(image="broken"), namespace=namespace)
+
+        def is_stuck() -> bool:
+            found = stage.kubernetes.get(CLUSTERS, "fleet", namespace)
+            return "ImagePullBackOff" in found["status"]["why"]
+
+        wait_for("a stuck broker", is_stuck, SOON_S)
+        (inside, _) = small()["spec"]["listeners"]
+        bring_up(stage, namespace, small(listeners=[inside]))
+    finally:
+        stage.kubelets.broken_images = set()
+    used = stage.plane.rights_used(OPERATOR_RELEASE, OPERATOR_NAMESPACE)
+    assert [right for right, decisions in used.items() if decisions != {"allow"}] == []
+    assert set(used) | asked_inside(set(used)) == granted(stage.kubernetes)
