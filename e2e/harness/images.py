@@ -1,7 +1,9 @@
 """The project's images: built from the Dockerfile, exported when they changed, brought into the lab's nodes."""
 
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from e2e.lab.docker import Build, Docker
@@ -9,7 +11,8 @@ from e2e.lab.indexes import build_secrets
 from e2e.lab.lab import Lab
 
 ROOT = Path(__file__).resolve().parents[2]
-TARGETS = ("broker", "operator", "test", "spark")
+# In the order in which the suites need them.
+TARGETS = ("test", "broker", "operator", "spark")
 ID_CHARS = 12
 
 
@@ -23,21 +26,48 @@ def image_name(target: str) -> str:
     return f"logfleet/{target}:{version()}"
 
 
-def build_images(lab: Lab, targets: Iterable[str]) -> dict[str, Path]:
-    """Build the targets and give their archives; one that did not change is exported once only."""
+@contextmanager
+def image_builds(lab: Lab, targets: Iterable[str]) -> Iterator[Callable[[str], Path]]:
+    """Build the targets one after the other in a thread of its own, while the caller does something else.
+
+    What is given waits for a target's archive and raises LabError if it cannot be built. Targets whose turn has not
+    come when the context ends are not built. The caller holds the lab, whose control groups exist.
+    """
     docker = Docker(lab.settings, lab.report)
-    secrets = build_secrets(lab.settings.state)
-    archives = {}
-    with docker.running():
-        for target in targets:
-            name = image_name(target)
-            identity = docker.build(Build(name, target, ROOT, secrets))
-            short = identity.removeprefix("sha256:")[:ID_CHARS]
-            archive = lab.settings.images / f"logfleet-{target}-{short}.tar"
-            if not archive.exists():
-                for older in lab.settings.images.glob(f"logfleet-{target}-*.tar"):
-                    older.unlink()
-                docker.save(name, archive)
-            archives[target] = archive
-        docker.prune()
-    return archives
+    daemon = ExitStack()
+    with ThreadPoolExecutor(1, "image builds") as pool:
+        started = pool.submit(daemon.enter_context, docker.running())
+        archives = {target: pool.submit(build_image, lab, docker, target) for target in targets}
+
+        def finish() -> None:
+            with daemon:
+                if started.exception() is None:
+                    docker.prune()
+
+        # at once, not at the end: a daemon that serves nobody any more takes time from the tests
+        finished = pool.submit(finish)
+
+        def archive(target: str) -> Path:
+            started.result()
+            return archives[target].result()
+
+        try:
+            yield archive
+        finally:
+            for waiting in archives.values():
+                waiting.cancel()
+            finished.result()
+
+
+def build_image(lab: Lab, docker: Docker, target: str) -> Path:
+    """Build a target and give its archive; one that did not change is exported once only."""
+    name, secrets = image_name(target), build_secrets(lab.settings.state)
+    identity = docker.build(Build(name, target, ROOT, secrets))
+    archive = (
+        lab.settings.images / f"logfleet-{target}-{identity.removeprefix('sha256:')[:ID_CHARS]}.tar"
+    )
+    if not archive.exists():
+        for older in lab.settings.images.glob(f"logfleet-{target}-*.tar"):
+            older.unlink()
+        docker.save(name, archive)
+    return archive

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from e2e.harness import evidence
-from e2e.harness.images import ROOT, build_images
+from e2e.harness.images import ROOT, TARGETS, image_builds
 from e2e.harness.kubernetes import Kubernetes
 from e2e.lab import network
 from e2e.lab.commands import LabError
@@ -29,10 +29,11 @@ OWN_NAMESPACES = frozenset(
 class Rig:
     """A running cluster of zones. Faults are named by zone and undone by their counterpart."""
 
-    def __init__(self, lab: Lab, report: Report) -> None:
+    def __init__(self, lab: Lab, report: Report, archive: Callable[[str], Path]) -> None:
+        """archive: waits for a target's image archive."""
         self._lab = lab
         self._report = report
-        self._archives: dict[str, Path] = {}
+        self._archive = archive
         self.kubernetes = Kubernetes(lab.kubeconfig, lab.settings.bin)
 
     @property
@@ -44,12 +45,13 @@ class Rig:
         return self._lab.settings.zone(zone).node_ip
 
     def bring_images(self, *targets: str) -> None:
-        """Build the images of these targets and import them into every zone that runs them."""
-        with self.part(f"images {' '.join(targets)}"):
-            self._archives |= build_images(self._lab, targets)
-            for target in targets:
+        """Import the images of these targets, once they are built, into every zone that runs them."""
+        for target in targets:
+            with self.part(f"build of image {target}, rest of it"):
+                archive = self._archive(target)
+            with self.part(f"import of image {target}"):
                 zones = [SPARK_ZONE] if target == "spark" else self.zones
-                self._lab.nodes.import_archives([self._archives[target]], zones)
+                self._lab.nodes.import_archives([archive], zones)
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
@@ -113,6 +115,7 @@ def running_rig(
 ) -> Iterator[Rig]:
     """A fresh lab, gone afterwards unless `keep`. What an earlier run left goes first.
 
+    The images are built meanwhile: the lab's start is mostly waiting.
     reuse: take the lab that an earlier run kept, without that run's namespaces, and keep it again.
     wait_s: how long to wait for another run that has the machine's lab.
 
@@ -125,13 +128,15 @@ def running_rig(
             if lab.leftovers():
                 report("clearing the lab of an earlier run")
             lab.purge()
-        rig = Rig(lab, report)
         try:
-            with rig.part("lab"):
-                _bring_up(lab)
-            if reuse:
-                rig.clear()
-            yield rig
+            lab.make_groups()
+            with image_builds(lab, TARGETS) as archive:
+                rig = Rig(lab, report, archive)
+                with rig.part("lab"):
+                    _bring_up(lab)
+                if reuse:
+                    rig.clear()
+                yield rig
         finally:
             if keep or reuse:
                 report(f"kept: export KUBECONFIG={lab.kubeconfig} PATH={settings.bin}:$PATH")

@@ -52,6 +52,10 @@ class Lab:
         for recipe in own_images(self.settings):
             ensure_archive(self.settings, recipe)
 
+    def make_groups(self) -> None:
+        """The lab's control groups exist: from now on a docker daemon that ends leaves them alone."""
+        self._hierarchies.make(CONTROL)
+
     def up(self) -> None:
         """Every node is Ready, DNS and volumes work. A lab that is up already stays as it is."""
         self.prepare()
@@ -63,7 +67,7 @@ class Lab:
         save_sysctls(self.settings)
         ensure_pki(self.settings)
         network.net_up(self.settings)
-        self._hierarchies.make(CONTROL)
+        self.make_groups()
         for zone in self.settings.zones:
             self.nodes.start(zone.name)
         archives = [ensure_archive(self.settings, recipe) for recipe in own_images(self.settings)]
