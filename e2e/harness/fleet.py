@@ -7,7 +7,8 @@ from typing import Any
 import yaml
 
 from e2e.harness.images import ROOT
-from e2e.harness.kubernetes import Kubernetes, Object, condition, wait_for
+from e2e.harness.kubernetes import ZONE_LABEL, Kubernetes, Object, condition, wait_for
+from e2e.harness.kubernetes_rig import OPERATOR_ZONE
 
 OPERATOR_NAMESPACE = "logfleet-system"
 OPERATOR_RELEASE = "logfleet-operator"
@@ -20,8 +21,12 @@ TOPIC_WITHIN_S = 60.0
 
 
 def install_operator(kubernetes: Kubernetes) -> None:
-    """The operator's chart with its CRDs, as delivered; its pod is Ready afterwards."""
-    kubernetes.install(OPERATOR_RELEASE, CHARTS / "operator", OPERATOR_NAMESPACE, {})
+    """The operator's chart with its CRDs, or an upgrade of it; its pod is Ready afterwards.
+
+    As delivered but for the zone, which is the one that has its image.
+    """
+    values = {"nodeSelector": {ZONE_LABEL: OPERATOR_ZONE}}
+    kubernetes.install(OPERATOR_RELEASE, CHARTS / "operator", OPERATOR_NAMESPACE, values)
 
 
 def set_operator(kubernetes: Kubernetes, *, running: bool) -> None:

@@ -12,7 +12,7 @@ from e2e.lab.lab import Lab
 
 ROOT = Path(__file__).resolve().parents[2]
 # In the order in which the suites need them.
-TARGETS = ("test", "broker", "operator", "spark")
+TARGETS = ("broker", "operator", "test", "spark")
 ID_CHARS = 12
 
 

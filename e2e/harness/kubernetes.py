@@ -14,6 +14,7 @@ from e2e.lab.commands import Argument, LabError, run
 
 Object = dict[str, Any]
 Found = TypeVar("Found")
+ZONE_LABEL = "topology.kubernetes.io/zone"
 POLL_S = 0.25
 EVERYTHING = ("-o", "json", "--show-managed-fields")
 COMMAND_WITHIN_S = 120.0
@@ -200,7 +201,7 @@ class Kubernetes:
 
     def zone_of_node(self) -> dict[str, str]:
         return {
-            node["metadata"]["name"]: node["metadata"]["labels"]["topology.kubernetes.io/zone"]
+            node["metadata"]["name"]: node["metadata"]["labels"][ZONE_LABEL]
             for node in self.items("nodes")
         }
 

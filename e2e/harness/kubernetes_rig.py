@@ -3,6 +3,7 @@
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,8 +19,11 @@ from e2e.lab.settings import Settings
 Report = Callable[[str], None]
 # Where a failed run leaves what a person needs; below `build/`, which is not committed.
 FAILURES = ROOT / "build" / "e2e"
-# The Spark image is large: only the zone in which its pods run gets it.
+# Bringing an image into a zone costs seconds: what runs in one zone only is brought there only.
+OPERATOR_ZONE = "b"
 SPARK_ZONE = "a"
+TEST_ZONE = "a"
+ZONE_OF_IMAGE = {"operator": OPERATOR_ZONE, "spark": SPARK_ZONE, "test": TEST_ZONE}
 # What Kubernetes and the lab themselves bring.
 OWN_NAMESPACES = frozenset(
     {"default", "kube-node-lease", "kube-public", "kube-system", "local-path-storage"}
@@ -29,11 +33,10 @@ OWN_NAMESPACES = frozenset(
 class Rig:
     """A running cluster of zones. Faults are named by zone and undone by their counterpart."""
 
-    def __init__(self, lab: Lab, report: Report, archive: Callable[[str], Path]) -> None:
-        """archive: waits for a target's image archive."""
+    def __init__(self, lab: Lab, report: Report) -> None:
         self._lab = lab
         self._report = report
-        self._archive = archive
+        self._imports: dict[str, Future[float]] = {}
         self.kubernetes = Kubernetes(lab.kubeconfig, lab.settings.bin)
 
     @property
@@ -44,14 +47,31 @@ class Rig:
         """An address of the zone's node that this process can reach, NodePorts included."""
         return self._lab.settings.zone(zone).node_ip
 
-    def bring_images(self, *targets: str) -> None:
-        """Import the images of these targets, once they are built, into every zone that runs them."""
+    @contextmanager
+    def bringing_images(self, archive: Callable[[str], Path]) -> Iterator[None]:
+        """Import every image in the background, in order, as soon as `archive` gives it."""
+
+        def bring(target: str) -> float:
+            built = archive(target)
+            started = time.monotonic()
+            zone = ZONE_OF_IMAGE.get(target)
+            self._lab.nodes.import_archives([built], [zone] if zone else self.zones)
+            return time.monotonic() - started
+
+        with ThreadPoolExecutor(1, "image imports") as pool:
+            self._imports = {target: pool.submit(bring, target) for target in TARGETS}
+            try:
+                yield
+            finally:
+                for waiting in self._imports.values():
+                    waiting.cancel()
+
+    def wait_for_images(self, *targets: str) -> None:
+        """Return when the images of these targets are in every zone that runs them."""
         for target in targets:
-            with self.part(f"build of image {target}, rest of it"):
-                archive = self._archive(target)
-            with self.part(f"import of image {target}"):
-                zones = [SPARK_ZONE] if target == "spark" else self.zones
-                self._lab.nodes.import_archives([archive], zones)
+            with self.part(f"image {target}, waited for"):
+                took_s = self._imports[target].result()
+            self._report(f"image {target}, import in the background: {took_s:.1f} s")
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
@@ -115,7 +135,7 @@ def running_rig(
 ) -> Iterator[Rig]:
     """A fresh lab, gone afterwards unless `keep`. What an earlier run left goes first.
 
-    The images are built meanwhile: the lab's start is mostly waiting.
+    The images are built and imported meanwhile: most of what a lab or a fleet does at its start is waiting.
     reuse: take the lab that an earlier run kept, without that run's namespaces, and keep it again.
     wait_s: how long to wait for another run that has the machine's lab.
 
@@ -128,21 +148,23 @@ def running_rig(
             if lab.leftovers():
                 report("clearing the lab of an earlier run")
             lab.purge()
+        rig = Rig(lab, report)
         try:
             lab.make_groups()
             with image_builds(lab, TARGETS) as archive:
-                rig = Rig(lab, report, archive)
                 with rig.part("lab"):
                     _bring_up(lab)
                 if reuse:
                     rig.clear()
-                yield rig
+                with rig.bringing_images(archive):
+                    yield rig
         finally:
             if keep or reuse:
                 report(f"kept: export KUBECONFIG={lab.kubeconfig} PATH={settings.bin}:$PATH")
                 report("`make e2e-down` removes it")
             else:
-                lab.purge()
+                with rig.part("removing the lab"):
+                    lab.purge()
 
 
 def _bring_up(lab: Lab) -> None:

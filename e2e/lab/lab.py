@@ -9,7 +9,7 @@ from pathlib import Path
 
 from e2e.lab import control_plane, network
 from e2e.lab.cgroups import CONTROL, Hierarchies
-from e2e.lab.commands import LabError, wait_until
+from e2e.lab.commands import LabError, run, wait_until
 from e2e.lab.images import ensure_archive, own_images
 from e2e.lab.machine import obstacle
 from e2e.lab.nodes import Nodes
@@ -94,8 +94,7 @@ class Lab:
     def purge(self) -> None:
         """As `down`, and the state is gone too. Raises LabError if something is left."""
         self.down()
-        if self.settings.run.exists():
-            shutil.rmtree(self.settings.run)
+        run("rm", "-rf", self.settings.run)  # a third of shutil's time for the images' many files
         left = self.leftovers()
         if left:
             raise LabError("left over: " + "; ".join(left))

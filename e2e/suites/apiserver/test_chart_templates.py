@@ -108,6 +108,15 @@ def test_every_pod_is_restricted(helm: Helm, chart: str) -> None:
     assert rendered
 
 
+def test_every_pod_runs_where_the_values_say(helm: Helm) -> None:
+    where = ('nodeSelector={"zone":"b"}', 'tolerations=[{"operator":"Exists"}]')
+    rendered = pods(helm.render("operator", *where))
+    assert len(rendered) == 2  # the operator, and what `helm test` starts
+    for pod in rendered:
+        assert pod["nodeSelector"] == {"zone": "b"}
+        assert pod["tolerations"] == [{"operator": "Exists"}]
+
+
 def test_the_operator_runs_once_with_probes_on_its_port(helm: Helm) -> None:
     (deployment,) = of_kind(helm.render("operator", "ports.http=9000"), "Deployment")
     assert deployment["spec"]["replicas"] == 1

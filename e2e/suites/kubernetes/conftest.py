@@ -5,6 +5,8 @@ leaves it up again; `LAB_WAIT=600` waits for another run that has it.
 """
 
 import os
+import threading
+from collections import deque
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -34,9 +36,14 @@ def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
     capture = request.config.pluginmanager.getplugin("capturemanager")
     assert capture is not None
 
+    pending: deque[str] = deque()
+
     def report(line: str) -> None:
-        with capture.global_and_fixture_disabled():
-            print(f"  {line}", flush=True)
+        pending.append(line)
+        if threading.current_thread() is threading.main_thread():  # only it may touch the capture
+            with capture.global_and_fixture_disabled():
+                while pending:
+                    print(f"  {pending.popleft()}", flush=True)
 
     settings = settings_from(os.environ, Path.home())
     keep, reuse = (os.environ.get(name) == "1" for name in ("KEEP", "REUSE"))
@@ -44,7 +51,6 @@ def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
     with running_rig(settings, report, keep=keep, reuse=reuse, wait_s=wait_s) as running:
         request.config.stash[RIG] = running
         try:
-            running.bring_images("test")
             yield running
         finally:
             del request.config.stash[RIG]
@@ -53,7 +59,7 @@ def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
 @pytest.fixture(scope="session")
 def fleet(rig: Rig) -> Fleet:
     """The operator's chart and the committed examples, Ready in three zones."""
-    rig.bring_images("broker", "operator")
+    rig.wait_for_images("broker", "operator")
     with rig.part("operator"):
         install_operator(rig.kubernetes)
     with rig.part("fleet of the examples"):

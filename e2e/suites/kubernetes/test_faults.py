@@ -16,6 +16,7 @@ from e2e.harness.fleet import (
     TOPICS,
     Fleet,
     example,
+    install_operator,
     operator_pods,
     set_operator,
     topic,
@@ -182,7 +183,7 @@ def test_charts_install_upgrade_and_pass_their_own_tests(fleet, kubernetes):
     more = SMALL | {"topics": [{"name": "hello", "partitions": 4}]}
     kubernetes.install("small", CHARTS / "cluster", "doomed", more)
     assert small.wait_topic("hello")["status"]["partitions"] == 4
-    kubernetes.install(OPERATOR_RELEASE, CHARTS / "operator", OPERATOR_NAMESPACE, {})
+    install_operator(kubernetes)
 
 
 def test_a_namespace_goes_although_its_operator_is_gone(kubernetes):

@@ -11,6 +11,8 @@ from confluent_kafka import Consumer, TopicPartition
 from e2e.harness import flights
 from e2e.harness.fleet import example
 from e2e.harness.images import ROOT, image_name
+from e2e.harness.kubernetes import ZONE_LABEL
+from e2e.harness.kubernetes_rig import TEST_ZONE
 from e2e.harness.spark import SparkJobs
 
 TOPIC = example("topic")["metadata"]["name"]
@@ -22,9 +24,13 @@ JOBS = "analytics"
 @pytest.fixture(scope="module")
 def published(fleet, rig):
     """All flights in the topic: even rows from a pod, odd rows from outside through the NodePorts, at once."""
+    rig.wait_for_images("test")
     with rig.part("publishing all flights"):
         inside = ["python", *PUBLISH, fleet.inside, TOPIC, "even"]
-        rig.kubernetes.run_pod("publish-even", fleet.namespace, image_name("test"), inside)
+        rig.kubernetes.run_pod(
+            *("publish-even", fleet.namespace, image_name("test"), inside),
+            nodeSelector={ZONE_LABEL: TEST_ZONE},
+        )
         outside = subprocess.run(
             [sys.executable, *PUBLISH, fleet.outside, TOPIC, "odd"],
             check=True,
@@ -39,7 +45,7 @@ def published(fleet, rig):
 
 @pytest.fixture(scope="module")
 def jobs(rig):
-    rig.bring_images("spark")
+    rig.wait_for_images("spark")
     return SparkJobs(rig.kubernetes, JOBS)
 
 

@@ -19,10 +19,11 @@ MANIFEST = Path(__file__).parent / "zonal.yaml"
 @pytest.fixture(scope="module")
 def web(rig):
     """Three pods of a StatefulSet, Ready."""
+    rig.wait_for_images("broker")  # any image with Python that is in every zone
     kubernetes = rig.kubernetes
     restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
     kubernetes.create_namespace(NAMESPACE, restricted)
-    text = MANIFEST.read_text().replace("IMAGE", image_name("test"))
+    text = MANIFEST.read_text().replace("IMAGE", image_name("broker"))
     kubernetes.apply(*yaml.safe_load_all(text), namespace=NAMESPACE)
     for pod in PODS:
         kubernetes.wait_pod(pod, NAMESPACE, within_s=90)
@@ -92,7 +93,7 @@ def test_a_privileged_pod_is_refused_where_security_is_restricted(web, kubernete
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "privileged"},
-        "spec": {"containers": [{"name": "x", "image": image_name("test")}]},
+        "spec": {"containers": [{"name": "x", "image": image_name("broker")}]},
     }
     assert "violates PodSecurity" in kubernetes.refusal(pod, NAMESPACE)
 
