@@ -61,7 +61,7 @@ fmt: $(STAMP) ## format the sources
 
 .PHONY: test
 test: $(STAMP) ## all tests: what needs no Kubernetes, then the end-to-end suite
-	@$(PY) -m e2e.parts check etcd-tests local-suites spark quickstart quickstart-late apiserver
+	@$(PY) -m e2e.parts check etcd-tests local-suites spark quickstart quickstart-late apiserver e2e
 
 .PHONY: test-local
 test-local: $(STAMP) ## all tests that need no Kubernetes
@@ -86,6 +86,7 @@ bench: $(STAMP) ## processor time per record and request, beside a bare server i
 
 .PHONY: e2e
 e2e: $(STAMP) ## end-to-end suites on a local Kubernetes of three zones (KEEP=1 leaves it up; root, Linux)
+	$(PY) -m e2e.lab build
 	$(PY) -m pytest -v --timeout=900 --durations=0 --durations-min=1 e2e/suites/kubernetes
 
 .PHONY: e2e-down

@@ -45,7 +45,9 @@ def main(arguments: list[str]) -> int:
     settings = settings_from(os.environ, Path.home())
     lab = Lab(settings, report=lambda line: print(line, flush=True))
     try:
-        if chosen.verb in ("build", "up", "down", "purge"):
+        if chosen.verb == "build":
+            lab.prepare()  # each thing made has a lock of its own
+        elif chosen.verb in ("up", "down", "purge"):
             _whole(lab, chosen.verb)
         elif chosen.verb == "tools":
             ensure_tools(settings, lab.report, CONTROL_PLANE)
@@ -62,8 +64,6 @@ def main(arguments: list[str]) -> int:
 def _whole(lab: Lab, verb: str) -> None:
     with only_lab(lab.settings):
         match verb:
-            case "build":
-                lab.prepare()
             case "up":
                 lab.up()
                 print(f"export KUBECONFIG={lab.kubeconfig} PATH={lab.settings.bin}:$PATH")
