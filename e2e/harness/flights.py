@@ -26,9 +26,12 @@ def table() -> pd.DataFrame:
     scheduled = pd.to_datetime(raw[["year", "month", "day"]]) + pd.to_timedelta(
         clock // 100 * 60 + clock % 100, unit="min"
     )
+    # Whole minutes: where a float is NaN (cancelled), pandas' conversion rounds memory that it has not set, and now and
+    # then warns of an overflow in it.
+    delay_min = raw["dep_delay"].fillna(0).astype(int)
     flights = raw[["origin", "carrier", "flight"]].assign(
         scheduled=scheduled,
-        event_time=(scheduled + pd.to_timedelta(raw["dep_delay"], unit="min")).where(
+        event_time=(scheduled + pd.to_timedelta(delay_min, unit="min")).where(
             raw["dep_time"].notna()
         ),
     )
