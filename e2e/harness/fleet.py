@@ -98,6 +98,11 @@ class Fleet:
     def outside(self) -> str:
         return self.bootstrap("nodeport")
 
+    def broker_pods(self) -> list[Object]:
+        """The brokers' pods as Kubernetes has them now, ready or not."""
+        selector = f"logfleet.dev/cluster={self.name},app.kubernetes.io/component=broker"
+        return self.kubernetes.pods(self.namespace, selector)
+
     def brokers(self) -> list[Object]:
         """The status' brokers: id, pool, zone, pod, node, ready."""
         found: list[Object] = self.resource()["status"]["brokers"]

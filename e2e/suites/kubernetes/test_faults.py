@@ -163,12 +163,18 @@ def test_an_operator_that_is_killed_in_the_middle_of_a_change_finishes_it_afterw
     fleet.kubernetes.apply(
         wanted, *(topic(name, fleet.name, 2) for name in names), namespace=fleet.namespace
     )
+    count = wanted["spec"]["pools"][0]["replicas"]
+    wait_for(
+        "the new broker's pod, which cannot be ready yet",
+        lambda: len(fleet.broker_pods()) == count,
+        within_s=60,
+    )
     fleet.kubernetes.kubectl(
         *("delete", "pod", pod["metadata"]["name"], "--grace-period=0", "--force"),
         namespace=OPERATOR_NAMESPACE,
     )
     fleet.wait_ready()
-    assert len(fleet.brokers()) == wanted["spec"]["pools"][0]["replicas"]
+    assert len(fleet.brokers()) == count
     for name in names:
         fleet.wait_topic(name)
         fleet.kubernetes.delete(TOPICS, name, fleet.namespace)
