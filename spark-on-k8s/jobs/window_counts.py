@@ -8,10 +8,30 @@ spark-submit window_counts.py --bootstrap-servers HOST:PORT --topic flights \
 import argparse
 from functools import partial
 
-from logfleet_spark.window_counts import WindowCounts, as_records, counted, parsed, write_batch
+from logfleet_spark.window_counts import (
+    WindowCounts,
+    as_records,
+    counted,
+    parsed,
+    write_batch,
+    write_records,
+)
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+
+def key_value(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+    return key, value
+
+
+def positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+    return int(text)
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
@@ -26,11 +46,12 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         "--option",
         action="append",
         default=[],
+        type=key_value,
         metavar="KEY=VALUE",
         help="more options of the source",
     )
     add("--starting-offsets", default="earliest", help="where a job without checkpoint starts")
-    add("--max-offsets-per-trigger", type=int, help="records per micro-batch at most")
+    add("--max-offsets-per-trigger", type=positive, help="records per micro-batch at most")
     add("--fields", required=True, help="JSON fields of the value, as DDL")
     add("--event-time", required=True, help="TIMESTAMP field (or `timestamp`, the record's own)")
     add("--group-by", help="field or `key` to count by")
@@ -62,8 +83,7 @@ def read(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
     )
     if options.max_offsets_per_trigger:
         reader = reader.option("maxOffsetsPerTrigger", options.max_offsets_per_trigger)
-    for option in options.option:
-        key, _, value = option.partition("=")
+    for key, value in options.option:
         reader = reader.option(key, value)
     return reader.load()
 
@@ -73,12 +93,10 @@ def written(counts: DataFrame, options: argparse.Namespace) -> DataStreamWriter:
         case "console":
             return counts.writeStream.format("console").option("truncate", "false")
         case "topic":
-            return (
-                as_records(counts, options.group_by)
-                .writeStream.format(options.source)
-                .option("kafka.bootstrap.servers", options.bootstrap_servers)
-                .option("topic", options.output)
-            )
+            # batch by batch: Spark gives update mode to no streaming sink that is written in Python
+            records = as_records(counts, options.group_by)
+            to = {"kafka.bootstrap.servers": options.bootstrap_servers, "topic": options.output}
+            return records.writeStream.foreachBatch(partial(write_records, options.source, to))
         case _:
             return counts.writeStream.foreachBatch(partial(write_batch, options.output))
 

@@ -6,6 +6,7 @@ usable in `where` and as group or event time. Rows without an event time are not
 them all into one window named NULL.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -85,3 +86,10 @@ def write_batch(output: str, counts: DataFrame, batch_id: int) -> None:
     The file sink takes append mode only; a folder per batch makes update mode safe to repeat.
     """
     counts.write.mode("overwrite").parquet(str(PurePosixPath(output) / f"batch_id={batch_id}"))
+
+
+def write_records(
+    sink: str, options: Mapping[str, str], records: DataFrame, _batch_id: int
+) -> None:
+    """Write one micro-batch to a topic with the format `sink`; a batch that Spark repeats is written again."""
+    records.write.format(sink).options(**options).mode("append").save()

@@ -1,0 +1,75 @@
+"""Offsets without a record, as Apache Kafka itself leaves them: both sources pass over them, also at the end of a range."""
+
+import time
+
+import pytest
+from confluent_kafka import Producer
+from logfleet.client.offsets import TopicPartition
+from logfleet_spark.cluster import Cluster
+from logfleet_spark.offsets import OffsetRange
+
+from e2e.harness.kafka import KafkaBroker
+from e2e.harness.spark_topics import SOURCES, NumberedTopic, drained, rows, wait_until, written
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory):
+    quick = {"log_cleaner_backoff_ms": "100", "log_cleaner_min_cleanable_ratio": "0.001"}
+    with KafkaBroker(tmp_path_factory.mktemp("kafka"), **quick) as broker:
+        yield broker
+
+
+def offsets(frame):
+    return [offset for _, offset, _, _ in rows(frame)]
+
+
+@pytest.fixture(scope="module")
+def transactional(kafka):
+    """Records 0 to 4, a commit marker, 6 to 8, an abort marker, 10, a commit marker."""
+    topic = NumberedTopic(kafka.bootstrap, partitions=1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic.name})
+    producer.init_transactions(30)
+    for count, end in ((5, "commit"), (3, "abort"), (1, "commit")):
+        producer.begin_transaction()
+        for n in range(count):
+            producer.produce(topic.name, f"v{n}", f"k{n}")
+        producer.flush(30)
+        getattr(producer, f"{end}_transaction")(30)
+    assert topic.bounds(0) == (0, 12)
+    return topic
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_markers_of_transactions_are_no_rows(spark, transactional, tmp_path, source):
+    want = [*range(5), *range(6, 9), 10]
+    assert offsets(transactional.batch(spark, source)) == want
+    stream = transactional.stream(spark, source, maxOffsetsPerTrigger="6")
+    assert drained(stream, tmp_path) == [5, 4]
+    assert [offset for _, offset, _, _ in written(spark, tmp_path)] == want
+
+
+@pytest.fixture(scope="module")
+def compacted(kafka):
+    """Of 300 records with three keys, little more than the last of each key is left."""
+    topic = NumberedTopic(kafka.bootstrap, partitions=1)
+    for key, value in (("cleanup.policy", "compact"), ("segment.ms", "1")):
+        topic.configure(key, value)
+    now_ms = int(time.time() * 1000)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "batch.num.messages": 10})
+    for n in range(300):
+        producer.produce(topic.name, f"v{n}", f"k{n % 3}", timestamp=now_ms + n)
+    assert producer.flush(30) == 0
+    whole = OffsetRange(TopicPartition(topic.name, 0), 0, 300)
+    with Cluster(kafka.bootstrap) as cluster:
+        wait_until(lambda: sum(map(len, cluster.read(whole))) < 100)
+    return topic
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"endingOffsets": '{"TOPIC": {"0": 200}}', "startingOffsets": "earliest"}]
+)
+def test_what_compaction_removed_is_passed_over(spark, compacted, options):
+    ours, theirs = (rows(compacted.batch(spark, source, **options)) for source in SOURCES)
+    assert ours == theirs
+    assert len(ours) < 100
+    assert options or {value for *_, value in ours} >= {b"v297", b"v298", b"v299"}
