@@ -89,6 +89,7 @@ def cluster_values_schema() -> dict[str, Any]:
             "name": name,
             "cluster": spec_schema("clusters"),
             "topics": {"type": "array", "items": topic},
+            "testImage": {"type": "string"},
             "global": {"type": "object"},
         },
     }

@@ -2,6 +2,12 @@
 {{ .Values.name | default .Release.Name }}
 {{- end }}
 
+{{- define "cluster.bootstrap" -}}
+{{- $port := 9092 -}}
+{{- range .Values.cluster.listeners }}{{ if eq .type "internal" }}{{ $port = .port }}{{ end }}{{ end -}}
+{{ include "cluster.name" . }}-bootstrap.{{ .Release.Namespace }}.svc:{{ $port | int }}
+{{- end }}
+
 {{- define "cluster.labels" -}}
 app.kubernetes.io/name: logfleet
 app.kubernetes.io/instance: {{ include "cluster.name" . }}

@@ -1,7 +1,9 @@
 """What the charts render, held against the CRDs' schemas and our own parser."""
 
 import json
+import os
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from logfleet.resources.topic import parse_topic
 from e2e.harness.fleet import CHARTS
 from e2e.harness.images import ROOT
 from e2e.harness.kubernetes import Kubernetes
+from e2e.harness.processes import Broker
 from e2e.lab.tools import KUBE, module_version
 
 KUBE_VERSION = module_version(KUBE.go_mod, "k8s.io/kubernetes").removeprefix("v")
@@ -93,7 +96,7 @@ def test_the_operators_chart_brings_the_crds_and_leaves_them_behind(helm: Helm) 
     assert not any(crd["metadata"].get("annotations") for crd in loose)
 
 
-@pytest.mark.parametrize("chart", ["operator"])
+@pytest.mark.parametrize("chart", ["operator", "cluster"])
 def test_every_pod_is_restricted(helm: Helm, chart: str) -> None:
     rendered = pods(helm.render(chart))
     for pod in rendered:
@@ -198,3 +201,39 @@ def close(schema: dict[str, Any]) -> dict[str, Any]:
     if "items" in schema:
         closed["items"] = close(schema["items"])
     return closed
+
+
+def test_the_clusters_test_asks_the_internal_listener(helm: Helm) -> None:
+    listeners = 'cluster.listeners=[{"name":"in","port":1111,"type":"internal"}]'
+    for settings, port in (((), 9092), ((listeners,), 1111)):
+        (pod,) = of_kind(helm.render("cluster", *settings), "Pod")
+        (variable,) = pod["spec"]["containers"][0]["env"]
+        assert variable == {
+            "name": "LOGFLEET_BOOTSTRAP_SERVER",
+            "value": f"fleet-bootstrap.sys.svc:{port}",
+        }
+
+
+def test_the_clusters_test_sends_a_record_there_and_back(helm: Helm, tmp_path: Path) -> None:
+    (pod,) = of_kind(helm.render("cluster"), "Pod")
+    shell, options, script = pod["spec"]["containers"][0]["command"]
+    broker = Broker(tmp_path / "broker")
+    environment = {
+        "PATH": f"{Path(sys.executable).parent}:{os.defpath}",
+        "LOGFLEET_BOOTSTRAP_SERVER": broker.bootstrap,
+    }
+
+    def run(text: str) -> subprocess.CompletedProcess[str]:
+        command = [shell, options, text]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    try:
+        broker.start()
+        done = run(script)
+        assert done.returncode == 0, done.stderr
+        assert "helm-test-" in done.stdout
+        assert run("logfleet topic list").stdout.count("helm-test-") == 0
+        # a broker that gives back something else
+        assert run(script.replace('echo "$topic"', "echo else")).returncode != 0
+    finally:
+        broker.close()
