@@ -128,7 +128,8 @@ class GroupConsumer:
 
     async def leave(self) -> None:
         """Leave the group, so that it need not wait for the session timeout; a static member stays (KIP-345)."""
-        if self.member_id and self.generation != NO_GENERATION and self.instance_id is None:
+        # also in the middle of a join: the others would wait for a member that is gone
+        if self.member_id and self.instance_id is None:
             member = LeaveGroupRequest.MemberIdentity(member_id=self.member_id)
             try:
                 connection = await self.client.coordinator(self.group)

@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -243,3 +244,36 @@ async def test_a_commit_of_an_old_generation_is_raised(
         group.generation = 7
         with pytest.raises(KafkaError, match="ILLEGAL_GENERATION"):
             await consumer.commit()
+
+
+async def test_a_member_that_gives_up_while_it_joins_leaves_all_the_same(
+    broker: FakeBroker, consumer: GroupConsumer
+) -> None:
+    group = Group(broker)
+    joining = asyncio.Event()
+
+    def join(request: JoinGroupRequest) -> JoinGroupResponse | None:
+        if group.joins:
+            return group.join(request)
+        joining.set()  # and no answer: the group waits for its other members
+        return None
+
+    broker.answers[JoinGroupRequest] = join
+    async with consumer:
+        polling = asyncio.ensure_future(consumer.poll())
+        await joining.wait()
+        polling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await polling
+    (leave,) = broker.of(LeaveGroupRequest)
+    assert leave.members[0].member_id == "m1"
+
+
+async def test_the_offsets_to_commit_can_be_given(
+    broker: FakeBroker, consumer: GroupConsumer
+) -> None:
+    group = Group(broker)
+    async with consumer:
+        await read(consumer, 20)
+        await consumer.commit({TopicPartition("t", 1): 3})
+    assert group.committed == {1: 3}
