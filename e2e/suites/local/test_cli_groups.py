@@ -1,6 +1,7 @@
 """Consumer groups of the command line on a real broker; librdkafka says what is committed."""
 
 import json
+import signal
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -63,6 +64,14 @@ def test_ctrl_c_commits_what_was_printed_and_leaves_the_group(ten: Broker) -> No
     assert committed(ten, "g") == [5, 5]
     (described,) = json.loads(said(ten, "group", "describe", "g", "-o", "json"))
     assert (described["state"], described["members"]) == ("Empty", [])
+
+
+def test_sigterm_is_as_good_as_ctrl_c(ten: Broker) -> None:
+    with started(ten, "consume", "t", "-g", "g", "--from-beginning") as running:
+        for _ in range(10):
+            running.stdout.readline()
+        assert running.interrupted(signal.SIGTERM) == (143, "")
+    assert committed(ten, "g") == [5, 5]
 
 
 def test_members_of_a_group_share_the_records(ten: Broker) -> None:

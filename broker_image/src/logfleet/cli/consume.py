@@ -1,6 +1,7 @@
 """`logfleet consume`: records of topics on standard output."""
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -19,12 +20,13 @@ from logfleet.cli.record_text import TextError, Writer, format_writer, unescape,
 from logfleet.cli.session import Server, output_option, run, server_options, standard_output
 from logfleet.client.cluster import Client
 from logfleet.client.consumer import GROUP_MOVED_ON, GroupConsumer
-from logfleet.client.errors import KafkaError
+from logfleet.client.errors import ClientError, KafkaError
 from logfleet.client.fetcher import Fetched, Fetcher
 from logfleet.client.offsets import OffsetSpec, TopicPartition
 
 POLL_MS: Final = 500
 COMMIT_SECONDS: Final = 1.0
+LAST_COMMIT_SECONDS: Final = 5.0
 
 
 class Request(NamedTuple):
@@ -204,7 +206,10 @@ async def _read_as_member(client: Client, group: str, request: Request, printer:
         try:
             await member.read(exit_at_end=request.exit_at_end)
         except (asyncio.CancelledError, OSError):
-            await member.commit()  # Ctrl-C, or nobody reads our output any more
+            # Ctrl-C, or nobody reads our output any more: they do not wait for a broker that is gone
+            with contextlib.suppress(ClientError, TimeoutError):
+                async with asyncio.timeout(LAST_COMMIT_SECONDS):
+                    await member.commit()
             raise
         if not await member.commit():
             click.echo(
