@@ -90,8 +90,8 @@ def cli() -> None:
     """Logfleet: a fleet of log brokers that speaks Kafka's protocol.
 
     \b
-    logfleet broker                                   a broker on localhost:9092
-    logfleet apply -f topic.yaml                      topics as resources say
+    logfleet broker                                   # a broker on localhost:9092
+    logfleet apply -f topic.yaml                      # topics as resources say
     echo hello | logfleet produce greetings
     logfleet consume greetings --from-beginning --exit-at-end
 

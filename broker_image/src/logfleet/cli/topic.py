@@ -100,7 +100,7 @@ def create(
 
     \b
     logfleet topic create orders
-    logfleet topic create orders --partitions 6 -c cleanup.policy=compact -c segment.ms=3600000
+    logfleet topic create orders --partitions 6 -c retention.ms=86400000 -c max.message.bytes=2000000
     """
 
     async def one(client: Client, name: str) -> str:
