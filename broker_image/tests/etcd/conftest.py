@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 import uvloop
+from logfleet.io.etcd import endpoints
 from logfleet.io.etcd.endpoints import Addresses
 from logfleet.io.etcd.store import EtcdStore
 
@@ -27,6 +28,18 @@ def pytest_asyncio_loop_factories(item):
 def binary(request) -> EtcdBinary:
     chosen: EtcdBinary = request.param
     return chosen
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine an answer may take more than the product waits for one; the tests that are about this shorten it again."""
+    monkeypatch.setattr(endpoints, "RPC_TIMEOUT_S", 10.0)
+
+
+@pytest.fixture
+def impatience(patience: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer is waited for as long as the product does."""
+    monkeypatch.setattr(endpoints, "RPC_TIMEOUT_S", 1.0)
 
 
 @pytest.fixture

@@ -68,7 +68,7 @@ async def test_a_registration_that_outlived_an_outage_of_etcd_is_replaced_at_onc
         BrokerValue("one", ()),
         on_registered=calls.put_nowait,
         on_lost=calls.put_nowait,
-        ttl_s=5,
+        ttl_s=8,
     )
     tasks = [asyncio.ensure_future(each.run()) for each in (follower, registrar)]
     async with asyncio.timeout(40):

@@ -28,6 +28,7 @@ from e2e.harness.numbers import (
 )
 from e2e.harness.processes import Broker, Fleet, Rig
 
+pytestmark = pytest.mark.timeout(300)
 T = TypeVar("T")
 TOPIC = "numbers"
 PARTITIONS = 6
@@ -122,7 +123,6 @@ def test_topics_are_spread_evenly_over_the_zones(shared: Fleet) -> None:
     assert leaders(shared.brokers[0], "spread-4") == leaders(shared.brokers[2], "spread-4")
 
 
-@pytest.mark.timeout(300)
 def test_every_client_reaches_all_brokers_through_any_of_them(shared: Fleet) -> None:
     for number, (name, client) in enumerate([*CLIENTS.items(), ("java", JavaClient())]):
         one, other = shared.brokers[number % 3], shared.brokers[(number + 1) % 3]

@@ -10,6 +10,7 @@ from e2e.harness.kafka import tool_command
 from e2e.harness.numbers import Numbers, create_topic
 from e2e.harness.processes import Broker, Rig
 
+pytestmark = pytest.mark.timeout(300)
 TOPIC = "numbers"
 PARTITIONS = 6
 PACE_S = 0.02
@@ -190,7 +191,6 @@ def test_a_rebalance_that_died_with_the_coordinator_begins_anew(
     assert group.committed() == [len(acknowledged) for acknowledged in numbers.acknowledged]
 
 
-@pytest.mark.timeout(300)
 def test_javas_console_consumer_shares_a_group_with_another_client(
     rig: Rig, broker: Broker, numbers: Numbers
 ) -> None:
