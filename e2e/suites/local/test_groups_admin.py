@@ -15,7 +15,7 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient
 
 from e2e.harness.kafka import KafkaBroker, try_tool
 from e2e.harness.numbers import PATIENCE_S, create_topic
