@@ -78,7 +78,7 @@ apiserver: $(STAMP) ## CRDs, charts and the operator against a real API server w
 
 .PHONY: spark
 spark: $(STAMP) ## tests of the Spark source and jobs, on Spark itself (needs Java)
-	pytest -q spark-on-k8s/tests
+	pytest -q --timeout=600 spark-on-k8s/tests
 
 .PHONY: bench
 bench: $(STAMP) ## processor time per record and request, beside a bare server in the same run (into e2e/results/bench.json)
