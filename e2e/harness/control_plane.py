@@ -199,12 +199,17 @@ class ControlPlane:
             raise LabError(f"{method} {path}: {answer.get('message')}")
         return answer
 
+    def audit(self) -> list[Object]:
+        """What service accounts asked for, in order (audit.k8s.io/v1 Event, level Metadata)."""
+        # The last line may be half written.
+        lines = self.audit_log.read_text().rpartition("\n")[0].splitlines()
+        return [json.loads(line) for line in lines]
+
     def rights_used(self, account: str, namespace: str) -> dict[Right, set[str]]:
         """What a service account asked for, and whether that was `allow` or `forbid` by its rights."""
         user = f"system:serviceaccount:{namespace}:{account}"
         used: dict[Right, set[str]] = {}
-        for line in self.audit_log.read_text().splitlines():
-            event = json.loads(line)
+        for event in self.audit():
             if event["user"]["username"] != user or "objectRef" not in event:
                 continue
             target = event["objectRef"]

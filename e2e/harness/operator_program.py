@@ -4,7 +4,6 @@ Run as a program it is the operator itself, but for one thing: whatever a Cluste
 BROKER_ADDRESS is asked. So resources, rights, watches, ledger and Kafka's admin requests are all real.
 """
 
-import asyncio
 import json
 import os
 import sys
@@ -55,19 +54,15 @@ class Operator(Program):
 
 
 def main() -> None:
-    from logfleet_operator import logs
-    from logfleet_operator.__main__ import run
+    from logfleet_operator.__main__ import main as operate
     from logfleet_operator.brokers import BrokerAdmin, BrokerAdmins
-    from logfleet_operator.settings import Settings
 
     class OneBroker(BrokerAdmins):
         async def open(self, bootstrap: str) -> BrokerAdmin:
             del bootstrap  # names a Service, which nobody serves here
             return await super().open(os.environ[ADDRESS])
 
-    settings = Settings.from_environment()
-    logs.configure(settings.log_level, as_json=settings.log_json)
-    asyncio.run(run(settings, OneBroker()))
+    operate(OneBroker())
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -399,3 +401,44 @@ def test_every_right_is_used_and_none_is_missing(stage, namespace):
     used = stage.plane.rights_used(OPERATOR_RELEASE, OPERATOR_NAMESPACE)
     assert [right for right, decisions in used.items() if decisions != {"allow"}] == []
     assert set(used) | asked_inside(set(used)) == granted(stage.kubernetes)
+
+
+def test_a_kubeconfig_that_is_not_there_is_one_line(stage, tmp_path: Path):
+    operator = Operator(tmp_path, tmp_path / "none", stage.broker.bootstrap)
+    try:
+        operator.launch()
+        assert operator.wait() == 1
+        (line,) = operator.said().splitlines()
+        assert line.startswith("logfleet-operator: the kubeconfig cannot be used: ")
+    finally:
+        operator.close()
+
+
+def test_at_rest_it_looks_and_writes_nothing(stage, namespace):
+    bring_up(stage, namespace, small())
+
+    def asked(*verbs: str) -> list[str]:
+        return [
+            f"{event['verb']} {event['objectRef']['resource']} {event['objectRef'].get('name')}"
+            for event in stage.plane.audit()
+            if event.get("objectRef", {}).get("namespace") == namespace and event["verb"] in verbs
+        ]
+
+    def looks() -> int:
+        return asked("get").count("get clusters fleet")
+
+    def more_than(before: int) -> bool:
+        return looks() > before
+
+    def look(number: int) -> None:
+        """Make it look at everything twice, so that it has done with the first when the second begins."""
+        for half in ("a", "b"):
+            before = looks()
+            note = ("annotate", CLUSTERS, "fleet", f"example.com/look={number}{half}")
+            stage.kubernetes.kubectl(*note, "--overwrite", namespace=namespace)
+            wait_for("a look", partial(more_than, before), SOON_S)
+
+    look(1)
+    written = asked("patch", "create", "delete")
+    look(2)
+    assert asked("patch", "create", "delete") == written

@@ -14,7 +14,8 @@ from logfleet_operator import http_server, logs
 from logfleet_operator.admin import AdminFactory
 from logfleet_operator.brokers import BrokerAdmins
 from logfleet_operator.cluster_reconciler import ClusterReconciler
-from logfleet_operator.handlers import Feed, Watcher
+from logfleet_operator.credentials import NoCredentials, login
+from logfleet_operator.handlers import Feed, Watcher, watch_settings
 from logfleet_operator.kube import ApiServer, Kube, KubeUnavailable
 from logfleet_operator.settings import Settings, SettingsError
 from logfleet_operator.topic_reconciler import TopicReconciler
@@ -27,13 +28,17 @@ WATCHES_STOP_S: Final = 5.0
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
-def main() -> None:
+def main(admins: AdminFactory | None = None) -> None:
+    """The whole life of the process. admins: who asks brokers, if not `BrokerAdmins`."""
     try:
         settings = Settings.from_environment()
     except SettingsError as error:
         sys.exit(f"logfleet-operator: {error}")
     logs.configure(settings.log_level, as_json=settings.log_json)
-    asyncio.run(run(settings, BrokerAdmins()))
+    try:
+        asyncio.run(run(settings, admins or BrokerAdmins()))
+    except NoCredentials as error:
+        sys.exit(f"logfleet-operator: {error}")
 
 
 async def run(settings: Settings, admins: AdminFactory) -> None:
@@ -42,7 +47,7 @@ async def run(settings: Settings, admins: AdminFactory) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    kube = await ApiServer.connect()
+    kube = ApiServer(lambda: login(watch_settings()))
     try:
         work = asyncio.ensure_future(operate(kube, admins, settings))
         stop = asyncio.ensure_future(stopped.wait())

@@ -14,6 +14,7 @@ import kopf
 from kopf._core.engines.peering import Identity
 from logfleet.resources.document import GROUP, VERSION
 
+from logfleet_operator.credentials import login
 from logfleet_operator.names import CLUSTER_LABEL, FIELD_MANAGER
 from logfleet_operator.settings import Settings
 from logfleet_operator.topic_reconciler import TopicReconciler
@@ -62,8 +63,8 @@ def registry(feed: Feed) -> kopf.OperatorRegistry:
     result = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=result)
-    def login(**facts: Any) -> kopf.ConnectionInfo | None:
-        return kopf.login_with_service_account(**facts) or kopf.login_with_kubeconfig(**facts)
+    def log_in(settings: kopf.OperatorSettings, **_: Any) -> kopf.ConnectionInfo:
+        return login(settings)
 
     @kopf.on.event(GROUP, VERSION, "clusters", registry=result)
     def cluster_event(meta: kopf.Meta, **_: Any) -> None:

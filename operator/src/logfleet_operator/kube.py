@@ -10,18 +10,21 @@ is no longer in a manifest goes, and what others set stays.
 """
 
 import json
+import time
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import aiohttp
-from kubernetes.aio import client, config
+import kopf
 
 from logfleet_operator.names import FIELD_MANAGER, Manifest
 
 REQUEST_TIMEOUT_S: Final = 30
 CONNECT_TIMEOUT_S: Final = 5
+# The kubelet replaces a service account's token long before it ends (BoundServiceAccountTokens).
+TOKEN_READ_S: Final = 60.0
 
 
 class KubeError(Exception):
@@ -100,21 +103,30 @@ class Kube(Protocol):
 
 
 class ApiServer:
-    """Kube over HTTP, with the credentials of the pod or of the kubeconfig."""
+    """Kube over HTTP. credentials: read at first, and again for its headers as tokens are replaced.
 
-    def __init__(self, api: Any) -> None:
-        """api: a kubernetes.aio ApiClient (its generated code is typed in part only)."""
-        self._api = api
+    To be made within a running loop.
+    """
 
-    @classmethod
-    async def connect(cls) -> "ApiServer":
-        """Raises kubernetes' ConfigException if there are no credentials."""
-        load: Any = config.load_config
-        await load()
-        return cls(client.ApiClient())
+    def __init__(self, credentials: Callable[[], kopf.ConnectionInfo]) -> None:
+        self._credentials = credentials
+        first = credentials()
+        self._server = first.server.rstrip("/")
+        self._headers = first.as_http_headers()
+        self._read_at = time.monotonic()
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=first.as_ssl_context()),
+            timeout=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
+        )
 
     async def close(self) -> None:
-        await self._api.close()
+        await self._session.close()
+
+    def _authorization(self) -> dict[str, str]:
+        now = time.monotonic()
+        if now - self._read_at >= TOKEN_READ_S:
+            self._headers, self._read_at = self._credentials().as_http_headers(), now
+        return self._headers
 
     async def get(self, kind: str, namespace: str, name: str) -> Manifest | None:
         try:
@@ -182,18 +194,17 @@ class ApiServer:
         body: Manifest | None = None,
         content_type: str = "application/json",
     ) -> Manifest:
-        request = await self._api.param_serialize(
+        headers = {"Accept": "application/json", "Content-Type": content_type}
+        request = self._session.request(
             method,
-            path,
-            query_params=list((query or {}).items()),
-            header_params={"Accept": "application/json", "Content-Type": content_type},
-            body=body,
-            auth_settings=["BearerToken"],
+            self._server + path,
+            params=query,
+            headers=headers | self._authorization(),
+            data=None if body is None else json.dumps(body),
         )
-        timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
         try:
-            response = await self._api.call_api(*request, _request_timeout=timeout)
-            data = await response.read()
+            async with request as response:
+                data = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise KubeUnavailable(f"{method} {path}: {error!r}") from error
         if 200 <= response.status < 300:

@@ -4,10 +4,11 @@ import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import kopf
 import pytest
 import pytest_asyncio
 from aiohttp import web
-from kubernetes.aio import client
+from logfleet_operator import kube as kube_module
 from logfleet_operator.kube import ApiServer, KubeConflict, KubeError, KubeUnavailable
 
 pytestmark = pytest.mark.asyncio
@@ -24,11 +25,14 @@ class FakeServer:
         self.query: dict[str, str] = {}
         self.content_type = ""
         self.sent: Any = None
+        self.token = "first"
+        self.authorization = ""
 
     async def handle(self, request: web.Request) -> web.Response:
         self.method, self.path = request.method, request.path
         self.query = dict(request.query)
         self.content_type = request.content_type
+        self.authorization = request.headers["Authorization"]
         text = await request.text()
         self.sent = json.loads(text) if text else None
         return web.json_response(self.body, status=self.status)
@@ -44,7 +48,7 @@ async def server() -> AsyncIterator[tuple[FakeServer, ApiServer]]:
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     host, port = runner.addresses[0][:2]
-    kube = ApiServer(client.ApiClient(client.Configuration(host=f"http://{host}:{port}")))
+    kube = ApiServer(lambda: kopf.ConnectionInfo(server=f"http://{host}:{port}", token=fake.token))
     yield fake, kube
     await kube.close()
     await runner.cleanup()
@@ -135,7 +139,19 @@ async def test_an_answer_that_is_no_success_is_an_error(
 
 
 async def test_no_answer_is_no_verdict() -> None:
-    kube = ApiServer(client.ApiClient(client.Configuration(host="http://127.0.0.1:1")))
+    kube = ApiServer(lambda: kopf.ConnectionInfo(server="http://127.0.0.1:1"))
     with pytest.raises(KubeUnavailable):
         await kube.get("Pod", "air", "a")
     await kube.close()
+
+
+async def test_a_token_that_was_replaced_is_read_again(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake, kube = server
+    fake.token = "second"
+    await kube.get("Pod", "air", "a")
+    assert fake.authorization == "Bearer first"
+    monkeypatch.setattr(kube_module, "TOKEN_READ_S", 0.0)
+    await kube.get("Pod", "air", "a")
+    assert fake.authorization == "Bearer second"
