@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from e2e.harness.fleet import Fleet, install_example_fleet, install_operator
+from e2e.harness.java import find_java
 from e2e.harness.kubernetes import Kubernetes
 from e2e.harness.kubernetes_rig import Rig, running_rig
 from e2e.lab.settings import settings_from
@@ -45,6 +46,7 @@ def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
                 while pending:
                     print(f"  {pending.popleft()}", flush=True)
 
+    find_java(at_least=17, wanted_by="Spark")  # told now, not after minutes
     settings = settings_from(os.environ, Path.home())
     keep, reuse = (os.environ.get(name) == "1" for name in ("KEEP", "REUSE"))
     wait_s = float(os.environ.get("LAB_WAIT", "0"))
