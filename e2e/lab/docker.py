@@ -14,6 +14,7 @@ from pathlib import Path
 
 from e2e.lab.cgroups import ROOT, Hierarchies
 from e2e.lab.commands import Argument, LabError, run, succeeds, wait_until
+from e2e.lab.folders import ensure_folders
 from e2e.lab.images import base_image, ensure_archive
 from e2e.lab.processes import Daemons
 from e2e.lab.settings import Settings
@@ -111,7 +112,7 @@ class Docker:
         for name, original in OWN_FOLDERS.items():
             copy = self._settings.state / name
             shutil.rmtree(copy, ignore_errors=True)
-            original.mkdir(parents=True, exist_ok=True)
+            ensure_folders(self._settings.made_folders, [original])
             shutil.copytree(original, copy)
         shutil.rmtree(self._settings.state / "docker", ignore_errors=True)
         self._hierarchies.make(GROUP)

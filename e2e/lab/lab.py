@@ -10,6 +10,7 @@ from pathlib import Path
 from e2e.lab import control_plane, network
 from e2e.lab.cgroups import CONTROL, Hierarchies
 from e2e.lab.commands import LabError, run, wait_until
+from e2e.lab.folders import remove_folders
 from e2e.lab.images import ensure_archive, own_images
 from e2e.lab.machine import obstacle
 from e2e.lab.nodes import Nodes
@@ -94,6 +95,7 @@ class Lab:
     def purge(self) -> None:
         """As `down`, and the state is gone too. Raises LabError if something is left."""
         self.down()
+        remove_folders(self.settings.made_folders)
         run("rm", "-rf", self.settings.run)  # a third of shutil's time for the images' many files
         left = self.leftovers()
         if left:

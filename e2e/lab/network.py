@@ -60,6 +60,8 @@ def net_down() -> None:
     """No namespace and no link of any lab is left; the routes go with the link."""
     for name in namespaces():
         run("ip", "netns", "del", name)
+    if NAMESPACES.is_dir() and not any(NAMESPACES.iterdir()) and succeeds("umount", NAMESPACES):
+        succeeds("rmdir", NAMESPACES)  # `ip netns add` made it and mounted it over itself
     if succeeds("ip", "link", "show", HOST_LINK):
         run("ip", "link", "del", HOST_LINK)
 

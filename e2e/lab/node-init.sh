@@ -6,19 +6,10 @@ zone=$1 disk=$2 tools=$3 ip=$4 kubeconfig=$5
 export PATH="$tools:/usr/sbin:/usr/bin:/sbin:/bin"
 hostname "node-$zone"
 mount --make-rshared /                     # the kubelet's mounts must reach its containers
-mkdir -p "$disk"/{run,log,kubelet,containerd,cni,pods,containers,netd,volumes}
+mkdir -p "$disk/log"
 while read -r source target; do
-  mkdir -p "$target"; mount --bind "$disk/$source" "$target"
-done <<EOF
-kubelet    /var/lib/kubelet
-containerd /var/lib/containerd
-cni        /var/lib/cni
-pods       /var/log/pods
-containers /var/log/containers
-netd       /etc/cni/net.d
-volumes    /opt/local-path-provisioner
-run        /run
-EOF
+  mkdir -p "$disk/$source"; mount --bind "$disk/$source" "$target"
+done < "$disk/mounts"
 mkdir -p /run/netns /run/lock
 cp "$disk/resolv.conf" /run/lab-resolv.conf
 sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from e2e.lab.cgroups import ROOT, Hierarchies
 from e2e.lab.commands import Argument, LabError, run, succeeds, wait_until
+from e2e.lab.folders import ensure_folders
 from e2e.lab.machine import memory_of_this_machine, memory_reserved_per_node
 from e2e.lab.node_config import containerd_major, node_files
 from e2e.lab.processes import Daemons
@@ -15,6 +16,17 @@ from e2e.lab.settings import Settings, Zone
 
 INIT = Path(__file__).parent / "node-init.sh"
 CONTAINERD_WITHIN_S = 60.0
+# Folder of the node's disk -> where its programs expect it. `run` last: the mounts before it need the machine's own.
+MOUNTED_OVER = {
+    "kubelet": Path("/var/lib/kubelet"),
+    "containerd": Path("/var/lib/containerd"),
+    "cni": Path("/var/lib/cni"),
+    "pods": Path("/var/log/pods"),
+    "containers": Path("/var/log/containers"),
+    "netd": Path("/etc/cni/net.d"),
+    "volumes": Path("/opt/local-path-provisioner"),
+    "run": Path("/run"),
+}
 
 
 class Nodes:
@@ -31,6 +43,7 @@ class Nodes:
         if self._daemons.pid(zone.node) is not None:
             return
         self._write_files(zone)
+        ensure_folders(self._settings.made_folders, MOUNTED_OVER.values())
         group = f"{ROOT}/{zone.name}/sys"
         self._hierarchies.make(group)
         folder = self._settings.node_folder(zone)
@@ -107,6 +120,7 @@ class Nodes:
         reserved = memory_reserved_per_node(memory_of_this_machine(), len(self._settings.zones))
         major = containerd_major(run("containerd", "--version"))
         files = node_files(self._settings, zone, containerd=major, memory_reserved=reserved)
+        files["mounts"] = "".join(f"{name} {path}\n" for name, path in MOUNTED_OVER.items())
         for name, text in files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)

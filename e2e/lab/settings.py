@@ -62,6 +62,11 @@ class Settings:
         return self.root / "run"
 
     @property
+    def made_folders(self) -> Path:
+        """List of what had to be made outside of `root`."""
+        return self.run / "made-folders"
+
+    @property
     def pki(self) -> Path:
         return self.run / "pki"
 
