@@ -403,6 +403,31 @@ def test_every_right_is_used_and_none_is_missing(stage, namespace):
     assert set(used) | asked_inside(set(used)) == granted(stage.kubernetes)
 
 
+def test_with_named_namespaces_it_works_there_and_nowhere_else(stage, namespace, tmp_path: Path):
+    stage.operator.kill()
+    kubernetes, system = stage.kubernetes, "narrow-system"
+    install = ("upgrade", "--install", OPERATOR_RELEASE, str(CHARTS / "operator"), "-n", system)
+    values = {"watchNamespaces": [namespace], "crds": {"enabled": False}}
+    kubernetes.helm(*install, "--create-namespace", "-f", "-", values=values)
+    token = stage.plane.kubeconfig_of(OPERATOR_RELEASE, system)
+    narrow = Operator(tmp_path, token, stage.broker.bootstrap, namespace)
+    elsewhere = f"not-{namespace}"[:60]
+    kubernetes.create_namespace(elsewhere)
+    kubernetes.apply(small(), namespace=elsewhere)
+    try:
+        narrow.start()
+        bring_up(stage, namespace, small())
+        kubernetes.apply(topic("narrow", "fleet"), namespace=namespace)
+        kubernetes.wait_condition(TOPICS, "narrow", namespace, within_s=SOON_S)
+    finally:
+        narrow.close()
+        kubernetes.helm("uninstall", OPERATOR_RELEASE, "-n", system)
+    assert "status" not in kubernetes.get(CLUSTERS, "fleet", elsewhere)
+    kubernetes.delete("namespace", elsewhere, wait=False)
+    used = stage.plane.rights_used(OPERATOR_RELEASE, system)
+    assert [right for right, decisions in used.items() if decisions != {"allow"}] == []
+
+
 def test_a_kubeconfig_that_is_not_there_is_one_line(stage, tmp_path: Path):
     operator = Operator(tmp_path, tmp_path / "none", stage.broker.bootstrap)
     try:
