@@ -54,6 +54,14 @@ def test_a_group_goes_on_behind_what_was_printed(ten: Broker) -> None:
     assert said(ten, *member, "-e") == ""
 
 
+def test_what_comes_while_nobody_reads_is_for_the_next_member(ten: Broker) -> None:
+    member = ("consume", "t", "-g", "g", "-e")
+    assert said(ten, *member) == ""  # it begins at the end, where nothing is yet
+    said(ten, "produce", "t", "-p", "1", stdin=b"later")
+    assert said(ten, *member) == "later\n"
+    assert committed(ten, "g") == [5, 6]
+
+
 def test_ctrl_c_commits_what_was_printed_and_leaves_the_group(ten: Broker) -> None:
     with started(ten, "consume", "t", "-g", "g", "--from-beginning") as running:
         for _ in range(10):

@@ -5,7 +5,7 @@ import json
 import pytest
 from confluent_kafka import Message, Producer
 
-from e2e.harness.clients import CLIENTS, CODECS, Sent, free_of_time
+from e2e.harness.clients import CLIENTS, CODECS, Sent, free_of_time, kcat, run
 from e2e.harness.command_line import (
     PATIENCE_S,
     refused,
@@ -146,7 +146,10 @@ def values(text: str) -> list[int]:
 
 def test_consume_prints_records_as_they_were_sent(ten: Broker) -> None:
     everything = ("consume", "t", "--from-beginning", "--exit-at-end")
-    lines = said(ten, *everything, "-f", r"%t %p %o %T %k %s %h %K %S\n").splitlines()
+    form = r"%t %p %o %T %k %s %h %K %S\n"
+    lines = said(ten, *everything, "-f", form).splitlines()
+    kcats = [kcat(), "-C", "-b", ten.bootstrap, "-t", "t", "-o", "beginning", "-e", "-q"]
+    assert sorted(run([*kcats, "-f", form]).splitlines()) == sorted(lines)
     assert sorted(lines, key=lambda line: int(line.split()[3])) == [
         f"t {number % 2} {number // 2} {1_000_000 + number} k{number} v{number} h={number} 2 2"
         for number in range(10)

@@ -234,7 +234,7 @@ class _Member:
             if self._consumer.generation != self._generation:
                 # what was printed before belongs to partitions that were given back, and was committed then
                 self._generation = self._consumer.generation
-                self._printer.next_offsets.clear()
+                self._printer.next_offsets = self._first_offsets(fetched)
                 assigned = self._consumer.assignment()
                 ends = (
                     await offsets_at(self._consumer.client, assigned, OffsetSpec.LATEST)
@@ -248,6 +248,14 @@ class _Member:
             positions = self._consumer.fetcher.positions()
             if exit_at_end and _reached(positions, ends):
                 return
+
+    def _first_offsets(self, fetched: Sequence[Fetched]) -> dict[TopicPartition, int]:
+        """Where reading began in each partition; fetched: all that was read since.
+
+        Committed even where nothing comes: what comes while nobody reads is for the next member.
+        """
+        offsets = self._consumer.fetcher.positions()
+        return offsets | {each.partition: each.offset for each in reversed(fetched)}
 
     async def commit(self) -> bool:
         """False if the group has moved on, so that nothing could be committed."""
