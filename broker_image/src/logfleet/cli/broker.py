@@ -55,7 +55,9 @@ def broker(properties: Path | None, overrides: tuple[str, ...], log_level: str) 
     """
     try:
         config = read_config(properties, overrides)
-    except (ConfigError, OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise click.ClickException(f"{properties} is not UTF-8: {error}") from error
+    except (ConfigError, OSError) as error:
         raise click.ClickException(str(error)) from error
     listener = start_logging(log_level)
     try:

@@ -146,7 +146,7 @@ def _node_id(given: _Given) -> ConfigValue:
 
 
 def _log_dirs(given: _Given) -> tuple[str, ...]:
-    directories = given.items("log.dirs") or given.items("log.dir")
+    directories = given.items("log.dirs" if given.is_set("log.dirs") else "log.dir")
     if not directories:
         raise ConfigError("log.dirs", "log.dirs must name at least one directory.")
     return directories

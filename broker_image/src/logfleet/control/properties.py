@@ -1,6 +1,7 @@
 """Text form of server.properties: Java's property files, as far as people write them by hand (java.util.Properties.load)."""
 
 from collections.abc import Iterator
+from string import hexdigits
 
 from logfleet.control.config_keys import ConfigError
 
@@ -73,7 +74,6 @@ def _unescape(text: str, line: str) -> str:
 
 
 def _code_point(digits: str, line: str) -> str:
-    try:
-        return chr(int(digits, 16))
-    except ValueError:
-        raise ConfigError(line, f"Malformed \\uXXXX escape in the line: {line}") from None
+    if len(digits) != 4 or not set(digits) <= set(hexdigits):
+        raise ConfigError(line, f"Malformed \\uXXXX escape in the line: {line}")
+    return chr(int(digits, 16))

@@ -80,7 +80,8 @@ class SqliteStore:
     async def open(cls, path: Path) -> "SqliteStore":
         """Open or make the store at `path` (its directory is made too).
 
-        Raises StoreLocked if another process has it open, StoreRefused if the file is not a store of this version.
+        Raises StoreLocked if another process has it open, StoreRefused if the file is not a store of this version or
+        cannot be opened or made.
         """
         pool = ThreadPoolExecutor(1, thread_name_prefix="metadata-sqlite")
         try:
@@ -251,8 +252,11 @@ class _Disk:
 
 
 def _open(path: Path) -> tuple[_Disk, Keyspace]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    connection = sqlite3.connect(path, isolation_level=None, timeout=0)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(path, isolation_level=None, timeout=0)
+    except (OSError, sqlite3.Error) as error:
+        raise StoreRefused(f"{path} cannot be opened or made: {error}") from error
     try:
         keyspace = _load(connection)
         disk = _Disk(path, connection)

@@ -164,7 +164,10 @@ class Broker:
         self.store = await open_store(self.config)
         self._stack.push_async_callback(self.store.close)
         self._stack.push_async_callback(self._leave)
-        on_disk = cluster_id_on_disk(self._files, self.config.log_dirs)
+        try:
+            on_disk = cluster_id_on_disk(self._files, self.config.log_dirs)
+        except OSError as error:
+            raise StartError(f"log.dirs: {error}") from error
         self.cluster_id = await join_cluster(self.store, on_disk)
         self.follower = MetadataFollower(self.store)
         await self._open_log_dirs()

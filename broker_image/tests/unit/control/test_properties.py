@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from logfleet.control.config_keys import ConfigError
 from logfleet.control.properties import parse_properties
@@ -46,6 +48,7 @@ def test_trailing_blanks_are_dropped():
     assert parse_properties("a=1  \r\n") == {"a": "1"}
 
 
-def test_a_malformed_unicode_escape_is_refused_with_the_line():
-    with pytest.raises(ConfigError, match=r"a=\\u00zz"):
-        parse_properties("a=\\u00zz")
+@pytest.mark.parametrize("digits", ["00zz", "12", "+123", "1_23", ""])
+def test_a_malformed_unicode_escape_is_refused_with_the_line(digits):
+    with pytest.raises(ConfigError, match=re.escape(f"a=\\u{digits}")):
+        parse_properties(f"a=\\u{digits}")

@@ -1,6 +1,7 @@
 import asyncio
 import math
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -104,6 +105,13 @@ async def test_a_second_process_is_refused_and_a_killed_one_leaves_no_lock(path:
     store = await SqliteStore.open(path)
     assert [(item.key, item.value) for item in (await store.range("")).items] == [("a", b"kept")]
     await store.close()
+
+
+async def test_a_place_where_nothing_can_be_made_is_said_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for place in (tmp_path / "file" / "m.sqlite", Path("/proc/none/m.sqlite"), tmp_path):
+        with pytest.raises(StoreRefused, match=re.escape(f"{place} cannot be opened or made")):
+            await SqliteStore.open(place)
 
 
 async def test_a_file_of_another_kind_or_version_is_refused(path: Path) -> None:
