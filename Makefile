@@ -50,6 +50,10 @@ types: $(STAMP)
 unit: $(STAMP)
 	pytest -q -n auto --dist loadgroup --ignore=broker_image/tests/etcd $(wildcard broker_image/tests operator/tests e2e/tests)
 
+.PHONY: coverage
+coverage: $(STAMP) ## each pure package by its own tests: >= 95 % of lines and branches (part of test-local)
+	@$(PY) -m e2e.coverage
+
 .PHONY: etcd-tests
 etcd-tests: $(STAMP) ## the metadata store against every etcd on this machine, faults included (part of test-local)
 	pytest -q -n auto broker_image/tests/etcd
@@ -61,11 +65,11 @@ fmt: $(STAMP) ## format the sources
 
 .PHONY: test
 test: $(STAMP) ## all tests: what needs no Kubernetes, then the end-to-end suite
-	@$(PY) -m e2e.parts check etcd-tests local-suites spark quickstart quickstart-late apiserver e2e
+	@$(PY) -m e2e.parts check coverage etcd-tests local-suites spark quickstart quickstart-late apiserver e2e
 
 .PHONY: test-local
 test-local: $(STAMP) ## all tests that need no Kubernetes
-	@$(PY) -m e2e.parts check etcd-tests local-suites spark quickstart quickstart-late apiserver
+	@$(PY) -m e2e.parts check coverage etcd-tests local-suites spark quickstart quickstart-late apiserver
 
 .PHONY: local-suites
 local-suites: $(STAMP) ## clients against brokers and fleets that run as processes (part of test-local)
