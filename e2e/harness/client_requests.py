@@ -4,6 +4,7 @@ A talk is a generator: it yields requests (another API's in its newest version, 
 Requests carry the fields of all versions at once (a topic's name and its id); `fit` drops what a version lacks.
 """
 
+import time
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ from logfleet.wire.schema import Field, load_table
 
 Talk = Generator[msgspec.Struct | tuple[msgspec.Struct, int], Any, None]
 TOPIC = "wire"
+GROUP, TRANSACTION = 0, 1
 NEW_MEMBER_EPOCH, LEAVING_MEMBER_EPOCH = 0, -1
 TRANSACTION_TIMEOUT_MS = 60_000
 
@@ -24,7 +26,7 @@ TRANSACTION_TIMEOUT_MS = 60_000
 class World:
     """What the talks learn from one another. topic_id: that of TOPIC; members: classic group -> member id, generation;
     acquired: version of ShareFetch -> an offset that it acquired, the session epoch of the next request;
-    classic: what the names of classic groups begin with.
+    classic: what the names of classic groups begin with; coordinators: the kinds that the broker has.
     """
 
     cluster_id: str
@@ -33,6 +35,7 @@ class World:
     members: dict[str, tuple[str, int]] = field(default_factory=dict)
     acquired: dict[int, tuple[int, int]] = field(default_factory=dict)
     classic: str = "classic"
+    coordinators: tuple[int, ...] = (GROUP, TRANSACTION)
     streams_member: str = "streams-member-000001"
 
 
@@ -83,7 +86,8 @@ def metadata(world: World, version: int) -> Talk:
 
 
 def produce(world: World, _version: int) -> Talk:
-    batch = bytes(build_batch([Record(b"key", b"value", 1_700_000_000_000)]))
+    now_ms = time.time_ns() // 1_000_000  # of the past, retention might take it at any moment
+    batch = bytes(build_batch([Record(b"key", b"value", now_ms)]))
     partition = m.ProduceRequest.PartitionProduceData(records=batch)
     topic = m.ProduceRequest.TopicProduceData(
         name=TOPIC, topic_id=world.topic_id, partition_data=[partition]
@@ -145,8 +149,8 @@ def describe_producers(_world: World, _version: int) -> Talk:
 # --- groups of all kinds
 
 
-def find_coordinator(_world: World, version: int) -> Talk:
-    for kind in range(1 if version == 0 else 2):
+def find_coordinator(world: World, version: int) -> Talk:
+    for kind in world.coordinators if version else (GROUP,):
         yield m.FindCoordinatorRequest(key="g", key_type=kind, coordinator_keys=["g"])
 
 

@@ -22,7 +22,6 @@ from e2e.harness.java import JavaMissing, find_java
 HERE = Path(__file__).resolve().parents[1] / "kafka"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "logfleet" / "kafka"
 COPY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 READY_SECONDS = 90
 """A cold JVM on two busy cores; Kafka itself needs 5 to 10 s."""
 
@@ -150,7 +149,7 @@ class KafkaBroker:
         self.directory.mkdir(parents=True, exist_ok=True)
         properties = self.directory / "server.properties"
         properties.write_text("".join(f"{k}={v}\n" for k, v in self.config.items()))
-        self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c")
+        self._java("kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c")
         self.start()
         return self
 

@@ -22,7 +22,7 @@ class WireConnection:
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
-        self._correlation_id = 0
+        self._sent = self._received = 0
 
     def __enter__(self) -> Self:
         return self
@@ -36,13 +36,22 @@ class WireConnection:
         self.socket.close()
 
     def call(self, request: msgspec.Struct, version: int) -> Any:
-        """The answer, read to its last byte, and the same bytes when it is written again. Raises Disconnected."""
-        api = api_of(type(request))
-        self._correlation_id += 1
-        buffers = encode_request(request, version, self._correlation_id, "wire")
+        """Send and `receive`."""
+        self.send(request, version)
+        return self.receive(type(request), version)
+
+    def send(self, request: msgspec.Struct, version: int) -> None:
+        """Send a request whose answer is to be received later; answers come in the requests' order."""
+        self._sent += 1
+        buffers = encode_request(request, version, self._sent, "wire")
         self.socket.sendall(b"".join(buffers))  # type: ignore[arg-type]
+
+    def receive(self, request: type[msgspec.Struct], version: int) -> Any:
+        """The next answer, read to its last byte, and the same bytes when it is written again. Raises Disconnected."""
+        api = api_of(request)
+        self._received += 1
         frame = self.frame()
-        assert int.from_bytes(frame[:4], "big") == self._correlation_id
+        assert int.from_bytes(frame[:4], "big") == self._received, "out of order"
         start = skip_tags(frame, 4) if api.response_header_version(version) == 1 else 4
         answer, end = decoder(api.response, version)(frame, start)
         assert end == len(frame), f"{api.name} {version}: {len(frame) - end} bytes left over"
@@ -56,7 +65,10 @@ class WireConnection:
     def _exactly(self, size: int) -> bytes:
         parts = bytearray()
         while len(parts) < size:
-            part = self.socket.recv(size - len(parts))
+            try:
+                part = self.socket.recv(size - len(parts))
+            except ConnectionResetError:
+                part = b""
             if not part:
                 raise Disconnected(f"closed after {len(parts)} of {size} bytes")
             parts += part

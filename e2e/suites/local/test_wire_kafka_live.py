@@ -1,31 +1,22 @@
 """Our encoding against a running Apache Kafka 4.4.0: it serves every request, and its answers are read to the last byte."""
 
-import time
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
 
 import msgspec
 import pytest
 from logfleet.records.batch import iterate_headers
 from logfleet.records.record import read_records
 from logfleet.wire import messages as m
-from logfleet.wire.apis import API_BY_NAME, Api, api_of
+from logfleet.wire.apis import API_BY_NAME
 from logfleet.wire.codec import decode, encode_bytes
 from logfleet.wire.errors import ErrorCode
 
 from e2e.harness.admin_requests import REFUSALS, TALKS
-from e2e.harness.client_requests import TOPIC, World, fit
-from e2e.harness.kafka import CLUSTER_ID, KafkaBroker
-from e2e.harness.wire_connection import WireConnection
+from e2e.harness.client_requests import TOPIC
+from e2e.harness.kafka import KafkaBroker
+from e2e.harness.talks import Talker, error_codes
 
-COORDINATORS_WITHIN_S = 60.0
-"""A cold coordinator makes its topic and loads it at the first request."""
-TRY_AGAIN = {
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
-    ErrorCode.CONCURRENT_TRANSACTIONS,
-}
 GROUP_RECORDS: dict[int, tuple[type[msgspec.Struct], type[msgspec.Struct]]] = {
     1: (m.OffsetCommitKey, m.OffsetCommitValue),
     2: (m.GroupMetadataKey, m.GroupMetadataValue),
@@ -41,59 +32,11 @@ CONFIG = {
 }
 
 
-class Talker:
-    """Takes the talks to one broker."""
-
-    def __init__(self, kafka: KafkaBroker) -> None:
-        self.connection = WireConnection(kafka.port)
-        self.world = World(CLUSTER_ID, str(kafka.directory / "data"))
-
-    def talk(self, api: Api, version: int) -> None:
-        talk, answer = TALKS[api.name](self.world, version), None
-        while True:
-            try:
-                step = talk.send(answer)
-            except StopIteration:
-                return
-            request, own = step if isinstance(step, tuple) else (step, None)
-            other = api_of(type(request))
-            if own is None:
-                own = version if other is api else other.max_version
-            answer = self.call(fit(request, own), own)
-            allowed = {ErrorCode.NONE} | REFUSALS.get(other.name, set())
-            assert set(error_codes(answer)) <= allowed, f"{other.name} {own}: {answer}"
-
-    def call(self, request: msgspec.Struct, version: int) -> Any:
-        end = time.monotonic() + COORDINATORS_WITHIN_S
-        while True:
-            answer = self.connection.call(request, version)
-            if TRY_AGAIN.isdisjoint(error_codes(answer)) or time.monotonic() > end:
-                return answer
-            time.sleep(0.05)
-
-
-def error_codes(value: object) -> Iterator[ErrorCode]:
-    """Every error code of an answer, wherever it stands."""
-    if isinstance(value, list):
-        for each in value:
-            yield from error_codes(each)
-    elif isinstance(value, msgspec.Struct):
-        for name in value.__struct_fields__:
-            if name.endswith("error_code"):
-                yield ErrorCode(getattr(value, name))
-            else:
-                yield from error_codes(getattr(value, name))
-
-
 @pytest.fixture(scope="module")
 def talker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talker]:
     with KafkaBroker(tmp_path_factory.mktemp("kafka") / "kafka", **CONFIG) as kafka:
-        made = Talker(kafka)
-        topic = m.CreateTopicsRequest.CreatableTopic(
-            name=TOPIC, num_partitions=1, replication_factor=1
-        )
-        answer = made.call(m.CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7)
-        made.world.topic_id = answer.topics[0].topic_id
+        made = Talker(kafka.port, Path(kafka.config["log.dirs"]))
+        made.make_topic(TOPIC)
         yield made
         made.connection.socket.close()
 
@@ -108,7 +51,9 @@ def test_kafka_serves_every_version_that_we_encode(talker: Talker) -> None:
         api = API_BY_NAME[name]
         assert served[api.key] == (api.min_version, api.max_version), name
         for version in range(api.served_min, api.max_version + 1):
-            talker.talk(api, version)
+            for other, own, answer in talker.steps(api, version):
+                allowed = {ErrorCode.NONE} | REFUSALS.get(other.name, set())
+                assert set(error_codes(answer)) <= allowed, f"{other.name} {own}: {answer}"
 
 
 @pytest.mark.xdist_group("kafka-wire")
@@ -119,7 +64,7 @@ def test_the_group_records_that_kafka_wrote_are_read(talker: Talker) -> None:
     for name in ("JoinGroup", "SyncGroup", "OffsetCommit", "LeaveGroup"):
         api = API_BY_NAME[name]
         for version in range(api.served_min, api.max_version + 1):
-            talker.talk(api, version)
+            list(talker.steps(api, version))
     for key, value in consumer_offsets(talker):
         kind = GROUP_RECORDS.get(int.from_bytes(key[:2], "big"))
         if kind is None or value is None:

@@ -1,0 +1,91 @@
+"""Takes the talks of client_requests, share_requests and admin_requests to one broker, Kafka's or ours."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from logfleet.wire import messages as m
+from logfleet.wire.apis import Api, api_of
+from logfleet.wire.errors import ErrorCode
+
+from e2e.harness.admin_requests import TALKS
+from e2e.harness.client_requests import TOPIC, World, fit
+from e2e.harness.wire_connection import WireConnection
+
+READY_WITHIN_S = 60.0
+"""A cold coordinator makes its topic and loads it at the first request."""
+TRY_AGAIN = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,  # CreateTopics answers before the leader leads
+}
+
+
+class Talker:
+    """One connection and what was learnt over it."""
+
+    def __init__(self, port: int, log_dir: Path) -> None:
+        self.port = port
+        self.connection = WireConnection(port)
+        cluster_id = self.call(m.MetadataRequest(topics=[]), 12).cluster_id
+        self.world = World(cluster_id, str(log_dir))
+
+    def make_topic(self, name: str) -> bytes:
+        """A topic of one partition, led when this returns; its id. That of TOPIC is remembered for the talks."""
+        topic = m.CreateTopicsRequest.CreatableTopic(
+            name=name, num_partitions=1, replication_factor=1
+        )
+        answer = self.call(m.CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7)
+        assert answer.topics[0].error_code == ErrorCode.NONE, answer
+        topic_id: bytes = answer.topics[0].topic_id
+        if name == TOPIC:
+            self.world.topic_id = topic_id
+        partition = m.ListOffsetsRequest.ListOffsetsPartition(timestamp=-1)
+        asked = m.ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=[partition])
+        self.call(m.ListOffsetsRequest(topics=[asked]), 7)
+        return topic_id
+
+    def steps(self, api: Api, version: int) -> Iterator[tuple[Api, int, Any]]:
+        """Each answer of the talk, with its API and version."""
+        talk, answer = TALKS[api.name](self.world, version), None
+        while True:
+            try:
+                step = talk.send(answer)
+            except StopIteration:
+                return
+            request, own = step if isinstance(step, tuple) else (step, None)
+            other = api_of(type(request))
+            if own is None:
+                own = version if other is api else other.max_version
+            answer = self.call(fit(request, own), own)
+            yield other, own, answer
+
+    def outcome(self, api: Api, version: int) -> list[tuple[str, list[ErrorCode]]]:
+        """The error codes of each answer."""
+        return [(a.name, list(error_codes(answer))) for a, _, answer in self.steps(api, version)]
+
+    def call(self, request: msgspec.Struct, version: int) -> Any:
+        """As a client: asks again while a coordinator says so."""
+        end = time.monotonic() + READY_WITHIN_S
+        while True:
+            answer = self.connection.call(request, version)
+            if TRY_AGAIN.isdisjoint(error_codes(answer)) or time.monotonic() > end:
+                return answer
+            time.sleep(0.05)
+
+
+def error_codes(value: object) -> Iterator[ErrorCode]:
+    """Every error code of an answer, wherever it stands."""
+    if isinstance(value, list):
+        for each in value:
+            yield from error_codes(each)
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            if name.endswith("error_code"):
+                yield ErrorCode(getattr(value, name))
+            else:
+                yield from error_codes(getattr(value, name))

@@ -1,0 +1,170 @@
+"""One broker beside a running Apache Kafka 4.4.0: the same requests, the same answers."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from logfleet.records.record import Record, build_batch
+from logfleet.wire import messages as m
+from logfleet.wire.apis import API_BY_KEY, API_BY_NAME, API_VERSIONS_KEY
+from logfleet.wire.errors import ErrorCode
+
+from e2e.harness.admin_requests import TALKS
+from e2e.harness.client_requests import GROUP, TOPIC
+from e2e.harness.kafka import KafkaBroker
+from e2e.harness.processes import Broker
+from e2e.harness.talks import Talker, error_codes
+from e2e.harness.wire_connection import Disconnected, WireConnection
+
+pytestmark = pytest.mark.xdist_group("beside-kafka")
+CONFIG = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
+T0 = time.time_ns() // 1_000_000 - 3_600_000
+"""Not so long ago that retention takes the records during the test."""
+TIMES = "times"
+CONFIG_TOPIC, CONFIG_BROKER = 2, 4
+DYNAMIC_DEFAULT, DEFAULT = 3, 5
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talker]:
+    with KafkaBroker(tmp_path_factory.mktemp("kafka") / "kafka", **CONFIG) as broker:
+        yield from filled(broker.port, Path(broker.config["log.dirs"]))
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talker]:
+    broker = Broker(tmp_path_factory.mktemp("ours"), CONFIG)
+    broker.start()
+    yield from filled(broker.port, broker.data)
+    broker.close()
+
+
+def filled(port: int, log_dir: Path) -> Iterator[Talker]:
+    """A talker whose topic holds the same 40 records on both sides: times that go up, then back."""
+    talker = Talker(port, log_dir)
+    talker.make_topic(TOPIC)
+    topic_id = talker.make_topic(TIMES)
+    batches = [[Record(b"k", b"v", T0 + 10 * batch + n) for n in range(4)] for batch in range(8)]
+    batches += [[Record(b"k", b"v", T0 + 5) for _ in range(4)] for _ in range(2)]
+    for records in batches:
+        partition = m.ProduceRequest.PartitionProduceData(records=bytes(build_batch(records)))
+        topic = m.ProduceRequest.TopicProduceData(topic_id=topic_id, partition_data=[partition])
+        answer = talker.call(m.ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic]), 13)
+        assert not any(error_codes(answer)), answer
+    yield talker
+    talker.connection.socket.close()
+
+
+def advertised(talker: Talker, version: int) -> dict[int, tuple[int, int]]:
+    answer = talker.call(
+        m.ApiVersionsRequest(client_software_name="a", client_software_version="1"), version
+    )
+    return {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+
+
+@pytest.mark.timeout(300)
+def test_every_version_that_is_advertised_is_served_as_kafka_serves_it(
+    kafka: Talker, ours: Talker
+) -> None:
+    """The same talks end with the same error codes. What Kafka has and we do not is not advertised."""
+    # transactions come later, and are told to be unavailable until then
+    ours.world.coordinators = kafka.world.coordinators = (GROUP,)
+    rows = advertised(ours, 5)
+    theirs = advertised(kafka, 5)
+    assert rows.items() <= theirs.items()
+    for version in range(5):
+        assert advertised(ours, version) == rows
+    for api in [API_BY_NAME[name] for name in TALKS if API_BY_NAME[name].key in rows]:
+        for version in range(api.served_min, api.max_version + 1):
+            assert ours.outcome(api, version) == kafka.outcome(api, version), (api.name, version)
+
+
+def test_what_is_not_advertised_closes_the_connection(kafka: Talker, ours: Talker) -> None:
+    """As it does with Kafka. Only ApiVersions is answered, in version 0 with the versions there are (KIP-511)."""
+    rows = advertised(ours, 4)
+    for key, api in API_BY_KEY.items():
+        low, high = rows.get(key, (api.served_min, api.served_min - 1))
+        for version in {max(low, api.served_min) - 1, high + 1} - {-1}:
+            frame = key.to_bytes(2, "big") + version.to_bytes(2, "big") + b"\0\0\0\7\xff\xff\0\0"
+            for talker in (kafka, ours) if key in rows else (ours,):
+                with WireConnection(talker.port) as connection:
+                    connection.socket.sendall(len(frame).to_bytes(4, "big") + frame)
+                    if key == API_VERSIONS_KEY:
+                        answer = connection.frame()
+                        assert answer[:6] == b"\0\0\0\7\0\x23", talker.port
+                        assert answer[6:] == b"\0\0\0\1\0\x12\0\0\0\5"
+                    else:
+                        with pytest.raises(Disconnected):
+                            connection.frame()
+
+
+def test_list_offsets_finds_what_kafka_finds(kafka: Talker, ours: Talker) -> None:
+    """All special timestamps in all versions, and times before, between, beyond and after those that go back."""
+    api = API_BY_NAME["ListOffsets"]
+    for version in range(api.served_min, api.max_version + 1):
+        for timestamp in (*range(-8, 1), T0, T0 + 5, T0 + 15, T0 + 73, T0 + 74, 2**62):
+            partition = m.ListOffsetsRequest.ListOffsetsPartition(timestamp=timestamp)
+            topic = m.ListOffsetsRequest.ListOffsetsTopic(name=TIMES, partitions=[partition])
+            answers = []
+            for talker in (kafka, ours):
+                request = m.ListOffsetsRequest(topics=[topic])
+                (found,) = talker.call(request, version).topics[0].partitions
+                answers.append(found)
+            assert answers[0] == answers[1], (version, timestamp)
+
+
+def configs(talker: Talker, kind: int, name: str) -> dict[str, tuple[object, ...]]:
+    resource = m.DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=None
+    )
+    (result,) = talker.call(m.DescribeConfigsRequest(resources=[resource]), 4).results
+    assert result.error_code == ErrorCode.NONE
+    return {
+        row.name: (row.value, row.config_type, row.read_only, row.is_sensitive, row.config_source)
+        for row in result.configs
+    }
+
+
+def test_a_topic_has_kafkas_configs_and_defaults(kafka: Talker, ours: Talker) -> None:
+    theirs, own = configs(kafka, CONFIG_TOPIC, TOPIC), configs(ours, CONFIG_TOPIC, TOPIC)
+    # eligible leader replicas (KIP-966): Kafka's controller sets the default as a configuration of the cluster
+    assert theirs.pop("min.insync.replicas") == ("1", 3, False, False, DYNAMIC_DEFAULT)
+    assert own.pop("min.insync.replicas") == ("1", 3, False, False, DEFAULT)
+    assert own == theirs
+
+
+SET_ELSEWISE = {
+    "controller.listener.names",
+    "controller.quorum.voters",
+    "listeners",
+    "log.dir",
+    "log.dirs",
+    "offsets.topic.replication.factor",
+    "process.roles",
+    "transaction.state.log.min.isr",
+    "transaction.state.log.replication.factor",
+}
+"""What the files of the two brokers must say differently, and where data goes if nothing is said."""
+KNOWN_DIFFERENCES = {
+    "broker.id": "Kafka copies node.id; here it is only an old name of it",
+    "min.insync.replicas": "set for the cluster by Kafka's controller",
+    "listener.security.protocol.map": "cannot be changed while the broker runs",
+    "producer.id.expiration.ms": "cannot be changed while the broker runs",
+}
+ALWAYS_SHOWN = {
+    "follower.replication.throttled.rate",
+    "leader.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+}
+"""Kafka shows these only while they are set."""
+
+
+def test_a_broker_has_kafkas_configs_and_defaults(kafka: Talker, ours: Talker) -> None:
+    theirs, own = configs(kafka, CONFIG_BROKER, "1"), configs(ours, CONFIG_BROKER, "1")
+    assert set(theirs) <= set(own)
+    assert {name for name in set(own) - set(theirs) if not name.startswith("logfleet.")} == (
+        ALWAYS_SHOWN
+    )
+    different = {name for name in theirs if own[name] != theirs[name]}
+    assert different == SET_ELSEWISE | KNOWN_DIFFERENCES.keys()
