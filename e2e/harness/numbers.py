@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Iterable
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
@@ -34,6 +35,7 @@ class Numbers(threading.Thread):
             "retry.backoff.ms": 20,
             "message.timeout.ms": 120_000,
             "queue.buffering.max.messages": 3000,
+            "log_level": 2,  # connections are meant to fail here
         }
         self._producer = Producer(config)
         self._topic = topic
@@ -78,7 +80,7 @@ class Numbers(threading.Thread):
         """Return when `count` more records have been acknowledged in each partition."""
         self.wait_for_some(count, range(len(self.acknowledged)))
 
-    def wait_for_some(self, count: int, partitions: "range | list[int]") -> None:
+    def wait_for_some(self, count: int, partitions: Iterable[int]) -> None:
         """Return when `count` more records have been acknowledged in each of these partitions."""
         wanted = {index: len(self.acknowledged[index]) + count for index in partitions}
         deadline = time.monotonic() + PATIENCE_S

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from e2e.harness.etcd import EtcdServer
 
 P = TypeVar("P", bound="Program")
-START_S_MAX = 30.0
-STOP_S_MAX = 30.0
+START_S_MAX = 90.0
+STOP_S_MAX = 60.0
 POLL_S = 0.01
 LOG_TAIL_LINES = 60
 
