@@ -37,7 +37,7 @@ def alive(pid: int) -> bool:
 def started(rig: Rig, text: str = READY) -> Program:
     program = python(rig, text)
     program.launch()
-    program.wait_until(lambda: "ready" in program.said())
+    program.wait_until(lambda: "ready\n" in program.said())
     return program
 
 
@@ -74,7 +74,7 @@ def test_the_log_goes_on_over_a_restart_and_said_begins_anew(rig: Rig) -> None:
     program = started(rig)
     program.kill()
     program.launch()
-    program.wait_until(lambda: "ready" in program.said())
+    program.wait_until(lambda: "ready\n" in program.said())
     assert program.log.read_text() == "ready\nready\n"
     assert program.said() == "ready\n"
 
