@@ -25,6 +25,24 @@ TRY_AGAIN = {
 }
 
 
+OWN = {
+    "port",
+    "cluster_id",
+    "topic_id",
+    "member_id",
+    "leader",  # of a group: a member id
+    "producer_id",
+    "timestamp",  # each broker's records are of its own time
+    "records",
+    "api_keys",  # what is advertised, and configurations, have tests of their own
+    "supported_features",
+    "finalized_features",
+    "finalized_features_epoch",
+    "configs",
+}
+"""Fields in which two brokers differ that behave the same."""
+
+
 class Talker:
     """One connection and what was learnt over it."""
 
@@ -64,9 +82,9 @@ class Talker:
             answer = self.call(fit(request, own), own)
             yield other, own, answer
 
-    def outcome(self, api: Api, version: int) -> list[tuple[str, list[ErrorCode]]]:
-        """The error codes of each answer."""
-        return [(a.name, list(error_codes(answer))) for a, _, answer in self.steps(api, version)]
+    def outcome(self, api: Api, version: int) -> list[Any]:
+        """Each answer without what is the broker's own; two brokers that behave the same give the same."""
+        return [(other.name, comparable(answer)) for other, _, answer in self.steps(api, version)]
 
     def call(self, request: msgspec.Struct, version: int) -> Any:
         """As a client: asks again while a coordinator says so."""
@@ -76,6 +94,23 @@ class Talker:
             if TRY_AGAIN.isdisjoint(error_codes(answer)) or time.monotonic() > end:
                 return answer
             time.sleep(0.05)
+
+
+def comparable(value: object) -> Any:
+    """An answer as plain data without OWN, and without the order that Kafka leaves to its hash tables."""
+    if isinstance(value, list):
+        rows = [comparable(each) for each in value]
+        names = {"name", "group_id"}.intersection(
+            rows[0] if rows and isinstance(rows[0], dict) else ()
+        )
+        return sorted(rows, key=lambda row: str(row[min(names)])) if names else rows
+    if isinstance(value, msgspec.Struct):
+        return {
+            name: comparable(getattr(value, name))
+            for name in value.__struct_fields__
+            if name not in OWN
+        }
+    return value
 
 
 def error_codes(value: object) -> Iterator[ErrorCode]:

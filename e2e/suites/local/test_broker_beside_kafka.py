@@ -17,7 +17,7 @@ from e2e.harness.processes import Broker
 from e2e.harness.talks import Talker, error_codes
 from e2e.harness.wire_connection import Disconnected, WireConnection
 
-pytestmark = pytest.mark.xdist_group("beside-kafka")
+pytestmark = [pytest.mark.xdist_group("beside-kafka"), pytest.mark.timeout(900)]
 CONFIG = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
 T0 = time.time_ns() // 1_000_000 - 3_600_000
 """Not so long ago that retention takes the records during the test."""
@@ -63,11 +63,10 @@ def advertised(talker: Talker, version: int) -> dict[int, tuple[int, int]]:
     return {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
 
 
-@pytest.mark.timeout(300)
 def test_every_version_that_is_advertised_is_served_as_kafka_serves_it(
     kafka: Talker, ours: Talker
 ) -> None:
-    """The same talks end with the same error codes. What Kafka has and we do not is not advertised."""
+    """The same talks get the same answers, field by field. What Kafka has and we do not is not advertised."""
     # transactions come later, and are told to be unavailable until then
     ours.world.coordinators = kafka.world.coordinators = (GROUP,)
     rows = advertised(ours, 5)
@@ -75,7 +74,8 @@ def test_every_version_that_is_advertised_is_served_as_kafka_serves_it(
     assert rows.items() <= theirs.items()
     for version in range(5):
         assert advertised(ours, version) == rows
-    for api in [API_BY_NAME[name] for name in TALKS if API_BY_NAME[name].key in rows]:
+    talked = [API_BY_NAME[name] for name in TALKS if API_BY_NAME[name].key in rows]
+    for api in (api for api in talked if api.name != "DescribeConfigs"):  # see below
         for version in range(api.served_min, api.max_version + 1):
             assert ours.outcome(api, version) == kafka.outcome(api, version), (api.name, version)
 

@@ -32,6 +32,9 @@ CONFIG = {
 }
 
 
+pytestmark = [pytest.mark.xdist_group("kafka-wire"), pytest.mark.timeout(900)]
+
+
 @pytest.fixture(scope="module")
 def talker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talker]:
     with KafkaBroker(tmp_path_factory.mktemp("kafka") / "kafka", **CONFIG) as kafka:
@@ -41,8 +44,6 @@ def talker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talker]:
         made.connection.socket.close()
 
 
-@pytest.mark.xdist_group("kafka-wire")
-@pytest.mark.timeout(300)
 def test_kafka_serves_every_version_that_we_encode(talker: Talker) -> None:
     assert set(TALKS) == {api.name for api in API_BY_NAME.values() if api.advertised}
     answer = talker.connection.call(m.ApiVersionsRequest(client_software_name="a"), 0)
@@ -56,8 +57,6 @@ def test_kafka_serves_every_version_that_we_encode(talker: Talker) -> None:
                 assert set(error_codes(answer)) <= allowed, f"{other.name} {own}: {answer}"
 
 
-@pytest.mark.xdist_group("kafka-wire")
-@pytest.mark.timeout(300)
 def test_the_group_records_that_kafka_wrote_are_read(talker: Talker) -> None:
     versions = set()
     talker.world.classic = "written"
