@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from logfleet.io.files import Files
+from logfleet.node.flush_job import FlushJob
 from logfleet.node.partition_log import PartitionLog
 
 T = TypeVar("T")
@@ -23,20 +24,32 @@ class Flusher:
     def __init__(self, files: Files) -> None:
         self._files = files
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="flush")
-        self._running: dict[int, asyncio.Future[None]] = {}
+        self._running: dict[int, asyncio.Task[None]] = {}
 
     async def flush(self, log: PartitionLog) -> None:
-        """Return once everything that is in the log now is durable. Raises OSError."""
+        """Return once everything that is in the log now is durable. Raises OSError.
+
+        What was begun is completed, also if the caller is cancelled: the log counts on it.
+        """
         await self.until_idle(log)  # a running one may have begun before the newest append
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._running[id(log)] = done
         job = log.begin_flush()
+        running = asyncio.get_running_loop().create_task(self._complete(log, job))
+        self._running[id(log)] = running
+        await asyncio.shield(running)
+
+    async def _complete(self, log: PartitionLog, job: FlushJob) -> None:
         try:
             await self.run(job.run, self._files)
             log.complete_flush(job)
         finally:
             del self._running[id(log)]
-            done.set_result(None)
+
+    async def until_all_idle(self) -> None:
+        """Return once no flush is running that has begun by now: before logs are closed. Raises OSError if one fails."""
+        if self._running:
+            done, _ = await asyncio.wait(list(self._running.values()))
+            for each in done:
+                each.result()
 
     async def until_idle(self, log: PartitionLog) -> None:
         """Return once no flush of this log is running: before its files are renamed or removed."""

@@ -31,7 +31,7 @@ async def test_flushes_of_one_log_follow_each_other(rig, monkeypatch) -> None:
 
     def slow(file) -> None:
         loop.call_soon_threadsafe(running.set)
-        may_go.wait()
+        may_go.wait(60)
         fsync(file)
 
     monkeypatch.setattr(type(log.segments[-1].file), "fsync", slow)
@@ -49,6 +49,58 @@ async def test_flushes_of_one_log_follow_each_other(rig, monkeypatch) -> None:
     await second
     assert log.recovery_point == 2
     await idle
+    flusher.stop()
+
+
+async def test_a_flush_is_completed_though_who_asked_is_gone(rig, monkeypatch) -> None:
+    log, flusher = rig.open(), Flusher(rig.files)
+    may_go, running = threading.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    fsync = type(log.segments[-1].file).fsync
+
+    def slow(file) -> None:
+        loop.call_soon_threadsafe(running.set)
+        may_go.wait(60)
+        fsync(file)
+
+    monkeypatch.setattr(type(log.segments[-1].file), "fsync", slow)
+    append(log)
+    asked = asyncio.ensure_future(flusher.flush(log))
+    await running.wait()
+    asked.cancel()
+    await asyncio.wait([asked])
+    assert asked.cancelled()
+    idle = asyncio.ensure_future(flusher.until_all_idle())
+    await asyncio.sleep(0)
+    assert not idle.done()
+    may_go.set()
+    await idle
+    assert log.recovery_point == 1
+    log.close().run(rig.files)  # refused while a flush is under way
+    flusher.stop()
+
+
+async def test_a_flush_that_fails_with_nobody_waiting_fails_who_closes(rig, monkeypatch) -> None:
+    log, flusher = rig.open(), Flusher(rig.files)
+    may_go = threading.Event()
+
+    def failing(_: object) -> None:
+        may_go.wait(60)
+        raise OSError(5, "bad sector")
+
+    append(log)
+    monkeypatch.setattr(type(log.segments[-1].file), "fsync", failing)
+    asked = asyncio.ensure_future(flusher.flush(log))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    asked.cancel()
+    await asyncio.wait([asked])
+    idle = asyncio.ensure_future(flusher.until_all_idle())
+    await asyncio.sleep(0)
+    may_go.set()
+    with pytest.raises(OSError, match="bad sector"):
+        await idle
+    await flusher.until_all_idle()
     flusher.stop()
 
 
