@@ -60,8 +60,7 @@ class PartitionLog:
         loaded = LogLoader(open_files, request).load()
         self.partition = partition
         self.directory = request.directory
-        self._config = request.config
-        self._room = NO_ROOM
+        self.config = request.config
         self.topic_id = loaded.topic_id
         self.notes = loaded.notes
         self.recovered_bytes = loaded.recovered_bytes
@@ -97,6 +96,7 @@ class PartitionLog:
     def config(self, config: LogConfig) -> None:
         self._config = config
         self._room = NO_ROOM
+        self.keeps_as_sent = config.keeps_as_sent
 
     @property
     def size(self) -> int:

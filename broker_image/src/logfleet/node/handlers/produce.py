@@ -39,6 +39,8 @@ _Topic = ProduceResponse.TopicProduceResponse
 _Row = ProduceResponse.PartitionProduceResponse
 _TopicData = ProduceRequest.TopicProduceData
 _PartitionData = ProduceRequest.PartitionProduceData
+# Where a partition's answer goes, its data, and the partition: None where this broker does not lead it.
+_Work = tuple[list[_Row], _TopicData, _PartitionData, Partition | None]
 
 
 def produce(
@@ -47,73 +49,59 @@ def produce(
     """Append every partition's batch. With acks=0 there is no answer, and any failure closes the connection."""
     table = broker.partitions
     by_id = context.api_version >= TOPIC_IDS_SINCE
-    found: list[Partition | None] = []
+    topics: list[_Topic] = []
+    work: list[_Work] = []
     as_sent = True
     for topic in request.topic_data:
+        rows: list[_Row] = []
+        topics.append(_Topic(name=topic.name, topic_id=topic.topic_id, partition_responses=rows))
         hosted = table.by_id.get(topic.topic_id) if by_id else table.by_name.get(topic.name)
         for data in topic.partition_data:
             partition = None if hosted is None else hosted.partitions.get(data.index)
-            if partition is not None and not partition.log.config.keeps_as_sent:
+            if partition is not None and not partition.log.keeps_as_sent:
                 as_sent = False
-            found.append(partition)
-    turn = _Turn(broker, request, context, found)
-    return turn.append_all() if as_sent else turn.prepare_and_append_all()
+            work.append((rows, topic, data, partition))
+    turn = _Turn(broker, request, context, topics)
+    return turn.append_all(work) if as_sent else turn.prepare_and_append_all(work)
 
 
 class _Turn:
-    """One Produce request on its way. found: the partition of each row, None where this broker does not lead it."""
+    """One Produce request on its way. topics: its answer, whose rows are filled in."""
 
-    __slots__ = ("_acks", "_broker", "_context", "_endpoints", "_failed", "_found", "_request")
+    __slots__ = ("_acks", "_broker", "_context", "_endpoints", "_failed", "_topics")
 
     def __init__(
         self,
         broker: "Broker",
         request: ProduceRequest,
         context: RequestContext,
-        found: list[Partition | None],
+        topics: list[_Topic],
     ) -> None:
         self._broker = broker
-        self._request = request
         self._context = context
-        self._found = found
+        self._topics = topics
         self._acks = request.acks
         self._failed = 0
         self._endpoints: dict[int, ProduceResponse.NodeEndpoint] | None = None
 
-    def append_all(self) -> ProduceResponse | None:
-        found = iter(self._found)
-        topics = []
-        for topic in self._request.topic_data:
-            rows = [
-                self._append(topic, data, next(found), data.records)
-                for data in topic.partition_data
-            ]
-            topics.append(
-                _Topic(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
-            )
-        return self._answer(topics)
+    def append_all(self, work: list[_Work]) -> ProduceResponse | None:
+        for rows, topic, data, partition in work:
+            rows.append(self._append(topic, data, partition, data.records))
+        return self._answer()
 
-    async def prepare_and_append_all(self) -> ProduceResponse | None:
+    async def prepare_and_append_all(self, work: list[_Work]) -> ProduceResponse | None:
         """As append_all, but what has to be decompressed or compressed is prepared in a thread first."""
-        found = iter(self._found)
-        topics = []
-        for topic in self._request.topic_data:
-            rows = []
-            for data in topic.partition_data:
-                partition = next(found)
-                batch: Any = data.records
-                if (
-                    partition is not None
-                    and self._refusal(partition, batch) is None
-                    and needs_thread(batch, config := partition.log.config)
-                ):
-                    now_ms = self._broker.now_ms()
-                    batch = await self._broker.run_in_thread(prepare, batch, config, now_ms)
-                rows.append(self._append(topic, data, partition, batch))
-            topics.append(
-                _Topic(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
-            )
-        return self._answer(topics)
+        for rows, topic, data, partition in work:
+            batch: Any = data.records
+            if (
+                partition is not None
+                and self._refusal(partition, batch) is None
+                and needs_thread(batch, config := partition.log.config)
+            ):
+                now_ms = self._broker.now_ms()
+                batch = await self._broker.run_in_thread(prepare, batch, config, now_ms)
+            rows.append(self._append(topic, data, partition, batch))
+        return self._answer()
 
     def _append(
         self, topic: _TopicData, data: _PartitionData, partition: Partition | None, batch: Any
@@ -205,12 +193,12 @@ class _Turn:
             )
         return row
 
-    def _answer(self, topics: list[_Topic]) -> ProduceResponse | None:
+    def _answer(self) -> ProduceResponse | None:
         if self._acks == 0:
             if self._failed:
                 raise CloseConnection(f"acks=0 and {self._failed} partitions failed")
             return None
-        answer = ProduceResponse(responses=topics)
+        answer = ProduceResponse(responses=self._topics)
         if self._endpoints is not None:
             answer.node_endpoints = list(self._endpoints.values())
         return answer
