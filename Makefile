@@ -85,8 +85,8 @@ spark: $(STAMP) ## tests of the Spark source and jobs, on Spark itself (needs Ja
 	pytest -q --timeout=600 spark-on-k8s/tests
 
 .PHONY: bench
-bench: $(STAMP) ## processor time per record and request, beside a bare server in the same run (into e2e/results/bench.json)
-	@$(PY) -m e2e.perf $(if $(ROUNDS),--rounds $(ROUNDS))
+bench: $(STAMP) ## processor time per record and request, beside a bare server in the same run (REALTIME=1 on a busy machine)
+	@$(PY) -m e2e.perf $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(REALTIME),--realtime)
 
 .PHONY: e2e
 e2e: $(STAMP) ## end-to-end suites on a local Kubernetes of three zones (KEEP=1 leaves it up; root, Linux)

@@ -11,6 +11,8 @@ import platform
 import subprocess
 import sys
 import tempfile
+import time
+import timeit
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -21,7 +23,8 @@ import msgspec
 from e2e.harness.processes import Program, Rig
 from e2e.harness.results import RESULTS, ROOT, source_key, store
 from e2e.perf.cases import CASES
-from e2e.perf.cpu import rss_kib
+from e2e.perf.clients import client_rows
+from e2e.perf.cpu import rss_kib, run_undisturbed
 from e2e.perf.load import Measured
 from e2e.perf.report import Row, as_json, memory, table
 from e2e.perf.spec import Case, Kind, Spec, save
@@ -31,6 +34,8 @@ SOURCES = ("broker_image/src", "broker_image/requirements.lock", "e2e/perf")
 STORE = RESULTS / "bench.json"
 ROUNDS = 7
 ROUND_S_MAX = 300
+CLIENT_ROUNDS = 3
+SERVER_CPU, LOAD_CPU = 0, 1
 BROKER_CONFIG = {
     # what a round has written goes soon after it: the disk holds a few rounds
     "log.segment.delete.delay.ms": "0",
@@ -46,12 +51,18 @@ class BareServer(NamedTuple):
 
 
 class Bench:
-    """The two servers and what was measured of them. idle_kib: resident memory of the broker before anybody connects."""
+    """The two servers and what was measured of them.
 
-    def __init__(self, rig: Rig, cases: Sequence[Case]) -> None:
+    realtime: servers and load generator have a processor each, before everything else on the machine. idle_kib: resident memory of the
+    broker before anybody connects.
+    """
+
+    def __init__(self, rig: Rig, cases: Sequence[Case], *, realtime: bool) -> None:
         self._rig = rig
+        self._realtime = realtime
         self._broker = rig.broker(BROKER_CONFIG)
         self.idle_kib = rss_kib(self._broker.pid)
+        self._prefer(self._broker)
         self._topics = Topics(self._broker.bootstrap, rig.directory)
         self._bare: dict[str, BareServer] = {}
         self.rows = [Row(case, [], []) for case in cases]
@@ -68,10 +79,30 @@ class Bench:
             path = self._rig.directory / f"case-{number}.spec"
             save(spec, path)
             moves = row.case.kind is Kind.PRODUCE
-            row.broker.append(load(path, self._broker.port, self._broker.pid, moves=moves))
+            row.broker.append(self._load(path, self._broker.port, self._broker.pid, moves=moves))
             bare = self._bare_server(row.case, spec)
-            row.bare.append(load(bare.spec, bare.port, bare.program.pid, moves=False))
+            row.bare.append(self._load(bare.spec, bare.port, bare.program.pid, moves=False))
             self._topics.drop(spec)
+
+    def librdkafka(self) -> list[Row]:
+        """Rounds of a real client beside nothing: what a broker's records cost when librdkafka makes the batches."""
+        return client_rows(self._broker.bootstrap, self._broker.pid, rounds=CLIENT_ROUNDS)
+
+    def _prefer(self, program: Program) -> None:
+        if self._realtime:
+            run_undisturbed(program.pid, SERVER_CPU)
+
+    def _load(self, spec: Path, port: int, pid: int, *, moves: bool) -> Measured:
+        """One round against one server. Raises CalledProcessError if an answer is wrong."""
+        command = [sys.executable, "-m", "e2e.perf.load", str(spec), str(port), str(pid)]
+        if moves:
+            command.append("--moves")
+        if self._realtime:
+            command.append(f"--cpu={LOAD_CPU}")
+        done = subprocess.run(
+            command, check=True, stdout=subprocess.PIPE, cwd=ROOT, timeout=ROUND_S_MAX
+        )
+        return msgspec.json.decode(done.stdout, type=Measured)
 
     def _bare_server(self, case: Case, spec: Spec) -> BareServer:
         """The bare server for a case: the same process in all rounds, as the broker is, with the first round's frames."""
@@ -84,21 +115,9 @@ class Bench:
             program.environment = {**os.environ, "PYTHONPATH": str(ROOT)}
             program.launch()
             program.wait_until(lambda: program.said().endswith("\n"))
+            self._prefer(program)
             self._bare[case.name] = BareServer(program, int(program.said()), path)
         return self._bare[case.name]
-
-
-def load(spec: Path, port: int, pid: int, *, moves: bool) -> Measured:
-    """One round against one server. Raises CalledProcessError if an answer is wrong."""
-    command = [sys.executable, "-m", "e2e.perf.load", str(spec), str(port), str(pid)]
-    done = subprocess.run(
-        [*command, "moves" if moves else "fixed"],
-        check=True,
-        stdout=subprocess.PIPE,
-        cwd=ROOT,
-        timeout=ROUND_S_MAX,
-    )
-    return msgspec.json.decode(done.stdout, type=Measured)
 
 
 def conditions() -> dict[str, Any]:
@@ -113,11 +132,24 @@ def conditions() -> dict[str, Any]:
             git, cwd=ROOT, check=True, capture_output=True, text=True
         ).stdout.strip(),
         "python": platform.python_version(),
+        "python_ns": interpreter_ns(),
         "loop": loop,
         "kernel": platform.release(),
         "cpus": os.cpu_count(),
         "load_average": load_average(),
     }
+
+
+def interpreter_ns() -> int:
+    """Nanoseconds of a fixed piece of Python: builds without profile-guided optimisation take nearly twice as long."""
+    times = timeit.repeat(
+        "box[number & 255] = [number, box]; len(box)",
+        "box = {}; number = 7",
+        timer=time.process_time,
+        number=100_000,
+        repeat=7,
+    )
+    return round(min(times) * 1e9 / 100_000)
 
 
 def load_average() -> list[float]:
@@ -129,26 +161,35 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--only", default="", help="cases whose name contains this")
+    parser.add_argument(
+        "--realtime",
+        action="store_true",
+        help="on a busy machine, as root: a processor each for server and load, before all else",
+    )
     parser.add_argument("--no-store", action="store_true", help=f"leave {STORE.name} alone")
     options = parser.parse_args()
     cases = [case for case in CASES if options.only in case.name]
     if not cases or options.rounds < 1:
         parser.error(f"no case is named like {options.only!r}, or no rounds")
-    found = conditions()
+    if options.realtime and (os.cpu_count() or 1) <= LOAD_CPU:
+        parser.error("--realtime needs two processors")
+    found = conditions() | {"realtime": options.realtime}
     with contextlib.ExitStack() as stack:
         rig = Rig(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="logfleet-bench-"))))
         stack.callback(rig.close)
-        bench = Bench(rig, cases)
+        bench = Bench(rig, cases, realtime=options.realtime)
         for number in range(options.rounds):
             bench.round()
             print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
+        clients = bench.librdkafka() if not options.only else []
         loaded_kib = bench.now_kib
     found["load_average_after"] = load_average()
     print(", ".join(f"{key} {value}" for key, value in found.items()))
-    print(table(bench.rows))
+    rows = [*bench.rows, *clients]
+    print(table(rows))
     print(memory(bench.idle_kib, loaded_kib))
     if not options.no_store and len(cases) == len(CASES):
-        figures = {row.case.name: as_json(row) for row in bench.rows}
+        figures = {row.case.name: as_json(row) for row in rows}
         memory_kib = {"idle": bench.idle_kib, "after": loaded_kib}
         store(STORE, source_key(*SOURCES), {**found, "rss_kib": memory_kib, "cases": figures})
     return 0

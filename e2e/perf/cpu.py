@@ -40,3 +40,16 @@ def rss_kib(pid: int) -> int:
         if name == "VmRSS":
             return int(value.split()[0])
     raise OSError(f"process {pid} has no memory any more")
+
+
+REALTIME_PRIORITY = 10
+
+
+def run_undisturbed(pid: int, cpu: int) -> None:
+    """Give a process, all its threads, one processor and the real-time scheduler (SCHED_FIFO). Raises PermissionError.
+
+    Whatever else the machine does then neither interrupts it nor empties its caches.
+    """
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        os.sched_setaffinity(int(thread.name), {cpu})
+        os.sched_setscheduler(int(thread.name), os.SCHED_FIFO, os.sched_param(REALTIME_PRIORITY))

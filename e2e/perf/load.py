@@ -3,25 +3,29 @@
 It blocks on its socket and does next to nothing per request, so that the server is what is busy; and it reads the
 server's processor time itself, right before the first measured request and right after the last answer.
 
-    python -m e2e.perf.load SPEC PORT PID        prints a Measured as JSON
+    python -m e2e.perf.load SPEC PORT PID [--moves] [--cpu N]        prints a Measured as JSON
 """
 
+import argparse
 import itertools
 import mmap
+import os
 import socket
 import struct
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
-from e2e.perf.cpu import cpu_time
+from e2e.perf.cpu import cpu_time, run_undisturbed
 from e2e.perf.spec import Spec, load
 
 WARM_UP_REQUESTS = 200
 PATIENCE_S = 60.0
+LARGE_ANSWER_BYTES = 16 * 1024
+"""Of a larger answer nothing is taken before all is there, or the window is full: else it is up to chance how often the server's
+kernel has to wake this process per answer, which costs more than the answer itself."""
 _OFFSET = struct.Struct(">q")
 
 
@@ -63,6 +67,9 @@ class Answers:
         view = memoryview(buffer)
         filled = 0
         while filled < size:
+            if size > LARGE_ANSWER_BYTES:
+                connection = self._connection
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size - filled)
             received = self._connection.recv_into(view[filled:])
             if not received:
                 raise WrongAnswer(
@@ -114,11 +121,20 @@ def measure(spec: Spec, port: int, pid: int, *, moves: bool) -> Measured:
     return Measured(case.requests, counted, used.total_ns / 1e9, used.user_s, used.system_s, wall_s)
 
 
-def main(spec_path: str, port: str, pid: str, moves: str) -> None:
-    spec = load(Path(spec_path))
-    measured = measure(spec, int(port), int(pid), moves=moves == "moves")
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("spec", type=Path)
+    parser.add_argument("port", type=int)
+    parser.add_argument("pid", type=int, help="the server's")
+    parser.add_argument("--moves", action="store_true", help="base offsets go on")
+    parser.add_argument("--cpu", type=int, help="run on this processor, before everything else")
+    options = parser.parse_args()
+    if options.cpu is not None:
+        run_undisturbed(os.getpid(), options.cpu)
+    spec = load(options.spec)
+    measured = measure(spec, options.port, options.pid, moves=options.moves)
     print(msgspec.json.encode(measured).decode())
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -21,7 +21,6 @@ from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import BrokerValue, ControllerValue
 from logfleet.metadata.keys import Listener as Address
 from logfleet.metadata.store import MetadataStore, StoreError
-from logfleet.node.admin_http import AdminHttp
 from logfleet.node.controller_access import ControllerAccess
 from logfleet.node.controller_loop import ControllerLoop
 from logfleet.node.coordinator_loop import CoordinatorLoop
@@ -195,6 +194,8 @@ class Broker:
         address = self.config.logfleet_admin_listener
         if address is None:
             return
+        from logfleet.node.admin_http import AdminHttp  # aiohttp takes 10 MiB
+
         admin = AdminHttp(self.registry, health=lambda: self.failure, readiness=self._not_ready)
         self._stack.push_async_callback(admin.stop)
         try:

@@ -71,10 +71,10 @@ def fetch_spec(tmp_path: Path, sizes: list[int]) -> Spec:
     return Spec(case, frames, str(tmp_path / "answers"), ends, [*range(len(sizes))])
 
 
-def run(spec: Spec, path: Path, port: int, pid: int, moves: str):
+def run(spec: Spec, path: Path, port: int, pid: int, *options: str):
     save(spec, path)
     return subprocess.run(
-        python("e2e.perf.load", path, port, pid, moves),
+        python("e2e.perf.load", path, port, pid, *options),
         cwd=ROOT,
         capture_output=True,
         check=False,
@@ -87,7 +87,7 @@ def run(spec: Spec, path: Path, port: int, pid: int, moves: str):
 def test_every_produce_is_answered_and_its_cost_measured(tmp_path, bare, records, depth):
     spec = produce_spec(tmp_path, records, depth)
     port, server = bare(spec)
-    done = run(spec, tmp_path / "spec", port, server.pid, "fixed")
+    done = run(spec, tmp_path / "spec", port, server.pid)
     measured = msgspec.json.decode(done.stdout, type=Measured)
     assert (measured.requests, measured.records) == (300, 300 * records)
     assert 0 < measured.cpu_s < measured.wall_s * (os.cpu_count() or 1)
@@ -97,7 +97,7 @@ def test_every_produce_is_answered_and_its_cost_measured(tmp_path, bare, records
 def test_fetches_get_what_is_theirs_small_or_large(tmp_path, bare, sizes):
     spec = fetch_spec(tmp_path, sizes)
     port, server = bare(spec)
-    done = run(spec, tmp_path / "spec", port, server.pid, "fixed")
+    done = run(spec, tmp_path / "spec", port, server.pid)
     assert done.returncode == 0, done.stderr
     measured = msgspec.json.decode(done.stdout, type=Measured)
     # the 201st request, the first that counts, is for the third answer: two records, and 100 whole turns follow
@@ -107,7 +107,7 @@ def test_fetches_get_what_is_theirs_small_or_large(tmp_path, bare, sizes):
 def test_an_offset_that_does_not_move_on_is_a_wrong_answer(tmp_path, bare):
     spec = produce_spec(tmp_path, 1, 1)
     port, server = bare(spec)
-    done = run(spec, tmp_path / "spec", port, server.pid, "moves")
+    done = run(spec, tmp_path / "spec", port, server.pid, "--moves")
     assert done.returncode != 0
     assert b"base offset 0 instead of 1" in done.stderr
 
@@ -118,6 +118,6 @@ def test_other_bytes_are_a_wrong_answer(tmp_path, bare):
     changed = tmp_path / "changed"
     changed.write_bytes(b"\0" * 100 + b"\1" * 199 + b"x")
     wrong = msgspec.structs.replace(spec, answers=str(changed))
-    done = run(wrong, tmp_path / "spec", port, server.pid, "fixed")
+    done = run(wrong, tmp_path / "spec", port, server.pid)
     assert done.returncode != 0
     assert b"WrongAnswer" in done.stderr
