@@ -24,8 +24,9 @@ from e2e.perf.spec import Spec, load
 WARM_UP_REQUESTS = 200
 PATIENCE_S = 60.0
 LARGE_ANSWER_BYTES = 16 * 1024
-"""Of a larger answer nothing is taken before all is there, or the window is full: else it is up to chance how often the server's
-kernel has to wake this process per answer, which costs more than the answer itself."""
+WAKE_BYTES = 1024 * 1024
+"""Of a larger answer nothing is taken before so much is there: else it is up to chance how often the server's kernel has to wake this
+process per answer, which costs more than the answer itself."""
 _OFFSET = struct.Struct(">q")
 
 
@@ -56,6 +57,7 @@ class Answers:
         self._ranges = itertools.cycle(spec.answer_ranges)
         self._buffers: dict[int, bytearray] = {}
         self._next_offset = 0
+        self._ready = 1
 
     def take(self) -> None:
         """Wait for the next answer. Raises WrongAnswer, TimeoutError."""
@@ -67,9 +69,7 @@ class Answers:
         view = memoryview(buffer)
         filled = 0
         while filled < size:
-            if size > LARGE_ANSWER_BYTES:
-                connection = self._connection
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size - filled)
+            self._sleep_until(size - filled if size > LARGE_ANSWER_BYTES else 1)
             received = self._connection.recv_into(view[filled:])
             if not received:
                 raise WrongAnswer(
@@ -87,6 +87,13 @@ class Answers:
             raise WrongAnswer(
                 f"{bytes(buffer[:200])!r} instead of {bytes(self._expected[start : start + 200])!r}"
             )
+
+    def _sleep_until(self, ready: int) -> None:
+        """Be woken when so many bytes, or WAKE_BYTES, can be taken."""
+        ready = min(ready, WAKE_BYTES)
+        if ready != self._ready:
+            self._ready = ready
+            self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, ready)
 
 
 def run(

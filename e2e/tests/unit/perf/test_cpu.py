@@ -1,11 +1,12 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 
-from e2e.perf.cpu import cpu_time, rss_kib
+from e2e.perf.cpu import cpu_time, rss_kib, run_undisturbed
 
 
 def test_own_processor_time_is_what_the_process_says_itself():
@@ -35,3 +36,21 @@ def test_another_process_is_measured_and_not_this_one():
     child.communicate()
     with pytest.raises(FileNotFoundError):
         cpu_time(child.pid)
+
+
+def test_all_threads_of_a_process_get_one_processor_and_real_time(monkeypatch):
+    calls = []
+    monkeypatch.setattr(os, "sched_setaffinity", lambda *given: calls.append(given))
+    monkeypatch.setattr(os, "sched_setscheduler", lambda *given: calls.append(given[:2]))
+    done = threading.Event()
+    other = threading.Thread(target=done.wait)
+    other.start()
+    try:
+        run_undisturbed(os.getpid(), 1)
+    finally:
+        done.set()
+        other.join()
+    assert other.native_id is not None
+    for thread in (os.getpid(), other.native_id):
+        assert (thread, {1}) in calls
+        assert (thread, os.SCHED_FIFO) in calls
