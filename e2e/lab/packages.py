@@ -12,10 +12,12 @@ REQUIRED = (
     "containernetworking-plugins",
     "debootstrap",
     "docker.io",
+    "e2fsprogs",
     "gcc",
     "iproute2",
     "iptables",
     "libc6-dev",
+    "mount",
     "runc",
 )
 # From Debian 13 and Ubuntu 24.04 on, docker.io leaves these two to packages of their own.

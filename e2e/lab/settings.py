@@ -92,8 +92,13 @@ class Settings:
     def docker(self) -> Path:
         return self.root / "docker"
 
+    @property
+    def disks(self) -> Path:
+        """One folder per node."""
+        return self.run / "nodes"
+
     def node_folder(self, zone: Zone) -> Path:
-        return self.run / "nodes" / zone.name
+        return self.disks / zone.name
 
     def kubeconfig(self, user: str) -> Path:
         return self.run / f"{user}.kubeconfig"
