@@ -2,6 +2,9 @@
 
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from e2e.lab.commands import LabError, run
 
@@ -22,6 +25,9 @@ REQUIRED = (
 )
 # From Debian 13 and Ubuntu 24.04 on, docker.io leaves these two to packages of their own.
 WHERE_THEY_EXIST = ("docker-buildx", "docker-cli")
+# Asked by Debian's packages whether they may start their services; 101 means no.
+POLICY = Path("/usr/sbin/policy-rc.d")
+FORBIDDEN = 101
 
 
 def missing(wanted: tuple[str, ...], dpkg_status: str) -> list[str]:
@@ -47,8 +53,27 @@ def ensure_packages() -> list[str]:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     run("apt-get", "update", "-q", env=environment)
     wanted += [name for name in missing(WHERE_THEY_EXIST, _status()) if _is_known(name)]
-    run("apt-get", "install", "-yq", "--no-install-recommends", *wanted, env=environment)
+    with services_stay_down():
+        run("apt-get", "install", "-yq", "--no-install-recommends", *wanted, env=environment)
     return wanted
+
+
+@contextmanager
+def services_stay_down(policy: Path = POLICY) -> Iterator[None]:
+    """No package starts a service while it is installed, unless the machine has a policy of its own.
+
+    The lab runs containerd and dockerd itself; a dockerd of the machine would add a bridge and
+    firewall rules that nobody asked for. Source: deb-systemd-invoke(1p), invoke-rc.d(8).
+    """
+    if policy.exists():
+        yield
+        return
+    policy.write_text(f"#!/bin/sh\nexit {FORBIDDEN}\n")
+    try:
+        policy.chmod(0o755)
+        yield
+    finally:
+        policy.unlink()
 
 
 def _status() -> str:
