@@ -17,7 +17,7 @@ EXAMPLES = ROOT / "crds" / "examples"
 CLUSTERS = "clusters.logfleet.dev"
 TOPICS = "topics.logfleet.dev"
 FLEET_WITHIN_S = 240.0
-TOPIC_WITHIN_S = 60.0
+TOPIC_WITHIN_S = 120.0
 
 
 def install_operator(kubernetes: Kubernetes) -> None:
@@ -37,7 +37,7 @@ def set_operator(kubernetes: Kubernetes, *, running: bool) -> None:
     wait_for(
         f"{count} operators",
         lambda: len(operator_pods(kubernetes, ready=running)) == int(count),
-        within_s=90,
+        within_s=180,
     )
 
 

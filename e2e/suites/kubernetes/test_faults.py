@@ -23,8 +23,8 @@ from e2e.harness.fleet import (
 )
 from e2e.harness.kubernetes import wait_for
 
-POD_BACK_WITHIN_S = 120
-NAMESPACE_GONE_WITHIN_S = 120
+POD_BACK_WITHIN_S = 240
+NAMESPACE_GONE_WITHIN_S = 240
 SMALL = {
     "cluster": {
         "pools": [
@@ -96,7 +96,7 @@ def read_all(bootstrap: str, topic: str, partitions: int, count: int) -> list[tu
     )
     consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
     found: list[tuple[int, int, int]] = []
-    end = time.monotonic() + 60
+    end = time.monotonic() + 120
     try:
         while len(found) < count and time.monotonic() < end:
             for message in consumer.consume(1000, timeout=1):
@@ -128,20 +128,20 @@ def test_a_broker_whose_pod_is_deleted_comes_back_and_clients_go_on(fleet, stead
     uid = fleet.kubernetes.get("pod", victim["pod"], fleet.namespace)["metadata"]["uid"]
     traffic = Traffic(fleet.outside, steady, 6)
     with traffic.running(), rig.part("broker pod deleted and back"):
-        wait_for("traffic", lambda: len(traffic.acknowledged) > 100, within_s=60)
+        wait_for("traffic", lambda: len(traffic.acknowledged) > 100, within_s=120)
         fleet.kubernetes.delete("pod", victim["pod"], fleet.namespace)
 
         def is_new() -> bool:
             pod = fleet.kubernetes.get("pod", victim["pod"], fleet.namespace)
             return bool(pod["metadata"]["uid"] != uid)
 
-        wait_for("a new pod", is_new, within_s=60)
+        wait_for("a new pod", is_new, within_s=120)
         fleet.kubernetes.wait_pod(victim["pod"], fleet.namespace, POD_BACK_WITHIN_S)
         back = len(traffic.acknowledged)
         wait_for(
             "traffic on every broker",
             lambda: {p for p, _, _ in traffic.acknowledged[back:]} == set(range(6)),
-            within_s=60,
+            within_s=120,
         )
     assert traffic.errors == []
     assert len(traffic.acknowledged) == traffic.sent
@@ -167,7 +167,7 @@ def test_an_operator_that_is_killed_in_the_middle_of_a_change_finishes_it_afterw
     wait_for(
         "the new broker's pod, which cannot be ready yet",
         lambda: len(fleet.broker_pods()) == count,
-        within_s=60,
+        within_s=120,
     )
     fleet.kubernetes.kubectl(
         *("delete", "pod", pod["metadata"]["name"], "--grace-period=0", "--force"),

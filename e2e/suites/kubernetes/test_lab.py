@@ -26,7 +26,7 @@ def web(rig):
     text = MANIFEST.read_text().replace("IMAGE", image_name("broker"))
     kubernetes.apply(*yaml.safe_load_all(text), namespace=NAMESPACE)
     for pod in PODS:
-        kubernetes.wait_pod(pod, NAMESPACE, within_s=90)
+        kubernetes.wait_pod(pod, NAMESPACE, within_s=180)
     yield
     kubernetes.delete("namespace", NAMESPACE, wait=False)
 
@@ -82,8 +82,8 @@ def test_a_pod_that_is_deleted_comes_back_with_its_data(web, kubernetes):
         return kubernetes.get("pod", "web-1", NAMESPACE)["metadata"]["uid"] != uid
 
     uid = before["metadata"]["uid"]
-    wait_for("a new web-1", is_new, within_s=30)
-    after = kubernetes.wait_pod("web-1", NAMESPACE, within_s=60)
+    wait_for("a new web-1", is_new, within_s=120)
+    after = kubernetes.wait_pod("web-1", NAMESPACE, within_s=120)
     assert after["spec"]["nodeName"] == before["spec"]["nodeName"]
     assert len(kubernetes.execute("web-1", NAMESPACE, "cat", "/data/boots").split()) == boots + 1
 
@@ -108,14 +108,14 @@ def test_a_zone_that_loses_its_power_comes_back_with_its_data(web, rig, kubernet
         ready = condition(kubernetes.get("node", "node-c"), "Ready")
         return ready is not None and ready["status"] != "True"
 
-    wait_for("node-c to be NotReady", is_noticed, within_s=60)
+    wait_for("node-c to be NotReady", is_noticed, within_s=120)
     rig.power_on("c")
-    kubernetes.wait_condition("node", "node-c", within_s=60)
+    kubernetes.wait_condition("node", "node-c", within_s=120)
 
     def booted_again():
         return len(kubernetes.execute(name, NAMESPACE, "cat", "/data/boots").split()) == boots + 1
 
-    wait_for(f"{name} with its data", booted_again, within_s=90)
+    wait_for(f"{name} with its data", booted_again, within_s=180)
 
 
 def test_errors_carry_the_words_of_kubectl(kubernetes):

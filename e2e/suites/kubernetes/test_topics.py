@@ -11,7 +11,7 @@ from e2e.harness.fleet import TOPICS, Fleet, example, set_operator, topic
 from e2e.harness.kubernetes import condition, wait_for
 
 # An operator that was down asks twice, 30 s apart, before it believes that a Topic is gone.
-DELETED_WITHIN_S = 120
+DELETED_WITHIN_S = 180
 
 
 def names(fleet: Fleet) -> set[str]:
@@ -103,7 +103,7 @@ def test_more_replicas_than_this_version_can_keep_are_not_supported(fleet, make)
         ready = condition(found, "Ready")
         return ready["reason"] if ready and ready["status"] == "False" else None
 
-    assert wait_for("the verdict", reason, within_s=60) == "NotSupported"
+    assert wait_for("the verdict", reason, within_s=120) == "NotSupported"
     assert "replicated" not in names(fleet)
 
 
@@ -117,7 +117,7 @@ def test_of_two_topics_that_claim_one_name_one_is_ready_and_the_other_in_conflic
         ready = condition(found, "Ready")
         return ready["reason"] if ready and ready["status"] == "False" else None
 
-    assert wait_for("the verdict", verdict, within_s=60) == "Conflict"
+    assert wait_for("the verdict", verdict, within_s=120) == "Conflict"
     fleet.wait_topic("first")
     fleet.kubernetes.delete(TOPICS, "second", fleet.namespace)
     assert "claimed" in names(fleet)
@@ -128,7 +128,7 @@ def test_deleting_a_topic_removes_it_from_the_fleet(fleet, make):
     fleet.wait_topic("passing")
     assert "passing" in names(fleet)
     fleet.kubernetes.delete(TOPICS, "passing", fleet.namespace)
-    wait_for("the topic to go", lambda: "passing" not in names(fleet), within_s=60)
+    wait_for("the topic to go", lambda: "passing" not in names(fleet), within_s=120)
 
 
 def test_a_topic_that_is_to_be_retained_stays(fleet, make):
@@ -138,7 +138,7 @@ def test_a_topic_that_is_to_be_retained_stays(fleet, make):
     fleet.wait_topic("not-kept")
     for name in ("kept", "not-kept"):
         fleet.kubernetes.delete(TOPICS, name, fleet.namespace)
-    wait_for("the other topic to go", lambda: "not-kept" not in names(fleet), within_s=60)
+    wait_for("the other topic to go", lambda: "not-kept" not in names(fleet), within_s=120)
     assert "kept" in names(fleet)
 
 
