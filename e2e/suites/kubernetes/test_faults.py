@@ -186,6 +186,7 @@ def test_charts_install_upgrade_and_pass_their_own_tests(fleet, kubernetes):
     small = Fleet(kubernetes, "doomed", "small")
     small.wait_ready()
     small.wait_topic("hello")
+    kubernetes.helm("test", "small", "-n", "doomed")
     more = SMALL | {"topics": [{"name": "hello", "partitions": 4}]}
     kubernetes.install("small", CHARTS / "cluster", "doomed", more)
     assert small.wait_topic("hello")["status"]["partitions"] == 4
