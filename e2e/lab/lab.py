@@ -79,8 +79,9 @@ class Lab:
             imports = pool.submit(self.nodes.import_archives, archives)
             control_plane.start_control_plane(self.settings, self._daemons)
             report("control plane ready")
-            self.kubectl("apply", "-f", str(ADDONS))
             imports.result()
+            # not earlier: the kubelet waits long before it looks for a missing image again
+            self.kubectl("apply", "-f", str(ADDONS))
         wait_until("the nodes to be Ready", self._are_nodes_ready, NODES_WITHIN_S)
         report(f"{len(self.settings.zones)} nodes ready")
         self.kubectl("-n", "kube-system", "rollout", "status", "deploy/coredns", "--timeout=120s")

@@ -111,6 +111,20 @@ def test_every_pod_is_restricted(helm: Helm, chart: str) -> None:
     assert rendered
 
 
+@pytest.mark.parametrize("chart", ["operator", "cluster"])
+def test_no_command_holds_what_kubernetes_reads_as_an_escape(helm: Helm, chart: str) -> None:
+    """`$$` in a command reaches the container as `$`: a shell's own process id cannot be named so."""
+    rendered = pods(helm.render(chart))
+    words = [
+        word
+        for pod in rendered
+        for container in pod["containers"]
+        for word in (*container.get("command", ()), *container.get("args", ()))
+    ]
+    assert words
+    assert not [word for word in words if "$$" in word]
+
+
 def test_every_pod_runs_where_the_values_say(helm: Helm) -> None:
     where = ('nodeSelector={"zone":"b"}', 'tolerations=[{"operator":"Exists"}]')
     rendered = pods(helm.render("operator", *where))
