@@ -91,8 +91,10 @@ class Talker:
         end = time.monotonic() + READY_WITHIN_S
         while True:
             answer = self.connection.call(request, version)
-            if TRY_AGAIN.isdisjoint(error_codes(answer)) or time.monotonic() > end:
+            if TRY_AGAIN.isdisjoint(error_codes(answer)):
                 return answer
+            if time.monotonic() > end:
+                raise TimeoutError(f"{READY_WITHIN_S:.0f} s of {request}: {answer}")
             time.sleep(0.05)
 
 
