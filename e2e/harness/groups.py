@@ -7,6 +7,7 @@ second.kill()
 """
 
 import os
+import signal
 import sys
 import time
 from collections import Counter
@@ -95,8 +96,16 @@ class MemberGroup:
                 member.listen()
             if holds():
                 return
-            assert time.monotonic() < give_up_s, f"not in time: {what}\n{self._shares()}"
+            if time.monotonic() > give_up_s:
+                self._tell_stacks()
+                raise AssertionError(f"not in time: {what}\n{self._shares()}")
             time.sleep(0.02)
+
+    def _tell_stacks(self) -> None:
+        """Have every member write into its log where it hangs; the rig prints the logs' ends."""
+        for member in self.members:
+            if member.running:
+                os.kill(member.pid, signal.SIGUSR1)
 
     def wait_settled(self) -> None:
         """Return when the running members share all partitions evenly."""

@@ -9,10 +9,11 @@ is given back. On standard output stands one JSON object a line:
     {"read": [2, 17]}       partition and value of a record
     {"committed": 5}        all records told of so far are committed
 
-SIGTERM makes it leave in order.
+SIGTERM makes it leave in order. SIGUSR1 writes where all its threads stand to standard error.
 """
 
 import asyncio
+import faulthandler
 import os
 import signal
 import sys
@@ -241,5 +242,6 @@ CLIENTS: Final[dict[str, Callable[[Settings, Telling], None]]] = {
 
 
 if __name__ == "__main__":
+    faulthandler.register(signal.SIGUSR1)
     given = msgspec.json.decode(sys.argv[1], type=Settings)
     CLIENTS[given.client](given, Telling())
