@@ -107,12 +107,16 @@ class LocalPartitions:
 
     def take_offline(self, logs: Iterable[PartitionLog]) -> None:
         """These logs are not to be had any more, led at present or not; none begins anew elsewhere, where it would be empty."""
+        names = set()
         for partition_log in logs:
+            names.add(partition_log.partition)
             if partition_log.topic_id is not None:
                 topic_id = uuids.from_text(partition_log.topic_id)
                 self._table.offline.add((topic_id, partition_log.partition.partition))
         for partition in self._table:
-            if (partition.topic_id, partition.index) in self._table.offline:
+            # by name: a log without partition.metadata has no topic id of its own
+            if TopicPartition(partition.topic, partition.index) in names:
+                self._table.offline.add((partition.topic_id, partition.index))
                 self._stop(partition)
 
     async def _apply(self, image: ClusterImage, changes: Changes) -> None:

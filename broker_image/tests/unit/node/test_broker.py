@@ -148,3 +148,17 @@ async def test_a_log_on_a_failed_directory_never_begins_anew_on_another(
             assert (found is ErrorCode.KAFKA_STORAGE_ERROR) == (index in lost)
         (other,) = (path for path in dirs if str(path) != failing.path)
         assert {path.name for path in other.glob("t-*")} == {f"t-{i}" for i in {*range(4)} - lost}
+
+
+async def test_a_log_without_a_topic_id_of_its_own_fails_with_its_directory(tmp_path: Path) -> None:
+    """Directories from before Kafka 2.8 have no partition.metadata."""
+    async with Broker(config(tmp_path)) as broker:
+        (listener,) = broker._listeners
+        topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        await ask(listener.port, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
+        await broker.local.until_settled(broker.image.revision)
+    (tmp_path / "data" / "t-0" / "partition.metadata").unlink()
+    async with Broker(config(tmp_path)) as broker:
+        assert broker.partitions.get("t", 0) is not None
+        broker._disk_failed(TopicPartition("t", 0), OSError("broken"))
+        assert broker.partitions.find("t", 0) is ErrorCode.KAFKA_STORAGE_ERROR
