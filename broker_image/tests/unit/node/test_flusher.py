@@ -14,6 +14,22 @@ def append(log) -> None:
     log.append_as_leader(build_batch([Record(None, b"v", NOW)]), 0, NOW)
 
 
+def slow_disk(monkeypatch, log) -> tuple[asyncio.Event, threading.Event]:
+    """Each fsync sets the first event, then waits for the second."""
+    running, may_go = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+    file_type = type(log.segments[-1].file)
+    fsync = file_type.fsync
+
+    def slow(file) -> None:
+        loop.call_soon_threadsafe(running.set)
+        may_go.wait(60)
+        fsync(file)
+
+    monkeypatch.setattr(file_type, "fsync", slow)
+    return running, may_go
+
+
 async def test_a_flush_makes_everything_durable_that_is_there(rig) -> None:
     log, flusher = rig.open(), Flusher(rig.files)
     append(log)
@@ -25,16 +41,7 @@ async def test_a_flush_makes_everything_durable_that_is_there(rig) -> None:
 
 async def test_flushes_of_one_log_follow_each_other(rig, monkeypatch) -> None:
     log, flusher = rig.open(), Flusher(rig.files)
-    may_go, running = threading.Event(), asyncio.Event()
-    loop = asyncio.get_running_loop()
-    fsync = type(log.segments[-1].file).fsync
-
-    def slow(file) -> None:
-        loop.call_soon_threadsafe(running.set)
-        may_go.wait(60)
-        fsync(file)
-
-    monkeypatch.setattr(type(log.segments[-1].file), "fsync", slow)
+    running, may_go = slow_disk(monkeypatch, log)
     append(log)
     first = asyncio.ensure_future(flusher.flush(log))
     await running.wait()
@@ -54,16 +61,7 @@ async def test_flushes_of_one_log_follow_each_other(rig, monkeypatch) -> None:
 
 async def test_a_flush_is_completed_though_who_asked_is_gone(rig, monkeypatch) -> None:
     log, flusher = rig.open(), Flusher(rig.files)
-    may_go, running = threading.Event(), asyncio.Event()
-    loop = asyncio.get_running_loop()
-    fsync = type(log.segments[-1].file).fsync
-
-    def slow(file) -> None:
-        loop.call_soon_threadsafe(running.set)
-        may_go.wait(60)
-        fsync(file)
-
-    monkeypatch.setattr(type(log.segments[-1].file), "fsync", slow)
+    running, may_go = slow_disk(monkeypatch, log)
     append(log)
     asked = asyncio.ensure_future(flusher.flush(log))
     await running.wait()
