@@ -16,18 +16,6 @@ RELATIVE_OFFSET_MAX = 2**31 - 1
 Entries = Sequence[tuple[int, int]]
 
 
-def find_floor(entries: Entries, key: int, field: int = 0) -> int:
-    """Number of the last entry whose `field` (0 or 1) is <= `key`, or -1. Both fields ascend in the entries."""
-    low, high = 0, len(entries)
-    while low < high:
-        middle = (low + high) // 2
-        if entries[middle][field] <= key:
-            low = middle + 1
-        else:
-            high = middle
-    return low - 1
-
-
 def unpack_entries(entry: struct.Struct, data: bytes) -> list[tuple[int, int]]:
     """All whole entries in `data`."""
     return list(entry.iter_unpack(data[: len(data) - len(data) % entry.size]))

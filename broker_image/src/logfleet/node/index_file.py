@@ -86,7 +86,10 @@ class IndexFile(Sequence[tuple[int, int]]):
         )
 
     def floor(self, key: int, field: int = 0) -> int:
-        """As `find_floor`: in memory if the block at hand is the right one, as it is for a reader that goes on."""
+        """Number of the last entry whose `field` (0 or 1) is <= `key`, or -1. Both fields ascend in the entries.
+
+        Found in memory if the block at hand is the right one, as it is for a reader that goes on.
+        """
         written = self._on_disk()
         if self._pending and self._unpack(self._pending, 0)[field] <= key:
             return written + self._floor_in(self._pending, key, field)

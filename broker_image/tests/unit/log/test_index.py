@@ -6,20 +6,11 @@ from logfleet.log.index import (
     OFFSET_ENTRY,
     TIME_ENTRY,
     capacity,
-    find_floor,
     sound_length,
     unpack_entries,
 )
 
 PAIRS = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500)), max_size=40)
-
-
-@given(st.lists(st.integers(0, 100), unique=True).map(sorted), st.integers(-5, 105))
-def test_the_floor_is_what_a_linear_search_finds(keys, key):
-    entries = [(first, first * 2) for first in keys]
-    expected = max((number for number, first in enumerate(keys) if first <= key), default=-1)
-    assert find_floor(entries, key) == expected
-    assert find_floor(entries, key * 2, 1) == expected
 
 
 def test_entries_are_packed_as_kafka_packs_them():
