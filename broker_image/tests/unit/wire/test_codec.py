@@ -211,6 +211,7 @@ def test_memory_is_bounded_by_the_input_for_arrays_of_nothing(name: str) -> None
 
 def test_a_count_beyond_the_end_allocates_nothing() -> None:
     frame = b"\x7f\xff\xff\xff" + bytes(100)
+    decode(MetadataRequest, 1, bytes(4))  # the codec is made now: its code is not what is measured
     tracemalloc.start()
     with pytest.raises(MalformedMessage, match="beyond the end"):
         decode(MetadataRequest, 1, frame)
