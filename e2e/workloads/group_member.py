@@ -167,6 +167,10 @@ def kafka_python(settings: Settings, telling: Telling) -> None:
         reconnect_backoff_max_ms=200,
     )
     consumer.subscribe([settings.topic], listener=Listener())
+    # Metadata must be here before the first join. When it comes later the group's leader joins again because of it, without
+    # making a note of that; if that takes longer than one `poll`, the next `poll` sees nothing to finish, and the member is
+    # silent for ever, on any broker (kafka-python 3.0.12; Java's consumer had it until KAFKA-9815).
+    consumer.topics()
     while not telling.leaving:
         # It rebalances inside `poll` alone, so what came is committed before anything is given back.
         for messages in consumer.poll(timeout_ms=int(POLL_S * 1000)).values():
