@@ -5,6 +5,7 @@ a failure.
 """
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -44,6 +45,8 @@ def run_part(part: str, *, is_ci: bool) -> Row:
 
 def main(parts: list[str]) -> int:
     """Run `make PART` for each part; later parts run even if an earlier one failed."""
+    # Started in the background by a script, we were told to ignore SIGINT, and so would be what the tests press Ctrl-C for.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     rows = [run_part(part, is_ci=os.environ.get("CI") == "true") for part in parts]
     print(f"\npart            minutes  result   (load average {os.getloadavg()[0]:.1f})")
     for part, minutes, result in rows:

@@ -1,3 +1,5 @@
+import signal
+
 import pytest
 
 from e2e import parts
@@ -21,6 +23,18 @@ def test_later_parts_run_although_an_earlier_one_failed(machine, capsys):
     assert parts.main(["bad", "good"]) == 1
     assert machine.read_text() == "bad\ngood\n"
     assert "FAILED (2)" in capsys.readouterr().out
+
+
+def test_a_part_can_be_interrupted_although_the_run_is_in_the_background(machine):
+    """A shell without job control starts `make test &` with SIGINT ignored, and that is inherited."""
+    (machine.parent / "Makefile").write_text("status:\n\t@grep SigIgn /proc/self/status > ran\n")
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert parts.main(["status"]) == 0
+    finally:
+        signal.signal(signal.SIGINT, before)
+    ignored = int(machine.read_text().split()[1], 16)
+    assert not ignored >> (signal.SIGINT - 1) & 1
 
 
 def test_what_cannot_be_run_is_left_out_in_one_line(machine, capsys):
