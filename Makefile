@@ -88,6 +88,10 @@ spark: $(STAMP) ## tests of the Spark source and jobs, on Spark itself (needs Ja
 bench: $(STAMP) ## processor time per record and request, beside a bare server in the same run (REALTIME=1 on a busy machine)
 	@$(PY) -m e2e.perf $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(REALTIME),--realtime)
 
+.PHONY: oracle
+oracle: $(STAMP) ## the same requests to Apache Kafka and to a broker, the answers compared (ONLY=part of a case's name)
+	@$(PY) -m e2e.oracle $(if $(ONLY),--only $(ONLY)) $(if $(EXAMPLES),--examples $(EXAMPLES))
+
 .PHONY: e2e
 e2e: $(STAMP) ## end-to-end suites on a local Kubernetes of three zones (KEEP=1 leaves it up; root, Linux)
 	$(PY) -m e2e.lab build

@@ -18,10 +18,13 @@ class Disconnected(AssertionError):
 
 
 class WireConnection:
-    """To one broker, until the block ends."""
+    """To one broker, until the block ends. timeout_s: of every wait, after which TimeoutError is raised."""
 
-    def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
+    def __init__(
+        self, port: int, client_id: str | None = "wire", timeout_s: float = TIMEOUT_S
+    ) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout_s)
+        self._client_id = client_id
         self._sent = self._received = 0
 
     def __enter__(self) -> Self:
@@ -43,8 +46,12 @@ class WireConnection:
     def send(self, request: msgspec.Struct, version: int) -> None:
         """Send a request whose answer is to be received later; answers come in the requests' order."""
         self._sent += 1
-        buffers = encode_request(request, version, self._sent, "wire")
+        buffers = encode_request(request, version, self._sent, self._client_id)
         self.socket.sendall(b"".join(buffers))  # type: ignore[arg-type]
+
+    def expect_nothing(self) -> None:
+        """The next request in turn is one that is not answered."""
+        self._received += 1
 
     def receive(self, request: type[msgspec.Struct], version: int) -> Any:
         """The next answer, read to its last byte, and the same bytes when it is written again. Raises Disconnected."""

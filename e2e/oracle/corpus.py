@@ -1,0 +1,66 @@
+"""Cases and the corpora that they stand in."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from logfleet.wire.apis import API_BY_NAME
+
+from e2e.oracle.side import Side
+
+Script = Callable[[Side], None]
+VersionScript = Callable[[Side, int], None]
+S = TypeVar("S", bound=Script)
+V = TypeVar("V", bound=VersionScript)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Something that is done to both brokers alike. name: unique, letters of a topic's name."""
+
+    name: str
+    run: Script
+
+
+@dataclass
+class Corpus:
+    """Cases on one subject."""
+
+    name: str
+    cases: list[Case] = field(default_factory=list)
+
+    def case(self, script: S) -> S:
+        """Decorator: the function is a case, called after it."""
+        self.cases.append(Case(_name(script), script))
+        return script
+
+    def versions(self, api: str, *, only: Iterable[int] | None = None) -> Callable[[V], V]:
+        """Decorator: the function is a case for each version of that API that is served."""
+
+        def add(script: V) -> V:
+            for version in versions_of(api) if only is None else only:
+                self.cases.append(Case(f"{_name(script)}-v{version}", _of(script, version)))
+            return script
+
+        return add
+
+
+def versions_of(api: str) -> range:
+    """All versions that Kafka serves."""
+    found = API_BY_NAME[api]
+    return range(found.served_min, found.max_version + 1)
+
+
+def _name(script: Callable[..., None]) -> str:
+    return script.__name__.replace("_", "-")
+
+
+def _of(script: VersionScript, version: int) -> Script:
+    def run(side: Side) -> None:
+        script(side, version)
+
+    return run
+
+
+LONG_AGO_MS: Final = 3_600_000
+"""How far before the run records' times lie: not so long that retention takes them."""

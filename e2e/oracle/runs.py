@@ -1,0 +1,99 @@
+"""Runs a case on both brokers at the same time and judges what they answered."""
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Any
+
+from e2e.oracle.compare import ABSENT, Difference, differences
+from e2e.oracle.corpus import Case, Script
+from e2e.oracle.reviewed import Place, ReviewedList
+from e2e.oracle.side import Seen, Side
+
+TIMES_FROM_S = 5
+"""How long before a case its times may lie and still be "now": clocks are read in more than one place."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A difference and the request that it is an answer to."""
+
+    place: Place
+    asked: str
+    difference: Difference
+
+
+@dataclass
+class Tally:
+    """What came of one corpus."""
+
+    cases: int = 0
+    answers: int = 0
+    listed: int = 0
+    unlisted: list[Finding] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def is_green(self) -> bool:
+        return not self.unlisted and not self.broken and self.cases > 0
+
+
+class Oracle:
+    """Both brokers and the list of reviewed differences."""
+
+    def __init__(self, kafka: Side, ours: Side, reviewed: ReviewedList) -> None:
+        self._sides = (kafka, ours)
+        self._reviewed = reviewed
+        self._threads = ThreadPoolExecutor(2, "oracle")
+
+    def close(self) -> None:
+        self._threads.shutdown()
+
+    def judge(self, corpus: str, case: Case, tally: Tally) -> list[Finding]:
+        """Run the case, count what came of it, and return the differences that are not listed."""
+        now_ms = (time.time_ns() // 1_000_000) - TIMES_FROM_S * 1000
+        runs = [
+            self._threads.submit(_run, side, case.name, case.run, now_ms) for side in self._sides
+        ]
+        (theirs, kafka_failed), (own, ours_failed) = (run.result() for run in runs)
+        tally.cases += 1
+        tally.answers += len(theirs)
+        if kafka_failed is not None:  # Kafka does what the case expects, or the case is wrong
+            tally.broken.append(f"{corpus}/{case.name}: {kafka_failed}")
+        unlisted = []
+        for finding in findings(f"{corpus}/{case.name}", theirs, own):
+            if self._reviewed.allows(finding.place, finding.difference):
+                tally.listed += 1
+            else:
+                unlisted.append(finding)
+        if ours_failed is not None and kafka_failed is None and not unlisted:
+            tally.broken.append(f"{corpus}/{case.name}: ours: {ours_failed}")
+        tally.unlisted += unlisted
+        return unlisted
+
+
+def _run(side: Side, name: str, script: Script, now_ms: int) -> tuple[list[Seen], str | None]:
+    """What the side answered, and why the script stopped early, if it did."""
+    side.begin(name, now_ms)
+    failed = None
+    try:
+        script(side)
+    except Exception as error:  # noqa: BLE001  a case that fails is told of, the others go on
+        failed = f"{side.product}: {type(error).__name__}: {error}"[:2000]
+    seen = side.seen
+    side.end()
+    return seen, failed
+
+
+def findings(case: str, kafka: Sequence[Seen], ours: Sequence[Seen]) -> Iterator[Finding]:
+    """All differences between the answers of a case, in their order."""
+    for theirs, own in zip_longest(kafka, ours):
+        either: Seen = theirs or own
+        place = Place(case, either.api, either.version)
+        left: Any = ABSENT if theirs is None else theirs.outcome
+        right: Any = ABSENT if own is None else own.outcome
+        for difference in differences(left, right):
+            yield Finding(place, either.asked, difference)

@@ -1,0 +1,272 @@
+"""One of the two brokers as a case sees it: connections to ask over, topics of its own, and what was answered.
+
+A case runs on both sides alike and knows of neither. What it asks with `ask`, `send` and `answer` is compared; what it needs
+beforehand (`topic`, `get`) is not.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+from logfleet.wire import messages as m
+from logfleet.wire.apis import api_of
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.uuids import to_text
+
+from e2e.harness.client_requests import fit
+from e2e.harness.talks import TRY_AGAIN, error_codes
+from e2e.harness.wire_connection import Disconnected, WireConnection
+from e2e.oracle.answers import CLOSED, NO_ANSWER, OTHER_CASES, Names, plain
+
+CONFIG_TOPIC, SET = 2, 0
+ANSWER_WITHIN_S: Final = 40.0
+"""Longer than every timer that a case sets."""
+SETTLED_WITHIN_S: Final = 60.0
+POLL_S: Final = 0.005
+BARRIER: Final = "oracle-barrier"
+CHANGES: Final = {
+    m.CreateTopicsRequest,
+    m.DeleteTopicsRequest,
+    m.CreatePartitionsRequest,
+    m.AlterConfigsRequest,
+    m.IncrementalAlterConfigsRequest,
+    m.AlterClientQuotasRequest,
+    m.ElectLeadersRequest,
+    m.AlterPartitionReassignmentsRequest,
+}
+"""Requests whose effect the brokers of Kafka learn from their controller, after the answer."""
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """One answer. outcome: as `answers.plain` gives it, CLOSED or NO_ANSWER; asked: the request, for people."""
+
+    api: str
+    version: int
+    asked: str
+    outcome: Any
+
+
+@dataclass(frozen=True)
+class MadeTopic:
+    name: str
+    id: bytes
+
+
+class CaseBroken(AssertionError):
+    """What a case does before it asks went wrong; the text says what."""
+
+
+class Side:
+    """A broker that listens on `port`; product: "kafka" or "ours"."""
+
+    def __init__(self, product: str, port: int, log_dir: str) -> None:
+        self.product = product
+        self.port = port
+        self.log_dir = log_dir
+        self.seen: list[Seen] = []
+        self.prefix = ""
+        self._names = Names()
+        self._connections: dict[str, WireConnection] = {}
+        self._topics: list[str] = []
+        self._barriers = 0
+        self._own = WireConnection(port)
+        self._make_topic(BARRIER, {})
+        self._warm_up()
+
+    # --- a case's life
+
+    def begin(self, name: str, now_from_ms: int) -> None:
+        """A new case of that name."""
+        self.prefix = f"{OTHER_CASES}{name}-"
+        self._names = Names(self.prefix, now_from_ms)
+        self.seen = []
+
+    def end(self) -> None:
+        """Close the case's connections and have its topics deleted."""
+        for connection in self._connections.values():
+            connection.socket.close()
+        self._connections.clear()
+        if self._topics:
+            states = [m.DeleteTopicsRequest.DeleteTopicState(name=name) for name in self._topics]
+            self.get(m.DeleteTopicsRequest(topics=states, timeout_ms=30_000))
+            self._topics.clear()
+
+    def close(self) -> None:
+        self._own.socket.close()
+
+    # --- what is compared
+
+    def ask(self, request: msgspec.Struct, version: int | None = None, *, on: str = "main") -> Any:
+        """Send and `answer`. version: the newest if None; fields that it lacks are left out."""
+        self.send(request, version, on=on)
+        return self.answer(request, version, on=on)
+
+    def send(
+        self, request: msgspec.Struct, version: int | None = None, *, on: str = "main"
+    ) -> None:
+        """Send only, over the connection of that name; the client id is the part of the name before a `#`."""
+        version = _version(request, version)
+        with contextlib.suppress(ConnectionError):
+            self._connection(on).send(fit(request, version), version)
+
+    def answer(
+        self, request: msgspec.Struct, version: int | None = None, *, on: str = "main"
+    ) -> Any:
+        """The answer to the oldest request that was sent over that connection; None if there is none."""
+        version = _version(request, version)
+        try:
+            answer = self._connection(on).receive(type(request), version)
+        except Disconnected:
+            return self._ended(request, version, on, CLOSED)
+        except TimeoutError:
+            return self._ended(request, version, on, NO_ANSWER)
+        self._record(request, version, plain(answer, version, self._names))
+        return answer
+
+    def tell(
+        self, request: msgspec.Struct, version: int | None = None, *, on: str = "main"
+    ) -> None:
+        """Send a request that is not to be answered (acks=0): the connection goes on all the same, or is closed."""
+        version = _version(request, version)
+        connection = self._connection(on)
+        try:
+            connection.send(fit(request, version), version)
+            connection.expect_nothing()
+            connection.call(m.ApiVersionsRequest(), 0)
+        except (Disconnected, ConnectionError):
+            self._ended(request, version, on, CLOSED)
+        else:
+            self._record(request, version, NO_ANSWER)
+
+    def raw(self, api: str, version: int, body: bytes) -> None:
+        """Send the bytes as one frame on a connection of its own; the whole answer is compared, or that there is none."""
+        with WireConnection(self.port, timeout_s=ANSWER_WITHIN_S) as connection:
+            connection.socket.sendall(len(body).to_bytes(4, "big") + body)
+            try:
+                outcome: Any = connection.frame().hex()
+            except Disconnected:
+                outcome = CLOSED
+            except TimeoutError:
+                outcome = NO_ANSWER
+        self.seen.append(Seen(api, version, body.hex(), outcome))
+
+    # --- what a case needs beforehand
+
+    def get(self, request: msgspec.Struct, version: int | None = None) -> Any:
+        """Ask without comparing, again while the broker says that it is not ready."""
+        version = _version(request, version)
+        for _ in self._patiently(f"an answer to {request!r:.200}"):
+            answer = self._own.call(fit(request, version), version)
+            if TRY_AGAIN.isdisjoint(error_codes(answer)):
+                return answer
+        raise AssertionError
+
+    def topic(
+        self, name: str = "t", partitions: int = 1, config: Mapping[str, str] | None = None
+    ) -> MadeTopic:
+        """A topic of the case's own, led when this returns."""
+        full = self.prefix + name
+        made = self._make_topic(full, config or {}, partitions)
+        self._topics.append(full)
+        self._names.known[made] = self._names.known[to_text(made)] = f"<id of {full}>"
+        return MadeTopic(full, made)
+
+    def lasting_topic(self, name: str) -> bytes:
+        """As `topic`, for all cases of a corpus: of that very name, and not deleted. Its id."""
+        return self._make_topic(name, {})
+
+    def own_name(self, name: str) -> str:
+        """A name that only this case uses; a topic of that name is deleted with it."""
+        self._topics.append(self.prefix + name)
+        return self.prefix + name
+
+    def settle(self) -> None:
+        """Return when what was changed before shows in every answer: brokers of Kafka follow their controller."""
+        for _ in range(
+            2
+        ):  # a second one shows only when the first was applied by every part of the broker
+            self._barriers += 1
+            value = str(1_000_000_000 + self._barriers)
+            kind = m.IncrementalAlterConfigsRequest
+            config = kind.AlterableConfig(name="retention.ms", config_operation=SET, value=value)
+            resource = kind.AlterConfigsResource(
+                resource_type=CONFIG_TOPIC, resource_name=BARRIER, configs=[config]
+            )
+            self.get(kind(resources=[resource]))
+            for _ in self._patiently("a changed configuration to show"):
+                if self._retention_of_barrier() == value:
+                    break
+
+    def settle_after(self, request: type[msgspec.Struct]) -> None:
+        """`settle` if that was a request that changes what the controller knows."""
+        if request in CHANGES:
+            self.settle()
+
+    # ---
+
+    def _retention_of_barrier(self) -> str | None:
+        resource = m.DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=CONFIG_TOPIC, resource_name=BARRIER, configuration_keys=["retention.ms"]
+        )
+        (result,) = self.get(m.DescribeConfigsRequest(resources=[resource])).results
+        value: str | None = result.configs[0].value
+        return value
+
+    def _make_topic(self, name: str, config: Mapping[str, str], partitions: int = 1) -> bytes:
+        kind = m.CreateTopicsRequest
+        configs = [
+            kind.CreatableTopicConfig(name=key, value=value) for key, value in config.items()
+        ]
+        topic = kind.CreatableTopic(
+            name=name, num_partitions=partitions, replication_factor=1, configs=configs
+        )
+        (made,) = self.get(kind(topics=[topic], timeout_ms=30_000)).topics
+        if made.error_code != ErrorCode.NONE:
+            raise CaseBroken(f"{self.product} did not make {name}: {made}")
+        kinds = m.ListOffsetsRequest
+        rows = [
+            kinds.ListOffsetsPartition(partition_index=n, timestamp=-1) for n in range(partitions)
+        ]
+        asked = kinds.ListOffsetsTopic(name=name, partitions=rows)
+        for _ in self._patiently(f"leaders of {name}"):
+            codes = set(error_codes(self.get(kinds(topics=[asked]))))
+            if codes == {ErrorCode.NONE}:
+                break
+        topic_id: bytes = made.topic_id
+        return topic_id
+
+    def _warm_up(self) -> None:
+        """Group coordinators are loaded and producer ids at hand when this returns."""
+        self.get(m.FindCoordinatorRequest(coordinator_keys=["g"]))
+        self.get(m.DescribeGroupsRequest(groups=["g"]))
+        self.get(m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000))
+
+    def _patiently(self, what: str) -> Iterator[None]:
+        end = time.monotonic() + SETTLED_WITHIN_S
+        while True:
+            yield
+            if time.monotonic() > end:
+                raise CaseBroken(f"{self.product}: {SETTLED_WITHIN_S:.0f} s for {what}")
+            time.sleep(POLL_S)
+
+    def _connection(self, on: str) -> WireConnection:
+        if on not in self._connections:
+            self._connections[on] = WireConnection(
+                self.port, on.split("#", maxsplit=1)[0], ANSWER_WITHIN_S
+            )
+        return self._connections[on]
+
+    def _ended(self, request: msgspec.Struct, version: int, on: str, outcome: str) -> None:
+        self._connections.pop(on).socket.close()
+        self._record(request, version, outcome)
+
+    def _record(self, request: msgspec.Struct, version: int, outcome: Any) -> None:
+        name = api_of(type(request)).name
+        self.seen.append(Seen(name, version, f"{request!r:.2000}", outcome))
+
+
+def _version(request: msgspec.Struct, version: int | None) -> int:
+    return api_of(type(request)).max_version if version is None else version
