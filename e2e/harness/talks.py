@@ -1,7 +1,7 @@
 """Takes the talks of client_requests, share_requests and admin_requests to one broker, Kafka's or ours."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,20 @@ OWN = {
 """Fields in which two brokers differ that behave the same."""
 
 
+ROW_NAMES = (
+    "name",
+    "group_id",
+    "topic",
+    "topic_name",
+    "log_dir",
+    "resource_type",
+    "resource_name",
+    "partition_index",
+    "partition_id",
+)
+"""Fields by which rows are put into an order before they are compared."""
+
+
 class Talker:
     """One connection and what was learnt over it."""
 
@@ -52,18 +66,32 @@ class Talker:
         cluster_id = self.call(m.MetadataRequest(topics=[]), 12).cluster_id
         self.world = World(cluster_id, str(log_dir))
 
-    def make_topic(self, name: str) -> bytes:
-        """A topic of one partition, led when this returns; its id. That of TOPIC is remembered for the talks."""
-        topic = m.CreateTopicsRequest.CreatableTopic(
-            name=name, num_partitions=1, replication_factor=1
+    def make_topic(
+        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> bytes:
+        """A topic, led when this returns; its id. That of TOPIC is remembered for the talks."""
+        kind = m.CreateTopicsRequest
+        topic = kind.CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=1,
+            configs=[
+                kind.CreatableTopicConfig(name=key, value=value)
+                for key, value in (configs or {}).items()
+            ],
         )
         answer = self.call(m.CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7)
         assert answer.topics[0].error_code == ErrorCode.NONE, answer
         topic_id: bytes = answer.topics[0].topic_id
         if name == TOPIC:
             self.world.topic_id = topic_id
-        partition = m.ListOffsetsRequest.ListOffsetsPartition(timestamp=-1)
-        asked = m.ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=[partition])
+        asked = m.ListOffsetsRequest.ListOffsetsTopic(
+            name=name,
+            partitions=[
+                m.ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=-1)
+                for index in range(partitions)
+            ],
+        )
         self.call(m.ListOffsetsRequest(topics=[asked]), 7)
         return topic_id
 
@@ -86,6 +114,14 @@ class Talker:
         """Each answer without what is the broker's own; two brokers that behave the same give the same."""
         return [(other.name, comparable(answer)) for other, _, answer in self.steps(api, version)]
 
+    def close(self) -> None:
+        self.connection.socket.close()
+
+    def reconnect(self) -> None:
+        """After the broker has hung up."""
+        self.close()
+        self.connection = WireConnection(self.port)
+
     def call(self, request: msgspec.Struct, version: int) -> Any:
         """As a client: asks again while a coordinator says so."""
         end = time.monotonic() + READY_WITHIN_S
@@ -102,10 +138,9 @@ def comparable(value: object) -> Any:
     """An answer as plain data without OWN, and without the order that Kafka leaves to its hash tables."""
     if isinstance(value, list):
         rows = [comparable(each) for each in value]
-        names = {"name", "group_id"}.intersection(
-            rows[0] if rows and isinstance(rows[0], dict) else ()
-        )
-        return sorted(rows, key=lambda row: str(row[min(names)])) if names else rows
+        named = rows[0] if rows and isinstance(rows[0], dict) else {}
+        names = [name for name in ROW_NAMES if name in named]
+        return sorted(rows, key=lambda row: [str(row[name]) for name in names])
     if isinstance(value, msgspec.Struct):
         return {
             name: comparable(getattr(value, name))

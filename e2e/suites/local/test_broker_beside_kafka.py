@@ -53,7 +53,7 @@ def filled(port: int, log_dir: Path) -> Iterator[Talker]:
         answer = talker.call(m.ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic]), 13)
         assert not any(error_codes(answer)), answer
     yield talker
-    talker.connection.socket.close()
+    talker.close()
 
 
 def advertised(talker: Talker, version: int) -> dict[int, tuple[int, int]]:

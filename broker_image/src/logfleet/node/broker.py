@@ -21,6 +21,7 @@ from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import BrokerValue, ControllerValue
 from logfleet.metadata.keys import Listener as Address
 from logfleet.metadata.store import MetadataStore, StoreError
+from logfleet.node.checkpointer import Checkpointer
 from logfleet.node.controller_access import ControllerAccess
 from logfleet.node.controller_loop import ControllerLoop
 from logfleet.node.coordinator_loop import CoordinatorLoop
@@ -90,6 +91,7 @@ class Broker:
         self.failure: str | None = None
         self._files = files or PosixFiles()
         self._flusher = Flusher(self._files)
+        self.checkpointer = Checkpointer(self._files, self._flusher)
         self._compute = ThreadPoolExecutor(COMPUTE_THREADS, thread_name_prefix="compute")
         self._log_dirs = LogDirs(OpenFiles(self._files), [])
         self._configs = LogConfigs(self.node_id, config.static)
@@ -107,6 +109,11 @@ class Broker:
     def image(self) -> ClusterImage:
         """The cluster as this broker knows it."""
         return self.follower.image
+
+    @property
+    def log_dirs(self) -> LogDirs:
+        """The log directories that have not failed."""
+        return self._log_dirs
 
     @staticmethod
     def now_ms() -> int:
@@ -272,6 +279,7 @@ class Broker:
             return
         try:
             await self._flusher.until_all_idle()
+            await self.checkpointer.until_idle()
             await self._flusher.run(log_dir.close, self._high_watermarks)
         except OSError as error:
             self._fail(f"log directory {log_dir.path} could not be closed: {error}")
@@ -350,6 +358,7 @@ class Broker:
             table=self.partitions,
             log_dirs=self._log_dirs,
             flusher=self._flusher,
+            checkpointer=self.checkpointer,
             on_disk_failure=self._disk_failed,
         )
         self._stack.callback(self._remember_high_watermarks, maintenance)

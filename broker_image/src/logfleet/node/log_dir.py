@@ -229,20 +229,24 @@ class LogDir:
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> CheckpointJob:
         """The checkpoint files as of now. Run it in a thread, after the flushes that moved the recovery points."""
         points = {partition: log.recovery_point for partition, log in self.logs.items()}
-        starts = {
-            partition: log.log_start_offset
-            for partition, log in self.logs.items()
-            if log.log_start_offset > log.segments[0].base_offset
-        }
         known = {p: offset for p, offset in high_watermarks.items() if p in self.logs}
         self.high_watermarks.update(known)
         return CheckpointJob(
             (
                 (f"{self.path}/{RECOVERY_POINTS}", format_offsets(points)),
-                (f"{self.path}/{LOG_STARTS}", format_offsets(starts)),
+                *self.log_start_checkpoint().writes,
                 (f"{self.path}/{HIGH_WATERMARKS}", format_offsets(self.high_watermarks)),
             )
         )
+
+    def log_start_checkpoint(self) -> CheckpointJob:
+        """The file that tells where logs begin which still hold older records, as of now; to be run in a thread."""
+        starts = {
+            partition: log.log_start_offset
+            for partition, log in self.logs.items()
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+        return CheckpointJob(((f"{self.path}/{LOG_STARTS}", format_offsets(starts)),))
 
     def close(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Make everything durable and mark the directory as closed properly. Blocks; nothing may append any more."""

@@ -14,6 +14,7 @@ import structlog
 from logfleet.control.configs import BrokerConfig
 from logfleet.io.files import Files
 from logfleet.log.names import TopicPartition
+from logfleet.node.checkpointer import Checkpointer
 from logfleet.node.flusher import Flusher
 from logfleet.node.local_partitions import SLICE_S, Failed, now_ms
 from logfleet.node.log_dir import LogDir
@@ -42,6 +43,7 @@ class Maintenance:
         table: PartitionTable,
         log_dirs: LogDirs,
         flusher: Flusher,
+        checkpointer: Checkpointer,
         on_disk_failure: Failed,
     ) -> None:
         self._files = files
@@ -49,6 +51,7 @@ class Maintenance:
         self._table = table
         self._log_dirs = log_dirs
         self._flusher = flusher
+        self._checkpointer = checkpointer
         self._on_disk_failure = on_disk_failure
         self._slice_end = 0.0
 
@@ -90,9 +93,8 @@ class Maintenance:
         return True
 
     async def _checkpoint(self, log_dir: LogDir) -> None:
-        job = log_dir.checkpoint(self.high_watermarks())
         try:
-            await self._flusher.run(job.run, self._files)
+            await self._checkpointer.write(log_dir, self.high_watermarks)
         except OSError as error:
             name = next(iter(log_dir.logs), None)
             if name is not None:

@@ -8,6 +8,10 @@ from typing import Protocol
 from logfleet.log.validation import Prepared, Rejected
 from logfleet.metadata.image import INTERNAL_TOPICS
 from logfleet.node.partition_log import AppendResult, PartitionLog
+from logfleet.wire.errors import ErrorCode
+
+HIGH_WATERMARK = -1
+"""In DeleteRecords: everything that is committed."""
 
 
 class NotLeading(Exception):
@@ -78,6 +82,21 @@ class Partition:
                 for waiter in tuple(self._waiters):
                     waiter.appended(size)
         return result
+
+    def delete_records(self, offset: int) -> int | ErrorCode:
+        """Let the log begin at `offset` (-1: at the high watermark), never before where it began; where it begins then.
+
+        Only committed records of a log whose cleanup.policy has delete go: OFFSET_OUT_OF_RANGE, POLICY_VIOLATION. Not yet durable.
+        Source: Partition.deleteRecordsOnLeader (KIP-107).
+        """
+        if not self.log.config.deletes:
+            return ErrorCode.POLICY_VIOLATION
+        if offset == HIGH_WATERMARK:
+            offset = self.high_watermark
+        if not 0 <= offset <= self.high_watermark:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        self.log.delete_records_before(offset)
+        return self.log.log_start_offset
 
     async def wait_committed(self, end_offset: int) -> None:
         """Return once all records below `end_offset` are committed. Raises NotLeading."""

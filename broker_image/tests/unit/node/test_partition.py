@@ -1,10 +1,12 @@
 import asyncio
 
 import pytest
+from logfleet.log.config import LogConfig
 from logfleet.log.validation import Prepared, Rejected, prepare
 from logfleet.node.partition import NotLeading, Partition
 from logfleet.node.partition_log import AppendResult
 from logfleet.records.record import ProducerStamp, Record, build_batch
+from logfleet.wire.errors import ErrorCode
 
 NOW = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))
@@ -70,3 +72,22 @@ def test_internal_topics_are_known(rig) -> None:
     log = rig.open()
     assert Partition("__consumer_offsets", TOPIC_ID, 0, log, 0).is_internal
     assert not Partition("topic", TOPIC_ID, 0, log, 0).is_internal
+
+
+def test_committed_records_are_deleted_up_to_an_offset(partition) -> None:
+    for value in (b"a", b"b", b"c"):
+        partition.append(batch(value), NOW)
+    assert partition.delete_records(1) == 1
+    assert partition.delete_records(0) == 1
+    assert partition.delete_records(4) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert partition.delete_records(-2) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert partition.log.read(0, 100) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert partition.delete_records(-1) == 3
+    assert partition.log.log_start_offset == 3
+
+
+def test_records_of_a_compacted_topic_are_not_deleted(partition) -> None:
+    partition.append(batch(b"a"), NOW)
+    for policy, refused in (({"compact"}, True), ({"compact", "delete"}, False)):
+        partition.log.config = LogConfig(cleanup_policy=frozenset(policy))
+        assert (partition.delete_records(1) is ErrorCode.POLICY_VIOLATION) == refused

@@ -5,15 +5,19 @@ from typing import Any
 
 import pytest
 from logfleet.io.files import PosixFiles
+from logfleet.log.checkpoints import parse_offsets
 from logfleet.log.config import LogConfig
-from logfleet.log.names import TopicPartition
+from logfleet.log.names import LOG_STARTS, TopicPartition
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import ImageBuilder
 from logfleet.metadata.store import KeyValue
+from logfleet.node.checkpointer import Checkpointer
 from logfleet.node.connection import Peer
 from logfleet.node.dispatch import RequestContext
+from logfleet.node.flusher import Flusher
 from logfleet.node.log_dir import LogDir
+from logfleet.node.log_dirs import LogDirs
 from logfleet.node.open_files import OpenFiles
 from logfleet.node.partition import Partition
 from logfleet.node.partition_table import PartitionTable
@@ -38,7 +42,11 @@ class Host:
         self.partitions = PartitionTable(lambda: self.image)
         self.failed: list[tuple[Partition, OSError]] = []
         self.threads: list[Any] = []
-        self._dir = LogDir(OpenFiles(PosixFiles()), str(path), "cluster", 1)
+        files = PosixFiles()
+        self._dir = LogDir(OpenFiles(files), str(path), "cluster", 1)
+        self.log_dirs = LogDirs(OpenFiles(files), [self._dir])
+        self._flusher = Flusher(files)
+        self.checkpointer = Checkpointer(files, self._flusher)
         self._timers: TimerWheel | None = None
         self._revision = 0
 
@@ -98,7 +106,11 @@ class Host:
     def context(version: int, client_id: str | None = "client") -> RequestContext:
         return RequestContext(Peer("PLAINTEXT"), version, client_id, 1)
 
+    def log_starts_on_disk(self) -> dict[TopicPartition, int]:
+        return parse_offsets(Path(self._dir.path, LOG_STARTS).read_bytes())
+
     def close(self) -> None:
+        self._flusher.stop()
         self._dir.abandon()
 
 

@@ -1,0 +1,77 @@
+"""DeleteRecords (KIP-107): records before an offset go, for good.
+
+Answered when the new log start offsets are durable. Segments that hold nothing else go with the next retention.
+Source: KafkaApis.handleDeleteRecordsRequest, ReplicaManager.deleteRecords.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from logfleet.metadata.image import INTERNAL_TOPICS
+from logfleet.node.dispatch import Handler, RequestContext
+from logfleet.node.log_dir import LogDir
+from logfleet.node.partition import Partition
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import DeleteRecordsRequest, DeleteRecordsResponse
+
+if TYPE_CHECKING:
+    from logfleet.node.broker import Broker
+
+NO_LOW_WATERMARK: Final = -1
+
+_Row = DeleteRecordsResponse.DeleteRecordsPartitionResult
+
+
+async def delete_records(
+    broker: "Broker", request: DeleteRecordsRequest, _context: RequestContext
+) -> DeleteRecordsResponse:
+    """A partition that is named twice: the last offset counts."""
+    wanted: dict[str, dict[int, int]] = {}
+    for topic in request.topics:
+        offsets = wanted.setdefault(topic.name, {})
+        offsets.update((row.partition_index, row.offset) for row in topic.partitions)
+    begins: dict[tuple[str, int], int | ErrorCode] = {}
+    changed: dict[LogDir, list[Partition]] = {}
+    for name, offsets in wanted.items():
+        for index, offset in offsets.items():
+            begins[name, index] = _delete(broker, name, index, offset, changed)
+    for log_dir, partitions in changed.items():
+        try:
+            await broker.checkpointer.write_log_starts(log_dir)
+        except OSError as error:
+            broker.storage_failed(partitions[0], error)
+            for partition in partitions:
+                begins[partition.topic, partition.index] = ErrorCode.KAFKA_STORAGE_ERROR
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsResponse.DeleteRecordsTopicResult(
+                name=name, partitions=[_row(index, begins[name, index]) for index in offsets]
+            )
+            for name, offsets in wanted.items()
+        ]
+    )
+
+
+def _delete(
+    broker: "Broker", name: str, index: int, offset: int, changed: dict[LogDir, list[Partition]]
+) -> int | ErrorCode:
+    partition = broker.partitions.find(name, index)
+    if name in INTERNAL_TOPICS and partition is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    if not isinstance(partition, Partition):
+        return partition
+    begin = partition.delete_records(offset)
+    log_dir = broker.log_dirs.dir_of(partition.log.partition)
+    if log_dir is None:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    if not isinstance(begin, ErrorCode):
+        changed.setdefault(log_dir, []).append(partition)
+    return begin
+
+
+def _row(index: int, begin: int | ErrorCode) -> _Row:
+    if isinstance(begin, ErrorCode):
+        return _Row(partition_index=index, low_watermark=NO_LOW_WATERMARK, error_code=begin)
+    return _Row(partition_index=index, low_watermark=begin)
+
+
+HANDLERS: dict[type, Handler[Any]] = {DeleteRecordsRequest: delete_records}

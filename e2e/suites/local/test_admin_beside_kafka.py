@@ -1,0 +1,144 @@
+"""The administrative APIs beside a running Apache Kafka 4.4.0, above all what they refuse: the same requests, the same answers."""
+
+import copy
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from logfleet.records.record import Record, build_batch
+from logfleet.wire import messages as m
+from logfleet.wire.apis import API_BY_NAME
+
+from e2e.harness.client_requests import fit
+from e2e.harness.kafka import KafkaBroker
+from e2e.harness.processes import Broker
+from e2e.harness.talks import Talker, comparable, error_codes
+from e2e.harness.wire_connection import Disconnected
+
+pytestmark = [pytest.mark.xdist_group("admin-beside-kafka"), pytest.mark.timeout(900)]
+CONFIG = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
+NOW = time.time_ns() // 1_000_000
+RECORDS = 10
+TOPICS: dict[str, tuple[int, dict[str, str]]] = {
+    "plain": (1, {}),
+    "compacted": (1, {"cleanup.policy": "compact"}),
+    "both": (1, {"cleanup.policy": "compact,delete"}),
+    "three": (3, {}),
+}
+"""Partitions and configuration; partition 0 of each holds RECORDS."""
+CLOSED = "the connection was closed"
+
+
+class Pair:
+    """The same asked of both."""
+
+    def __init__(self, kafka: Talker, ours: Talker) -> None:
+        self.kafka = kafka
+        self.ours = ours
+
+    def ask(self, request: msgspec.Struct, version: int) -> tuple[Any, Any]:
+        """What Kafka answers, and what we do, without what is the broker's own; CLOSED where it hangs up."""
+        return _ask(self.kafka, request, version), _ask(self.ours, request, version)
+
+    def same(self, *requests: msgspec.Struct, since: int = 0) -> None:
+        """Both answer alike, in every version from `since` on."""
+        for request in requests:
+            api = API_BY_NAME[type(request).__name__.removesuffix("Request")]
+            for version in range(max(since, api.served_min), api.max_version + 1):
+                theirs, own = self.ask(request, version)
+                assert own == theirs, (request, version)
+
+
+def _ask(talker: Talker, request: msgspec.Struct, version: int) -> Any:
+    try:
+        return comparable(talker.call(fit(copy.deepcopy(request), version), version))
+    except Disconnected:
+        talker.reconnect()
+        return CLOSED
+
+
+def filled(port: int, log_dir: Path) -> Talker:
+    talker = Talker(port, log_dir)
+    for name, (partitions, configs) in TOPICS.items():
+        topic_id = talker.make_topic(name, partitions, configs)
+        batch = bytes(build_batch([Record(b"k%d" % n, b"v", NOW) for n in range(RECORDS)]))
+        data = m.ProduceRequest.PartitionProduceData(records=batch)
+        topic = m.ProduceRequest.TopicProduceData(topic_id=topic_id, partition_data=[data])
+        answer = talker.call(m.ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic]), 13)
+        assert not any(error_codes(answer)), answer
+    talker.call(m.FindCoordinatorRequest(coordinator_keys=["group"]), 4)  # makes its topic
+    return talker
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    there, here = tmp_path_factory.mktemp("kafka"), tmp_path_factory.mktemp("ours")
+    broker = Broker(here, {**CONFIG, "log.dirs": f"{here}/one,{here}/two"})
+    try:
+        broker.start()
+        with KafkaBroker(there, **CONFIG, log_dirs=f"{there}/one,{there}/two") as kafka:
+            made = Pair(filled(kafka.port, there / "one"), filled(broker.port, here / "one"))
+            yield made
+            made.kafka.close()
+            made.ours.close()
+    finally:
+        broker.close()
+
+
+# --- records
+
+
+def deletion(*rows: tuple[str, int, int]) -> m.DeleteRecordsRequest:
+    """rows: topic, partition, offset."""
+    kind = m.DeleteRecordsRequest
+    return kind(
+        topics=[
+            kind.DeleteRecordsTopic(
+                name=name,
+                partitions=[kind.DeleteRecordsPartition(partition_index=index, offset=offset)],
+            )
+            for name, index, offset in rows
+        ],
+        timeout_ms=30_000,
+    )
+
+
+def test_records_are_deleted_and_refused_as_kafka_does(pair: Pair) -> None:
+    pair.same(
+        deletion(("plain", 0, 3)),
+        deletion(("plain", 0, 1)),
+        deletion(("plain", 0, RECORDS + 1)),
+        deletion(("plain", 0, -2)),
+        deletion(("plain", 0, 4), ("plain", 0, 5), ("both", 0, 1)),
+        deletion(("plain", 0, -1)),
+        deletion(("plain", 1, 0)),
+        deletion(("compacted", 0, 1)),
+        deletion(("nowhere", 0, 1)),
+        deletion(("__consumer_offsets", 0, 0)),
+        deletion(("__consumer_offsets", 9, 0)),
+        deletion(("", 0, 0)),
+        deletion(),
+    )
+
+
+def test_what_was_deleted_stays_so_after_sigkill(rig) -> None:
+    broker = rig.broker()
+    talker = filled(broker.port, broker.data)
+    talker.call(deletion(("plain", 0, 4), ("both", 0, -1)), 2)
+    talker.close()
+    broker.kill()
+    broker.start()
+    asked = [
+        m.ListOffsetsRequest.ListOffsetsTopic(
+            name=name,
+            partitions=[m.ListOffsetsRequest.ListOffsetsPartition(timestamp=-2)],
+        )
+        for name in ("plain", "both", "three")
+    ]
+    talker = Talker(broker.port, broker.data)
+    answer = talker.call(m.ListOffsetsRequest(topics=asked), 7)
+    talker.close()
+    assert [topic.partitions[0].offset for topic in answer.topics] == [4, RECORDS, 0]
