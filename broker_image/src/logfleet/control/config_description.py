@@ -14,7 +14,6 @@ import msgspec
 from logfleet.control.config_keys import (
     BROKER_KEYS,
     TOPIC_KEYS,
-    TOPIC_SYNONYMS,
     ConfigKey,
     UpdateMode,
 )
@@ -57,7 +56,7 @@ def describe_topic(overrides: Mapping[str, str], layers: BrokerLayers) -> Iterat
     """Every topic key, for a topic with these overrides on a broker with these layers."""
     defaults = topic_defaults(layers)
     for name, key in TOPIC_KEYS.items():
-        names = [synonym for synonym, _ in TOPIC_SYNONYMS[name]]
+        names = [source for source, _ in key.sources]
         synonyms = _synonyms(names, layers)
         value = defaults[name]
         if name in overrides:
@@ -72,7 +71,7 @@ def describe_new_topic(
     """As `describe_topic`, but a coarser unit counts as the source of a value (Kafka: KafkaConfigSchema)."""
     for described in describe_topic(overrides, layers):
         if described.source is ConfigSource.DEFAULT:
-            names = [synonym for synonym, _ in TOPIC_SYNONYMS[described.name]]
+            names = [source for source, _ in TOPIC_KEYS[described.name].sources]
             found = _every_synonym(names, layers)
             source = found[0].source if found else ConfigSource.DEFAULT
             yield msgspec.structs.replace(described, source=source)
@@ -115,6 +114,11 @@ def describe_cluster(values: Mapping[str, str]) -> Iterator[DescribedConfig]:
             yield _described(key, key.canonical(values[name]), synonyms)
 
 
+def documentation(key: ConfigKey) -> str:
+    """What people are told about a key."""
+    return key.doc if key.has_effect else f"{key.doc} {NO_EFFECT}"
+
+
 def _described(
     key: ConfigKey, value: str | None, synonyms: tuple[ConfigSynonym, ...]
 ) -> DescribedConfig:
@@ -126,14 +130,14 @@ def _described(
         is_sensitive=key.is_sensitive,
         synonyms=synonyms,
         type=key.type,
-        documentation=key.doc or NO_EFFECT,
+        documentation=documentation(key),
     )
 
 
 _FINER_UNITS: Final[Mapping[str, Sequence[str]]] = {
-    synonyms[0][0]: [name for name, _ in synonyms]
-    for synonyms in TOPIC_SYNONYMS.values()
-    if len(synonyms) > 1
+    key.sources[0][0]: [name for name, _ in key.sources]
+    for key in TOPIC_KEYS.values()
+    if len(key.sources) > 1
 }
 
 

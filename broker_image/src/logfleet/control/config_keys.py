@@ -6,17 +6,23 @@ turns it into a Python value and is the only judge of what is valid (Kafka: Conf
 
 import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
 
-from logfleet.control.config_table import BROKER, TOPIC
+from logfleet.control.config_table import BROKER, GROUP, TOPIC
 
 ConfigValue = bool | int | float | str | tuple[str, ...] | None
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
-_FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_FLOAT = re.compile(
+    r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[dDfF]?)"
+)
+_THROTTLED_REPLICA = re.compile(r"[0-9]+:[0-9]+")
+_DURATION = re.compile(
+    r"by_duration:P(?=[0-9T])(?:[0-9]+D)?(?:T(?=[0-9])(?:[0-9]+H)?(?:[0-9]+M)?(?:[0-9]+(?:\.[0-9]{1,9})?S)?)?"
+)
 
 
 class ConfigError(ValueError):
@@ -49,22 +55,37 @@ class UpdateMode(enum.Enum):
     PER_BROKER = "per-broker"
     CLUSTER_WIDE = "cluster"
     TOPIC = "topic"
+    GROUP = "group"
+
+
+class Importance(enum.Enum):
+    """How likely it is that somebody has to think about a key (Kafka: ConfigDef.Importance)."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
 
 
 _INTEGER_BITS: Final = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
 
 
 class Valid(msgspec.Struct, frozen=True):
-    """Which values of a type are allowed. Bounds are inclusive and None when open; `also` is one value outside them."""
+    """Which values of a type are allowed. Bounds are inclusive and None when open; `also` is one value outside them.
+
+    rule: name of a rule of its own, see `_RULES`; else empty.
+    """
 
     low: float | None = None
     high: float | None = None
     also: int | None = None
     choices: tuple[str, ...] = ()
     any_case: bool = False
+    rule: str = ""
 
     def check(self, key: str, value: ConfigValue) -> None:
-        if self.choices:
+        if self.rule:
+            _RULES[self.rule](key, value)
+        elif self.choices:
             for item in value if isinstance(value, tuple) else (value,):
                 if self._folded(str(item)) not in map(self._folded, self.choices):
                     allowed = ", ".join(self.choices)
@@ -72,31 +93,53 @@ class Valid(msgspec.Struct, frozen=True):
         elif isinstance(value, int | float) and value != self.also:
             self._check_range(key, value)
 
+    def __str__(self) -> str:
+        """As a person reads it in the documentation; empty if every value of the type is valid."""
+        if self.rule:
+            return {"replicas": "partition:broker, ... or *", "nonempty": "not empty"}.get(
+                self.rule, "earliest, latest, by_duration:PnDTnHnMn.nS"
+            )
+        if self.choices:
+            return ", ".join(self.choices)
+        if self.low is None and self.high is None:
+            return ""
+        bounds = f"{'' if self.low is None else self.low}..{'' if self.high is None else self.high}"
+        return bounds if self.also is None else f"{bounds} or {self.also}"
+
     def _folded(self, text: str) -> str:
         return text.lower() if self.any_case else text
 
     def _check_range(self, key: str, value: float) -> None:
         low, high = self.low, self.high
-        if (low is None or value >= low) and (high is None or value <= high):
+        below, above = low is not None and value < low, high is not None and value > high
+        if not below and not above:  # so NaN passes, as in Kafka
             return
         if self.also is not None:
             rule = f"Value must be between {low} and {high} or equal to {self.also}"
-        elif low is not None and value < low:
+        elif below:
             rule = f"Value must be at least {low}"
         else:
             rule = f"Value must be no more than {high}"
-        raise invalid(key, value, rule)
+        raise invalid(key, java_text(value), rule)
 
 
 class ConfigKey(msgspec.Struct, frozen=True):
-    """One configuration key. `default` is the text form, None for no value; `doc` is empty if the key has no effect."""
+    """One configuration key.
+
+    default: the text form, None for no value. doc: a sentence for people. acts_in: the module of logfleet that acts on it, empty
+    if the key has no effect in this version. sources: broker keys that stand in while it is not set, most specific first, each
+    with the factor from its unit to this key's (Kafka: ServerTopicConfigSynonyms, GroupConfig); empty for a broker key.
+    """
 
     name: str
     type: ConfigType
     mode: UpdateMode
+    importance: Importance
     default: str | None
     valid: Valid
     doc: str
+    acts_in: str
+    sources: tuple[tuple[str, int], ...] = ()
 
     @property
     def is_sensitive(self) -> bool:
@@ -105,7 +148,7 @@ class ConfigKey(msgspec.Struct, frozen=True):
 
     @property
     def has_effect(self) -> bool:
-        return bool(self.doc)
+        return bool(self.acts_in)
 
     def parse(self, text: str | None) -> ConfigValue:
         """The value that `text` stands for; None (no value) stays None. Raises ConfigError."""
@@ -140,7 +183,7 @@ class ConfigKey(msgspec.Struct, frozen=True):
             case ConfigType.DOUBLE:
                 if not _FLOAT.fullmatch(text):
                     raise invalid(self.name, text, "Not a number of type DOUBLE")
-                return float(text)
+                return float(text.rstrip("dDfF"))
             case ConfigType.LIST:
                 return parse_list(self.name, text)
             case _:
@@ -161,7 +204,46 @@ def parse_list(key: str, text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(items))
 
 
+def java_text(value: float) -> str:
+    """A number as Java prints it."""
+    return str(value).replace("inf", "Infinity")
+
+
+def _check_replicas(key: str, value: ConfigValue) -> None:
+    assert isinstance(value, tuple), f"{key} is a list"
+    if value != ("*",) and not all(map(_THROTTLED_REPLICA.fullmatch, value)):
+        rule = (
+            f"{key} must be the literal '*' or a list of replicas in the following format: "
+            "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+        )
+        raise invalid(key, f"[{', '.join(value)}]", rule)
+
+
+def _check_not_empty(key: str, value: ConfigValue) -> None:
+    if value == "":
+        raise invalid(key, value, "String must be non-empty")
+
+
+def _check_offset_reset(key: str, value: ConfigValue) -> None:
+    text = str(value)
+    if text.lower() not in {"earliest", "latest"} and not _DURATION.fullmatch(text):
+        raise invalid(
+            key,
+            text,
+            "must be `earliest`, `latest` or `by_duration:` with an ISO 8601 duration that is not negative",
+        )
+
+
+_RULES: Final[Mapping[str, Callable[[str, ConfigValue], None]]] = {
+    "replicas": _check_replicas,
+    "nonempty": _check_not_empty,
+    "offset-reset": _check_offset_reset,
+}
+
+
 def _parse_valid(text: str) -> Valid:
+    if text in _RULES:
+        return Valid(rule=text)
     if text.startswith("{"):
         body, _, flag = text[1:].partition("}")
         return Valid(choices=tuple(body.split(",")), any_case=flag == "i")
@@ -178,55 +260,65 @@ def _number(text: str) -> float:
     return float(text) if "." in text else int(text)
 
 
-def _parse_line(line: str, *, has_mode: bool) -> ConfigKey:
-    facts, _, doc = line.partition(" | ")
+def _parse_line(line: str, mode: UpdateMode | None) -> ConfigKey:
+    facts, *segments = line.split(" | ")
     name, type_name, *rest = facts.split()
-    mode = UpdateMode(rest.pop(0)) if has_mode else UpdateMode.TOPIC
-    default = {"null": None, '""': ""}.get(rest[0], rest[0])
-    valid = _parse_valid(rest[1]) if len(rest) > 1 else Valid()
-    return ConfigKey(name, ConfigType[type_name], mode, default, valid, doc)
+    if mode is None:
+        mode = UpdateMode(rest.pop(0))
+    importance, default, *valid = rest
+    doc = acts_in = sources = ""
+    for segment in segments:
+        if segment.startswith("in "):
+            acts_in = segment.removeprefix("in ")
+        elif segment.startswith("from "):
+            sources = segment.removeprefix("from ")
+        else:
+            doc = segment
+    return ConfigKey(
+        name,
+        ConfigType[type_name],
+        mode,
+        Importance(importance),
+        {"null": None, '""': ""}.get(default, default),
+        _parse_valid(valid[0]) if valid else Valid(),
+        doc,
+        acts_in,
+        tuple(map(_parse_source, sources.split())),
+    )
 
 
-def _parse_table(text: str, *, has_mode: bool) -> dict[str, ConfigKey]:
-    keys = (_parse_line(line, has_mode=has_mode) for line in text.strip().splitlines())
-    return {key.name: key for key in keys}
+def _parse_source(text: str) -> tuple[str, int]:
+    name, _, factor = text.partition("*")
+    return name, int(factor or 1)
 
 
-TOPIC_KEYS: Final[Mapping[str, ConfigKey]] = _parse_table(TOPIC, has_mode=False)
-BROKER_KEYS: Final[Mapping[str, ConfigKey]] = _parse_table(BROKER, has_mode=True)
+def _parse_table(text: str, mode: UpdateMode | None) -> dict[str, ConfigKey]:
+    keys = (_parse_line(line, mode) for line in text.splitlines() if line)
+    return {key.name: key for key in sorted(keys, key=lambda key: key.name)}
 
-_HOUR_MS = 3_600_000
-_SYNONYMS_OF_ANOTHER_NAME: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
-    "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS)),
-    "segment.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", _HOUR_MS)),
-    "segment.index.bytes": (("log.index.size.max.bytes", 1),),
-    "flush.messages": (("log.flush.interval.messages", 1),),
-    "flush.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
-    "retention.ms": (
-        ("log.retention.ms", 1),
-        ("log.retention.minutes", 60_000),
-        ("log.retention.hours", _HOUR_MS),
-    ),
-    "max.message.bytes": (("message.max.bytes", 1),),
-    "delete.retention.ms": (("log.cleaner.delete.retention.ms", 1),),
-    "min.compaction.lag.ms": (("log.cleaner.min.compaction.lag.ms", 1),),
-    "max.compaction.lag.ms": (("log.cleaner.max.compaction.lag.ms", 1),),
-    "file.delete.delay.ms": (("log.segment.delete.delay.ms", 1),),
-    "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", 1),),
+
+def _with_what_they_stand_in_for(
+    brokers: dict[str, ConfigKey], topics: Mapping[str, ConfigKey]
+) -> dict[str, ConfigKey]:
+    """Broker keys that have no sentence of their own get one, and an effect, from the topic key they stand in for."""
+    for topic in topics.values():
+        for name, factor in topic.sources:
+            if not brokers[name].doc:
+                doc = f"Default of the topic key {topic.name}" + _UNITS[factor]
+                brokers[name] = msgspec.structs.replace(
+                    brokers[name], doc=doc, acts_in=topic.acts_in
+                )
+    return brokers
+
+
+_UNITS: Final = {
+    1: ".",
+    60_000: ", in minutes; used while no finer unit is set.",
+    3_600_000: ", in hours; used while no finer unit is set.",
 }
 
-
-def _synonyms(topic_key: str) -> tuple[tuple[str, int], ...]:
-    if topic_key in _SYNONYMS_OF_ANOTHER_NAME:
-        return _SYNONYMS_OF_ANOTHER_NAME[topic_key]
-    for name in (topic_key, f"log.{topic_key}"):
-        if name in BROKER_KEYS:
-            return ((name, 1),)
-    return ()
-
-
-# Topic key -> broker keys that set its default, most specific first, each with the factor from its unit to the
-# topic key's (Kafka: ServerTopicConfigSynonyms). Per-topic keys such as throttled replicas have none.
-TOPIC_SYNONYMS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
-    name: _synonyms(name) for name in TOPIC_KEYS
-}
+TOPIC_KEYS: Final[Mapping[str, ConfigKey]] = _parse_table(TOPIC, UpdateMode.TOPIC)
+GROUP_KEYS: Final[Mapping[str, ConfigKey]] = _parse_table(GROUP, UpdateMode.GROUP)
+BROKER_KEYS: Final[Mapping[str, ConfigKey]] = _with_what_they_stand_in_for(
+    _parse_table(BROKER, None), TOPIC_KEYS
+)

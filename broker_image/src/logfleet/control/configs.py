@@ -47,9 +47,6 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     request_timeout_ms: int
 
     socket_request_max_bytes: int
-    socket_receive_buffer_bytes: int
-    socket_send_buffer_bytes: int
-    socket_listen_backlog_size: int
     connections_max_idle_ms: int
     fetch_max_bytes: int
 
@@ -59,16 +56,11 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     group_max_size: int
     offset_metadata_max_bytes: int
     offsets_commit_timeout_ms: int
-    offsets_retention_minutes: int
-    offsets_retention_check_interval_ms: int
     offsets_topic_num_partitions: int
     offsets_topic_replication_factor: int
     offsets_topic_segment_bytes: int
 
     log_retention_check_interval_ms: int
-    log_flush_offset_checkpoint_interval_ms: int
-    log_flush_start_offset_checkpoint_interval_ms: int
-    replica_high_watermark_checkpoint_interval_ms: int
     producer_id_expiration_ms: int
 
     logfleet_metadata_store: str

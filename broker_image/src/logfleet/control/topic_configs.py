@@ -4,7 +4,6 @@ Precedence, most specific first: the topic's own value, the broker's dynamic one
 static one, Kafka's default; among broker synonyms `.ms` goes before `.minutes` before `.hours` (Kafka: LogConfig, KafkaConfig).
 """
 
-import re
 from collections.abc import Mapping
 
 import msgspec
@@ -12,13 +11,10 @@ import msgspec
 from logfleet.control.config_keys import (
     BROKER_KEYS,
     TOPIC_KEYS,
-    TOPIC_SYNONYMS,
     ConfigError,
     ConfigValue,
-    invalid,
 )
 
-_THROTTLED_REPLICA = re.compile(r"[0-9]+:[0-9]+")
 _NOTHING: Mapping[str, str] = {}
 
 
@@ -48,19 +44,7 @@ def validate_topic_configs(overrides: Mapping[str, str]) -> None:
         if key is None:
             raise ConfigError(name, f"Unknown topic config name: {name}")
         values[name] = key.parse(text)
-        if name.endswith(".replication.throttled.replicas"):
-            _check_throttled(name, values[name])
     _check_compaction_lags(values)
-
-
-def _check_throttled(name: str, value: ConfigValue) -> None:
-    assert isinstance(value, tuple), f"{name} is a list"
-    if value != ("*",) and not all(map(_THROTTLED_REPLICA.fullmatch, value)):
-        rule = (
-            f"{name} must be the literal '*' or a list of replicas in the following format: "
-            "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
-        )
-        raise invalid(name, f"[{', '.join(value)}]", rule)
 
 
 def _check_compaction_lags(values: Mapping[str, ConfigValue]) -> None:
@@ -78,7 +62,7 @@ def _check_compaction_lags(values: Mapping[str, ConfigValue]) -> None:
 
 def topic_default(name: str, layers: BrokerLayers) -> str | None:
     """The text that holds on this broker for topics that do not set `name`; in the topic key's unit."""
-    for synonym, factor in TOPIC_SYNONYMS[name]:
+    for synonym, factor in TOPIC_KEYS[name].sources:
         text = layers.effective(synonym)
         if text is not None:
             return text if factor == 1 else _scaled(synonym, text, factor)

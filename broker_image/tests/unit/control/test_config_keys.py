@@ -1,35 +1,49 @@
+from pathlib import Path
+
+import logfleet
 import pytest
 from logfleet.control.config_keys import (
     BROKER_KEYS,
+    GROUP_KEYS,
     TOPIC_KEYS,
-    TOPIC_SYNONYMS,
     ConfigError,
     ConfigType,
     UpdateMode,
 )
 
+ALL = [*TOPIC_KEYS.values(), *BROKER_KEYS.values(), *GROUP_KEYS.values()]
+
+
+@pytest.mark.parametrize("key", ALL, ids=lambda key: key.name)
+def test_every_default_is_valid_and_every_key_is_described(key):
+    key.parse(key.default)
+    assert key.doc.endswith("."), key.doc
+
+
+@pytest.mark.parametrize("keys", [TOPIC_KEYS, GROUP_KEYS])
+def test_a_key_and_those_it_is_taken_from_have_the_same_type_and_default(keys):
+    for name, key in keys.items():
+        for source, factor in key.sources:
+            if name == "streams.assignor.name":  # the first of a list
+                continue
+            if factor == 1:
+                assert BROKER_KEYS[source].type == key.type, source
+            default = BROKER_KEYS[source].parse(BROKER_KEYS[source].default)
+            if isinstance(default, int) and key.type is ConfigType.LONG:
+                assert str(default * factor) == key.default, source
+
 
 @pytest.mark.parametrize(
-    "key", [*TOPIC_KEYS.values(), *BROKER_KEYS.values()], ids=lambda key: key.name
+    "key", [key for key in ALL if key.has_effect], ids=lambda key: f"{key.mode.value}-{key.name}"
 )
-def test_every_default_is_valid(key):
-    key.parse(key.default)
-
-
-def test_a_topic_key_and_its_synonyms_have_the_same_type_and_default():
-    for name, synonyms in TOPIC_SYNONYMS.items():
-        for synonym, factor in synonyms:
-            if factor == 1:
-                assert BROKER_KEYS[synonym].type == TOPIC_KEYS[name].type, synonym
-            default = BROKER_KEYS[synonym].parse(BROKER_KEYS[synonym].default)
-            if isinstance(default, int) and TOPIC_KEYS[name].type is ConfigType.LONG:
-                assert str(default * factor) == TOPIC_KEYS[name].default, synonym
-
-
-def test_an_effect_of_a_topic_key_is_an_effect_of_its_synonyms():
-    for name, synonyms in TOPIC_SYNONYMS.items():
-        for synonym, _ in synonyms:
-            assert BROKER_KEYS[synonym].has_effect == TOPIC_KEYS[name].has_effect, synonym
+def test_the_module_that_is_said_to_act_on_a_key_knows_it(key):
+    """Under the key's own name or, for a broker key, that of the topic key it gives the default of."""
+    names = {key.name, key.name.replace(".", "_")}
+    for topic in TOPIC_KEYS.values():
+        if key.mode is not UpdateMode.TOPIC and key.name in dict(topic.sources):
+            names |= {topic.name, topic.name.replace(".", "_")}
+    module = Path(logfleet.__file__).parent / (key.acts_in.replace(".", "/") + ".py")
+    assert any(name in module.read_text() for name in names), key.acts_in
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,36 @@
+"""Kafka's configuration keys as data, one line each: the only place that says what a key is; `config_keys` reads it.
+
+Names, types, update modes, importance, defaults and valid values are those of Apache Kafka 4.4.0 (its LogConfig,
+AbstractKafkaConfig, GroupConfig and DynamicBrokerConfig classes); keys marked internal there are left out. Other defaults than
+Kafka's: listeners (loopback, not every interface), log.dir, node.id, process.roles, controller.listener.names,
+offsets.topic.replication.factor (this version keeps one replica). Dynamic there, read at start only here: listeners,
+listener.security.protocol.map. Keys that start with `logfleet.` are ours.
+
+Line: name TYPE [mode] importance default [valid] [| sentence] [| in module] [| from keys].
+Mode, broker keys only: ro (server.properties only), per-broker or cluster (dynamic). Default: `null` is no value, `""` the
+empty text. Valid: `low..high` (either end may be absent), `|x` one more value, `{a,b}` a choice, `{a,b}i` in any case,
+`nonempty`, or the name of a rule (`replicas`, `offset-reset`). The sentence describes the key; a broker key without one only
+gives a topic key its default. `in` names the module of logfleet that acts on the key and is there if and only if the key has an
+effect in this version. `from` names the broker keys that a topic's or group's value is taken from while it is not set, most
+specific first, `*n` where the unit differs.
+"""
+
+from typing import Final
+
+from logfleet.control.config_table.cluster import CLUSTER
+from logfleet.control.config_table.group import GROUP
+from logfleet.control.config_table.groups import GROUPS
+from logfleet.control.config_table.log import LOG
+from logfleet.control.config_table.network import NETWORK
+from logfleet.control.config_table.own import OWN
+from logfleet.control.config_table.replication import REPLICATION
+from logfleet.control.config_table.security import SECURITY
+from logfleet.control.config_table.tiering import TIERING
+from logfleet.control.config_table.topic import TOPIC
+from logfleet.control.config_table.transactions import TRANSACTIONS
+
+BROKER: Final = (
+    CLUSTER + LOG + NETWORK + GROUPS + TRANSACTIONS + REPLICATION + TIERING + SECURITY + OWN
+)
+
+__all__ = ["BROKER", "GROUP", "TOPIC"]

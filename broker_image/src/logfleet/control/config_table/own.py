@@ -1,0 +1,11 @@
+"""Keys of brokers that are Logfleet's own."""
+
+OWN = """
+logfleet.admin.listener STRING ro medium "" | host:port of the HTTP port for health and metrics; empty for none. | in node.broker
+logfleet.cluster.name STRING ro medium logfleet | Name of the cluster, which its keys in etcd begin with. | in node.metadata_store
+logfleet.etcd.ca.location STRING ro medium null | PEM file with the certificates that sign etcd's. | in node.metadata_store
+logfleet.etcd.cert.location STRING ro medium null | PEM file with the client certificate that etcd is shown. | in node.metadata_store
+logfleet.etcd.endpoints LIST ro medium "" | Addresses of etcd as host:port. | in node.metadata_store
+logfleet.etcd.key.location STRING ro medium null | PEM file with the key of the client certificate. | in node.metadata_store
+logfleet.metadata.store STRING ro medium sqlite {sqlite,etcd} | Where cluster metadata lives: sqlite for one broker, etcd for a fleet. | in node.metadata_store
+"""

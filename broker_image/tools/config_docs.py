@@ -1,0 +1,10 @@
+"""Writes docs/configs.md anew: `python broker_image/tools/config_docs.py`. A test fails while the committed file is an old one."""
+
+from pathlib import Path
+
+from logfleet.control.config_docs import config_docs
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "configs.md"
+
+if __name__ == "__main__":
+    PAGE.write_text(config_docs(), encoding="utf-8")
