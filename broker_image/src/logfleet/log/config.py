@@ -26,6 +26,10 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     retention_ms: int = 7 * 24 * 3600 * 1000
     retention_bytes: int = UNLIMITED
     cleanup_policy: frozenset[str] = frozenset({"delete"})
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = LONG_MAX
+    delete_retention_ms: int = 24 * 3600 * 1000
     file_delete_delay_ms: int = 60_000
     max_message_bytes: int = 1_048_588
     max_decompressed_message_bytes: int = 2_147_483_639
@@ -46,6 +50,13 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     def compacts(self) -> bool:
         """Whether the log keeps the last value of each key, so that every record needs a key."""
         return "compact" in self.cleanup_policy
+
+    @property
+    def roll_ms(self) -> int:
+        """Time after which the active segment is closed; only closed ones are compacted (LogConfig.maxSegmentMs)."""
+        return (
+            min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
+        )
 
     @property
     def keeps_as_sent(self) -> bool:

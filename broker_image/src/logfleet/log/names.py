@@ -6,6 +6,7 @@
         00000000000000000000.timeindex  timestamp -> offset
         00000000000000000000.snapshot   producer state just before that offset
         leader-epoch-checkpoint  partition.metadata
+        ....log.cleaned, ....log.swap  a compacted segment being made, and about to take its place (see swapping)
     TOPIC-PARTITION.HEX-delete/         on its way out
     TOPIC-PARTITION.HEX-stray/          belongs to nothing known here; kept for a person to look at
 
@@ -21,8 +22,12 @@ INDEX = ".index"
 TIME_INDEX = ".timeindex"
 SNAPSHOT = ".snapshot"
 SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX)
+TRANSACTION_INDEX = ".txnindex"
+"""Of aborted transactions; only brokers of another kind write it so far."""
 
 DELETED = ".deleted"
+CLEANED = ".cleaned"
+SWAP = ".swap"
 TEMPORARY = ".tmp"
 DELETE_DIRECTORY = "-delete"
 STRAY_DIRECTORY = "-stray"
@@ -33,13 +38,14 @@ META_PROPERTIES = "meta.properties"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
+FIRST_DIRTY_OFFSETS = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
 
 NAME_BYTES_MAX = 255
 """Longest file name of the usual file systems; a long topic's name is shortened on its way out."""
 
-_OFFSET_FILE = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.snapshot)")
+_OFFSET_FILE = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.snapshot|\.txnindex)")
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
 _LEAVING = re.compile(r".+-\d+\.[0-9a-f]{32}(-delete|-stray)")
 

@@ -47,7 +47,7 @@ def should_roll(
     else:
         waited_ms = now_ms - segment.created_ms
     return (
-        waited_ms > config.segment_ms - jitter_ms
+        waited_ms > config.roll_ms - jitter_ms
         or segment.offset_entries >= capacity(OFFSET_ENTRY, config.segment_index_bytes)
         or segment.time_entries >= capacity(TIME_ENTRY, config.segment_index_bytes) - 1
     )
@@ -84,5 +84,5 @@ def room_in(segment: ActiveSegment, config: LogConfig, *, jitter_ms: int = 0) ->
     return Room(
         size=min(config.segment_bytes, segment.size + until_full),
         last_offset=segment.base_offset + RELATIVE_OFFSET_MAX,
-        max_timestamp=segment.first_timestamp + config.segment_ms - jitter_ms,
+        max_timestamp=segment.first_timestamp + config.roll_ms - jitter_ms,
     )

@@ -114,3 +114,11 @@ def test_there_is_room_where_records_have_timestamps():
     room = room_in(HALF_FULL, CONFIG, jitter_ms=20)
     assert (room.size, room.last_offset, room.max_timestamp) == (1000, 50 + 2**31 - 1, 7080)
     assert room_in(changed(first_timestamp=-1), CONFIG) == NO_ROOM
+
+
+def test_a_compacted_log_closes_its_segment_before_it_would_be_overdue():
+    config = LogConfig(
+        segment_ms=1000, max_compaction_lag_ms=300, cleanup_policy=frozenset({"compact"})
+    )
+    assert config.roll_ms == 300
+    assert LogConfig(segment_ms=1000, max_compaction_lag_ms=300).roll_ms == 1000

@@ -1,0 +1,187 @@
+"""What of a batch stays when its log is compacted (Kafka's Cleaner.cleanInto and MemoryRecords.filterTo).
+
+Upholds I20: of each key the newest record stays, at its offset; a tombstone stays for delete.retention.ms after it was first
+cleaned (KIP-534: the time when it may go replaces the batch's base timestamp, attribute bit 6). A batch keeps its base offset, last
+offset, sequences, producer and leader epoch whatever goes from it, and its codec. Two kinds stay without records: the last batch of
+an active producer, which holds its sequence, and the last of what a round cleans, which holds the log's offset (I10, I9).
+"""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from logfleet.records.batch import (
+    CODEC_MASK,
+    DELETE_HORIZON_BIT,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    NO_TIMESTAMP,
+    BatchHeader,
+    TimestampType,
+    read_codec,
+    write_crc,
+)
+from logfleet.records.checksum import Buffer
+from logfleet.records.compression import Codec, compress, decompress
+from logfleet.records.errors import CorruptRecords
+from logfleet.records.spans import record_spans
+from logfleet.records.varint import append_varint, read_varint
+
+
+class CleaningRules(msgspec.Struct, frozen=True):
+    """What decides in one round of cleaning.
+
+    newest_offset: of a key among the records below mapped_end that the round has looked at; -1 for a key without. upper_bound: first
+    offset that this round may not clean. producers: offset of the last record of each active producer id.
+    """
+
+    newest_offset: Callable[[bytes], int]
+    mapped_end: int
+    upper_bound: int
+    producers: Mapping[int, int]
+    now_ms: int
+    delete_retention_ms: int
+    decompressed_bytes_max: int
+
+    def keeps_empty(self, header: BatchHeader) -> bool:
+        """Whether the batch stays even if no record of it does."""
+        return (
+            header.next_offset == self.upper_bound
+            or self.producers.get(header.producer_id) == header.last_offset
+        )
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What is left of a batch. buffer: None if nothing is. keyless: records without a key among those dropped."""
+
+    buffer: Buffer | None
+    records: int
+    keyless: int = 0
+
+
+def clean_batch(batch: bytes, header: BatchHeader, rules: CleaningRules) -> Kept:
+    """Leave out of one whole batch, neither control nor transactional, what newer records replace.
+
+    Raises CorruptRecords or DecompressedTooLarge if its records cannot be read; the checksum is the caller's.
+    """
+    payload = read_payload(batch, header, rules.decompressed_bytes_max)
+    kept = _select(payload, header, rules)
+    if kept.records == 0:
+        empty = _empty_batch(header) if rules.keeps_empty(header) else None
+        return Kept(empty, 0, kept.keyless)
+    sets_horizon = kept.tombstones and not header.has_delete_horizon
+    if kept.records == header.record_count and not sets_horizon:
+        return Kept(batch, kept.records)
+    horizon_ms = rules.now_ms + rules.delete_retention_ms if sets_horizon else None
+    return Kept(_rebuilt_batch(header, kept, horizon_ms), kept.records, kept.keyless)
+
+
+def read_payload(batch: bytes, header: BatchHeader, budget_bytes: int) -> bytes:
+    """The batch's records, decompressed. Raises as clean_batch."""
+    codec = read_codec(header)
+    if codec is Codec.NONE:
+        return batch[HEADER_SIZE:]
+    return bytes(decompress(codec, memoryview(batch)[HEADER_SIZE:], budget_bytes))
+
+
+class _Selection(msgspec.Struct):
+    """Records that stay, as they are in their batch. max_delta: the largest of their timestamp deltas."""
+
+    payload: bytes | bytearray
+    records: int
+    keyless: int
+    tombstones: bool
+    max_delta: int
+
+
+def _select(payload: bytes, header: BatchHeader, rules: CleaningRules) -> _Selection:
+    base_offset, newest_offset = header.base_offset, rules.newest_offset
+    mapped = rules.mapped_end - base_offset
+    drops_tombstones = header.has_delete_horizon and rules.now_ms >= header.base_timestamp
+    kept = bytearray()
+    run_start = count = dropped = keyless = 0
+    tombstones, max_delta = False, -(2**63)
+    for start, end, timestamp_delta, offset_delta, key, has_value in record_spans(payload):
+        count += 1
+        stays = offset_delta >= mapped  # not looked at in this round
+        if not stays:
+            if key is None:
+                keyless += 1
+            elif has_value or not drops_tombstones:
+                stays = base_offset + offset_delta >= newest_offset(key)
+        if stays:
+            tombstones = tombstones or not has_value
+            max_delta = max(max_delta, timestamp_delta)
+        else:
+            dropped += 1
+            kept += payload[run_start:start]
+            run_start = end
+    if count != header.record_count:
+        raise CorruptRecords(f"{count} records where the header counts {header.record_count}")
+    if not dropped:
+        return _Selection(payload, count, 0, tombstones, max_delta)
+    kept += payload[run_start:]
+    return _Selection(kept, count - dropped, keyless, tombstones, max_delta)
+
+
+def _empty_batch(header: BatchHeader) -> bytearray:
+    """The batch without its records (`DefaultRecordBatch.writeEmptyHeader`)."""
+    attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT)
+    return _batch(header, attributes, b"", (NO_TIMESTAMP, header.max_timestamp, 0))
+
+
+def _rebuilt_batch(header: BatchHeader, kept: _Selection, horizon_ms: int | None) -> bytearray:
+    """The batch with the records that stay. horizon_ms: when its tombstones may go, None to leave that as it is."""
+    codec, attributes = read_codec(header), header.attributes
+    payload, base_timestamp = kept.payload, header.base_timestamp
+    if horizon_ms is not None:
+        payload = _shift_timestamps(bytes(payload), base_timestamp - horizon_ms)
+        base_timestamp, attributes = horizon_ms, attributes | DELETE_HORIZON_BIT
+    max_timestamp = header.max_timestamp
+    if header.timestamp_type is TimestampType.CREATE_TIME:
+        max_timestamp = header.base_timestamp + kept.max_delta
+    body = payload if codec is Codec.NONE else compress(codec, payload)
+    return _batch(header, attributes, body, (base_timestamp, max_timestamp, kept.records))
+
+
+def _shift_timestamps(payload: bytes, by_ms: int) -> bytearray:
+    """The same records for a batch whose base timestamp is `by_ms` less."""
+    shifted = bytearray()
+    for start, end, timestamp_delta, _, _, _ in record_spans(payload):
+        _, cursor = read_varint(payload, start)
+        _, rest = read_varint(payload, cursor + 1)
+        body = bytearray(payload[cursor : cursor + 1])
+        append_varint(body, timestamp_delta + by_ms)
+        body += payload[rest:end]
+        append_varint(shifted, len(body))
+        shifted += body
+    return shifted
+
+
+def _batch(
+    header: BatchHeader, attributes: int, body: Buffer, changed: tuple[int, int, int]
+) -> bytearray:
+    """changed: base timestamp, max timestamp, record count; all else is the header's."""
+    batch = bytearray(HEADER_SIZE)
+    base_timestamp, max_timestamp, record_count = changed
+    HEADER.pack_into(
+        batch,
+        0,
+        header.base_offset,
+        HEADER_SIZE - LENGTH_OVERHEAD + len(body),
+        header.leader_epoch,
+        header.magic,
+        0,
+        attributes,
+        header.last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        record_count,
+    )
+    batch += body
+    write_crc(batch)
+    return batch

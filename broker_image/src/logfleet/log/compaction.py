@@ -1,0 +1,140 @@
+"""Which logs are compacted, when, and how far (Kafka's LogCleanerManager, LogToClean and Cleaner.groupSegmentsBySize).
+
+A log is clean up to its first dirty offset and may be cleaned up to the first segment that is active, not stable, not durable, or
+too young. The part in between is dirty. The log with the largest share of dirty bytes goes first (`min.cleanable.dirty.ratio`),
+and one that holds a record older than max.compaction.lag.ms whatever its share (KIP-354).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from logfleet.log.config import LogConfig
+from logfleet.log.index import RELATIVE_OFFSET_MAX
+
+
+class CleanableSegment(msgspec.Struct, frozen=True, gc=False):
+    """What the choice looks at. Timestamps in ms, asked only when needed, since they may cost a read.
+
+    first_timestamp: largest of the first batch. largest_timestamp: of the segment.
+    """
+
+    base_offset: int
+    size: int
+    first_timestamp: Callable[[], int]
+    largest_timestamp: Callable[[], int]
+
+
+class Cleanable(msgspec.Struct, frozen=True):
+    """How much of a log could be cleaned now: what is dirty in [first_dirty, first_uncleanable), the base of a segment.
+
+    overdue_ms: how long ago its oldest dirty record should have been compacted, 0 if that time has not come.
+    """
+
+    first_dirty: int
+    first_uncleanable: int
+    clean_bytes: int
+    dirty_bytes: int
+    overdue_ms: int
+
+    @property
+    def dirty_ratio(self) -> float:
+        """Share of dirty bytes in what would be cleaned; 0 if there is nothing."""
+        total = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total if total else 0.0
+
+    def is_due(self, config: LogConfig) -> bool:
+        return self.dirty_bytes > 0 and (
+            self.overdue_ms > 0 or self.dirty_ratio > config.min_cleanable_dirty_ratio
+        )
+
+
+def cleanable(
+    segments: Sequence[CleanableSegment],
+    config: LogConfig,
+    *,
+    first_dirty: int,
+    stable_end: int,
+    log_start_offset: int,
+    log_end_offset: int,
+    now_ms: int,
+) -> Cleanable:
+    """What of the log could be cleaned. segments: all, oldest first; the last is the active one.
+
+    first_dirty: where the last round ended; anything outside the log counts as its start. stable_end: offset below which everything
+    is committed, decided and durable.
+    """
+    if not log_start_offset <= first_dirty <= log_end_offset:
+        first_dirty = log_start_offset
+    first = _number_of(segments, first_dirty)
+    last = _number_of(segments, min(stable_end, segments[-1].base_offset))
+    if config.min_compaction_lag_ms > 0:
+        latest = now_ms - config.min_compaction_lag_ms
+        young = (n for n in range(first, last) if segments[n].largest_timestamp() > latest)
+        last = next(young, last)
+    dirty = segments[first:last]
+    return Cleanable(
+        first_dirty=first_dirty,
+        first_uncleanable=segments[last].base_offset,
+        clean_bytes=sum(s.size for s in segments[:last] if s.base_offset < first_dirty),
+        dirty_bytes=sum(segment.size for segment in dirty),
+        overdue_ms=_overdue_ms(segments[first:-1], config, now_ms),
+    )
+
+
+def _number_of(segments: Sequence[CleanableSegment], offset: int) -> int:
+    """Number of the segment that `offset` belongs to."""
+    number = len(segments) - 1
+    while number > 0 and segments[number].base_offset > offset:
+        number -= 1
+    return number
+
+
+def _overdue_ms(dirty: Iterable[CleanableSegment], config: LogConfig, now_ms: int) -> int:
+    clean_until = now_ms - config.max_compaction_lag_ms
+    if clean_until <= 0:
+        return 0
+    known = (timestamp for segment in dirty if (timestamp := segment.first_timestamp()) > 0)
+    return max(0, clean_until - min(known, default=clean_until))
+
+
+class SegmentFiles(msgspec.Struct, frozen=True, gc=False):
+    """Sizes in bytes of one segment's files."""
+
+    base_offset: int
+    size: int
+    index_size: int = 0
+    time_index_size: int = 0
+
+
+SEGMENTS_PER_GROUP_MAX = 64
+"""Replaced in one step on the broker's loop, some 10 us each; what does not fit is merged by a later round."""
+
+
+def group_segments(
+    segments: Sequence[SegmentFiles],
+    *,
+    end_offset: int,
+    segment_bytes: int,
+    segment_index_bytes: int,
+) -> list[list[SegmentFiles]]:
+    """Neighbours that become one segment each, in order, by their present sizes: no result is larger than a segment may be.
+
+    end_offset: exclusive, of the last segment. No offset lies further from its segment's base than an index entry can say.
+    """
+    groups: list[list[SegmentFiles]] = []
+    for number, segment in enumerate(segments):
+        end = segments[number + 1].base_offset if number + 1 < len(segments) else end_offset
+        if groups:
+            group = [*groups[-1], segment]
+            if (
+                len(group) <= SEGMENTS_PER_GROUP_MAX
+                and sum(each.size for each in group) <= segment_bytes
+                and sum(each.index_size for each in group) <= segment_index_bytes
+                and sum(each.time_index_size for each in group) <= segment_index_bytes
+                and (segment.size == 0 or end - 1 - group[0].base_offset <= RELATIVE_OFFSET_MAX)
+            ):
+                groups[-1] = group
+                continue
+        groups.append([segment])
+    return groups

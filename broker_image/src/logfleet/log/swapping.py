@@ -1,0 +1,93 @@
+"""How a compacted segment takes the place of those it was made from, so that a crash at any step leaves a log (`LocalLog.replaceSegments`).
+
+1. The new segment's files are written as BASE.log.cleaned and so on, and made durable.
+2. They are renamed to .swap, the log last, and that is made durable: from here on the new segment counts.
+3. The old segments' files are renamed out of use.
+4. The .swap files get their final names.
+
+After a crash .cleaned files are removed, and a segment that is .swap is brought to its end: what it was made from is removed, as far as
+it is still there, and step 4 done (`LogLoader.load`).
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from logfleet.log.names import (
+    CLEANED,
+    INDEX,
+    LOG,
+    SEGMENT_SUFFIXES,
+    SWAP,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    offset_file,
+    parse_offset_file,
+)
+
+Rename = tuple[str, str]
+"""(source, target), names in one directory."""
+
+
+def promotion(base_offset: int) -> list[Rename]:
+    """Step 2 in its order: a log with this suffix is complete."""
+    names = [offset_file(base_offset, suffix) for suffix in (INDEX, TIME_INDEX, LOG)]
+    return [(name + CLEANED, name + SWAP) for name in names]
+
+
+def completion(base_offset: int) -> list[Rename]:
+    """Step 4."""
+    names = [offset_file(base_offset, suffix) for suffix in SEGMENT_SUFFIXES]
+    return [(name + SWAP, name) for name in names]
+
+
+class Interrupted(msgspec.Struct, frozen=True):
+    """What a crash has left of a swap. remove: names to do away with; swaps: names to be given their final form.
+
+    segments: base offsets of the new segments whose originals may still be there, ascending.
+    """
+
+    remove: tuple[str, ...]
+    swaps: tuple[str, ...]
+    segments: tuple[int, ...]
+
+
+def find_interrupted(names: Iterable[str]) -> Interrupted:
+    """What the files in a partition's directory tell.
+
+    A .swap at or above a .cleaned one was not complete: either it is one of a segment's files in the middle of step 2, or one of
+    several segments into which Kafka split another.
+    """
+    cleaned: dict[str, int] = {}
+    swaps: dict[str, int] = {}
+    for name in names:
+        for suffix, found in ((CLEANED, cleaned), (SWAP, swaps)):
+            stem = name.removesuffix(suffix)
+            if stem != name and (base_offset := _base_offset(stem)) is not None:
+                found[name] = base_offset
+    first_cleaned = min(cleaned.values(), default=None)
+    incomplete = {
+        name for name, base in swaps.items() if first_cleaned is not None and base >= first_cleaned
+    }
+    valid = {name: base for name, base in swaps.items() if name not in incomplete}
+    return Interrupted(
+        remove=tuple(sorted(cleaned.keys() | incomplete)),
+        swaps=tuple(sorted(valid)),
+        segments=tuple(sorted(base for name, base in valid.items() if name.endswith(LOG + SWAP))),
+    )
+
+
+def _base_offset(stem: str) -> int | None:
+    parsed = parse_offset_file(stem)
+    return None if parsed is None else parsed[0]
+
+
+def replaced_files(names: Iterable[str], first_offset: int, end_offset: int) -> list[str]:
+    """Files of the segments whose base offset lies in [first_offset, end_offset): they were compacted into one that is complete."""
+    return [
+        name
+        for name in names
+        if name.endswith((*SEGMENT_SUFFIXES, TRANSACTION_INDEX))
+        and (base_offset := _base_offset(name)) is not None
+        and first_offset <= base_offset < end_offset
+    ]
