@@ -29,6 +29,7 @@ TOPICS: dict[str, tuple[int, dict[str, str]]] = {
     "three": (3, {}),
 }
 """Partitions and configuration; partition 0 of each holds RECORDS."""
+TOPIC, BROKER, SET_FOR_TOPIC = 2, 4, 1
 CLOSED = "the connection was closed"
 
 
@@ -142,3 +143,53 @@ def test_what_was_deleted_stays_so_after_sigkill(rig) -> None:
     answer = talker.call(m.ListOffsetsRequest(topics=asked), 7)
     talker.close()
     assert [topic.partitions[0].offset for topic in answer.topics] == [4, RECORDS, 0]
+
+
+# --- configurations
+
+
+def replacement(
+    kind: int, name: str, *configs: tuple[str, str | None], validate_only: bool = False
+) -> m.AlterConfigsRequest:
+    rows = [m.AlterConfigsRequest.AlterableConfig(name=key, value=value) for key, value in configs]
+    resource = m.AlterConfigsRequest.AlterConfigsResource(
+        resource_type=kind, resource_name=name, configs=rows
+    )
+    return m.AlterConfigsRequest(resources=[resource], validate_only=validate_only)
+
+
+def own_configs(talker: Talker, name: str) -> dict[str, str]:
+    """What is set for the topic itself."""
+    resource = m.DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=TOPIC, resource_name=name, configuration_keys=None
+    )
+    (result,) = talker.call(m.DescribeConfigsRequest(resources=[resource]), 4).results
+    return {row.name: row.value for row in result.configs if row.config_source == SET_FOR_TOPIC}
+
+
+def test_configs_are_replaced_and_refused_as_kafka_does(pair: Pair) -> None:
+    """A resource that is named twice is left out: Kafka 4.4.0 does not answer that request at all."""
+    pair.same(replacement(TOPIC, "three", ("retention.ms", "1000000"), ("segment.ms", "5000")))
+    pair.same(replacement(TOPIC, "three", ("segment.ms", "6000")))
+    assert own_configs(pair.kafka, "three") == own_configs(pair.ours, "three")
+    pair.same(
+        replacement(TOPIC, "three", validate_only=True),
+        replacement(TOPIC, "three", ("retention.ms", "x")),
+        replacement(TOPIC, "three", ("nope", "x")),
+        replacement(TOPIC, "three", ("retention.ms", None)),
+        replacement(TOPIC, "three", ("retention.ms", "1"), ("retention.ms", "2")),
+        replacement(TOPIC, "nowhere", ("retention.ms", "1")),
+        replacement(TOPIC, ""),
+    )
+    assert own_configs(pair.kafka, "three") == own_configs(pair.ours, "three") != {}
+    pair.same(replacement(TOPIC, "three"))
+    assert own_configs(pair.kafka, "three") == own_configs(pair.ours, "three") == {}
+    pair.same(
+        replacement(BROKER, "1", ("log.retention.ms", "100000000")),
+        replacement(BROKER, "x"),
+        replacement(BROKER, "1", ("broker.id", "3")),
+        replacement(BROKER, "1"),
+        replacement(3, "x"),
+        replacement(99, "x"),
+        m.AlterConfigsRequest(),
+    )

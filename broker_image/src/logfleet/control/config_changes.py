@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs for topics and brokers: what the values become, Kafka's checks, the transaction.
+"""IncrementalAlterConfigs and AlterConfigs for topics and brokers: what the values become, Kafka's checks, the transaction.
 
 Sources: KIP-339; Kafka's ConfigAdminManager (null values, duplicates), ConfigurationControlManager (lists) and DynamicBrokerConfig
 (what may change while a broker runs). Unlike Kafka, a broker key that nobody knows is refused: no plugin could want it.
@@ -45,15 +45,23 @@ class ConfigChange(msgspec.Struct, frozen=True):
 
 
 def alter_topic_configs(
-    image: ClusterImage, epoch: int, name: str, changes: Sequence[ConfigChange]
+    image: ClusterImage,
+    epoch: int,
+    name: str,
+    changes: Sequence[ConfigChange],
+    *,
+    replaces: bool = False,
 ) -> tuple[Txn, ...] | Refusal:
-    """The transaction that makes a topic's configs what `changes` say; none if that changes nothing."""
+    """The transaction that makes a topic's configs what `changes` say; none if that changes nothing.
+
+    replaces: keys that are not named go back to their defaults (AlterConfigs), instead of staying as they are.
+    """
     if not name:
         return Refusal(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     topic = image.topic(name)
     if topic is None:
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-    values = _changed(topic.configs, changes, TOPIC_KEYS)
+    values = _changed({} if replaces else topic.configs, changes, TOPIC_KEYS)
     refusal = values if isinstance(values, Refusal) else refuse_topic_configs(values)
     if refusal is not None:
         return refusal
@@ -66,13 +74,18 @@ def alter_topic_configs(
 
 
 def alter_broker_configs(
-    image: ClusterImage, epoch: int, broker_id: int | None, changes: Sequence[ConfigChange]
+    image: ClusterImage,
+    epoch: int,
+    broker_id: int | None,
+    changes: Sequence[ConfigChange],
+    *,
+    replaces: bool = False,
 ) -> tuple[Txn, ...] | Refusal:
     """As `alter_topic_configs`, for one registered broker, or for all where broker_id is None."""
     if broker_id is not None and broker_id not in image.brokers:
         return Refusal(ErrorCode.INVALID_REQUEST, f"Broker {broker_id} is not registered.")
     present = image.configs_of_broker(broker_id)
-    values = _changed(present.values, changes, BROKER_KEYS)
+    values = _changed({} if replaces else present.values, changes, BROKER_KEYS)
     refusal = values if isinstance(values, Refusal) else _refuse_broker(values, broker_id)
     if refusal is not None:
         return refusal

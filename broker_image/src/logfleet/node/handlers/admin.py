@@ -12,6 +12,7 @@ from logfleet.wire.apis import API_BY_KEY
 from logfleet.wire.errors import ErrorCode, MalformedMessage, UnsupportedVersion
 from logfleet.wire.frame import SIZE_BYTES, decode_request, decode_request_header, encode_response
 from logfleet.wire.messages import (
+    AlterConfigsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
@@ -28,7 +29,8 @@ WORK: Final[dict[type[msgspec.Struct], ControllerWork]] = {
     CreateTopicsRequest: admin_topics.CREATE,
     DeleteTopicsRequest: admin_topics.DELETE,
     CreatePartitionsRequest: admin_topics.GROW,
-    IncrementalAlterConfigsRequest: admin_configs.ALTER,
+    IncrementalAlterConfigsRequest: admin_configs.INCREMENTAL_ALTER,
+    AlterConfigsRequest: admin_configs.ALTER,
 }
 ADDRESS_BYTES: Final = (4, 16)
 

@@ -1,12 +1,14 @@
-"""DescribeConfigs, answered by the broker that is asked, and IncrementalAlterConfigs, done by the controller.
+"""DescribeConfigs, answered by the broker that is asked; IncrementalAlterConfigs and AlterConfigs, done by the controller.
 
 Checks follow Kafka's ConfigHelper and ConfigAdminManager. Topics and brokers have configurations in this version; loggers, client
 metrics and groups are refused.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from logfleet.control.config_changes import (
     ConfigChange,
@@ -28,6 +30,8 @@ from logfleet.node.controller_access import ControllerAccess, ControllerWork
 from logfleet.node.controller_term import Decision, Operation
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,
@@ -41,12 +45,17 @@ if TYPE_CHECKING:
 # Kafka: ConfigResource.Type
 TOPIC: Final = 2
 BROKER: Final = 4
+ELSEWHERE: Final = {8, 16, 32}
+"""Loggers, client metrics and groups have configurations in Kafka, not yet here."""
 
 _Wanted = DescribeConfigsRequest.DescribeConfigsResource
 _Described = DescribeConfigsResponse.DescribeConfigsResult
 _Entry = DescribeConfigsResponse.DescribeConfigsResourceResult
-_Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
-_Altered = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+_Request = IncrementalAlterConfigsRequest | AlterConfigsRequest
+_Response = IncrementalAlterConfigsResponse | AlterConfigsResponse
+_Resource = (
+    IncrementalAlterConfigsRequest.AlterConfigsResource | AlterConfigsRequest.AlterConfigsResource
+)
 
 
 # --- DescribeConfigs
@@ -146,87 +155,112 @@ def _entry(config: DescribedConfig, request: DescribeConfigsRequest) -> _Entry:
     )
 
 
-# --- IncrementalAlterConfigs
+# --- IncrementalAlterConfigs (KIP-339) and AlterConfigs, which forgets what it does not name
 
 
-async def _alter(
-    access: ControllerAccess, request: IncrementalAlterConfigsRequest, _version: int
-) -> IncrementalAlterConfigsResponse:
-    times = Counter((each.resource_type, each.resource_name) for each in request.resources)
-    rows = []
-    for resource in request.resources:
-        if times[resource.resource_type, resource.resource_name] > 1:
-            answer: Refusal | bool = Refusal(
-                ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
-            )
-        else:
-            operation = _alteration(resource, validate_only=request.validate_only)
-            if not isinstance(operation, Refusal):
-                answer = await access.controller.submit(operation)
+class _Alteration(msgspec.Struct, frozen=True):
+    """How the two APIs differ. replaces: keys that a request does not name go back to their defaults."""
+
+    response: Callable[..., _Response]
+    row: Callable[..., Any]
+    replaces: bool
+
+    async def serve(
+        self, access: ControllerAccess, request: _Request, _version: int
+    ) -> _Response:
+        times = Counter((each.resource_type, each.resource_name) for each in request.resources)
+        rows = []
+        for resource in request.resources:
+            if times[resource.resource_type, resource.resource_name] > 1:
+                answer: Refusal | bool = Refusal(
+                    ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
+                )
             else:
-                answer = operation
-        rows.append(_altered(resource, answer if isinstance(answer, Refusal) else None))
-    return IncrementalAlterConfigsResponse(responses=rows)
+                operation = self._operation(resource, validate_only=request.validate_only)
+                if not isinstance(operation, Refusal):
+                    answer = await access.controller.submit(operation)
+                else:
+                    answer = operation
+            rows.append(self._altered(resource, answer if isinstance(answer, Refusal) else None))
+        return self.response(responses=rows)
+
+    def _operation(
+        self, resource: _Resource, *, validate_only: bool
+    ) -> Operation[bool] | Refusal:
+        changes = _changes(resource)
+        name = resource.resource_name
+        broker_id: int | None = None
+        if resource.resource_type == BROKER and name:
+            try:
+                broker_id = int(name)
+            except ValueError:
+                return Refusal(
+                    ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}"
+                )
+        elif resource.resource_type not in {TOPIC, BROKER}:
+            if resource.resource_type not in ELSEWHERE:
+                return Refusal(
+                    ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}"
+                )
+            return _unsupported(resource.resource_type)
+
+        def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> Decision[bool] | Refusal:
+            if resource.resource_type == TOPIC:
+                txns = alter_topic_configs(image, epoch, name, changes, replaces=self.replaces)
+            else:
+                txns = alter_broker_configs(
+                    image, epoch, broker_id, changes, replaces=self.replaces
+                )
+            if isinstance(txns, Refusal):
+                return txns
+            return Decision(() if validate_only else txns, answer=True)
+
+        return decide
+
+    def refuse(self, request: _Request, _version: int, refusal: Refusal) -> _Response:
+        return self.response(
+            responses=[self._altered(resource, refusal) for resource in request.resources]
+        )
+
+    def _altered(self, resource: _Resource, refusal: Refusal | None) -> Any:
+        return self.row(
+            error_code=refusal.error if refusal else ErrorCode.NONE,
+            error_message=refusal.message if refusal else None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+
+    def seen(self, image: ClusterImage, request: _Request, answer: _Response) -> bool:
+        """Whether the values that were set are the image's; operations on single items are not waited for."""
+        failed = {
+            (row.resource_type, row.resource_name) for row in answer.responses if row.error_code
+        }
+        return request.validate_only or all(
+            self._resource_seen(image, resource)
+            for resource in request.resources
+            if (resource.resource_type, resource.resource_name) not in failed
+        )
+
+    def _resource_seen(self, image: ClusterImage, resource: _Resource) -> bool:
+        values, changes = _values(image, resource), _changes(resource)
+        if self.replaces and len(values) != len(changes):
+            return False
+        return all(
+            change.operation != ConfigOperation.SET or values.get(change.name) == change.value
+            for change in changes
+        )
+
+    @property
+    def work(self) -> ControllerWork:
+        return ControllerWork(self.serve, self.refuse, None, self.seen)
 
 
-def _alteration(resource: _Resource, *, validate_only: bool) -> Operation[bool] | Refusal:
-    changes = [
-        ConfigChange(each.name, each.config_operation, each.value) for each in resource.configs
-    ]
-    name = resource.resource_name
-    broker_id: int | None = None
-    if resource.resource_type == BROKER and name:
-        try:
-            broker_id = int(name)
-        except ValueError:
-            return Refusal(
-                ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}"
-            )
-    elif resource.resource_type not in {TOPIC, BROKER}:
-        return _unsupported(resource.resource_type)
-
-    def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> Decision[bool] | Refusal:
-        if resource.resource_type == TOPIC:
-            txns = alter_topic_configs(image, epoch, name, changes)
-        else:
-            txns = alter_broker_configs(image, epoch, broker_id, changes)
-        if isinstance(txns, Refusal):
-            return txns
-        return Decision(() if validate_only else txns, answer=True)
-
-    return decide
-
-
-def _altered(resource: _Resource, refusal: Refusal | None) -> _Altered:
-    return _Altered(
-        error_code=refusal.error if refusal else ErrorCode.NONE,
-        error_message=refusal.message if refusal else None,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-    )
-
-
-def _refuse_alteration(
-    request: IncrementalAlterConfigsRequest, _version: int, refusal: Refusal
-) -> IncrementalAlterConfigsResponse:
-    rows = [_altered(resource, refusal) for resource in request.resources]
-    return IncrementalAlterConfigsResponse(responses=rows)
-
-
-def _alteration_seen(
-    image: ClusterImage,
-    request: IncrementalAlterConfigsRequest,
-    answer: IncrementalAlterConfigsResponse,
-) -> bool:
-    """Whether the values that were set are the image's; other operations are not waited for."""
-    failed = {(row.resource_type, row.resource_name) for row in answer.responses if row.error_code}
-    return request.validate_only or all(
-        change.config_operation != ConfigOperation.SET
-        or _values(image, resource).get(change.name) == change.value
-        for resource in request.resources
-        if (resource.resource_type, resource.resource_name) not in failed
-        for change in resource.configs
-    )
+def _changes(resource: _Resource) -> list[ConfigChange]:
+    if isinstance(resource, AlterConfigsRequest.AlterConfigsResource):
+        return [
+            ConfigChange(each.name, ConfigOperation.SET, each.value) for each in resource.configs
+        ]
+    return [ConfigChange(each.name, each.config_operation, each.value) for each in resource.configs]
 
 
 def _values(image: ClusterImage, resource: _Resource) -> Mapping[str, str]:
@@ -237,4 +271,11 @@ def _values(image: ClusterImage, resource: _Resource) -> Mapping[str, str]:
     return topic.configs if topic is not None else {}
 
 
-ALTER: Final = ControllerWork(_alter, _refuse_alteration, None, _alteration_seen)
+INCREMENTAL_ALTER: Final = _Alteration(
+    IncrementalAlterConfigsResponse,
+    IncrementalAlterConfigsResponse.AlterConfigsResourceResponse,
+    replaces=False,
+).work
+ALTER: Final = _Alteration(
+    AlterConfigsResponse, AlterConfigsResponse.AlterConfigsResourceResponse, replaces=True
+).work

@@ -4,7 +4,11 @@ from logfleet.control.config_description import NO_EFFECT
 from logfleet.control.config_keys import BROKER_KEYS
 from logfleet.node.handlers.admin_topics import create_one
 from logfleet.wire.errors import ErrorCode
-from logfleet.wire.messages import DescribeConfigsRequest, IncrementalAlterConfigsRequest
+from logfleet.wire.messages import (
+    AlterConfigsRequest,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+)
 
 pytestmark = pytest.mark.asyncio
 TOPIC, BROKER, LOGGER = 2, 4, 8
@@ -182,3 +186,46 @@ async def test_a_resource_is_refused_for_itself(node, topic):
         ]
     assert node.image.topic("t").configs["retention.ms"] == "8"
     assert rows[5].error_message == "Each resource must appear at most once."
+
+
+async def replace(node, kind: int, name: str, values, *, validate_only: bool = False, **options):
+    resource = AlterConfigsRequest.AlterConfigsResource(
+        resource_type=kind,
+        resource_name=name,
+        configs=[
+            AlterConfigsRequest.AlterableConfig(name=key, value=value)
+            for key, value in values.items()
+        ],
+    )
+    request = AlterConfigsRequest(resources=[resource], validate_only=validate_only)
+    (row,) = (await node.ask(request, **options)).responses
+    assert (row.resource_type, row.resource_name) == (kind, name)
+    return ErrorCode(row.error_code).name, row.error_message
+
+
+async def test_replacing_forgets_what_is_not_named(node, topic, versions):
+    for version in versions(AlterConfigsRequest):
+        given = {"segment.ms": str(1000 + version)}
+        assert await replace(node, TOPIC, "t", given, version=version) == ("NONE", None)
+        assert node.image.topic("t").configs == given
+    assert await replace(node, TOPIC, "t", {}, validate_only=True) == ("NONE", None)
+    assert node.image.topic("t").configs == given
+    assert await replace(node, TOPIC, "t", {"nope": "1"}) == (
+        "INVALID_CONFIG",
+        "Unknown topic config name: nope",
+    )
+    assert await replace(node, TOPIC, "t", {"segment.ms": None}) == (
+        "INVALID_REQUEST",
+        "Null value not supported for : segment.ms",
+    )
+    assert await replace(node, TOPIC, "t", {}) == ("NONE", None)
+    assert node.image.topic("t").configs == {}
+
+
+async def test_replacing_a_brokers_values_leaves_the_others_theirs(node):
+    for name in ("", "1"):
+        assert await replace(node, BROKER, name, {"log.retention.ms": "7"}) == ("NONE", None)
+    assert await replace(node, BROKER, "1", {"message.max.bytes": "9"}) == ("NONE", None)
+    assert node.image.configs_of_broker(1).values == {"message.max.bytes": "9"}
+    assert node.image.configs_of_broker(None).values == {"log.retention.ms": "7"}
+    assert await replace(node, 99, "x", {}) == ("INVALID_REQUEST", "Unknown resource type 99")
