@@ -9,7 +9,7 @@ import errno
 import random
 from collections.abc import Callable
 
-from logfleet.io.files import Entry, File, FileLocked, Lock, Status, Writable
+from logfleet.io.files import Entry, File, FileLocked, Lock, Space, Status, Writable
 
 SECTOR_BYTES = 512
 
@@ -179,8 +179,8 @@ class SimDisk:
                 change(self._durable_names)
         self._journal = [entry for entry in self._journal if entry[0] != path]
 
-    def free_bytes(self, path: str) -> int:  # noqa: ARG002  it is never full
-        return 1 << 40
+    def space(self, path: str) -> Space:  # noqa: ARG002  it is never full
+        return Space(1 << 40, 1 << 40)
 
     def lock(self, path: str, holder: str) -> Lock:
         if path in self.locks:

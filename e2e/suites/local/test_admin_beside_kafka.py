@@ -11,6 +11,7 @@ import pytest
 from logfleet.records.record import Record, build_batch
 from logfleet.wire import messages as m
 from logfleet.wire.apis import API_BY_NAME
+from logfleet.wire.errors import ErrorCode
 
 from e2e.harness.client_requests import fit
 from e2e.harness.kafka import KafkaBroker
@@ -193,3 +194,65 @@ def test_configs_are_replaced_and_refused_as_kafka_does(pair: Pair) -> None:
         replacement(99, "x"),
         m.AlterConfigsRequest(),
     )
+
+
+# --- log directories
+
+
+def located(answer: dict[str, Any]) -> dict[str, Any]:
+    """The answer without the names of the directories, and whatever lies in any of them as if it lay in one."""
+    sizes = {
+        (topic["name"], row["partition_index"]): row["partition_size"]
+        for result in answer["results"]
+        for topic in result["topics"]
+        for row in topic["partitions"]
+    }
+    heads = [
+        {
+            "error": result["error_code"],
+            "room": 0 < result["usable_bytes"] <= result["total_bytes"],
+            "cordoned": result["is_cordoned"],
+        }
+        for result in answer["results"]
+    ]
+    return {"sizes": sizes, "heads": heads, "error": answer["error_code"]}
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        None,
+        {},
+        {"plain": [0]},
+        {"plain": [0, 9], "three": [2, 2], "nowhere": [0]},
+        {"plain": []},
+    ],
+)
+def test_log_directories_are_described_as_kafka_does(pair: Pair, wanted) -> None:
+    kind = m.DescribeLogDirsRequest
+    topics = None
+    if wanted is not None:
+        topics = [
+            kind.DescribableLogDirTopic(topic=name, partitions=indexes)
+            for name, indexes in wanted.items()
+        ]
+    for version in range(1, 6):
+        theirs, own = pair.ask(kind(topics=topics), version)
+        assert located(own) == located(theirs), version
+
+
+def test_a_log_directory_that_fails_is_told_while_the_broker_lives_on(rig, tmp_path: Path) -> None:
+    """Appends to partitions on it fail; DescribeLogDirs names it, and the partitions of the other directory go on."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    broker = rig.broker({"log.dirs": f"{one},{two}"})
+    talker = Talker(broker.port, one)
+    talker.make_topic("t", 2)
+    (one / "log-start-offset-checkpoint.tmp").mkdir()  # nothing can be written there any more
+    answer = talker.call(deletion(("t", 0, 0), ("t", 1, 0)), 2)
+    assert sorted(error_codes(answer)) == [0, ErrorCode.KAFKA_STORAGE_ERROR]
+    results = talker.call(m.DescribeLogDirsRequest(topics=None), 5).results
+    talker.close()
+    assert {result.log_dir: result.error_code for result in results} == {
+        str(one): ErrorCode.KAFKA_STORAGE_ERROR,
+        str(two): 0,
+    }

@@ -47,6 +47,13 @@ class Status(msgspec.Struct, frozen=True):
     modified_ms: int
 
 
+class Space(msgspec.Struct, frozen=True):
+    """Of a file system, in bytes. usable_bytes: what this process may still write."""
+
+    total_bytes: int
+    usable_bytes: int
+
+
 class File(Protocol):
     """An open file, for reading and writing; closed when nothing refers to it."""
 
@@ -96,7 +103,10 @@ class Files(Protocol):
         ...
 
     def fsync_directory(self, path: str) -> None: ...
-    def free_bytes(self, path: str) -> int: ...
+    def space(self, path: str) -> Space:
+        """Of the file system that holds `path`."""
+        ...
+
     def lock(self, path: str, holder: str) -> Lock:
         """Lock the file at `path`, made if absent, and write `holder` into it. Raises FileLocked."""
         ...
@@ -230,9 +240,9 @@ class PosixFiles:
         finally:
             os.close(fd)
 
-    def free_bytes(self, path: str) -> int:
+    def space(self, path: str) -> Space:
         volume = os.statvfs(path)
-        return volume.f_bavail * volume.f_frsize
+        return Space(volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize)
 
     def lock(self, path: str, holder: str) -> Lock:
         return _OpenFileLock(path, holder)

@@ -32,11 +32,12 @@ def cluster_id_on_disk(files: Files, paths: Sequence[str]) -> str | None:
 
 
 class LogDirs:
-    """The open log directories of a broker. A failed one is taken out and never used again."""
+    """The open log directories of a broker. A failed one is taken out, never used again, and remembered in `failed`."""
 
     def __init__(self, open_files: OpenFiles, dirs: Sequence[LogDir]) -> None:
         self.open_files = open_files
         self.dirs = list(dirs)
+        self.failed: list[str] = []
 
     def __iter__(self) -> Iterator[LogDir]:
         return iter(list(self.dirs))
@@ -62,4 +63,5 @@ class LogDirs:
     def take_out(self, log_dir: LogDir) -> None:
         """The directory failed: its logs are no longer there, its files stay as they are."""
         self.dirs.remove(log_dir)
+        self.failed.append(log_dir.path)
         log_dir.abandon()

@@ -37,6 +37,7 @@ def test_a_failed_directory_is_used_no_more(dirs) -> None:
     for index in range(3):
         dirs.create(TopicPartition("t", index), ID, LogConfig(), 0)
     assert len(second.logs) == 3
+    assert dirs.failed == [first.path]
 
 
 def test_the_cluster_of_data_is_known_before_it_is_opened(tmp_path: Path) -> None:

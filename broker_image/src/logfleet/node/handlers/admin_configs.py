@@ -165,9 +165,7 @@ class _Alteration(msgspec.Struct, frozen=True):
     row: Callable[..., Any]
     replaces: bool
 
-    async def serve(
-        self, access: ControllerAccess, request: _Request, _version: int
-    ) -> _Response:
+    async def serve(self, access: ControllerAccess, request: _Request, _version: int) -> _Response:
         times = Counter((each.resource_type, each.resource_name) for each in request.resources)
         rows = []
         for resource in request.resources:
@@ -184,9 +182,7 @@ class _Alteration(msgspec.Struct, frozen=True):
             rows.append(self._altered(resource, answer if isinstance(answer, Refusal) else None))
         return self.response(responses=rows)
 
-    def _operation(
-        self, resource: _Resource, *, validate_only: bool
-    ) -> Operation[bool] | Refusal:
+    def _operation(self, resource: _Resource, *, validate_only: bool) -> Operation[bool] | Refusal:
         changes = _changes(resource)
         name = resource.resource_name
         broker_id: int | None = None
