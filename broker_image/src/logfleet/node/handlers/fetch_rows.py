@@ -1,0 +1,187 @@
+"""One pass over the partitions of a fetch: what each has to say, within the request's limits.
+
+Rules of what is returned are Kafka's ReplicaManager.readFromLog and KIP-74: the first non-empty partition
+may exceed every limit by one batch, so that a reader always gets on; after it only whole batches that fit.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from logfleet.node.dispatch import RequestContext
+from logfleet.node.partition import Partition
+from logfleet.node.partition_table import Leader
+from logfleet.sessions.fetch_session import Key
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import FetchRequest, FetchResponse
+
+if TYPE_CHECKING:
+    from logfleet.node.broker import Broker
+
+TOPIC_IDS_SINCE = 13
+REPLICA_STATE_SINCE = 15
+LEADER_HINTS_SINCE = 16  # KIP-951
+READ_COMMITTED = 1
+NO_EPOCH = -1
+
+_Row = FetchResponse.PartitionData
+Rows = list[tuple[Key, _Row]]
+_HINTED = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
+
+
+class Reading:
+    """Rows as they are read, in the order of `add`.
+
+    rows, unknown: of partitions that the cluster has, and of others, which stand at the end of an answer and do not end the wait for the
+    rest (KafkaApis.handleFetchRequest): topic ids that nobody knows first. bytes: read so far. is_enough: nothing is gained by waiting:
+    min_bytes are there, or a row needs the client. partitions: those read, to be waited on.
+    """
+
+    def __init__(self, broker: "Broker", request: FetchRequest, context: RequestContext) -> None:
+        self._table = broker.partitions
+        self._by_id = context.api_version >= TOPIC_IDS_SINCE
+        self._broker = broker
+        self._request = request
+        self._version = context.api_version
+        self._listener = context.listener
+        self._bytes_left = min(request.max_bytes, broker.config.fetch_max_bytes)
+        self._from_replica = replica_id(request, context.api_version) >= 0
+        self._endpoints: dict[int, FetchResponse.NodeEndpoint] = {}
+        self.bytes = 0
+        self.is_enough = request.min_bytes <= 0
+        self.partitions: list[Partition] = []
+        self.rows: Rows = []
+        self.unknown: Rows = []
+        self._unknown_ids = 0
+
+    def find(self, key: Key) -> Partition | ErrorCode:
+        """The partition if this broker leads it, else why it does not serve it."""
+        topic, index = key
+        return (
+            self._table.find_by_id(topic, index) if self._by_id else self._table.find(topic, index)
+        )
+
+    def add(self, key: Key, wanted: FetchRequest.FetchPartition) -> Partition | None:
+        """Read one partition from its offset on; returns it, None if it is not served here."""
+        found = self.find(key)
+        if isinstance(found, Partition):
+            self.rows.append((key, self._read_partition(found, wanted)))
+            return found
+        topic, index = key
+        if found is ErrorCode.UNKNOWN_TOPIC_ID:
+            self.unknown.insert(self._unknown_ids, (key, _failed(index, found)))
+            self._unknown_ids += 1
+        elif found is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            self.unknown.append((key, _failed(index, found)))
+        else:
+            self.rows.append((key, self._refused(index, found, topic if self._by_id else b"")))
+        return None
+
+    def answer(self, rows: Rows, session_id: int = 0) -> FetchResponse:
+        """An answer with these of the rows; neighbours of one topic stand together."""
+        topics: list[FetchResponse.FetchableTopicResponse] = []
+        last: Any = None
+        for (topic, _), row in rows:
+            if topic != last:
+                last = topic
+                topics.append(
+                    FetchResponse.FetchableTopicResponse(topic_id=topic)
+                    if self._by_id
+                    else FetchResponse.FetchableTopicResponse(topic=topic)
+                )
+            topics[-1].partitions.append(row)
+        return FetchResponse(
+            session_id=session_id, responses=topics, node_endpoints=list(self._endpoints.values())
+        )
+
+    def _read_partition(self, partition: Partition, wanted: FetchRequest.FetchPartition) -> _Row:
+        epoch = wanted.current_leader_epoch
+        if epoch not in {NO_EPOCH, partition.leader_epoch}:
+            older = epoch < partition.leader_epoch
+            code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
+            return self._refused(partition.index, code, partition.topic_id)
+        if self._from_replica:  # one replica: no follower has any business here
+            return self._refused(
+                partition.index, ErrorCode.NOT_LEADER_OR_FOLLOWER, partition.topic_id
+            )
+        row = _Row(
+            partition_index=partition.index,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=partition.log.log_start_offset,
+            aborted_transactions=[] if self._request.isolation_level == READ_COMMITTED else None,
+            records=b"",
+        )
+        if wanted.last_fetched_epoch != NO_EPOCH:
+            diverging = _diverging_epoch(partition, wanted)
+            if isinstance(diverging, ErrorCode):
+                return self._refused(partition.index, diverging, partition.topic_id)
+            if diverging is not None:
+                row.diverging_epoch = diverging
+                self.is_enough = True
+                return row
+        return self._read_log(partition, wanted, row)
+
+    def _read_log(
+        self, partition: Partition, wanted: FetchRequest.FetchPartition, row: _Row
+    ) -> _Row:
+        limit = min(wanted.partition_max_bytes, self._bytes_left)
+        try:
+            records = partition.log.read(
+                wanted.fetch_offset, limit, partition.high_watermark, at_least_one=not self.bytes
+            )
+        except OSError as failure:
+            self._broker.storage_failed(partition, failure)
+            return self._refused(partition.index, ErrorCode.KAFKA_STORAGE_ERROR, partition.topic_id)
+        if isinstance(records, ErrorCode):
+            return self._refused(partition.index, records, partition.topic_id)
+        self.partitions.append(partition)
+        if records is not None:
+            size = len(records)
+            self.bytes += size
+            self._bytes_left = max(0, self._bytes_left - size)
+            if self.bytes >= self._request.min_bytes:
+                self.is_enough = True
+            row.records = records
+        return row
+
+    def _refused(self, index: int, error: ErrorCode, topic_id: bytes) -> _Row:
+        """The row of a partition that the client must do something about: there is nothing to wait for."""
+        self.is_enough = True
+        row = _failed(index, error)
+        row.aborted_transactions = None
+        if self._version >= LEADER_HINTS_SINCE and error in _HINTED:
+            leader = self._table.leader_by_id(topic_id, index, self._listener)
+            if leader is not None:
+                self._hint(row, leader)
+        return row
+
+    def _hint(self, row: _Row, leader: Leader) -> None:
+        row.current_leader = FetchResponse.LeaderIdAndEpoch(
+            leader_id=leader.broker_id, leader_epoch=leader.leader_epoch
+        )
+        if leader.host is not None:
+            self._endpoints[leader.broker_id] = FetchResponse.NodeEndpoint(
+                node_id=leader.broker_id, host=leader.host, port=leader.port, rack=leader.rack
+            )
+
+
+def _failed(index: int, error: ErrorCode) -> _Row:
+    return _Row(partition_index=index, error_code=error, high_watermark=-1, records=b"")
+
+
+def replica_id(request: FetchRequest, version: int) -> int:
+    """Id of the follower that fetches; negative for consumers."""
+    if version < REPLICA_STATE_SINCE:
+        return request.replica_id
+    return -1 if request.replica_state is None else request.replica_state.replica_id
+
+
+def _diverging_epoch(
+    partition: Partition, wanted: FetchRequest.FetchPartition
+) -> "FetchResponse.EpochEndOffset | ErrorCode | None":
+    """Where the reader's log left ours (KIP-595): the end of the largest epoch up to its last one; None if it did not."""
+    epoch, end_offset = partition.log.epoch_end_offset(wanted.last_fetched_epoch)
+    if epoch < 0 or end_offset < 0 or wanted.fetch_offset < partition.log.log_start_offset:
+        return ErrorCode.OFFSET_OUT_OF_RANGE
+    if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+        return FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    return None

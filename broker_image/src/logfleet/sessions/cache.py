@@ -1,0 +1,165 @@
+"""The sessions of one broker: a bounded number, and who makes room for whom (KIP-227; Kafka's FetchManager, FetchSessionCacheShard).
+
+Kafka cuts its cache into shards, each with its part of the slots, as its threads contend for them; here there is one.
+"""
+
+from bisect import bisect_left, insort
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+
+from logfleet.sessions.fetch_session import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchSession,
+    Key,
+    Standing,
+    Worth,
+    next_epoch,
+)
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import FetchRequest
+
+EVICTION_MS = 120_000
+"""A session that was unused for longer makes room for any other, and one younger than this for none of its own kind
+(Kafka: MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
+PARTITIONS_MAX = 500_000
+"""Of all sessions together (about 400 bytes each): no session is made or grows beyond it. Kafka bounds only the sessions."""
+
+
+class SessionCache:
+    """slots: sessions at most (max.incremental.fetch.session.cache.slots); 0 for none. new_id: a random positive int32.
+
+    evictions: how many sessions had to make room. partitions: held by all sessions, as each was last used.
+    """
+
+    def __init__(
+        self, slots: int, new_id: Callable[[], int], *, partitions_max: int = PARTITIONS_MAX
+    ) -> None:
+        self._slots = slots
+        self._new_id = new_id
+        self._partitions_max = partitions_max
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # least recently used first
+        self._for_all: list[Worth] = []  # sorted; those that a consumer's session may displace
+        self._for_privileged: list[Worth] = []  # and those that a follower's may
+        self.partitions = 0
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def begin(
+        self,
+        request: FetchRequest,
+        wanted: Mapping[Key, FetchRequest.FetchPartition],
+        forgotten: Iterable[Key],
+        *,
+        by_id: bool,
+        now_ms: int,
+    ) -> FetchSession | ErrorCode | None:
+        """What a request's session fields mean: the session that it goes on with, None for an answer about all of `wanted`, or why neither.
+
+        A session that it goes on with has taken the changes, and its epoch is the next request's. One that loses its last partition ends.
+        """
+        if request.session_epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
+            if request.session_id != NO_SESSION:
+                self.remove(request.session_id)
+            return None
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if session.epoch != request.session_epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        if session.by_id != by_id:
+            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        session.update(wanted, forgotten)
+        if not session.partitions:
+            self.remove(session.id)
+            return None
+        if self.partitions + len(session.partitions) - session.cached_size > self._partitions_max:
+            self.remove(session.id)
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        self._touch(session, now_ms)
+        session.epoch = next_epoch(session.epoch)
+        session.end_parked()
+        return session
+
+    def create(
+        self,
+        wanted: Mapping[Key, FetchRequest.FetchPartition],
+        *,
+        by_id: bool,
+        privileged: bool,
+        now_ms: int,
+    ) -> FetchSession | None:
+        """A new session of these partitions; None if there is no room and none can be made."""
+        size = len(wanted)
+        if self.partitions + size > self._partitions_max:
+            return None
+        if len(self._sessions) >= self._slots and not self._evict((privileged, size, 0), now_ms):
+            return None
+        session_id = self._new_id()
+        while session_id in self._sessions or session_id == NO_SESSION:
+            session_id = self._new_id()
+        session = FetchSession(session_id, by_id=by_id, privileged=privileged, now_ms=now_ms)
+        for key, asked in wanted.items():
+            session.add(key, asked)
+        self._sessions[session_id] = session
+        self._touch(session, now_ms)
+        return session
+
+    def remove(self, session_id: int) -> None:
+        """End a session, if there is one of this id."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._displaceable_no_more(session)
+            self.partitions -= session.cached_size
+            session.close()
+
+    def _touch(self, session: FetchSession, now_ms: int) -> None:
+        """It was used: it is the youngest again, and worth what it holds now."""
+        session.last_used_ms = now_ms
+        self._sessions.move_to_end(session.id)
+        self.partitions += len(session.partitions) - session.cached_size
+        session.cached_size = len(session.partitions)
+        is_old = now_ms - session.created_ms > EVICTION_MS
+        standing = (_worth(session), is_old, is_old or not session.privileged)
+        if standing != session.standing:
+            self._displaceable_no_more(session)
+            session.standing = standing
+            for worths, is_in in self._lists(standing):
+                if is_in:
+                    insort(worths, standing[0])
+
+    def _displaceable_no_more(self, session: FetchSession) -> None:
+        if session.standing is not None:
+            for worths, is_in in self._lists(session.standing):
+                if is_in:
+                    del worths[bisect_left(worths, session.standing[0])]
+            session.standing = None
+
+    def _lists(self, standing: Standing) -> tuple[tuple[list[Worth], bool], ...]:
+        """The two lists, each with whether it holds a session of this standing."""
+        _, for_all, for_privileged = standing
+        return (self._for_all, for_all), (self._for_privileged, for_privileged)
+
+    def _evict(self, newcomer: Worth, now_ms: int) -> bool:
+        """Make room: the least recently used session goes if it is stale, else the one worth least, for one worth more."""
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False
+        if now_ms - oldest.last_used_ms > EVICTION_MS:
+            victim = oldest.id
+        else:
+            privileged, _, _ = newcomer
+            worths = self._for_privileged if privileged else self._for_all
+            if not worths or newcomer < worths[0]:
+                return False
+            _, _, victim = worths[0]
+        self.remove(victim)
+        self.evictions += 1
+        return True
+
+
+def _worth(session: FetchSession) -> Worth:
+    return (session.privileged, session.cached_size, session.id)

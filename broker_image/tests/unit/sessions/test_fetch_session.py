@@ -1,0 +1,162 @@
+from typing import Any
+
+import pytest
+from logfleet.sessions.fetch_session import EPOCH_MAX, FetchSession, next_epoch
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import FetchRequest, FetchResponse
+
+A, B, C = (b"topic", 0), (b"topic", 1), (b"other", 0)
+
+
+class Source:
+    """What partitions listen to."""
+
+    def __init__(self) -> None:
+        self.listeners: list[Any] = []
+
+    def wait(self, waiter: Any) -> None:
+        self.listeners.append(waiter)
+
+    def forget(self, waiter: Any) -> None:
+        self.listeners.remove(waiter)
+
+
+class Waiting:
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.ended = 0
+
+    def appended(self, size: int) -> None:
+        self.bytes += size
+
+    def end(self) -> None:
+        self.ended += 1
+
+
+def asked(offset: int = 0) -> FetchRequest.FetchPartition:
+    return FetchRequest.FetchPartition(fetch_offset=offset)
+
+
+def row(
+    high_watermark: int = 5, records: bytes = b"", start: int = 0, **more: Any
+) -> FetchResponse.PartitionData:
+    return FetchResponse.PartitionData(
+        high_watermark=high_watermark, log_start_offset=start, records=records, **more
+    )
+
+
+def session(*keys: tuple[bytes, int], offset: int = 5) -> FetchSession:
+    """One whose reader has read everything up to `offset`."""
+    made = FetchSession(7, by_id=True, privileged=False, now_ms=0)
+    for key in keys:
+        made.tell(made.add(key, asked(offset)), row(offset))
+    return made
+
+
+def due(held: FetchSession) -> list[tuple[bytes, int]]:
+    return [partition.key for partition in held.due()]
+
+
+def test_epochs_go_around_without_those_that_mean_something_else() -> None:
+    assert [next_epoch(epoch) for epoch in (0, 1, EPOCH_MAX - 1, EPOCH_MAX)] == [1, 2, EPOCH_MAX, 1]
+
+
+def test_what_was_read_to_its_end_is_not_read_again() -> None:
+    held = session(A, B)
+    assert due(held) == []
+    assert not held.tell(held.partitions[A], row())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        row(6),
+        row(start=1),
+        row(records=b"x"),
+        row(-1, start=-1, error_code=ErrorCode.UNKNOWN_TOPIC_ID),
+        row(diverging_epoch=FetchResponse.EpochEndOffset(epoch=1, end_offset=2)),
+        row(preferred_read_replica=2),
+    ],
+)
+def test_what_is_new_is_told(answer) -> None:
+    held = session(A)
+    held.is_due(held.partitions[A])
+    assert held.tell(held.partitions[A], answer)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        row(records=b"x"),
+        row(error_code=ErrorCode.UNKNOWN_TOPIC_ID),
+        row(diverging_epoch=FetchResponse.EpochEndOffset(epoch=1, end_offset=2)),
+        row(preferred_read_replica=2),
+        row(6),  # there is a record more, for which this answer had no room
+    ],
+)
+def test_what_has_more_to_say_is_read_next_time_too(answer) -> None:
+    held = session(A)
+    held.is_due(held.partitions[A])
+    held.tell(held.partitions[A], answer)
+    assert due(held) == [A]
+
+
+def test_after_an_error_everything_is_told_again() -> None:
+    held = session(A)
+    assert held.tell(held.partitions[A], row(-1, start=-1, error_code=3))
+    assert held.tell(held.partitions[A], row())
+    assert not held.tell(held.partitions[A], row())
+
+
+def test_a_partition_that_gave_records_goes_to_the_end_of_the_order() -> None:
+    held = session(A, B, C)
+    held.update({A: asked(), B: asked(), C: asked()}, [])
+    assert due(held) == [A, B, C]
+    held.tell(held.partitions[A], row(records=b"x"))
+    assert due(held) == [B, C, A]
+    held.tell(held.partitions[C], row(error_code=3))
+    assert due(held) == [B, C, A]
+
+
+def test_a_request_adds_moves_and_forgets() -> None:
+    held = session(A, B)
+    held.update({C: asked(1), B: asked(9)}, [A, (b"unknown", 0)])
+    assert list(held.partitions) == [B, C]
+    assert due(held) == [B, C]
+    assert held.partitions[B].wanted.fetch_offset == 9
+    # what is added and forgotten by one request is forgotten
+    held.update({A: asked()}, [A])
+    assert due(held) == [B, C]
+
+
+def test_partitions_tell_of_changes() -> None:
+    held, source, waiting = session(A, B), Source(), Waiting()
+    partition = held.partitions[A]
+    partition.listen(source)
+    partition.listen(source)
+    assert source.listeners == [partition]
+    partition.log_start_moved()
+    assert due(held) == [A]
+    held.tell(partition, row())
+    partition.appended(10)  # nobody waits
+    held.parked = waiting
+    partition.appended(10)
+    assert (due(held), waiting.bytes, waiting.ended) == ([A], 10, 0)
+    held.tell(partition, row())
+    partition.leadership_lost()
+    assert (due(held), waiting.ended) == ([A], 1)
+
+
+def test_nobody_listens_to_what_is_gone() -> None:
+    held, old, new, waiting = session(A, B), Source(), Source(), Waiting()
+    for partition in held.partitions.values():
+        partition.listen(old)
+    held.partitions[B].listen(new)
+    assert (len(old.listeners), len(new.listeners)) == (1, 1)
+    held.update({}, [A])
+    assert old.listeners == []
+    held.parked = waiting
+    held.close()
+    assert (new.listeners, waiting.ended) == ([], 1)
+    held.partitions[B].listen(new)
+    assert new.listeners == []
