@@ -49,6 +49,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     socket_request_max_bytes: int
     connections_max_idle_ms: int
     fetch_max_bytes: int
+    max_incremental_fetch_session_cache_slots: int
 
     group_initial_rebalance_delay_ms: int
     group_min_session_timeout_ms: int

@@ -5,6 +5,7 @@ Handlers get the Broker as their first argument; its public attributes are what 
 
 import asyncio
 import contextlib
+import random
 import socket
 import uuid
 from collections.abc import Callable, Coroutine, Mapping
@@ -40,16 +41,24 @@ from logfleet.node.loop_lag import LoopLag
 from logfleet.node.maintenance import Maintenance
 from logfleet.node.metadata_follower import MetadataFollower
 from logfleet.node.metadata_store import open_store
-from logfleet.node.metrics import ConnectionMetrics, RequestMetrics, new_registry
+from logfleet.node.metrics import (
+    ConnectionMetrics,
+    FetchSessionMetrics,
+    RequestMetrics,
+    new_registry,
+)
 from logfleet.node.open_files import OpenFiles
 from logfleet.node.partition import Partition
 from logfleet.node.partition_table import PartitionTable
 from logfleet.node.registration import Registrar, Registration, RegistrationError, join_cluster
 from logfleet.node.timers import TimerWheel
+from logfleet.sessions.cache import SessionCache
 
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
+
+_session_ids: Final = random.SystemRandom()
 
 # How long requests in progress may take after SIGTERM before their connections are cut.
 STOP_GRACE_S: Final = 10.0
@@ -66,7 +75,7 @@ class StartError(Exception):
 class Broker:
     """A broker in this process; an asynchronous context manager that is serving inside.
 
-    config: as it was started. partitions: those it leads. timers: for parked requests. registry: its metrics.
+    config: as it was started. partitions: those it leads. timers: for parked requests. fetch_sessions: of its readers. registry: its metrics.
     failure: why it ended by itself, else None. What is only annotated below is there once it has started.
     """
 
@@ -86,6 +95,9 @@ class Broker:
         self.incarnation = str(uuid.uuid4())
         self.timers = TimerWheel()
         self.registry = new_registry()
+        self.fetch_sessions = SessionCache(
+            config.max_incremental_fetch_session_cache_slots, _new_session_id
+        )
         self.partitions = PartitionTable(lambda: self.image)
         self.dispatcher: Dispatcher[Broker] = Dispatcher(self, all_handlers())
         self.failure: str | None = None
@@ -198,6 +210,7 @@ class Broker:
         self._stack.callback(lag.stop)
         self.registry.register(RequestMetrics(lambda: self.dispatcher.stats))
         self.registry.register(ConnectionMetrics(lambda: self._listeners))
+        self.registry.register(FetchSessionMetrics(self.fetch_sessions))
         address = self.config.logfleet_admin_listener
         if address is None:
             return
@@ -409,6 +422,11 @@ class Broker:
         self._log_dirs.take_out(log_dir)
         if not self._log_dirs.dirs:
             self._fail(f"no log directory is left: {error}")
+
+
+def _new_session_id() -> int:
+    """Not to be guessed from others': a session is whoever knows its id."""
+    return _session_ids.randrange(1, 2**31)
 
 
 def _cannot_listen(what: str, address: Any, error: OSError) -> StartError:

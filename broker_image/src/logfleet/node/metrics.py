@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 
 from logfleet.node.dispatch import RequestStats
 from logfleet.node.listener import Listener
+from logfleet.sessions.cache import SessionCache
 
 
 class RequestMetrics(Collector):
@@ -52,6 +53,30 @@ class ConnectionMetrics(Collector):
             now.add_metric([listener.name], len(listener.connections))
             accepted.add_metric([listener.name], listener.accepted)
         yield from (now, accepted)
+
+
+class FetchSessionMetrics(Collector):
+    """Fetch sessions, as Kafka's FetchSessionCache tells them."""
+
+    def __init__(self, cache: SessionCache) -> None:
+        self._cache = cache
+
+    def collect(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily(
+            "logfleet_incremental_fetch_sessions",
+            "Fetch sessions kept for readers (Kafka: NumIncrementalFetchSessions)",
+            len(self._cache),
+        )
+        yield GaugeMetricFamily(
+            "logfleet_incremental_fetch_partitions_cached",
+            "Partitions of all fetch sessions (Kafka: NumIncrementalFetchPartitionsCached)",
+            self._cache.partitions,
+        )
+        yield CounterMetricFamily(
+            "logfleet_incremental_fetch_session_evictions",
+            "Fetch sessions that had to make room for others (Kafka: IncrementalFetchSessionEvictionsPerSec)",
+            self._cache.evictions,
+        )
 
 
 def new_registry() -> CollectorRegistry:

@@ -24,6 +24,9 @@ class Waiter(Protocol):
     def appended(self, size: int) -> None:
         """Records of `size` bytes were committed."""
 
+    def log_start_moved(self) -> None:
+        """Old records went; the log starts later."""
+
     def leadership_lost(self) -> None:
         """The partition is led elsewhere, or gone."""
 
@@ -60,6 +63,7 @@ class Partition:
         self.is_internal = topic in INTERNAL_TOPICS
         self.is_leading = True
         self._waiters: set[Waiter] = set()
+        log.on_start_moved = self._log_start_moved
 
     @property
     def last_stable_offset(self) -> int:
@@ -98,6 +102,10 @@ class Partition:
         self.log.delete_records_before(offset)
         return self.log.log_start_offset
 
+    def _log_start_moved(self) -> None:
+        for waiter in tuple(self._waiters):
+            waiter.log_start_moved()
+
     async def wait_committed(self, end_offset: int) -> None:
         """Return once all records below `end_offset` are committed. Raises NotLeading."""
         if not self.is_leading:
@@ -105,7 +113,7 @@ class Partition:
         assert end_offset <= self.high_watermark, "one replica: what is appended is committed"
 
     def wait(self, waiter: Waiter) -> None:
-        """Tell the waiter of every append until `forget`."""
+        """Tell the waiter of every append, and of what else it can hear of, until `forget`."""
         self._waiters.add(waiter)
 
     def forget(self, waiter: Waiter) -> None:

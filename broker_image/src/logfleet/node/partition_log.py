@@ -5,7 +5,7 @@ OSError means that the log directory is failing; the log in memory then still sa
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -50,7 +50,7 @@ class PartitionLog:
 
     The caller knows what is committed: whatever needs a high watermark gets it as an argument. topic_id: Kafka's text form, None in a
     directory without partition.metadata. config may be replaced at any time. notes: what a person should know about how the log was
-    found. recovered_bytes: how much was read to find its end after a crash.
+    found. recovered_bytes: how much was read to find its end after a crash. on_start_moved: called when old records are gone.
     """
 
     def __init__(
@@ -85,6 +85,7 @@ class PartitionLog:
         self._flushing = False
         # nothing was written since the log was last closed properly: closing it has nothing to do
         self._is_as_closed = request.clean and not loaded.is_new and not loaded.recovered_bytes
+        self.on_start_moved: Callable[[], None] = _nobody
         self._draw_jitter()
 
     @property
@@ -343,6 +344,7 @@ class PartitionLog:
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self.epochs.truncate_start(offset)
+            self.on_start_moved()
 
     def apply_retention(self, now_ms: int, high_watermark: int) -> Retention:
         """Remove the segments that time, size and log start offset allow; see `plan_retention`."""
@@ -435,6 +437,10 @@ class PartitionLog:
         for segment in self._segments:
             for path in segment.paths:
                 self._open_files.forget(path)
+
+
+def _nobody() -> None:
+    """Wants to know."""
 
 
 def prepare_directory(open_files: OpenFiles, directory: str, topic_id: str) -> None:

@@ -3,7 +3,14 @@ from concurrent.futures import ThreadPoolExecutor
 from logfleet.node.connection import Answer, Peer
 from logfleet.node.dispatch import RequestStats
 from logfleet.node.listener import Listener
-from logfleet.node.metrics import ConnectionMetrics, RequestMetrics, new_registry
+from logfleet.node.metrics import (
+    ConnectionMetrics,
+    FetchSessionMetrics,
+    RequestMetrics,
+    new_registry,
+)
+from logfleet.sessions.cache import SessionCache
+from logfleet.wire.messages import FetchRequest
 
 
 def nothing(peer: Peer, frame: memoryview) -> Answer:
@@ -30,6 +37,19 @@ def test_connections_are_told_by_listener() -> None:
         labels = {"listener": "INTERNAL"}
         assert registry.get_sample_value("logfleet_connections", labels) == 0
         assert registry.get_sample_value("logfleet_connections_accepted_total", labels) == 3
+
+
+def test_fetch_sessions_are_counted() -> None:
+    registry = new_registry()
+    cache = SessionCache(1, iter([1, 2]).__next__)
+    registry.register(FetchSessionMetrics(cache))
+    wanted = {("topic", index): FetchRequest.FetchPartition() for index in range(3)}
+    for privileged in (False, True):
+        cache.create(wanted, by_id=False, privileged=privileged, now_ms=0)
+    name = "logfleet_incremental_fetch"
+    assert registry.get_sample_value(f"{name}_sessions") == 1
+    assert registry.get_sample_value(f"{name}_partitions_cached") == 3
+    assert registry.get_sample_value(f"{name}_session_evictions_total") == 1
 
 
 def test_the_process_is_described() -> None:

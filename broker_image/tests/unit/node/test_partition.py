@@ -16,6 +16,10 @@ class Told:
     def __init__(self) -> None:
         self.sizes: list[int] = []
         self.lost = 0
+        self.starts = 0
+
+    def log_start_moved(self) -> None:
+        self.starts += 1
 
     def appended(self, size: int) -> None:
         self.sizes.append(size)
@@ -66,6 +70,15 @@ def test_the_end_of_leadership_is_told_and_ends_everything(partition) -> None:
         asyncio.run(partition.wait_committed(0))
     with pytest.raises(AssertionError, match="led elsewhere"):
         partition.append(batch(b"a"), NOW)
+
+
+def test_waiters_are_told_that_old_records_went(partition) -> None:
+    told = Told()
+    partition.append(batch(b"a", b"b"), NOW)
+    partition.wait(told)
+    for offset in (1, 1, 2):
+        partition.log.delete_records_before(offset)
+    assert told.starts == 2
 
 
 def test_internal_topics_are_known(rig) -> None:

@@ -11,7 +11,7 @@ controller.quota.window.num INT ro low 11 1.. | Windows over which the rate of t
 controller.quota.window.size.seconds INT ro low 1 1.. | Length of one such window.
 delete.records.purgatory.purge.interval.requests INT ro medium 1 | Finished DeleteRecords requests that may stay on the waiting list.
 early.start.listeners LIST ro high null | Listeners that take connections before the broker is ready.
-fetch.max.bytes INT ro medium 57671680 1024.. | Upper bound of one fetch response; the first batch is sent whatever its size. | in node.handlers.fetch
+fetch.max.bytes INT ro medium 57671680 1024.. | Upper bound of one fetch response; the first batch is sent whatever its size. | in node.handlers.fetch_rows
 fetch.purgatory.purge.interval.requests INT ro medium 1000 | Finished fetches that may stay on the waiting list.
 inter.broker.listener.name STRING ro medium null | Listener by which brokers reach each other. | in node.controller_access
 listener.security.protocol.map STRING ro low SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT | Security protocol of each listener name; only PLAINTEXT is served. | in control.configs
@@ -20,7 +20,7 @@ max.connection.creation.rate INT cluster medium 2147483647 0.. | New connections
 max.connections INT cluster medium 2147483647 0.. | Connections of the broker at most, or of one listener with its prefix.
 max.connections.per.ip INT cluster medium 2147483647 0.. | Connections from one address at most.
 max.connections.per.ip.overrides STRING cluster medium "" | Exceptions to max.connections.per.ip as host:count pairs.
-max.incremental.fetch.session.cache.slots INT ro medium 1000 0.. | Fetch sessions that are remembered at most.
+max.incremental.fetch.session.cache.slots INT ro medium 1000 0.. | Fetch sessions that are remembered at most; 0: none. | in node.broker
 max.request.partition.size.limit INT ro medium 2000 1.. | Partitions in one DescribeTopicPartitions response at most. | in node.handlers.metadata
 num.io.threads INT cluster high 8 1.. | Threads that carry out requests; here one event loop does.
 num.network.threads INT cluster high 3 1.. | Threads that read and write sockets; here one event loop does.

@@ -22,6 +22,7 @@ from logfleet.node.open_files import OpenFiles
 from logfleet.node.partition import Partition
 from logfleet.node.partition_table import PartitionTable
 from logfleet.node.timers import TimerWheel
+from logfleet.sessions.cache import SessionCache
 from logfleet.wire import uuids
 
 NOW = 1_700_000_000_000
@@ -40,6 +41,7 @@ class Host:
         self.config = SimpleNamespace(fetch_max_bytes=55 * 1024 * 1024)
         self.image = ClusterImage()
         self.partitions = PartitionTable(lambda: self.image)
+        self.fetch_sessions = SessionCache(2, iter(range(100, 1000)).__next__)
         self.failed: list[tuple[Partition, OSError]] = []
         self.threads: list[Any] = []
         files = PosixFiles()

@@ -4,34 +4,17 @@ from typing import Any
 
 import pytest
 from logfleet.node.handlers.fetch import fetch
-from logfleet.records.record import Record, build_batch, read_records
 from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
 
-NOW = 1_700_000_000_000
-
-
-def append(partition, *values: bytes) -> None:
-    partition.append(build_batch([Record(None, value, NOW) for value in values]), NOW)
-
-
-def request(*rows: tuple[Any, ...], **given: Any) -> FetchRequest:
-    """rows: (topic, index, offset[, fields])."""
-    topics: dict[str, list[Any]] = {}
-    for topic, index, offset, *rest in rows:
-        fields = {"partition_max_bytes": 1 << 20, **(rest[0] if rest else {})}
-        row = FetchRequest.FetchPartition(partition=index, fetch_offset=offset, **fields)
-        topics.setdefault(topic, []).append(row)
-    return FetchRequest(
-        **{"min_bytes": 1, "max_bytes": 1 << 30, **given},
-        topics=[
-            FetchRequest.FetchTopic(
-                topic=topic, topic_id=topic.encode().ljust(16, b"-"), partitions=rows
-            )
-            for topic, rows in topics.items()
-        ],
-    )
+from broker_image.tests.unit.node.handlers.fetch_rig import (
+    append,
+    only_row,
+    request,
+    rows_of,
+    values,
+)
 
 
 def ask(host, asked: FetchRequest, version: int = 12) -> FetchResponse:
@@ -39,23 +22,6 @@ def ask(host, asked: FetchRequest, version: int = 12) -> FetchResponse:
     assert isinstance(answer, FetchResponse)
     encode(answer, version)  # nothing is set that this version lacks
     return answer
-
-
-def rows_of(answer: FetchResponse) -> list[Any]:
-    return [row for topic in answer.responses for row in topic.partitions]
-
-
-def only_row(answer: FetchResponse) -> Any:
-    (row,) = rows_of(answer)
-    return row
-
-
-def values(row: Any) -> list[bytes | None]:
-    records: Any = row.records
-    if isinstance(records, bytes):
-        assert records == b""
-        return []
-    return [record.value for record in read_records(records.read())]
 
 
 @pytest.mark.parametrize("version", range(4, 19))
@@ -156,12 +122,10 @@ def test_who_leads_is_told_if_this_broker_does_not(host, version) -> None:
     host.know_broker(2, "two.example", 9093)
     answer = ask(host, request(("topic", 0, 0), ("topic", 1, 0), ("none", 0, 0)), version)
     rows = rows_of(answer)
-    unknown = ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert [row.error_code for row in rows] == [
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        unknown,
-    ]
+    no_partition = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    # what nobody knows comes last, unknown ids first
+    unknown = [ErrorCode.UNKNOWN_TOPIC_ID, no_partition] if version >= 13 else [no_partition] * 2
+    assert [row.error_code for row in rows] == [ErrorCode.NOT_LEADER_OR_FOLLOWER, *unknown]
     if version >= 16:
         assert (rows[0].current_leader.leader_id, rows[0].current_leader.leader_epoch) == (2, 9)
         assert [(each.node_id, each.port) for each in answer.node_endpoints] == [(2, 9093)]
@@ -177,15 +141,6 @@ def test_followers_have_no_business_here(host) -> None:
     state = FetchRequest.ReplicaState(replica_id=2)
     row = only_row(ask(host, request(("topic", 0, 0), replica_state=state), 17))
     assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-
-def test_sessions_are_declined(host) -> None:
-    append(host.host(), b"a")
-    for epoch in (0, -1):
-        answer = ask(host, request(("topic", 0, 0), session_epoch=epoch, session_id=7))
-        assert (answer.error_code, answer.session_id) == (0, 0)
-    answer = ask(host, request(session_epoch=3, session_id=7))
-    assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 def test_a_failing_disk_is_told_to_the_client_and_to_the_broker(host, monkeypatch) -> None:
@@ -277,4 +232,31 @@ class TestWaiting:
         ask(host, request(("topic", 0, 1), max_wait_ms=0))
         ask(host, request(max_wait_ms=100_000))
         ask(host, request(("topic", 0, 1), max_wait_ms=100_000, min_bytes=0))
-        ask(host, request(("topic", 0, 1), ("topic", 9, 0), max_wait_ms=100_000))
+        ask(host, request(("topic", 9, 0), ("none", 0, 0), max_wait_ms=100_000))
+        host.know_topic("elsewhere", {0: 2})
+        ask(host, request(("topic", 0, 1), ("elsewhere", 0, 0), max_wait_ms=100_000))
+
+    def test_what_nobody_knows_does_not_end_the_wait_for_the_rest(self, host) -> None:
+        async def main() -> None:
+            partition = host.host()
+            _, pending = waiting(
+                host, request(("topic", 9, 0), ("topic", 0, 0), max_wait_ms=100_000)
+            )
+            append(partition, b"a")
+            answer = await pending
+            assert [row.partition_index for row in rows_of(answer)] == [0, 9]
+            assert values(rows_of(answer)[0]) == [b"a"]
+
+        asyncio.run(main())
+
+    def test_what_comes_before_the_wait_has_begun_ends_it(self, host) -> None:
+        """Another connection's append in the same turn of the loop."""
+
+        async def main() -> None:
+            partition = host.host()
+            pending = fetch(host, request(("topic", 0, 0), max_wait_ms=100_000), host.context(12))
+            assert not isinstance(pending, FetchResponse)
+            append(partition, b"a")
+            assert values(only_row(await pending)) == [b"a"]
+
+        asyncio.run(main())
