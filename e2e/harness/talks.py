@@ -92,7 +92,10 @@ class Talker:
                 for index in range(partitions)
             ],
         )
-        self.call(m.ListOffsetsRequest(topics=[asked]), 7)
+        end = time.monotonic() + READY_WITHIN_S
+        while any(error_codes(self.call(m.ListOffsetsRequest(topics=[asked]), 7))):
+            assert time.monotonic() < end, f"{name} is not led"
+            time.sleep(0.05)
         return topic_id
 
     def steps(self, api: Api, version: int) -> Iterator[tuple[Api, int, Any]]:
