@@ -9,7 +9,14 @@ from typing import Final
 
 import msgspec
 
-from logfleet.metadata.keys import ACTIVE, NO_LEADER, BrokerValue, Listener, PartitionValue
+from logfleet.metadata.keys import (
+    ACTIVE,
+    NO_LEADER,
+    BrokerValue,
+    Listener,
+    PartitionValue,
+    QuotaEntity,
+)
 from logfleet.metadata.shards import ShardedMap
 
 INTERNAL_TOPICS: Final = frozenset(
@@ -111,6 +118,13 @@ class BrokerConfigs(msgspec.Struct, frozen=True):
     revision: int = 0
 
 
+class Quotas(msgspec.Struct, frozen=True):
+    """Limits of an entity by quota key (KIP-546). revision: the one that wrote them last."""
+
+    values: Mapping[str, float]
+    revision: int = 0
+
+
 class ClusterImage(msgspec.Struct, frozen=True):
     """Everything at `revision`. fences holds every broker the controller ever met, brokers those registered now.
 
@@ -127,6 +141,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
     unfinished: frozenset[bytes] = frozenset()
     entries: ShardedMap[bytes, Topic] = ShardedMap()
     ids: ShardedMap[str, bytes] = ShardedMap()
+    quotas: Mapping[QuotaEntity, Quotas] = {}
 
     def topic(self, name: str) -> Topic | None:
         topic_id = self.ids.get(name)

@@ -17,6 +17,7 @@ from logfleet.metadata.image import (
     DeletedTopic,
     Fence,
     Partition,
+    Quotas,
     Topic,
     is_active,
 )
@@ -43,6 +44,7 @@ class Changes(msgspec.Struct):
     broker_configs: bool = False
     deleted: bool = False
     controller: bool = False
+    quotas: bool = False
 
     def add(self, later: "Changes") -> None:
         self.everything |= later.everything
@@ -51,6 +53,7 @@ class Changes(msgspec.Struct):
         self.broker_configs |= later.broker_configs
         self.deleted |= later.deleted
         self.controller |= later.controller
+        self.quotas |= later.quotas
 
 
 _CONTROLLER: Final = msgspec.json.Decoder(keys.ControllerValue)
@@ -61,6 +64,7 @@ _PARTITION: Final = msgspec.json.Decoder(keys.PartitionValue)
 _READY: Final = msgspec.json.Decoder(keys.ReadyValue)
 _DELETED: Final = msgspec.json.Decoder(keys.DeletedValue)
 _CONFIG: Final = msgspec.json.Decoder(keys.ConfigValue)
+_QUOTA: Final = msgspec.json.Decoder(keys.QuotaValue)
 
 
 class _TopicDraft:
@@ -133,6 +137,7 @@ class ImageBuilder:
         self._fences = _Copied(base.fences)
         self._configs = _Copied(base.broker_configs)
         self._deleted = _Copied(base.deleted)
+        self._quotas = _Copied(base.quotas)
 
     def add(self, event: Event) -> None:
         """Take one key's new state. Raises CorruptMetadataError."""
@@ -166,6 +171,7 @@ class ImageBuilder:
             frozenset(unfinished) if unfinished != self._base.unfinished else self._base.unfinished,
             self._base.entries.updated(topics),
             self._base.ids.updated(self._ids),
+            self._quotas.values,
         )
         return image, self._changes
 
@@ -270,6 +276,14 @@ class ImageBuilder:
             values = _CONFIG.decode(item.value)
             self._configs.put(broker_id, BrokerConfigs(values, item.mod_revision))
 
+    def _read_quota(self, rest: str, item: KeyValue | None) -> None:
+        self._changes.quotas = True
+        entity = keys.quota_entity(rest)
+        if item is None:
+            self._quotas.remove(entity)
+        else:
+            self._quotas.put(entity, Quotas(_QUOTA.decode(item.value), item.mod_revision))
+
     # Most frequent first. Keys of none of these (other versions' and tools') are left alone.
     _READERS: Final[
         tuple[tuple[str, Callable[["ImageBuilder", str, KeyValue | None], None]], ...]
@@ -281,6 +295,7 @@ class ImageBuilder:
         (keys.BROKERS, _read_broker),
         (keys.FENCES, _read_fence),
         (keys.BROKER_CONFIGS, _read_broker_config),
+        (keys.QUOTAS, _read_quota),
         (keys.CONTROLLER, _read_controller),
         (keys.CLUSTER_ID, _read_cluster_id),
     )

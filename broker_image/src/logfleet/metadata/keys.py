@@ -12,13 +12,15 @@
 | `ready/UUID` | ReadyValue | the controller, last of all: before it the topic (or its growth) is not there |
 | `deleted/UUID` | DeletedValue | the controller; each broker takes itself out when its logs are gone |
 | `config/broker/ID`, `config/broker/default` | ConfigValue | the controller |
+| `quota/ENTITY`, as `quota/client-id/NAME`, `quota/client-id/NAME/user/NAME` | QuotaValue | the controller |
 | `pid/next` | first producer id not given away | any broker, by compare |
 
 Values are JSON, so that a person with etcdctl can read them; unknown fields are ignored, so that versions can be mixed.
-UUID is Kafka's text form of a topic id. Every write of the controller compares the create revision of `ctl`.
+UUID is Kafka's text form of a topic id. NAME in a quota's key is percent-encoded, `<default>` stands for what has no quota of its own. Every write of the controller compares the create revision of `ctl`.
 """
 
 from typing import Final
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -34,6 +36,8 @@ DELETED: Final = "deleted/"
 BROKER_CONFIGS: Final = "config/broker/"
 CLUSTER_DEFAULT: Final = "default"
 """Stands for the id of a broker in `config/broker/ID`: values for all brokers."""
+QUOTAS: Final = "quota/"
+DEFAULT_ENTITY: Final = "<default>"
 NEXT_PRODUCER_ID: Final = "pid/next"
 
 NO_LEADER: Final = -1
@@ -117,6 +121,12 @@ class DeletedValue(msgspec.Struct, frozen=True):
 
 ConfigValue = dict[str, str]
 
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""Whom a quota is for: pairs of `user`, `client-id` or `ip` with a name, by type; None as a name is the default of that type."""
+
+QuotaValue = dict[str, float]
+"""Limit by quota key, e.g. `producer_byte_rate`."""
+
 
 def broker(broker_id: int) -> str:
     return f"{BROKERS}{broker_id}"
@@ -154,6 +164,24 @@ def deleted(uuid: str) -> str:
 def broker_config(broker_id: int | None) -> str:
     """broker_id: None for the values of all brokers."""
     return f"{BROKER_CONFIGS}{CLUSTER_DEFAULT if broker_id is None else broker_id}"
+
+
+def quota(entity: QuotaEntity) -> str:
+    parts = (f"{kind}/{_entity_name(name)}" for kind, name in entity)
+    return QUOTAS + "/".join(parts)
+
+
+def quota_entity(rest: str) -> QuotaEntity:
+    """What `quota` was made for, of a key without QUOTAS. Raises ValueError."""
+    parts = rest.split("/")
+    if len(parts) % 2:
+        raise ValueError("not pairs of a type and a name")
+    names = (None if name == DEFAULT_ENTITY else unquote(name) for name in parts[1::2])
+    return tuple(zip(parts[::2], names, strict=True))
+
+
+def _entity_name(name: str | None) -> str:
+    return DEFAULT_ENTITY if name is None else quote(name, safe=":@ ")
 
 
 encode = msgspec.json.Encoder().encode

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logfleet.metadata import keys
-from logfleet.metadata.image import BrokerConfigs, ClusterImage, Partition
+from logfleet.metadata.image import BrokerConfigs, ClusterImage, Partition, Quotas
 from logfleet.metadata.image_builder import Changes, CorruptMetadataError, ImageBuilder
 from logfleet.metadata.keyspace import Keyspace
 from logfleet.metadata.store import Delete, DeletePrefix, KeyValue, Operation, Put, Txn
@@ -274,3 +274,16 @@ def test_an_image_with_many_partitions_is_updated_without_looking_at_them():
     assert len(changes.topics) == 1
     kept = sum(following.topic(f"t{number}") is image.topic(f"t{number}") for number in range(300))
     assert kept == 299
+
+
+def test_quotas_are_those_of_their_entities():
+    entity: keys.QuotaEntity = (("client-id", "app"), ("user", None))
+    history = History()
+    image = history.commit(put(keys.quota(entity), {"producer_byte_rate": 1000.0}))
+    assert image.quotas == {entity: Quotas({"producer_byte_rate": 1000.0}, 2)}
+    assert history.changes == Changes(quotas=True)
+    assert history.from_snapshot() == image
+    assert history.commit(Delete(keys.quota(entity))).quotas == {}
+    assert image.quotas
+    with pytest.raises(CorruptMetadataError, match="quota/user: not pairs"):
+        history.commit(put("quota/user", {}))

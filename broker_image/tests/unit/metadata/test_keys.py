@@ -1,4 +1,5 @@
 import msgspec
+import pytest
 from logfleet.metadata import keys
 
 
@@ -21,3 +22,22 @@ def test_keys_lie_under_their_prefixes():
     assert (keys.broker(1), keys.fence(1)) == ("broker/1", "fence/1")
     assert (keys.topic("a"), keys.topic_id("U")) == ("topic/a", "tid/U")
     assert (keys.ready("U"), keys.deleted("U")) == ("ready/U", "deleted/U")
+
+
+@pytest.mark.parametrize(
+    "entity, key",
+    [
+        ((("client-id", "app"),), "quota/client-id/app"),
+        ((("client-id", None), ("user", "u")), "quota/client-id/<default>/user/u"),
+        ((("ip", "::1"),), "quota/ip/::1"),
+        ((("user", "a/b <default> é"),), "quota/user/a%2Fb %3Cdefault%3E %C3%A9"),
+    ],
+)
+def test_whom_a_quota_is_for_is_read_back_from_its_key(entity: keys.QuotaEntity, key: str) -> None:
+    assert keys.quota(entity) == key
+    assert keys.quota_entity(key.removeprefix(keys.QUOTAS)) == entity
+
+
+def test_a_quota_needs_a_name_for_each_type() -> None:
+    with pytest.raises(ValueError, match="pairs"):
+        keys.quota_entity("user/u/client-id")
