@@ -27,6 +27,7 @@ GROUP_NOT_FOUND_VERSION = 9
 """From this version of OffsetCommit on a missing group is called that, before: ILLEGAL_GENERATION."""
 NO_OFFSET = -1
 """What OffsetFetch answers, without an error, where nothing is committed."""
+TIMESTAMP_MAX = 2**63 - 1
 ZERO_UUID = bytes(16)
 """A topic id that nobody told."""
 
@@ -85,7 +86,7 @@ class OffsetCommits:
         answer = OffsetCommitResponse.OffsetCommitResponseTopic(
             name=topic.name, topic_id=topic.topic_id
         )
-        retention_ms = request.retention_time_ms
+        expires_ms = _expire_timestamp(turn.wall_ms, request.retention_time_ms)
         for partition in topic.partitions:
             metadata = partition.committed_metadata or ""
             too_large = utf16_length(metadata) > self._table.config.offset_metadata_max_bytes
@@ -102,7 +103,7 @@ class OffsetCommits:
                 leader_epoch=partition.committed_leader_epoch,
                 metadata=metadata,
                 commit_timestamp=turn.wall_ms,
-                expire_timestamp=-1 if retention_ms == -1 else turn.wall_ms + retention_ms,
+                expire_timestamp=expires_ms,
                 topic_id=topic.topic_id,
             )
             key = OffsetCommitKey(
@@ -188,6 +189,11 @@ def check_commit(
         # The member knows the new generation but not yet its assignment: it is to rejoin, not to fail.
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
+
+
+def _expire_timestamp(now_ms: int, retention_ms: int) -> int:
+    """When an offset expires by the retention of its commit; -1: by that of the broker. Never is as late as can be told."""
+    return -1 if retention_ms == -1 else min(now_ms + retention_ms, TIMESTAMP_MAX)
 
 
 def commit_failed(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:

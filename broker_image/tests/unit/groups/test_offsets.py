@@ -131,6 +131,15 @@ def test_a_retention_time_of_its_own_is_stored():
     assert second.value.commit_timestamp == WALL_MS
 
 
+def test_a_retention_time_beyond_all_times_is_as_long_as_can_be():
+    host = GroupHost()
+    commit(host, retention_time_ms=2**63 - 1)
+    (stored,) = host.records()
+    assert isinstance(stored, OffsetRecord)
+    assert stored.value is not None
+    assert stored.value.expire_timestamp == 2**63 - 1
+
+
 @pytest.mark.parametrize(
     "deleted,left",
     [([("t", OLD_ID)], -1), ([("t", NEW_ID)], 5), ([("other", OLD_ID)], 5), ([], 5)],
