@@ -13,12 +13,13 @@ if TYPE_CHECKING:
 # Name and version of a client (Kafka: ApiVersionsRequest.SOFTWARE_NAME_VERSION_PATTERN).
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_SINCE = 3
+_NO_NODE = -1
 
 
 def api_versions(
     broker: "Broker", request: ApiVersionsRequest, context: RequestContext
 ) -> ApiVersionsResponse:
-    """The served row. A client that meant another cluster or broker must bootstrap again (KIP-1242).
+    """The served row. A client that meant another cluster or broker must bootstrap again (KIP-1242); it tells both or neither.
 
     No feature is listed: clients change their behaviour on a finalized one, and none is served yet.
     """
@@ -27,8 +28,10 @@ def api_versions(
         if not all(map(_SOFTWARE.fullmatch, software)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         context.peer.software = software
+    if (request.cluster_id is None) != (request.node_id == _NO_NODE):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     if request.cluster_id not in {None, broker.cluster_id} or request.node_id not in {
-        -1,
+        _NO_NODE,
         broker.node_id,
     }:
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)

@@ -48,18 +48,18 @@ def test_a_bad_software_name_is_an_invalid_request(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "cluster_id, node_id, misrouted",
+    "cluster_id, node_id, expected",
     [
-        (None, -1, False),
-        ("right", 7, False),
-        ("right", -1, False),
-        ("wrong", 7, True),
-        ("right", 8, True),
-        (None, 8, True),
+        (None, -1, ErrorCode.NONE),
+        ("right", 7, ErrorCode.NONE),
+        ("wrong", 7, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("right", 8, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("right", -1, ErrorCode.INVALID_REQUEST),
+        (None, 7, ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_a_misrouted_client_must_bootstrap_again(
-    cluster_id: str | None, node_id: int, *, misrouted: bool
+def test_a_misrouted_client_must_bootstrap_again_and_half_an_address_is_none(
+    cluster_id: str | None, node_id: int, expected: ErrorCode
 ) -> None:
     answer, _ = ask(
         5,
@@ -68,5 +68,4 @@ def test_a_misrouted_client_must_bootstrap_again(
         cluster_id=cluster_id,
         node_id=node_id,
     )
-    expected = ErrorCode.REBOOTSTRAP_REQUIRED if misrouted else ErrorCode.NONE
     assert answer.error_code == expected
