@@ -44,27 +44,23 @@ class Found(msgspec.Struct, frozen=True):
 def list_offsets(
     broker: "Broker", request: ListOffsetsRequest, context: RequestContext
 ) -> ListOffsetsResponse:
-    """One offset per partition; a partition named twice in a request is INVALID_REQUEST."""
-    topics = []
+    """One row per partition; INVALID_REQUEST for one that the request names twice."""
+    topics: dict[str, dict[int, _Row]] = {}
     for topic in request.topics:
-        indexes = [row.partition_index for row in topic.partitions]
-        repeated = (
-            {index for index in indexes if indexes.count(index) > 1}
-            if len(set(indexes)) < len(indexes)
-            else set()
-        )
-        rows = []
         for wanted in topic.partitions:
             index = wanted.partition_index
-            if index in repeated:
+            rows = topics.setdefault(topic.name, {})
+            if index in rows:
                 found: Found | ErrorCode = ErrorCode.INVALID_REQUEST
             else:
                 found = _find(broker, topic.name, wanted, context.api_version)
-            rows.append(_row(index, found, context.api_version))
-        topics.append(
-            ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=rows)
-        )
-    return ListOffsetsResponse(topics=topics)
+            rows[index] = _row(index, found, context.api_version)
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsResponse.ListOffsetsTopicResponse(name=name, partitions=list(rows.values()))
+            for name, rows in topics.items()
+        ]
+    )
 
 
 def _find(

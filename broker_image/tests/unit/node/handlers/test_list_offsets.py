@@ -96,10 +96,22 @@ def test_the_leader_epoch_is_checked(host, partition) -> None:
 
 def test_partitions_that_are_not_here_or_named_twice_are_errors(host, partition) -> None:
     host.know_topic("other", {0: 2})
-    assert ask(host, (1, -1), (1, -2), (0, -1))[0] == (ErrorCode.INVALID_REQUEST, -1, -1, -1)
-    assert ask(host, (1, -1), (1, -2), (0, -1))[2][0] == 0
+    twice, once = ask(host, (1, -1), (1, -2), (0, -1))
+    assert twice == (ErrorCode.INVALID_REQUEST, -1, -1, -1)
+    assert once[0] == 0
     assert ask(host, (0, -1), topic="none")[0][0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert ask(host, (0, -1), topic="other")[0][0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_topic_named_twice_is_answered_once(host, partition) -> None:
+    row = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=-1)
+    topic = ListOffsetsRequest.ListOffsetsTopic(name="topic", partitions=[row])
+    empty = ListOffsetsRequest.ListOffsetsTopic(name="empty")
+    answer = list_offsets(
+        host, ListOffsetsRequest(topics=[topic, empty, topic]), host.context(version=11)
+    )
+    (found,) = answer.topics
+    assert [each.error_code for each in found.partitions] == [ErrorCode.INVALID_REQUEST]
 
 
 def test_a_failing_disk_is_told(host, partition, monkeypatch) -> None:
