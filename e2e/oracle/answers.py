@@ -1,7 +1,7 @@
 """An answer as plain data in which two brokers that behave the same are equal.
 
 What a broker chooses itself (ids, its ports and directories, the time) is replaced by a name: the kind of the value and the
-number of its first appearance within the case. So it still shows whether two fields hold the same id. Texts of errors are the
+number of its first appearance within the case. So it still shows whether two fields hold the same id. Texts for people are the
 broker's own, too; whether there is one is compared. All else stays as it is.
 """
 
@@ -22,7 +22,7 @@ ZERO_UUID: Final = bytes(16)
 CLOSED: Final = "<connection closed>"
 NO_ANSWER: Final = "<no answer>"
 UUID_TEXT: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-TEXTS: Final = {"error_message", "batch_index_error_message"}
+TEXTS: Final = {"error_message", "batch_index_error_message", "documentation"}
 TIMES: Final = {"timestamp", "log_append_time_ms", "max_timestamp", "base_timestamp"}
 DISKS: Final = {"total_bytes", "usable_bytes"}
 OTHER_CASES: Final = "oracle-"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 ABSENT: Final = "<absent>"
+ERROR: Final = "error_code"
 IDENTITIES: Final = (
     ("resource_type", "resource_name"),
     ("api_key",),
@@ -40,8 +41,14 @@ class Difference(NamedTuple):
 
 
 def differences(kafka: Any, ours: Any, path: str = "") -> Iterator[Difference]:
-    """Every field that is not equal; both as `answers.plain` gives them."""
+    """Every field that is not equal; both as `answers.plain` gives them.
+
+    Where two rows tell different errors that is the one difference: the other fields follow from it.
+    """
     if isinstance(kafka, dict) and isinstance(ours, dict):
+        if kafka.get(ERROR) != ours.get(ERROR):
+            yield Difference(f"{path}.{ERROR}".removeprefix("."), kafka.get(ERROR), ours.get(ERROR))
+            return
         for name in {**kafka, **ours}:
             inner = f"{path}.{name}" if path else name
             yield from differences(kafka.get(name, ABSENT), ours.get(name, ABSENT), inner)

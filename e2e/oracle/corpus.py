@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from logfleet.wire.apis import API_BY_NAME
 
@@ -60,7 +60,3 @@ def _of(script: VersionScript, version: int) -> Script:
         script(side, version)
 
     return run
-
-
-LONG_AGO_MS: Final = 3_600_000
-"""How far before the run records' times lie: not so long that retention takes them."""

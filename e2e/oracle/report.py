@@ -41,7 +41,7 @@ def table(tallies: Mapping[str, Tally], unneeded: Iterable[Reviewed]) -> str:
         f"{'corpus':<24}{'cases':>7}{'answers':>9}{'listed':>8}{'unlisted':>10}{'seconds':>9}",
     ]
     lines += [
-        f"{name:<24}{each.cases:>7}{each.answers:>9}{each.listed:>8}{len(each.unlisted):>10}{each.seconds:>9.0f}"
+        f"{name:<24}{each.cases:>7}{each.answers:>9}{each.listed:>8}{len(each.unlisted):>10}{each.seconds:>9.0f}  {each.slowest[1]} ({each.slowest[0]:.0f} s)"
         for name, each in tallies.items()
     ]
     for each in tallies.values():

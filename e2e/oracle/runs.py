@@ -35,6 +35,7 @@ class Tally:
     unlisted: list[Finding] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    slowest: tuple[float, str] = (0.0, "")
 
     @property
     def is_green(self) -> bool:
@@ -55,10 +56,12 @@ class Oracle:
     def judge(self, corpus: str, case: Case, tally: Tally) -> list[Finding]:
         """Run the case, count what came of it, and return the differences that are not listed."""
         now_ms = (time.time_ns() // 1_000_000) - TIMES_FROM_S * 1000
+        started = time.monotonic()
         runs = [
             self._threads.submit(_run, side, case.name, case.run, now_ms) for side in self._sides
         ]
         (theirs, kafka_failed), (own, ours_failed) = (run.result() for run in runs)
+        tally.slowest = max(tally.slowest, (time.monotonic() - started, case.name))
         tally.cases += 1
         tally.answers += len(theirs)
         if kafka_failed is not None:  # Kafka does what the case expects, or the case is wrong

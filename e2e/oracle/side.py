@@ -161,6 +161,7 @@ class Side:
         for _ in self._patiently(f"an answer to {request!r:.200}"):
             answer = self._own.call(fit(request, version), version)
             if TRY_AGAIN.isdisjoint(error_codes(answer)):
+                plain(answer, version, self._names)  # its ids get their names here
                 return answer
         raise AssertionError
 

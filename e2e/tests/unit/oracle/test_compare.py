@@ -33,6 +33,12 @@ def test_rows_that_share_an_identity_are_compared_in_their_order() -> None:
     ]
 
 
+def test_where_errors_differ_nothing_else_does() -> None:
+    kafka = {"error_code": 3, "base_offset": -1, "rows": []}
+    ours = {"error_code": 0, "base_offset": 7, "rows": [1]}
+    assert list(differences({"row": kafka}, {"row": ours})) == [Difference("row.error_code", 3, 0)]
+
+
 def test_values_of_other_types_differ_even_if_python_calls_them_equal() -> None:
     assert list(differences({"a": 0}, {"a": False})) == [Difference("a", 0, False)]
     assert list(differences("<connection closed>", {"a": 1})) == [
