@@ -8,7 +8,6 @@ import pytest
 from logfleet.records.record import Record, build_batch
 from logfleet.wire import messages as m
 from logfleet.wire.apis import API_BY_KEY, API_BY_NAME, API_VERSIONS_KEY
-from logfleet.wire.errors import ErrorCode
 
 from e2e.harness.admin_requests import TALKS
 from e2e.harness.client_requests import GROUP, TOPIC
@@ -22,8 +21,6 @@ CONFIG = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions
 T0 = time.time_ns() // 1_000_000 - 3_600_000
 """Not so long ago that retention takes the records during the test."""
 TIMES = "times"
-CONFIG_TOPIC, CONFIG_BROKER = 2, 4
-DYNAMIC_DEFAULT, DEFAULT = 3, 5
 
 
 @pytest.fixture(scope="module")
@@ -112,59 +109,3 @@ def test_list_offsets_finds_what_kafka_finds(kafka: Talker, ours: Talker) -> Non
                 (found,) = talker.call(request, version).topics[0].partitions
                 answers.append(found)
             assert answers[0] == answers[1], (version, timestamp)
-
-
-def configs(talker: Talker, kind: int, name: str) -> dict[str, tuple[object, ...]]:
-    resource = m.DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=kind, resource_name=name, configuration_keys=None
-    )
-    (result,) = talker.call(m.DescribeConfigsRequest(resources=[resource]), 4).results
-    assert result.error_code == ErrorCode.NONE
-    return {
-        row.name: (row.value, row.config_type, row.read_only, row.is_sensitive, row.config_source)
-        for row in result.configs
-    }
-
-
-def test_a_topic_has_kafkas_configs_and_defaults(kafka: Talker, ours: Talker) -> None:
-    theirs, own = configs(kafka, CONFIG_TOPIC, TOPIC), configs(ours, CONFIG_TOPIC, TOPIC)
-    # eligible leader replicas (KIP-966): Kafka's controller sets the default as a configuration of the cluster
-    assert theirs.pop("min.insync.replicas") == ("1", 3, False, False, DYNAMIC_DEFAULT)
-    assert own.pop("min.insync.replicas") == ("1", 3, False, False, DEFAULT)
-    assert own == theirs
-
-
-SET_ELSEWISE = {
-    "controller.listener.names",
-    "controller.quorum.voters",
-    "listeners",
-    "log.dir",
-    "log.dirs",
-    "offsets.topic.replication.factor",
-    "process.roles",
-    "transaction.state.log.min.isr",
-    "transaction.state.log.replication.factor",
-}
-"""What the files of the two brokers must say differently, and where data goes if nothing is said."""
-KNOWN_DIFFERENCES = {
-    "broker.id": "Kafka copies node.id; here it is only an old name of it",
-    "min.insync.replicas": "set for the cluster by Kafka's controller",
-    "listener.security.protocol.map": "cannot be changed while the broker runs",
-    "producer.id.expiration.ms": "cannot be changed while the broker runs",
-}
-ALWAYS_SHOWN = {
-    "follower.replication.throttled.rate",
-    "leader.replication.throttled.rate",
-    "replica.alter.log.dirs.io.max.bytes.per.second",
-}
-"""Kafka shows these only while they are set."""
-
-
-def test_a_broker_has_kafkas_configs_and_defaults(kafka: Talker, ours: Talker) -> None:
-    theirs, own = configs(kafka, CONFIG_BROKER, "1"), configs(ours, CONFIG_BROKER, "1")
-    assert set(theirs) <= set(own)
-    assert {name for name in set(own) - set(theirs) if not name.startswith("logfleet.")} == (
-        ALWAYS_SHOWN
-    )
-    different = {name for name in theirs if own[name] != theirs[name]}
-    assert different == SET_ELSEWISE | KNOWN_DIFFERENCES.keys()

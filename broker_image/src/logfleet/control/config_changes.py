@@ -1,26 +1,27 @@
-"""IncrementalAlterConfigs and AlterConfigs for topics and brokers: what the values become, Kafka's checks, the transaction.
+"""IncrementalAlterConfigs and AlterConfigs for topics, brokers and groups: what the values become, Kafka's checks, the transaction.
 
-Sources: KIP-339; Kafka's ConfigAdminManager (null values, duplicates), ConfigurationControlManager (lists) and DynamicBrokerConfig
-(what may change while a broker runs). Unlike Kafka, a broker key that nobody knows is refused: no plugin could want it.
+Sources: KIP-339, KIP-1043; Kafka's ConfigAdminManager (null values, duplicates, lists of brokers), ConfigurationControlManager
+(lists of topics); what may be set for a broker and for a group say `broker_configs` and `group_configs`.
 """
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from logfleet.control.broker_configs import base_key, refuse_broker_configs
 from logfleet.control.config_keys import (
-    BROKER_KEYS,
     TOPIC_KEYS,
     ConfigError,
     ConfigKey,
     ConfigType,
-    UpdateMode,
 )
-from logfleet.control.topics import refuse_topic_configs
+from logfleet.control.group_configs import validate_group_configs
+from logfleet.control.topic_configs import BrokerLayers
+from logfleet.control.topics import CONFIG_BYTES_MAX, name_problem, refuse_topic_configs
 from logfleet.control.transactions import Refusal, Step, pack
 from logfleet.metadata import keys
-from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.image import ClusterImage, StoredConfigs
 from logfleet.metadata.keys import TopicValue
 from logfleet.metadata.store import Delete, Put, Txn, modified_at
 from logfleet.wire import uuids
@@ -58,10 +59,13 @@ def alter_topic_configs(
     """
     if not name:
         return Refusal(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    problem = name_problem(name)
+    if problem is not None:
+        return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
     topic = image.topic(name)
     if topic is None:
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-    values = _changed({} if replaces else topic.configs, changes, TOPIC_KEYS)
+    values = _changed({} if replaces else topic.configs, changes, _topic_list)
     refusal = values if isinstance(values, Refusal) else refuse_topic_configs(values)
     if refusal is not None:
         return refusal
@@ -85,14 +89,43 @@ def alter_broker_configs(
     if broker_id is not None and broker_id not in image.brokers:
         return Refusal(ErrorCode.INVALID_REQUEST, f"Broker {broker_id} is not registered.")
     present = image.configs_of_broker(broker_id)
-    values = _changed({} if replaces else present.values, changes, BROKER_KEYS)
-    refusal = values if isinstance(values, Refusal) else _refuse_broker(values, broker_id)
-    if refusal is not None:
-        return refusal
-    assert not isinstance(values, Refusal)
+    values = _changed({} if replaces else present.values, changes, _broker_list)
+    if isinstance(values, Refusal):
+        return values
+    refusal = refuse_broker_configs(values, is_default=broker_id is None)
+    return refusal or _store(epoch, keys.broker_config(broker_id), present, values)
+
+
+def alter_group_configs(
+    image: ClusterImage,
+    epoch: int,
+    group: str,
+    changes: Sequence[ConfigChange],
+    *,
+    layers: BrokerLayers,
+    replaces: bool = False,
+) -> tuple[Txn, ...] | Refusal:
+    """As `alter_topic_configs`, for a group, whether it exists or not (KIP-1043). layers: what bounds its values."""
+    if not group:
+        return Refusal(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    present = image.configs_of_group(group)
+    values = _changed({} if replaces else present.values, changes, _group_list)
+    if isinstance(values, Refusal):
+        return values
+    try:
+        validate_group_configs(values, layers)
+    except ConfigError as error:
+        return Refusal(ErrorCode.INVALID_CONFIG, error.message)
+    if len(group) + sum(len(name) + len(text) for name, text in values.items()) > CONFIG_BYTES_MAX:
+        return Refusal(
+            ErrorCode.INVALID_CONFIG, f"Group configs are longer than {CONFIG_BYTES_MAX} bytes."
+        )
+    return _store(epoch, keys.group_config(group), present, values)
+
+
+def _store(epoch: int, key: str, present: StoredConfigs, values: dict[str, str]) -> tuple[Txn, ...]:
     if values == present.values:
         return ()
-    key = keys.broker_config(broker_id)
     write = Put(key, keys.encode(values)) if values else Delete(key)
     return pack(epoch, [Step(write, (modified_at(key, present.revision),))])
 
@@ -100,7 +133,7 @@ def alter_broker_configs(
 def _changed(
     present: Mapping[str, str],
     changes: Sequence[ConfigChange],
-    definitions: Mapping[str, ConfigKey],
+    list_key: Callable[[str, ConfigOperation], ConfigKey | Refusal],
 ) -> dict[str, str] | Refusal:
     names = [change.name for change in changes]
     if len(set(names)) < len(names):
@@ -112,7 +145,7 @@ def _changed(
     ]
     if nulls:
         return Refusal(
-            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}"
+            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}"
         )
     values = dict(present)
     for change in changes:
@@ -123,14 +156,10 @@ def _changed(
             case ConfigOperation.DELETE:
                 values.pop(change.name, None)
             case ConfigOperation.APPEND | ConfigOperation.SUBTRACT:
-                definition = definitions.get(change.name)
-                if definition is None or definition.type is not ConfigType.LIST:
-                    operation = ConfigOperation(change.operation).name
-                    return Refusal(
-                        ErrorCode.INVALID_CONFIG,
-                        f"Can't {operation} to key {change.name} because its type is not LIST.",
-                    )
-                old = values.get(change.name, definition.default) or ""
+                key = list_key(change.name, ConfigOperation(change.operation))
+                if isinstance(key, Refusal):
+                    return key
+                old = values.get(change.name, key.default) or ""
                 values[change.name] = _edited(old, text, change.operation)
             case _:
                 return Refusal(
@@ -139,35 +168,36 @@ def _changed(
     return values
 
 
+def _topic_list(name: str, operation: ConfigOperation) -> ConfigKey | Refusal:
+    """The key, if its values are lists (Kafka: ConfigurationControlManager)."""
+    key = TOPIC_KEYS.get(name)
+    if key is not None and key.type is ConfigType.LIST:
+        return key
+    message = f"Can't {operation.name} to key {name} because its type is not LIST."
+    return Refusal(ErrorCode.INVALID_CONFIG, message)
+
+
+def _group_list(name: str, operation: ConfigOperation) -> ConfigKey | Refusal:
+    """No key of a group can be edited: Kafka's controller does not know their types."""
+    message = f"Can't {operation.name} to key {name} because its type is not LIST."
+    return Refusal(ErrorCode.INVALID_CONFIG, message)
+
+
+def _broker_list(name: str, operation: ConfigOperation) -> ConfigKey | Refusal:
+    """As `_topic_list`; brokers have sentences of their own for it (Kafka: ConfigAdminManager)."""
+    key = base_key(name)
+    if key is None:
+        return Refusal(ErrorCode.INVALID_CONFIG, f"Unknown config name: {name}")
+    if key.type is ConfigType.LIST:
+        return key
+    message = f"Config value {operation.name.lower()} is not allowed for config key: {name}"
+    return Refusal(ErrorCode.INVALID_CONFIG, message)
+
+
 def _edited(old: str, text: str, operation: int) -> str:
+    """An item that is nothing is added too, and then refused as in Kafka; blanks around items do not count."""
     items = [item.strip() for item in old.split(",") if item.strip()]
-    named = [item.strip() for item in text.split(",") if item.strip()]
+    named = [item.strip() for item in text.rstrip(",").split(",")]
     if operation == ConfigOperation.APPEND:
         return ",".join(dict.fromkeys(items + named))
     return ",".join(item for item in items if item not in named)
-
-
-def _refuse_broker(values: Mapping[str, str], broker_id: int | None) -> Refusal | None:
-    unknown = [name for name in values if name not in BROKER_KEYS]
-    if unknown:
-        return Refusal(
-            ErrorCode.INVALID_CONFIG, f"Unknown broker config name: {', '.join(unknown)}"
-        )
-    fixed = [name for name in values if BROKER_KEYS[name].mode is UpdateMode.READ_ONLY]
-    if fixed:
-        return Refusal(
-            ErrorCode.INVALID_REQUEST,
-            f"Cannot update these configs dynamically: [{', '.join(fixed)}]",
-        )
-    single = [name for name in values if BROKER_KEYS[name].mode is UpdateMode.PER_BROKER]
-    if single and broker_id is None:
-        return Refusal(
-            ErrorCode.INVALID_REQUEST,
-            f"Cannot update these configs at default cluster level: [{', '.join(single)}]",
-        )
-    try:
-        for name, text in values.items():
-            BROKER_KEYS[name].parse(text)
-    except ConfigError as error:
-        return Refusal(ErrorCode.INVALID_REQUEST, error.message)
-    return None

@@ -1,7 +1,8 @@
-"""DescribeConfigs: every key of a topic or broker with its value, where that comes from, and what else was set for it.
+"""DescribeConfigs: every key of a topic, broker or group with its value, where that comes from, and what else was set for it.
 
 Which synonyms are listed, and in which order, follows Kafka's ConfigHelper: per layer from the most specific, in each layer
-the finer unit first, beginning with the first that has the key's own name. Keys without effect say so in their documentation.
+the finer unit first, beginning with the first that has the key's own name. A value is shown in its plain form, a synonym of a
+broker as it was set. Keys without effect say so in their documentation.
 """
 
 import enum
@@ -11,16 +12,18 @@ from typing import Final
 
 import msgspec
 
+from logfleet.control.broker_configs import base_key
 from logfleet.control.config_keys import (
     BROKER_KEYS,
+    GROUP_KEYS,
     TOPIC_KEYS,
     ConfigKey,
+    ConfigType,
     UpdateMode,
 )
 from logfleet.control.topic_configs import BrokerLayers, topic_defaults
 
 NO_EFFECT: Final = "Stored and described; it has no effect in this version."
-UNKNOWN_TYPE: Final = 0
 
 
 class ConfigSource(enum.IntEnum):
@@ -31,6 +34,7 @@ class ConfigSource(enum.IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 class ConfigSynonym(msgspec.Struct, frozen=True):
@@ -58,9 +62,9 @@ def describe_topic(overrides: Mapping[str, str], layers: BrokerLayers) -> Iterat
     for name, key in TOPIC_KEYS.items():
         names = [source for source, _ in key.sources]
         synonyms = _synonyms(names, layers)
-        value = defaults[name]
+        text = overrides.get(name, defaults[name])
+        value = None if text is None else key.canonical(text)
         if name in overrides:
-            value = key.canonical(overrides[name])
             synonyms = (ConfigSynonym(name, value, ConfigSource.TOPIC), *synonyms)
         yield _described(key, value, synonyms)
 
@@ -79,44 +83,78 @@ def describe_new_topic(
             yield described
 
 
+def describe_group(overrides: Mapping[str, str], layers: BrokerLayers) -> Iterator[DescribedConfig]:
+    """Every group key, for a group with these overrides, whether it exists or not (KIP-1043)."""
+    for name, key in GROUP_KEYS.items():
+        synonyms = [
+            synonym for source, _ in key.sources for synonym in _every_synonym([source], layers)
+        ]
+        if not key.sources:
+            assert key.default is not None, "what no broker key stands in for has a default"
+            synonyms = [ConfigSynonym(name, key.default, ConfigSource.DEFAULT)]
+        value = key.canonical(overrides[name]) if name in overrides else _inherited(key, layers)
+        if name in overrides:
+            synonyms.insert(0, ConfigSynonym(name, value, ConfigSource.GROUP))
+        yield _described(key, value, tuple(synonyms))
+
+
+def _inherited(key: ConfigKey, layers: BrokerLayers) -> str | None:
+    for source, _ in key.sources:
+        text = layers.effective(source)
+        if text is not None:
+            broker_key = BROKER_KEYS[source]
+            if broker_key.type is ConfigType.LIST and key.type is not ConfigType.LIST:
+                text = text.split(",")[0]  # of several assignors the first is the default
+            return key.canonical(text)
+    return key.default
+
+
 def describe_broker(layers: BrokerLayers) -> Iterator[DescribedConfig]:
-    """Every broker key, and keys of server.properties that nobody knows: their values are never shown."""
+    """Every broker key, those of single listeners that are set, and keys that nobody knows: their values are never shown."""
     for name, key in BROKER_KEYS.items():
         value = layers.effective(name)
+        if key.is_shown_while_set and layers.set_value(name) is None:
+            continue
         synonyms = _synonyms(_names(name), layers)
         yield _described(key, None if value is None else key.canonical(value), synonyms)
-    for name in layers.static:
+    given = dict.fromkeys([*layers.static, *layers.cluster, *layers.dynamic])
+    for name in given:
         if name not in BROKER_KEYS:
-            synonym = ConfigSynonym(name, None, ConfigSource.STATIC_BROKER)
-            yield DescribedConfig(
-                name,
-                None,
-                ConfigSource.STATIC_BROKER,
-                is_read_only=True,
-                is_sensitive=True,
-                synonyms=(synonym,),
-                type=UNKNOWN_TYPE,
-                documentation="",
-            )
+            yield _described_other(name, layers)
+
+
+def _described_other(name: str, layers: BrokerLayers) -> DescribedConfig:
+    key = base_key(name)
+    names = [name] if key is None else [name, key.name]
+    synonyms = _synonyms(names, layers)
+    if key is None:
+        key = ConfigKey(name, ConfigType.UNKNOWN, UpdateMode.READ_ONLY)
+        return _described(key, None, synonyms)
+    text = layers.set_value(name)
+    assert text is not None, "only what is set is described"
+    key = msgspec.structs.replace(key, name=name, mode=UpdateMode.READ_ONLY)
+    return _described(key, key.canonical(text), synonyms)
 
 
 def describe_cluster(values: Mapping[str, str]) -> Iterator[DescribedConfig]:
-    """The dynamic values that were set for all brokers."""
+    """The dynamic values that were set for all brokers, as they were set."""
     layers = BrokerLayers(cluster=values)
     for name in values:
-        if name in BROKER_KEYS:
-            synonyms = tuple(
+        key = base_key(name)
+        if key is not None:
+            (synonym,) = (
                 synonym
-                for synonym in _synonyms([name], layers)
+                for synonym in _every_synonym([name], layers)
                 if synonym.source is ConfigSource.DYNAMIC_DEFAULT_BROKER
             )
-            key = BROKER_KEYS[name]
-            yield _described(key, key.canonical(values[name]), synonyms)
+            if name != key.name:
+                key = msgspec.structs.replace(key, name=name, mode=UpdateMode.READ_ONLY)
+            yield _described(key, values[name], (synonym,))
 
 
 def documentation(key: ConfigKey) -> str:
-    """What people are told about a key."""
-    return key.doc if key.has_effect else f"{key.doc} {NO_EFFECT}"
+    """What people are told about a key; nothing about one that nobody knows."""
+    return key.doc if key.has_effect or not key.doc else f"{key.doc} {NO_EFFECT}"
 
 
 def _described(
@@ -153,7 +191,11 @@ def _synonyms(names: Sequence[str], layers: BrokerLayers) -> tuple[ConfigSynonym
 
 def _every_synonym(names: Sequence[str], layers: BrokerLayers) -> list[ConfigSynonym]:
     defaults = {
-        name: default for name in names if (default := BROKER_KEYS[name].default) is not None
+        name: key.default
+        for name in names
+        if (key := BROKER_KEYS.get(name)) is not None
+        and key.default is not None
+        and not key.is_shown_while_set
     }
     return [
         ConfigSynonym(name, _shown(name, values[name]), source)
@@ -169,5 +211,5 @@ def _every_synonym(names: Sequence[str], layers: BrokerLayers) -> list[ConfigSyn
 
 
 def _shown(name: str, value: str) -> str | None:
-    key = BROKER_KEYS[name]
-    return None if key.is_sensitive else key.canonical(value)
+    key = base_key(name)
+    return None if key is None or key.is_sensitive else value

@@ -37,6 +37,7 @@ class ConfigError(ValueError):
 class ConfigType(enum.IntEnum):
     """Types of values, numbered as in DescribeConfigs responses (Kafka: DescribeConfigsResponse.ConfigType)."""
 
+    UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -72,7 +73,7 @@ _INTEGER_BITS: Final = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LON
 class Valid(msgspec.Struct, frozen=True):
     """Which values of a type are allowed. Bounds are inclusive and None when open; `also` is one value outside them.
 
-    rule: name of a rule of its own, see `_RULES`; else empty.
+    rule: name of a rule of its own, see `_RULES`; else empty. drops_repeated: what a list says twice counts once, else it is refused.
     """
 
     low: float | None = None
@@ -80,16 +81,16 @@ class Valid(msgspec.Struct, frozen=True):
     also: int | None = None
     choices: tuple[str, ...] = ()
     any_case: bool = False
+    drops_repeated: bool = False
     rule: str = ""
 
     def check(self, key: str, value: ConfigValue) -> None:
         if self.rule:
             _RULES[self.rule](key, value)
+        elif isinstance(value, tuple):
+            self._check_list(key, value)
         elif self.choices:
-            for item in value if isinstance(value, tuple) else (value,):
-                if self._folded(str(item)) not in map(self._folded, self.choices):
-                    allowed = ", ".join(self.choices)
-                    raise invalid(key, item, f"String must be one of: {allowed}")
+            self._check_choice(key, str(value))
         elif isinstance(value, int | float) and value != self.also:
             self._check_range(key, value)
 
@@ -105,6 +106,20 @@ class Valid(msgspec.Struct, frozen=True):
             return ""
         bounds = f"{'' if self.low is None else self.low}..{'' if self.high is None else self.high}"
         return bounds if self.also is None else f"{bounds} or {self.also}"
+
+    def _check_list(self, key: str, items: tuple[str, ...]) -> None:
+        """Kafka: ConfigDef.ValidList (KIP-1161)."""
+        if len(set(items)) < len(items):
+            raise ConfigError(key, f"Configuration '{key}' values must not be duplicated.")
+        for item in items:
+            if not item:
+                raise ConfigError(key, f"Configuration '{key}' values must not be empty.")
+            if self.choices:
+                self._check_choice(key, item)
+
+    def _check_choice(self, key: str, text: str) -> None:
+        if self._folded(text) not in map(self._folded, self.choices):
+            raise invalid(key, text, f"String must be one of: {', '.join(self.choices)}")
 
     def _folded(self, text: str) -> str:
         return text.lower() if self.any_case else text
@@ -129,22 +144,24 @@ class ConfigKey(msgspec.Struct, frozen=True):
     default: the text form, None for no value. doc: a sentence for people. acts_in: the module of logfleet that acts on it, empty
     if the key has no effect in this version. sources: broker keys that stand in while it is not set, most specific first, each
     with the factor from its unit to this key's (Kafka: ServerTopicConfigSynonyms, GroupConfig); empty for a broker key.
+    is_shown_while_set: DescribeConfigs leaves it out as long as nobody has set it (Kafka: DynamicConfig.Broker).
     """
 
     name: str
     type: ConfigType
     mode: UpdateMode
-    importance: Importance
-    default: str | None
-    valid: Valid
-    doc: str
-    acts_in: str
+    importance: Importance = Importance.LOW
+    default: str | None = None
+    valid: Valid = Valid()
+    doc: str = ""
+    acts_in: str = ""
     sources: tuple[tuple[str, int], ...] = ()
+    is_shown_while_set: bool = False
 
     @property
     def is_sensitive(self) -> bool:
         """Its value is never shown."""
-        return self.type is ConfigType.PASSWORD
+        return self.type in {ConfigType.PASSWORD, ConfigType.UNKNOWN}
 
     @property
     def has_effect(self) -> bool:
@@ -185,7 +202,8 @@ class ConfigKey(msgspec.Struct, frozen=True):
                     raise invalid(self.name, text, "Not a number of type DOUBLE")
                 return float(text.rstrip("dDfF"))
             case ConfigType.LIST:
-                return parse_list(self.name, text)
+                items = parse_list(text)
+                return tuple(dict.fromkeys(items)) if self.valid.drops_repeated else items
             case _:
                 return text
 
@@ -194,14 +212,9 @@ def invalid(key: str, value: object, rule: str) -> ConfigError:
     return ConfigError(key, f"Invalid value {value} for configuration {key}: {rule}")
 
 
-def parse_list(key: str, text: str) -> tuple[str, ...]:
-    """Items between commas, trimmed, duplicates dropped (KIP-1161). Raises ConfigError for an empty item."""
-    if not text.strip():
-        return ()
-    items = [item.strip() for item in text.split(",")]
-    if "" in items:
-        raise ConfigError(key, f"Configuration '{key}' values must not be empty.")
-    return tuple(dict.fromkeys(items))
+def parse_list(text: str) -> tuple[str, ...]:
+    """Items between commas, trimmed."""
+    return tuple(item.strip() for item in text.split(",")) if text.strip() else ()
 
 
 def java_text(value: float) -> str:
@@ -226,12 +239,12 @@ def _check_not_empty(key: str, value: ConfigValue) -> None:
 
 def _check_offset_reset(key: str, value: ConfigValue) -> None:
     text = str(value)
-    if text.lower() not in {"earliest", "latest"} and not _DURATION.fullmatch(text):
-        raise invalid(
-            key,
-            text,
-            "must be `earliest`, `latest` or `by_duration:` with an ISO 8601 duration that is not negative",
+    if text not in {"earliest", "latest"} and not _DURATION.fullmatch(text):
+        rule = (
+            f"Invalid value `{text}` for configuration {key}. The value must be either 'earliest', 'latest' or of the "
+            "format 'by_duration:<PnDTnHnMn.nS>'."
         )
+        raise invalid(key, text, rule)
 
 
 _RULES: Final[Mapping[str, Callable[[str, ConfigValue], None]]] = {
@@ -246,7 +259,9 @@ def _parse_valid(text: str) -> Valid:
         return Valid(rule=text)
     if text.startswith("{"):
         body, _, flag = text[1:].partition("}")
-        return Valid(choices=tuple(body.split(",")), any_case=flag == "i")
+        return Valid(
+            choices=tuple(body.split(",")), any_case=flag == "i", drops_repeated=flag == "d"
+        )
     bounds, _, also = text.partition("|")
     low, _, high = bounds.partition("..")
     return Valid(
@@ -263,8 +278,10 @@ def _number(text: str) -> float:
 def _parse_line(line: str, mode: UpdateMode | None) -> ConfigKey:
     facts, *segments = line.split(" | ")
     name, type_name, *rest = facts.split()
+    while_set = False
     if mode is None:
-        mode = UpdateMode(rest.pop(0))
+        text = rest.pop(0)
+        mode, while_set = UpdateMode(text.rstrip("?")), text.endswith("?")
     importance, default, *valid = rest
     doc = acts_in = sources = ""
     for segment in segments:
@@ -284,6 +301,7 @@ def _parse_line(line: str, mode: UpdateMode | None) -> ConfigKey:
         doc,
         acts_in,
         tuple(map(_parse_source, sources.split())),
+        while_set,
     )
 
 

@@ -75,6 +75,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
     """The configuration that server.properties with its overrides means. Raises ConfigError for the first bad key."""
+    properties = _with_both_ids(properties)
     given = _Given(properties)
     listeners = _listeners(given, "listeners")
     advertised = _advertised(given, listeners)
@@ -98,6 +99,14 @@ def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
     config = msgspec.convert(fields, BrokerConfig)
     _check_together(given, config)
     return config
+
+
+def _with_both_ids(properties: Mapping[str, str]) -> Mapping[str, str]:
+    """node.id and broker.id are one setting: what one of them says, the other says too (Kafka: KafkaConfig)."""
+    for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
+        if name in properties and other not in properties:
+            return {**properties, other: properties[name]}
+    return properties
 
 
 class _Given:

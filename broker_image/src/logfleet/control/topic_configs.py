@@ -27,10 +27,15 @@ class BrokerLayers(msgspec.Struct, frozen=True):
 
     def effective(self, key: str) -> str | None:
         """The text in force for a broker key, its default included; None if it has no value."""
+        text = self.set_value(key)
+        return BROKER_KEYS[key].default if text is None else text
+
+    def set_value(self, key: str) -> str | None:
+        """What was set for a key, in whichever layer; None if nothing was."""
         for layer in (self.dynamic, self.cluster, self.static):
             if key in layer:
                 return layer[key]
-        return BROKER_KEYS[key].default
+        return None
 
 
 def validate_topic_configs(overrides: Mapping[str, str]) -> None:
@@ -45,6 +50,11 @@ def validate_topic_configs(overrides: Mapping[str, str]) -> None:
             raise ConfigError(name, f"Unknown topic config name: {name}")
         values[name] = key.parse(text)
     _check_compaction_lags(values)
+    if values.get("remote.storage.enable"):
+        raise ConfigError(
+            "remote.storage.enable",
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.",
+        )
 
 
 def _check_compaction_lags(values: Mapping[str, ConfigValue]) -> None:

@@ -111,8 +111,8 @@ class DeletedTopic(msgspec.Struct, frozen=True):
     revision: int
 
 
-class BrokerConfigs(msgspec.Struct, frozen=True):
-    """Dynamic configuration of a broker or, under None, of all; revision 0 if nothing was ever set."""
+class StoredConfigs(msgspec.Struct, frozen=True):
+    """What was set for a broker, all brokers or a group; revision 0 if nothing ever was."""
 
     values: Mapping[str, str] = {}
     revision: int = 0
@@ -136,7 +136,8 @@ class ClusterImage(msgspec.Struct, frozen=True):
     controller: Controller | None = None
     brokers: Mapping[int, Broker] = {}
     fences: Mapping[int, Fence] = {}
-    broker_configs: Mapping[int | None, BrokerConfigs] = {}
+    broker_configs: Mapping[int | None, StoredConfigs] = {}
+    group_configs: Mapping[str, StoredConfigs] = {}
     deleted: Mapping[bytes, DeletedTopic] = {}
     unfinished: frozenset[bytes] = frozenset()
     entries: ShardedMap[bytes, Topic] = ShardedMap()
@@ -166,8 +167,12 @@ class ClusterImage(msgspec.Struct, frozen=True):
             return None
         return topic.partitions[index]
 
-    def configs_of_broker(self, broker_id: int | None) -> BrokerConfigs:
-        return self.broker_configs.get(broker_id, BrokerConfigs())
+    def configs_of_broker(self, broker_id: int | None) -> StoredConfigs:
+        """broker_id: None for what was set for all brokers."""
+        return self.broker_configs.get(broker_id, StoredConfigs())
+
+    def configs_of_group(self, group: str) -> StoredConfigs:
+        return self.group_configs.get(group, StoredConfigs())
 
 
 def is_active(epoch: int, fence: Fence | None) -> bool:

@@ -11,13 +11,13 @@ import msgspec
 from logfleet.metadata import keys
 from logfleet.metadata.image import (
     Broker,
-    BrokerConfigs,
     ClusterImage,
     Controller,
     DeletedTopic,
     Fence,
     Partition,
     Quotas,
+    StoredConfigs,
     Topic,
     is_active,
 )
@@ -136,6 +136,7 @@ class ImageBuilder:
         self._brokers = _Copied(base.brokers)
         self._fences = _Copied(base.fences)
         self._configs = _Copied(base.broker_configs)
+        self._group_configs = _Copied(base.group_configs)
         self._deleted = _Copied(base.deleted)
         self._quotas = _Copied(base.quotas)
 
@@ -167,6 +168,7 @@ class ImageBuilder:
             self._registered(),
             self._fences.values,
             self._configs.values,
+            self._group_configs.values,
             self._deleted.values,
             frozenset(unfinished) if unfinished != self._base.unfinished else self._base.unfinished,
             self._base.entries.updated(topics),
@@ -274,7 +276,14 @@ class ImageBuilder:
             self._configs.remove(broker_id)
         else:
             values = _CONFIG.decode(item.value)
-            self._configs.put(broker_id, BrokerConfigs(values, item.mod_revision))
+            self._configs.put(broker_id, StoredConfigs(values, item.mod_revision))
+
+    def _read_group_config(self, group: str, item: KeyValue | None) -> None:
+        if item is None:
+            self._group_configs.remove(group)
+        else:
+            values = _CONFIG.decode(item.value)
+            self._group_configs.put(group, StoredConfigs(values, item.mod_revision))
 
     def _read_quota(self, rest: str, item: KeyValue | None) -> None:
         self._changes.quotas = True
@@ -296,6 +305,7 @@ class ImageBuilder:
         (keys.FENCES, _read_fence),
         (keys.BROKER_CONFIGS, _read_broker_config),
         (keys.QUOTAS, _read_quota),
+        (keys.GROUP_CONFIGS, _read_group_config),
         (keys.CONTROLLER, _read_controller),
         (keys.CLUSTER_ID, _read_cluster_id),
     )

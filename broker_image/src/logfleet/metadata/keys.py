@@ -13,6 +13,7 @@
 | `deleted/UUID` | DeletedValue | the controller; each broker takes itself out when its logs are gone |
 | `config/broker/ID`, `config/broker/default` | ConfigValue | the controller |
 | `quota/ENTITY`, as `quota/client-id/NAME`, `quota/client-id/NAME/user/NAME` | QuotaValue | the controller |
+| `config/group/NAME` | ConfigValue | the controller |
 | `pid/next` | first producer id not given away | any broker, by compare |
 
 Values are JSON, so that a person with etcdctl can read them; unknown fields are ignored, so that versions can be mixed.
@@ -34,6 +35,7 @@ PARTITIONS: Final = "part/"
 READY: Final = "ready/"
 DELETED: Final = "deleted/"
 BROKER_CONFIGS: Final = "config/broker/"
+GROUP_CONFIGS: Final = "config/group/"
 CLUSTER_DEFAULT: Final = "default"
 """Stands for the id of a broker in `config/broker/ID`: values for all brokers."""
 QUOTAS: Final = "quota/"
@@ -182,6 +184,10 @@ def quota_entity(rest: str) -> QuotaEntity:
 
 def _entity_name(name: str | None) -> str:
     return DEFAULT_ENTITY if name is None else quote(name, safe=":@ ")
+
+
+def group_config(group: str) -> str:
+    return f"{GROUP_CONFIGS}{group}"
 
 
 encode = msgspec.json.Encoder().encode

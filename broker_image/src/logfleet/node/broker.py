@@ -319,9 +319,7 @@ class Broker:
             self.config.static,
         )
         self._spawn("controller", self.controller.run())
-        self.controller_access = ControllerAccess(
-            self.config, self.follower, self.controller, self.local.until_settled
-        )
+        self.controller_access = ControllerAccess(self.config, self.follower, self.controller)
         self._stack.callback(self.controller_access.close)
         self.topic_creator = TopicCreator(self.controller_access)
         self._stack.push_async_callback(self.topic_creator.close)

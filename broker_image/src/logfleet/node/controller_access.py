@@ -37,10 +37,7 @@ ANSWER_S: Final = 5.0
 AGAIN_S: Final = 0.05
 """Pause before the controller is looked for anew: an election takes longer than that."""
 SEEN_S_MAX: Final = 2.0
-"""How long an answer waits until this broker's image shows what was done, and until it has been done to what this broker hosts."""
-
-Settled = Callable[[int], Awaitable[None]]
-"""Returns once everything is done that the image of this revision wants of this broker."""
+"""How long an answer waits until this broker's image shows what was done; clients ask the same broker next."""
 
 
 class ControllerWork(msgspec.Struct, frozen=True):
@@ -68,13 +65,8 @@ class ControllerAccess:
     """One per broker. `close` ends its connection to the controller."""
 
     def __init__(
-        self,
-        config: BrokerConfig,
-        follower: MetadataFollower,
-        controller: ControllerLoop,
-        settled: Settled,
+        self, config: BrokerConfig, follower: MetadataFollower, controller: ControllerLoop
     ) -> None:
-        self._settled = settled
         self.config = config
         self.controller = controller
         self._follower = follower
@@ -154,15 +146,12 @@ class ControllerAccess:
             return connection
 
     async def _until_seen(self, attempt: "_Attempt", answer: msgspec.Struct) -> None:
-        """Clients ask the same broker next: records for a topic whose retention they just lifted must not meet the old one."""
-
         def seen(image: ClusterImage) -> bool:
             return attempt.work.seen(image, attempt.request, answer)
 
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SEEN_S_MAX):
-                image = await self._follower.until(seen)
-                await self._settled(image.revision)
+                await self._follower.until(seen)
 
 
 class _Attempt:

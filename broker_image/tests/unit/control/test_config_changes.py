@@ -3,8 +3,10 @@ from logfleet.control.config_changes import (
     ConfigChange,
     ConfigOperation,
     alter_broker_configs,
+    alter_group_configs,
     alter_topic_configs,
 )
+from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.transactions import Refusal
 
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
@@ -124,9 +126,10 @@ def test_dynamic_broker_configs_are_kept_for_one_broker_and_for_all(cluster):
             None,
             ("ssl.keystore.type", SET, "JKS"),
             "INVALID_REQUEST",
-            "at default cluster level: [ssl.keystore.type]",
+            "only per-listener using the listener prefix: [ssl.keystore.type]",
         ),
-        (1, ("message.max.bytes", APPEND, "5"), "INVALID_CONFIG", "not LIST"),
+        (1, ("message.max.bytes", APPEND, "5"), "INVALID_CONFIG", "append is not allowed"),
+        (1, ("my.own.key", APPEND, "5"), "INVALID_CONFIG", "Unknown config name: my.own.key"),
     ],
 )
 def test_wrong_broker_changes_are_refused(cluster, broker_id, change, error, message):
@@ -134,3 +137,65 @@ def test_wrong_broker_changes_are_refused(cluster, broker_id, change, error, mes
     code, text = alter_broker(cluster, broker_id, change)
     assert code == error
     assert message in text
+
+
+def alter_group(cluster, name, *changes):
+    answer = alter_group_configs(
+        cluster.image,
+        cluster.epoch,
+        name,
+        [ConfigChange(*change) for change in changes],
+        layers=BrokerLayers(),
+    )
+    if isinstance(answer, Refusal):
+        return answer.error.name, answer.message
+    for txn in answer:
+        assert cluster.commit(txn)
+    return dict(cluster.image.configs_of_group(name).values)
+
+
+def test_configs_of_a_group_are_kept_whether_it_exists_or_not(cluster):
+    key = "share.delivery.count.limit"
+    assert alter_group(cluster, "a/b ü", (key, SET, "7")) == {key: "7"}
+    assert alter_group(cluster, "other") == {}
+    assert alter_group(cluster, "a/b ü", (key, DELETE)) == {}
+    assert cluster.image.configs_of_group("a/b ü").revision == 0
+
+
+@pytest.mark.parametrize(
+    "group, change, error, message",
+    [
+        ("", ("share.delivery.count.limit", SET, "7"), "INVALID_REQUEST", "Default group"),
+        ("g", ("nope", SET, "7"), "INVALID_CONFIG", "Unknown group config name: nope"),
+        ("g", ("share.delivery.count.limit", SET, "11"), "INVALID_CONFIG", "in the range 2 to 10"),
+        ("g", ("streams.rack.aware.assignment.tags", APPEND, "a"), "INVALID_CONFIG", "not LIST"),
+        ("g", ("errors.deadletterqueue.topic.name", SET, "x" * 2**20), "INVALID_CONFIG", "longer"),
+    ],
+)
+def test_wrong_group_changes_are_refused(cluster, group, change, error, message):
+    code, text = alter_group(cluster, group, change)
+    assert code == error
+    assert message in text
+
+
+@pytest.mark.parametrize(
+    "old, operation, text, new",
+    [
+        ("delete", APPEND, "compact", "delete,compact"),
+        ("delete", APPEND, "delete", "delete"),
+        ("delete,compact", SUBTRACT, "delete", "compact"),
+        ("delete", SUBTRACT, "compact", "delete"),
+        ("delete", SUBTRACT, "delete", ""),
+    ],
+)
+def test_lists_are_edited_item_by_item(topic, old, operation, text, new):
+    topic(("cleanup.policy", SET, old))
+    assert topic(("cleanup.policy", operation, text))["cleanup.policy"] == new
+
+
+def test_nothing_is_no_item(topic):
+    code, text = topic(("cleanup.policy", APPEND, ""))
+    assert (code, text) == (
+        "INVALID_CONFIG",
+        "Configuration 'cleanup.policy' values must not be empty.",
+    )

@@ -4,10 +4,11 @@ from logfleet.control.config_description import (
     ConfigSynonym,
     describe_broker,
     describe_cluster,
+    describe_group,
     describe_new_topic,
     describe_topic,
 )
-from logfleet.control.config_keys import BROKER_KEYS, TOPIC_KEYS
+from logfleet.control.config_keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS
 from logfleet.control.topic_configs import BrokerLayers
 
 
@@ -46,10 +47,17 @@ def test_a_new_topic_owns_up_to_values_of_coarser_units():
     assert described["remote.storage.enable"].source is ConfigSource.DEFAULT
 
 
+WHILE_SET = {
+    "follower.replication.throttled.rate",
+    "leader.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+}
+
+
 def test_a_broker_has_every_key_and_hides_what_it_does_not_know():
     layers = BrokerLayers({"plugin.key": "hunter2", "ssl.key.password": "hunter2"})
     described = {each.name: each for each in describe_broker(layers)}
-    assert set(described) == {*BROKER_KEYS, "plugin.key"}
+    assert set(described) == {*BROKER_KEYS, "plugin.key"} - WHILE_SET
     assert "hunter2" not in str(list(described.values()))
     assert described["ssl.key.password"].source is ConfigSource.STATIC_BROKER
     assert described["plugin.key"].is_sensitive
@@ -59,3 +67,61 @@ def test_the_cluster_has_what_was_set_and_keys_of_later_versions_are_left_out():
     (config,) = describe_cluster({"log.retention.ms": "7", "of.a.later.version": "1"})
     assert (config.name, config.value) == ("log.retention.ms", "7")
     assert [synonym.source for synonym in config.synonyms] == [ConfigSource.DYNAMIC_DEFAULT_BROKER]
+
+
+def test_rates_of_replication_are_shown_while_they_are_set():
+    layers = BrokerLayers(cluster=dict.fromkeys(WHILE_SET, "5"))
+    described = {each.name: each for each in describe_broker(layers)}
+    for name in WHILE_SET:
+        assert described[name].source is ConfigSource.DYNAMIC_DEFAULT_BROKER
+        assert not described[name].is_read_only
+
+
+def test_a_synonym_of_a_broker_is_shown_as_it_was_set():
+    layers = BrokerLayers(dynamic={"log.cleanup.policy": "compact , delete"})
+    described = {each.name: each for each in describe_broker(layers)}
+    config = described["log.cleanup.policy"]
+    assert config.value == "compact,delete"
+    assert [each.value for each in config.synonyms] == ["compact , delete", "delete"]
+    (config,) = describe_cluster({"log.cleanup.policy": "compact , delete"})
+    assert config.value == "compact , delete"
+
+
+def test_a_key_of_one_listener_is_described_with_the_key_it_stands_before():
+    name = "listener.name.plaintext.max.connections"
+    layers = BrokerLayers({"max.connections": "9"}, dynamic={name: "5"})
+    config = {each.name: each for each in describe_broker(layers)}[name]
+    assert (config.value, config.source, config.is_read_only, config.type) == (
+        "5",
+        ConfigSource.DYNAMIC_BROKER,
+        True,
+        3,
+    )
+    assert config.synonyms == (
+        ConfigSynonym(name, "5", ConfigSource.DYNAMIC_BROKER),
+        ConfigSynonym("max.connections", "9", ConfigSource.STATIC_BROKER),
+        ConfigSynonym("max.connections", "2147483647", ConfigSource.DEFAULT),
+    )
+    (config,) = describe_cluster({name: "5"})
+    assert (config.name, config.value) == (name, "5")
+
+
+def test_a_group_takes_from_its_brokers_what_it_does_not_set():
+    layers = BrokerLayers(
+        {"group.share.delivery.count.limit": "7", "group.streams.assignors": "x,y"}
+    )
+    described = {
+        each.name: each
+        for each in describe_group({"share.isolation.level": "read_committed"}, layers)
+    }
+    assert list(described) == list(GROUP_KEYS)
+    own = described["share.isolation.level"]
+    assert (own.value, own.source) == ("read_committed", ConfigSource.GROUP)
+    assert [(each.name, each.value, each.source) for each in own.synonyms] == [
+        ("share.isolation.level", "read_committed", 8),
+        ("share.isolation.level", "read_uncommitted", 5),
+    ]
+    taken = described["share.delivery.count.limit"]
+    assert (taken.value, taken.source) == ("7", ConfigSource.STATIC_BROKER)
+    assert [each.value for each in taken.synonyms] == ["7", "5"]
+    assert described["streams.assignor.name"].value == "x"

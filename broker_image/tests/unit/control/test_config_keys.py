@@ -80,6 +80,8 @@ def test_values_are_read_as_kafka_reads_them(name, text, value):
         ("compression.gzip.level", "0", "Value must be between 1 and 9 or equal to -1"),
         ("cleanup.policy", "none", "String must be one of: compact, delete"),
         ("cleanup.policy", "delete,", "values must not be empty"),
+        ("leader.replication.throttled.replicas", "0:1,", r"Invalid value \[0:1, \]"),
+        ("remote.storage.enable", "", "Expected value to be either true or false"),
         ("min.cleanable.dirty.ratio", "2", "Value must be no more than 1"),
         ("min.cleanable.dirty.ratio", "x", "Not a number of type DOUBLE"),
         ("preallocate", "yes", "Expected value to be either true or false"),
@@ -89,6 +91,12 @@ def test_invalid_values_are_refused_with_the_rule(name, text, rule):
     with pytest.raises(ConfigError, match=rule) as refused:
         TOPIC_KEYS[name].parse(text)
     assert refused.value.key == name
+
+
+def test_only_a_topics_policy_may_be_said_twice():
+    assert TOPIC_KEYS["cleanup.policy"].parse("delete,delete") == ("delete",)
+    with pytest.raises(ConfigError, match="values must not be duplicated"):
+        BROKER_KEYS["log.cleanup.policy"].parse("delete,delete")
 
 
 def test_a_choice_may_ignore_case():

@@ -37,7 +37,7 @@ def test_values_are_typed_and_kept_as_given():
     assert config.auto_create_topics_enable is False
     assert config.log_dirs == ("/data/1", "/data/2")
     assert config.logfleet_admin_listener == Listener("HTTP", "0.0.0.0", 8080, "HTTP")
-    assert config.static == given
+    assert config.static == {**given, "node.id": "7"}  # one setting under two names
 
 
 def test_keys_to_warn_about_are_named():

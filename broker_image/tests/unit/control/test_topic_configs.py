@@ -28,6 +28,7 @@ def test_valid_settings_pass(overrides):
     [
         ({"foo": "1"}, "Unknown topic config name: foo"),
         ({"log.retention.ms": "1"}, "Unknown topic config name"),
+        ({"remote.storage.enable": "true"}, "Tiered Storage functionality is disabled"),
         ({"retention.ms": "soon"}, "Not a number"),
         ({"leader.replication.throttled.replicas": "zzz"}, r"Invalid value \[zzz\]"),
         (

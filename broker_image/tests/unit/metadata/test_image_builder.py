@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logfleet.metadata import keys
-from logfleet.metadata.image import BrokerConfigs, ClusterImage, Partition, Quotas
+from logfleet.metadata.image import ClusterImage, Partition, Quotas, StoredConfigs
 from logfleet.metadata.image_builder import Changes, CorruptMetadataError, ImageBuilder
 from logfleet.metadata.keyspace import Keyspace
 from logfleet.metadata.store import Delete, DeletePrefix, KeyValue, Operation, Put, Txn
@@ -188,9 +188,9 @@ def test_controller_cluster_id_and_broker_configs_are_read():
     assert image.cluster_id == "abc"
     assert image.controller is not None
     assert (image.controller.broker, image.controller.epoch) == (3, 2)
-    assert image.configs_of_broker(None) == BrokerConfigs({"message.max.bytes": "9"}, 2)
+    assert image.configs_of_broker(None) == StoredConfigs({"message.max.bytes": "9"}, 2)
     assert image.configs_of_broker(3).values == {"message.max.bytes": "8"}
-    assert image.configs_of_broker(4) == BrokerConfigs()
+    assert image.configs_of_broker(4) == StoredConfigs()
     assert history.changes == Changes(controller=True, broker_configs=True)
     image = history.commit(
         Delete(keys.CLUSTER_ID), Delete(keys.CONTROLLER), Delete(keys.broker_config(3))
@@ -198,6 +198,14 @@ def test_controller_cluster_id_and_broker_configs_are_read():
     assert image.cluster_id is None
     assert image.controller is None
     assert set(image.broker_configs) == {None}
+
+
+def test_configs_of_groups_are_read():
+    history = History()
+    image = history.commit(put(keys.group_config("a/b"), {"share.isolation.level": "x"}))
+    assert image.configs_of_group("a/b") == StoredConfigs({"share.isolation.level": "x"}, 2)
+    image = history.commit(Delete(keys.group_config("a/b")))
+    assert image.configs_of_group("a/b") == StoredConfigs()
 
 
 @pytest.mark.parametrize(
@@ -231,6 +239,7 @@ KEYS = [
     put(keys.broker(1), HERE),
     put(keys.fence(1), keys.FenceValue(2, keys.ACTIVE)),
     put(keys.broker_config(1), {"a": "b"}),
+    put(keys.group_config("g/1"), {"a": "b"}),
     put(keys.CONTROLLER, keys.ControllerValue(1, "i")),
 ]
 OPERATIONS: list[Put | Delete] = [*KEYS, *(Delete(each.key) for each in KEYS)]

@@ -4,11 +4,13 @@ Names, types, update modes, importance, defaults and valid values are those of A
 AbstractKafkaConfig, GroupConfig and DynamicBrokerConfig classes); keys marked internal there are left out. Other defaults than
 Kafka's: listeners (loopback, not every interface), log.dir, node.id, process.roles, controller.listener.names,
 offsets.topic.replication.factor (this version keeps one replica). Dynamic there, read at start only here: listeners,
-listener.security.protocol.map. Keys that start with `logfleet.` are ours.
+listener.security.protocol.map, producer.id.expiration.ms. Keys that start with `logfleet.` are ours.
 
 Line: name TYPE [mode] importance default [valid] [| sentence] [| in module] [| from keys].
-Mode, broker keys only: ro (server.properties only), per-broker or cluster (dynamic). Default: `null` is no value, `""` the
-empty text. Valid: `low..high` (either end may be absent), `|x` one more value, `{a,b}` a choice, `{a,b}i` in any case,
+Mode, broker keys only: ro (server.properties only), per-broker or cluster (dynamic), `?` behind it: shown only while it is set.
+Default: `null` is no value, `""` the
+empty text. Valid: `low..high` (either end may be absent), `|x` one more value, `{a,b}` a choice, `{a,b}i` in any case, `{a,b}d` of a
+list whose repeated items are dropped,
 `nonempty`, or the name of a rule (`replicas`, `offset-reset`). The sentence describes the key; a broker key without one only
 gives a topic key its default. `in` names the module of logfleet that acts on the key and is there if and only if the key has an
 effect in this version. `from` names the broker keys that a topic's or group's value is taken from while it is not set, most

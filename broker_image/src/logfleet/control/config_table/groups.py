@@ -6,14 +6,14 @@ errors.deadletterqueue.topic.name.prefix STRING cluster medium dlq. | What names
 group.consumer.assignment.interval.ms INT cluster medium 1000 0.. | Least time between two assignments of a consumer group.
 group.consumer.assignors LIST ro medium uniform,range | Assignors on the broker's side, the first is the default.
 group.consumer.heartbeat.interval.ms INT ro medium 5000 1.. | How often members of consumer groups are told to send heartbeats.
-group.consumer.max.assignment.interval.ms INT ro medium 15000 0.. | Largest value a group may set for consumer.assignment.interval.ms.
-group.consumer.max.heartbeat.interval.ms INT ro medium 15000 1.. | Largest value a group may set for consumer.heartbeat.interval.ms.
-group.consumer.max.session.timeout.ms INT ro medium 60000 1.. | Largest value a group may set for consumer.session.timeout.ms.
+group.consumer.max.assignment.interval.ms INT ro medium 15000 0.. | Largest value a group may set for consumer.assignment.interval.ms. | in control.group_configs
+group.consumer.max.heartbeat.interval.ms INT ro medium 15000 1.. | Largest value a group may set for consumer.heartbeat.interval.ms. | in control.group_configs
+group.consumer.max.session.timeout.ms INT ro medium 60000 1.. | Largest value a group may set for consumer.session.timeout.ms. | in control.group_configs
 group.consumer.max.size INT ro medium 2147483647 1.. | Members of one consumer group at most.
 group.consumer.migration.policy STRING ro medium bidirectional {DISABLED,DOWNGRADE,UPGRADE,BIDIRECTIONAL}i | Which ways a group may change between the classic and the consumer protocol.
-group.consumer.min.assignment.interval.ms INT ro medium 0 0.. | Smallest value a group may set for consumer.assignment.interval.ms.
-group.consumer.min.heartbeat.interval.ms INT ro medium 5000 1.. | Smallest value a group may set for consumer.heartbeat.interval.ms.
-group.consumer.min.session.timeout.ms INT ro medium 45000 1.. | Smallest value a group may set for consumer.session.timeout.ms.
+group.consumer.min.assignment.interval.ms INT ro medium 0 0.. | Smallest value a group may set for consumer.assignment.interval.ms. | in control.group_configs
+group.consumer.min.heartbeat.interval.ms INT ro medium 5000 1.. | Smallest value a group may set for consumer.heartbeat.interval.ms. | in control.group_configs
+group.consumer.min.session.timeout.ms INT ro medium 45000 1.. | Smallest value a group may set for consumer.session.timeout.ms. | in control.group_configs
 group.consumer.session.timeout.ms INT ro medium 45000 1.. | A silent member of a consumer group is removed after this time.
 group.coordinator.append.linger.ms INT ro medium -1 -1.. | How long the group coordinator gathers records for one append; -1 adapts to the load.
 group.coordinator.background.threads INT ro high 2 1.. | Threads that compute assignments; here one event loop does.
@@ -28,35 +28,35 @@ group.share.assignment.interval.ms INT cluster medium 1000 0.. | Least time betw
 group.share.assignors LIST ro medium simple | Assignors of share groups.
 group.share.delivery.count.limit INT ro medium 5 2..10 | How often a record is delivered to a share group before it is given up.
 group.share.heartbeat.interval.ms INT ro medium 5000 1.. | How often members of share groups are told to send heartbeats.
-group.share.max.assignment.interval.ms INT ro medium 15000 0.. | Largest value a group may set for share.assignment.interval.ms.
-group.share.max.delivery.count.limit INT ro medium 10 5..25 | Largest value a group may set for share.delivery.count.limit.
-group.share.max.heartbeat.interval.ms INT ro medium 15000 1.. | Largest value a group may set for share.heartbeat.interval.ms.
-group.share.max.partition.max.record.locks INT ro medium 4000 2000..10000 | Largest value a group may set for share.partition.max.record.locks.
-group.share.max.record.lock.duration.ms INT ro medium 60000 30000..3600000 | Largest value a group may set for share.record.lock.duration.ms.
-group.share.max.session.timeout.ms INT ro medium 60000 1.. | Largest value a group may set for share.session.timeout.ms.
+group.share.max.assignment.interval.ms INT ro medium 15000 0.. | Largest value a group may set for share.assignment.interval.ms. | in control.group_configs
+group.share.max.delivery.count.limit INT ro medium 10 5..25 | Largest value a group may set for share.delivery.count.limit. | in control.group_configs
+group.share.max.heartbeat.interval.ms INT ro medium 15000 1.. | Largest value a group may set for share.heartbeat.interval.ms. | in control.group_configs
+group.share.max.partition.max.record.locks INT ro medium 4000 2000..10000 | Largest value a group may set for share.partition.max.record.locks. | in control.group_configs
+group.share.max.record.lock.duration.ms INT ro medium 60000 30000..3600000 | Largest value a group may set for share.record.lock.duration.ms. | in control.group_configs
+group.share.max.session.timeout.ms INT ro medium 60000 1.. | Largest value a group may set for share.session.timeout.ms. | in control.group_configs
 group.share.max.share.sessions INT ro medium 2000 1.. | Share sessions of one broker at most.
 group.share.max.size INT ro medium 200 1..1000 | Members of one share group at most.
-group.share.min.assignment.interval.ms INT ro medium 0 0.. | Smallest value a group may set for share.assignment.interval.ms.
-group.share.min.delivery.count.limit INT ro medium 2 2..5 | Smallest value a group may set for share.delivery.count.limit.
-group.share.min.heartbeat.interval.ms INT ro medium 5000 1.. | Smallest value a group may set for share.heartbeat.interval.ms.
-group.share.min.partition.max.record.locks INT ro medium 100 100..2000 | Smallest value a group may set for share.partition.max.record.locks.
-group.share.min.record.lock.duration.ms INT ro medium 15000 1000..30000 | Smallest value a group may set for share.record.lock.duration.ms.
-group.share.min.session.timeout.ms INT ro medium 45000 1.. | Smallest value a group may set for share.session.timeout.ms.
+group.share.min.assignment.interval.ms INT ro medium 0 0.. | Smallest value a group may set for share.assignment.interval.ms. | in control.group_configs
+group.share.min.delivery.count.limit INT ro medium 2 2..5 | Smallest value a group may set for share.delivery.count.limit. | in control.group_configs
+group.share.min.heartbeat.interval.ms INT ro medium 5000 1.. | Smallest value a group may set for share.heartbeat.interval.ms. | in control.group_configs
+group.share.min.partition.max.record.locks INT ro medium 100 100..2000 | Smallest value a group may set for share.partition.max.record.locks. | in control.group_configs
+group.share.min.record.lock.duration.ms INT ro medium 15000 1000..30000 | Smallest value a group may set for share.record.lock.duration.ms. | in control.group_configs
+group.share.min.session.timeout.ms INT ro medium 45000 1.. | Smallest value a group may set for share.session.timeout.ms. | in control.group_configs
 group.share.partition.max.record.locks INT ro medium 2000 100..10000 | Records of one partition that a share group may hold at the same time.
 group.share.record.lock.duration.ms INT ro medium 30000 1000..3600000 | How long a share consumer holds a record before others may get it.
 group.share.session.timeout.ms INT ro medium 45000 1.. | A silent member of a share group is removed after this time.
 group.streams.assignment.interval.ms INT cluster medium 1000 0.. | Least time between two assignments of a streams group.
-group.streams.assignors LIST ro medium sticky | Assignors of streams groups, the first is the default.
+group.streams.assignors LIST ro medium sticky | Assignors of streams groups, the first is the default. | in control.group_configs
 group.streams.heartbeat.interval.ms INT ro medium 5000 1.. | How often members of streams groups are told to send heartbeats.
 group.streams.initial.rebalance.delay.ms INT ro medium 3000 0.. | An empty streams group waits this long before its first assignment.
-group.streams.max.assignment.interval.ms INT ro medium 15000 0.. | Largest value a group may set for streams.assignment.interval.ms.
-group.streams.max.heartbeat.interval.ms INT ro medium 15000 1.. | Largest value a group may set for streams.heartbeat.interval.ms.
-group.streams.max.session.timeout.ms INT ro medium 60000 1.. | Largest value a group may set for streams.session.timeout.ms.
+group.streams.max.assignment.interval.ms INT ro medium 15000 0.. | Largest value a group may set for streams.assignment.interval.ms. | in control.group_configs
+group.streams.max.heartbeat.interval.ms INT ro medium 15000 1.. | Largest value a group may set for streams.heartbeat.interval.ms. | in control.group_configs
+group.streams.max.session.timeout.ms INT ro medium 60000 1.. | Largest value a group may set for streams.session.timeout.ms. | in control.group_configs
 group.streams.max.size INT ro medium 2147483647 1.. | Members of one streams group at most.
-group.streams.max.standby.replicas INT ro medium 2 0.. | Largest value a group may set for streams.num.standby.replicas.
-group.streams.min.assignment.interval.ms INT ro medium 0 0.. | Smallest value a group may set for streams.assignment.interval.ms.
-group.streams.min.heartbeat.interval.ms INT ro medium 5000 1.. | Smallest value a group may set for streams.heartbeat.interval.ms.
-group.streams.min.session.timeout.ms INT ro medium 45000 1.. | Smallest value a group may set for streams.session.timeout.ms.
+group.streams.max.standby.replicas INT ro medium 2 0.. | Largest value a group may set for streams.num.standby.replicas. | in control.group_configs
+group.streams.min.assignment.interval.ms INT ro medium 0 0.. | Smallest value a group may set for streams.assignment.interval.ms. | in control.group_configs
+group.streams.min.heartbeat.interval.ms INT ro medium 5000 1.. | Smallest value a group may set for streams.heartbeat.interval.ms. | in control.group_configs
+group.streams.min.session.timeout.ms INT ro medium 45000 1.. | Smallest value a group may set for streams.session.timeout.ms. | in control.group_configs
 group.streams.num.standby.replicas INT ro medium 0 0.. | Standby copies of each task's state in a streams group.
 group.streams.rack.aware.assignment.tags LIST ro low "" | Client tags over whose values standby tasks are spread.
 group.streams.session.timeout.ms INT ro medium 45000 1.. | A silent member of a streams group is removed after this time.

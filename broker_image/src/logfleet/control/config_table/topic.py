@@ -1,7 +1,7 @@
 """Keys of topics (Kafka: TopicConfig, LogConfig)."""
 
 TOPIC = """
-cleanup.policy LIST medium delete {compact,delete} | What happens to old segments: delete removes them by time and size, compact keeps the last record of each key, both may be set. | in log.config | from log.cleanup.policy
+cleanup.policy LIST medium delete {compact,delete}d | What happens to old segments: delete removes them by time and size, compact keeps the last record of each key, both may be set. | in log.config | from log.cleanup.policy
 compression.gzip.level INT medium -1 1..9|-1 | Effort of gzip where the broker compresses; -1 is the codec's own default. | in node.log_configs | from compression.gzip.level
 compression.lz4.level INT medium 9 1..17 | Effort of lz4 where the broker compresses. | in node.log_configs | from compression.lz4.level
 compression.type STRING medium producer {uncompressed,zstd,lz4,snappy,gzip,producer} | Codec in which batches are stored; producer leaves them as they were sent. | in node.log_configs | from compression.type

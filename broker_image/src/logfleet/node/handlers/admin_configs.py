@@ -1,9 +1,10 @@
 """DescribeConfigs, answered by the broker that is asked; IncrementalAlterConfigs and AlterConfigs, done by the controller.
 
-Checks follow Kafka's ConfigHelper and ConfigAdminManager. Topics and brokers have configurations in this version; loggers, client
-metrics and groups are refused.
+Checks follow Kafka's ConfigHelper and ConfigAdminManager. Topics, brokers and groups have configurations in this version; loggers
+and client metrics are refused as a type that Kafka does not know.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -14,12 +15,14 @@ from logfleet.control.config_changes import (
     ConfigChange,
     ConfigOperation,
     alter_broker_configs,
+    alter_group_configs,
     alter_topic_configs,
 )
 from logfleet.control.config_description import (
     DescribedConfig,
     describe_broker,
     describe_cluster,
+    describe_group,
     describe_topic,
 )
 from logfleet.control.topic_configs import BrokerLayers
@@ -45,8 +48,11 @@ if TYPE_CHECKING:
 # Kafka: ConfigResource.Type
 TOPIC: Final = 2
 BROKER: Final = 4
-ELSEWHERE: Final = {8, 16, 32}
-"""Loggers, client metrics and groups have configurations in Kafka, not yet here."""
+GROUP: Final = 32
+SERVED: Final = {TOPIC, BROKER, GROUP}
+
+# As Java's Integer.parseInt: no blanks.
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
 
 _Wanted = DescribeConfigsRequest.DescribeConfigsResource
 _Described = DescribeConfigsResponse.DescribeConfigsResult
@@ -96,6 +102,11 @@ def _describe(host: "AdminHost", wanted: _Wanted) -> Iterable[DescribedConfig] |
         if refusal is not None:
             return refusal
         return describe_broker(layers_of(host.config.static, image, host.node_id))
+    if wanted.resource_type == GROUP:
+        if not name:
+            return Refusal(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        layers = layers_of(host.config.static, image, host.node_id)
+        return describe_group(image.configs_of_group(name).values, layers)
     return _unsupported(wanted.resource_type)
 
 
@@ -107,13 +118,11 @@ def layers_of(static: Mapping[str, str], image: ClusterImage, node_id: int) -> B
 
 def _refuse_broker_name(name: str, node_id: int) -> Refusal | None:
     """A broker describes its own configuration only: no other knows its server.properties."""
-    try:
-        broker_id = int(name)
-    except ValueError:
+    if not _INTEGER.fullmatch(name):
         return Refusal(
             ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
         )
-    if broker_id != node_id:
+    if int(name) != node_id:
         return Refusal(
             ErrorCode.INVALID_REQUEST,
             f"Unexpected broker id, expected {node_id} or empty string, but received {name}",
@@ -124,8 +133,8 @@ def _refuse_broker_name(name: str, node_id: int) -> Refusal | None:
 def _unsupported(resource_type: int) -> Refusal:
     return Refusal(
         ErrorCode.INVALID_REQUEST,
-        f"Unsupported resource type {resource_type}: topics ({TOPIC}) and brokers ({BROKER}) have "
-        "configurations in this version.",
+        f"Unsupported resource type {resource_type}: topics ({TOPIC}), brokers ({BROKER}) and groups ({GROUP}) "
+        "have configurations in this version.",
     )
 
 
@@ -187,25 +196,28 @@ class _Alteration(msgspec.Struct, frozen=True):
         name = resource.resource_name
         broker_id: int | None = None
         if resource.resource_type == BROKER and name:
-            try:
-                broker_id = int(name)
-            except ValueError:
+            if not _INTEGER.fullmatch(name):
                 return Refusal(
                     ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}"
                 )
-        elif resource.resource_type not in {TOPIC, BROKER}:
-            if resource.resource_type not in ELSEWHERE:
-                return Refusal(
-                    ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}"
-                )
-            return _unsupported(resource.resource_type)
+            broker_id = int(name)
+        elif resource.resource_type not in SERVED:
+            return Refusal(
+                ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}"
+            )
 
-        def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> Decision[bool] | Refusal:
+        def decide(
+            image: ClusterImage, epoch: int, layers: BrokerLayers
+        ) -> Decision[bool] | Refusal:
             if resource.resource_type == TOPIC:
                 txns = alter_topic_configs(image, epoch, name, changes, replaces=self.replaces)
-            else:
+            elif resource.resource_type == BROKER:
                 txns = alter_broker_configs(
                     image, epoch, broker_id, changes, replaces=self.replaces
+                )
+            else:
+                txns = alter_group_configs(
+                    image, epoch, name, changes, layers=layers, replaces=self.replaces
                 )
             if isinstance(txns, Refusal):
                 return txns
@@ -263,6 +275,8 @@ def _values(image: ClusterImage, resource: _Resource) -> Mapping[str, str]:
     name = resource.resource_name
     if resource.resource_type == BROKER:
         return image.configs_of_broker(int(name) if name else None).values
+    if resource.resource_type == GROUP:
+        return image.configs_of_group(name).values
     topic = image.topic(name)
     return topic.configs if topic is not None else {}
 

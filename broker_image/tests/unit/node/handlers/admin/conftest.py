@@ -51,12 +51,7 @@ class Node:
         self.follower = MetadataFollower(store)
         value = ControllerValue(node_id, f"incarnation-{node_id}")
         self.controller = ControllerLoop(store, self.follower, value, self.config.static)
-        self.settling = asyncio.Event()
-        self.settled = asyncio.Event()
-        self.settled.set()
-        self.controller_access = ControllerAccess(
-            self.config, self.follower, self.controller, self._until_settled
-        )
+        self.controller_access = ControllerAccess(self.config, self.follower, self.controller)
         self.topic_creator = TopicCreator(self.controller_access)
         self.producer_ids = ProducerIds(store)
         self.dispatcher = Dispatcher(self, HANDLERS)
@@ -66,11 +61,6 @@ class Node:
     @property
     def image(self) -> ClusterImage:
         return self.follower.image
-
-    async def _until_settled(self, revision: int) -> None:
-        assert revision == self.image.revision
-        self.settling.set()
-        await self.settled.wait()
 
     async def start(self, *, stands: bool = True) -> None:
         pool = ThreadPoolExecutor(1)

@@ -1,5 +1,3 @@
-import asyncio
-
 import pytest
 import pytest_asyncio
 from logfleet.control.config_description import NO_EFFECT
@@ -13,7 +11,7 @@ from logfleet.wire.messages import (
 )
 
 pytestmark = pytest.mark.asyncio
-TOPIC, BROKER, LOGGER = 2, 4, 8
+TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
 SET, DELETE, APPEND = 0, 1, 2
 Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
 Change = IncrementalAlterConfigsRequest.AlterableConfig
@@ -63,7 +61,9 @@ async def test_all_keys_are_described_with_documentation_that_tells_what_has_no_
     assert texts["preallocate"].endswith(NO_EFFECT)
     assert "deleted" in texts["retention.ms"]
     result = await describe(node, BROKER, "1", include_documentation=True)
-    assert {entry.name for entry in result.configs} == {*BROKER_KEYS, "node.id"}
+    assert {entry.name for entry in result.configs} == {
+        key.name for key in BROKER_KEYS.values() if not key.is_shown_while_set
+    }
     result = await describe(node, BROKER, "1")
     assert {entry.documentation for entry in result.configs} == {None}
 
@@ -159,18 +159,6 @@ async def test_topic_configs_change_step_by_step(node, topic):
     assert node.image.topic("t").configs == expected
 
 
-async def test_a_change_is_answered_once_this_broker_obeys_it(node, topic):
-    """Else records written after retention was lifted could still meet the old one."""
-    node.settled.clear()
-    node.settling.clear()
-    asking = asyncio.ensure_future(alter(node, TOPIC, "t", ("retention.ms", SET, "-1")))
-    await node.settling.wait()
-    assert node.image.topic("t").configs == {"retention.ms": "-1"}
-    assert not asking.done()
-    node.settled.set()
-    assert await asking == ("NONE", None)
-
-
 async def test_a_resource_is_refused_for_itself(node, topic):
     def resource(kind: int, name: str, key: str, value: str) -> Resource:
         change = Change(name=key, config_operation=SET, value=value)
@@ -243,3 +231,26 @@ async def test_replacing_a_brokers_values_leaves_the_others_theirs(node):
     assert node.image.configs_of_broker(1).values == {"message.max.bytes": "9"}
     assert node.image.configs_of_broker(None).values == {"log.retention.ms": "7"}
     assert await replace(node, 99, "x", {}) == ("INVALID_REQUEST", "Unknown resource type 99")
+
+
+async def test_a_group_has_configs_before_it_exists(node):
+    assert await alter(node, GROUP, "g", ("share.isolation.level", SET, "x")) == (
+        "INVALID_CONFIG",
+        (
+            "Invalid value x for configuration share.isolation.level: String must be one of: "
+            "read_committed, read_uncommitted"
+        ),
+    )
+    key = ("share.isolation.level", SET, "read_committed")
+    assert await alter(node, GROUP, "g", key, validate_only=True) == ("NONE", None)
+    assert await alter(node, GROUP, "g", ("share.delivery.count.limit", SET, "7")) == ("NONE", None)
+    result = await describe(node, GROUP, "g", include_synonyms=True)
+    assert len(result.configs) == 21
+    (entry,) = (each for each in result.configs if each.config_source == 8)
+    assert (entry.name, entry.value) == ("share.delivery.count.limit", "7")
+    assert [(each.name, each.value, each.source) for each in entry.synonyms] == [
+        ("share.delivery.count.limit", "7", 8),
+        ("group.share.delivery.count.limit", "5", 5),
+    ]
+    result = await describe(node, GROUP, "")
+    assert (result.error_code, result.error_message) == (42, "Group name must not be empty")

@@ -1,0 +1,140 @@
+"""Which configuration of a broker may change while it runs, and to what.
+
+Rules, their order and texts are those of Kafka's DynamicBrokerConfig (validateConfigs, DynamicListenerConfig, DynamicLogConfig) and
+ConfigurationControlManager (min.insync.replicas, KAFKA-16540). Unlike Kafka, a key that nobody knows is refused: no plugin could
+want it.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from logfleet.control.config_keys import (
+    BROKER_KEYS,
+    ConfigError,
+    ConfigKey,
+    UpdateMode,
+)
+from logfleet.control.connection_limits import parse_ip_overrides
+from logfleet.control.transactions import Refusal
+from logfleet.wire.errors import ErrorCode
+
+MIN_ISR: Final = "min.insync.replicas"
+_LISTENER_KEY = re.compile(r"listener\.name\.([^.]+)\.(.+)")
+# Keys that a listener's prefix may stand before also in the configuration of all brokers (Kafka: CLUSTER_LEVEL_LISTENER_CONFIGS).
+_CLUSTER_LEVEL_LISTENER: Final = {
+    "max.connections",
+    "max.connection.creation.rate",
+    "num.network.threads",
+}
+# Kafka: ListenerConnectionQuota.validateReconfiguration
+_AT_LEAST_ONE: Final = {"max.connections", "max.connection.creation.rate"}
+# Kafka: SslConfigs.RECONFIGURABLE_CONFIGS
+_BY_LISTENER_ONLY: Final = {
+    "ssl.key.password",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.type",
+    "ssl.truststore.certificates",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.type",
+}
+
+
+def base_key(name: str) -> ConfigKey | None:
+    """The broker key that a name means, itself or behind a listener's prefix; None if there is no such key."""
+    key = BROKER_KEYS.get(name)
+    if key is None and (match := _LISTENER_KEY.fullmatch(name)):
+        key = BROKER_KEYS.get(match[2])
+    return key
+
+
+def refuse_broker_configs(values: Mapping[str, str], *, is_default: bool) -> Refusal | None:
+    """Why these cannot be all the dynamic values of a broker or, if is_default, of all brokers; None if they can."""
+    unknown = [name for name in values if base_key(name) is None]
+    if unknown:
+        message = f"Unknown broker config name: {', '.join(unknown)}"
+        return Refusal(ErrorCode.INVALID_CONFIG, message)
+    return (
+        _refuse(
+            "Cannot update these configs dynamically",
+            (
+                name
+                for name in values
+                if name in BROKER_KEYS and BROKER_KEYS[name].mode is UpdateMode.READ_ONLY
+            ),
+        )
+        or _refuse(
+            "These security configs can be dynamically updated only per-listener using the listener prefix",
+            (name for name in values if name in _BY_LISTENER_ONLY),
+        )
+        or _refuse_values(values)
+        or (_refuse_at_cluster_level(values) if is_default else _refuse_min_isr(values))
+    )
+
+
+def _refuse(sentence: str, names: Iterable[str]) -> Refusal | None:
+    found = ", ".join(names)
+    return Refusal(ErrorCode.INVALID_REQUEST, f"{sentence}: [{found}]") if found else None
+
+
+def _refuse_at_cluster_level(values: Mapping[str, str]) -> Refusal | None:
+    return _refuse(
+        "Cannot update these configs at default cluster level, broker id must be specified",
+        (name for name in values if not _may_be_default(name)),
+    )
+
+
+def _may_be_default(name: str) -> bool:
+    if name in BROKER_KEYS:
+        return BROKER_KEYS[name].mode is UpdateMode.CLUSTER_WIDE
+    match = _LISTENER_KEY.fullmatch(name)
+    return match is not None and match[2] in _CLUSTER_LEVEL_LISTENER
+
+
+def _refuse_min_isr(values: Mapping[str, str]) -> Refusal | None:
+    if MIN_ISR not in values:
+        return None
+    message = f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled."
+    return Refusal(ErrorCode.INVALID_CONFIG, message)
+
+
+def _refuse_values(values: Mapping[str, str]) -> Refusal | None:
+    try:
+        for name, text in values.items():
+            key = base_key(name)
+            assert key is not None, "unknown names were refused before"
+            key.parse(text)
+        _check_together(values)
+    except ConfigError as error:
+        return Refusal(ErrorCode.INVALID_REQUEST, error.message)
+    return None
+
+
+def _check_together(values: Mapping[str, str]) -> None:
+    """Rules beyond the type and range of one key. Raises ConfigError."""
+    retention = "log.retention.ms"
+    if retention in values and int(values[retention]) == 0:
+        raise ConfigError(
+            retention,
+            f"requirement failed: {retention} must be unlimited (-1) or, greater than or equal to 1",
+        )
+    for name, low in (("log.roll.ms", 1), ("log.roll.jitter.ms", 0)):
+        if name in values and int(values[name]) < low:
+            raise ConfigError(
+                name, f"requirement failed: {name} must be greater than or equal to {low}"
+            )
+    per_ip, overrides = "max.connections.per.ip", "max.connections.per.ip.overrides"
+    parse_ip_overrides(values.get(overrides, ""))
+    if per_ip in values and int(values[per_ip]) == 0 and not values.get(overrides, "").strip():
+        raise ConfigError(
+            per_ip,
+            f"requirement failed: {per_ip} can be set to zero only if {overrides} property is set.",
+        )
+    for name, text in values.items():
+        key = base_key(name)
+        if key is not None and key.name in _AT_LEAST_ONE and int(text) == 0:
+            raise ConfigError(name, f"Invalid {name} 0: it must be at least 1")
