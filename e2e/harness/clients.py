@@ -5,9 +5,7 @@ until `count` records came. Compression is that of the client library itself.
 """
 
 import asyncio
-import fcntl
 import json
-import os
 import shutil
 import subprocess
 import tempfile
@@ -15,8 +13,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any, Protocol
+
+from e2e.harness.debian import install
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PATIENCE_S = 60.0
@@ -308,14 +307,8 @@ CLIENTS: dict[str, Client] = {
 @cache
 def kcat() -> str:
     """Path of kcat, installed from Debian's packages if it is not there and this is root."""
-    with Path(tempfile.gettempdir(), "logfleet-apt.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run side by side, apt-get does not
-        if shutil.which("kcat") is None:
-            assert os.geteuid() == 0, "kcat is missing: apt-get install kcat"
-            environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-            install = ["install", "-yq", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=60"]
-            for arguments in (["update", "-q"], [*install, "kcat"]):
-                subprocess.run(["apt-get", *arguments], check=True, env=environment)
+    if shutil.which("kcat") is None:
+        install("kcat")
     found = shutil.which("kcat")
     assert found is not None
     return found

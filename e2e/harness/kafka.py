@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from e2e.harness.debian import PackagesMissing, install
 from e2e.harness.java import JavaMissing, find_java
 
 HERE = Path(__file__).resolve().parents[1] / "kafka"
@@ -41,15 +42,10 @@ def classpath(part: str) -> str:
 
 def _fetch(pom: Path, libs: Path) -> None:
     if shutil.which("mvn") is None:
-        if os.geteuid() != 0 or shutil.which("apt-get") is None:
-            raise KafkaUnavailable("Maven is missing: apt-get install maven")
-        subprocess.run(["apt-get", "update", "-q"], check=True, stdout=subprocess.DEVNULL)
-        subprocess.run(
-            ["apt-get", "install", "-yq", "--no-install-recommends", "maven"],
-            check=True,
-            stdout=subprocess.DEVNULL,
-            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
-        )
+        try:
+            install("maven")
+        except PackagesMissing as missing:
+            raise KafkaUnavailable(str(missing)) from None
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # test workers run side by side
@@ -123,10 +119,16 @@ def free_port() -> int:
 
 
 class KafkaBroker:
-    """One Apache Kafka 4.4.0 node (KRaft, broker and controller in one) on loopback, until the block ends."""
+    """One Apache Kafka 4.4.0 node (KRaft, broker and controller in one) on loopback, until the block ends.
 
-    def __init__(self, directory: Path, **config: str) -> None:
+    jvm: flags of the Java machine.
+    """
+
+    def __init__(
+        self, directory: Path, *, jvm: Sequence[str] = ("-Xms256m", "-Xmx1g"), **config: str
+    ) -> None:
         self.directory = directory
+        self.jvm = jvm
         self.port = free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
         controller = free_port()
@@ -146,12 +148,16 @@ class KafkaBroker:
         self._log: IO[bytes] | None = None
 
     def __enter__(self) -> Self:
+        self.format()
+        self.start()
+        return self
+
+    def format(self) -> None:
+        """Write its configuration and prepare its directory: what comes before the first start."""
         self.directory.mkdir(parents=True, exist_ok=True)
         properties = self.directory / "server.properties"
         properties.write_text("".join(f"{k}={v}\n" for k, v in self.config.items()))
         self._java("kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c")
-        self.start()
-        return self
 
     def __exit__(
         self,
@@ -164,7 +170,7 @@ class KafkaBroker:
     def start(self) -> None:
         """Start the process and wait until it accepts connections."""
         self._log = (self.directory / "kafka.log").open("ab")
-        command = self._command("kafka.Kafka")
+        command = self.command()
         self.process = subprocess.Popen(command, stdout=self._log, stderr=self._log)
         end = time.monotonic() + READY_SECONDS
         while True:
@@ -192,8 +198,12 @@ class KafkaBroker:
             self._log.close()
             self._log = None
 
+    def command(self) -> list[str]:
+        """What runs the broker, once it is formatted."""
+        return self._command("kafka.Kafka")
+
     def _command(self, main: str, *arguments: str) -> list[str]:
-        flags = ["-Xms256m", "-Xmx1g", f"-Dkafka.logs.dir={self.directory}"]
+        flags = [*self.jvm, f"-Dkafka.logs.dir={self.directory}"]
         jars = f"{HERE / 'conf'}:{classpath('broker')}"
         return [
             java(),

@@ -55,7 +55,8 @@ class Program:
     """A command that can be started again and again, always with the same log (which grows).
 
     directory: its working directory, made if need be; the log is `directory/NAME.log`. ports: where to reserve those it shall
-    listen on; nobody else gets them before `close`, whether it runs or not.
+    listen on; nobody else gets them before `close`, whether it runs or not. prefix: a program that runs the command in its own place,
+    e.g. taskset.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Program:
         self.environment = environment
         self.log = directory / f"{name}.log"
         self.ports = LoopbackPorts()
+        self.prefix: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
         self._log_position = 0
 
@@ -95,7 +97,7 @@ class Program:
         with self.log.open("ab") as log:
             self._log_position = log.seek(0, os.SEEK_END)
             self._process = subprocess.Popen(
-                tethered(self.command),
+                tethered([*self.prefix, *self.command]),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

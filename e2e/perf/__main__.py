@@ -7,16 +7,12 @@ processor time of the server's process, never the clock on the wall.
 import argparse
 import contextlib
 import os
-import platform
 import subprocess
 import sys
 import tempfile
-import time
-import timeit
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,6 +20,7 @@ from e2e.harness.processes import Program, Rig
 from e2e.harness.results import RESULTS, ROOT, source_key, store
 from e2e.perf.cases import CASES
 from e2e.perf.clients import client_rows
+from e2e.perf.conditions import conditions, load_average
 from e2e.perf.cpu import rss_kib, run_undisturbed
 from e2e.perf.load import Measured
 from e2e.perf.report import Row, as_json, memory, table
@@ -118,43 +115,6 @@ class Bench:
             self._prefer(program)
             self._bare[case.name] = BareServer(program, int(program.said()), path)
         return self._bare[case.name]
-
-
-def conditions() -> dict[str, Any]:
-    """Where and on what a run was made."""
-    try:
-        loop = f"uvloop {version('uvloop')}"
-    except PackageNotFoundError:
-        loop = "asyncio"
-    git = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
-    return {
-        "commit": subprocess.run(
-            git, cwd=ROOT, check=True, capture_output=True, text=True
-        ).stdout.strip(),
-        "python": platform.python_version(),
-        "python_ns": interpreter_ns(),
-        "loop": loop,
-        "kernel": platform.release(),
-        "cpus": os.cpu_count(),
-        "load_average": load_average(),
-    }
-
-
-def interpreter_ns() -> int:
-    """Nanoseconds of a fixed piece of Python: builds without profile-guided optimisation take nearly twice as long."""
-    times = timeit.repeat(
-        "box[number & 255] = [number, box]; len(box)",
-        "box = {}; number = 7",
-        timer=time.process_time,
-        number=100_000,
-        repeat=7,
-    )
-    return round(min(times) * 1e9 / 100_000)
-
-
-def load_average() -> list[float]:
-    """Of the last 1, 5 and 15 minutes."""
-    return [round(value, 1) for value in os.getloadavg()]
 
 
 def main() -> int:

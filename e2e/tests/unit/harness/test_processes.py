@@ -141,3 +141,11 @@ def test_nothing_survives_the_death_of_the_tests(tmp_path: Path) -> None:
     give_up = time.monotonic() + 20
     while alive(child):
         assert time.monotonic() < give_up
+
+
+def test_a_prefix_becomes_the_program_that_it_runs(rig: Rig) -> None:
+    program = python(rig, f"import os; print(os.environ['SEEN'], os.getpid(), flush=True); {READY}")
+    program.prefix = ["env", "SEEN=yes"]
+    program.launch()
+    program.wait_until(lambda: program.said().endswith("ready\n"))
+    assert program.said().splitlines()[0] == f"yes {program.pid}"
