@@ -88,6 +88,11 @@ spark: $(STAMP) ## tests of the Spark source and jobs, on Spark itself (needs Ja
 bench: $(STAMP) ## processor time per record and request, beside a bare server in the same run (REALTIME=1 on a busy machine)
 	@$(PY) -m e2e.perf $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(REALTIME),--realtime)
 
+.PHONY: bench-kafka
+bench-kafka: $(STAMP) ## Apache Kafka and Logfleet side by side on this machine (ROWS=words ROUNDS=n SIZE=GiB MINUTES=n QUICK=1)
+	@$(PY) -m e2e.perf_kafka $(if $(ROWS),--rows "$(ROWS)") $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SIZE),--size $(SIZE)) \
+		$(if $(MINUTES),--minutes $(MINUTES)) $(if $(QUICK),--quick)
+
 .PHONY: oracle
 oracle: $(STAMP) ## the same requests to Apache Kafka and to a broker, the answers compared (ONLY=part of a case's name)
 	@$(PY) -m e2e.oracle $(if $(ONLY),--only $(ONLY)) $(if $(EXAMPLES),--examples $(EXAMPLES))

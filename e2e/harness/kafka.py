@@ -121,14 +121,12 @@ def free_port() -> int:
 class KafkaBroker:
     """One Apache Kafka 4.4.0 node (KRaft, broker and controller in one) on loopback, until the block ends.
 
-    jvm: flags of the Java machine.
+    jvm: flags of the Java machine, to be set before it is formatted.
     """
 
-    def __init__(
-        self, directory: Path, *, jvm: Sequence[str] = ("-Xms256m", "-Xmx1g"), **config: str
-    ) -> None:
+    def __init__(self, directory: Path, **config: str) -> None:
         self.directory = directory
-        self.jvm = jvm
+        self.jvm = ["-Xms256m", "-Xmx1g"]
         self.port = free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
         controller = free_port()

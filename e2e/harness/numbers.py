@@ -12,8 +12,18 @@ PATIENCE_S = 60.0
 
 def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
     """Raises KafkaException with the broker's words if it is refused."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = _admin(bootstrap)
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(timeout=PATIENCE_S)
+
+
+def delete_topic(bootstrap: str, topic: str) -> None:
+    """Raises KafkaException with the broker's words if it is refused."""
+    admin = _admin(bootstrap)
+    admin.delete_topics([topic])[topic].result(timeout=PATIENCE_S)
+
+
+def _admin(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
 
 
 class Numbers(threading.Thread):

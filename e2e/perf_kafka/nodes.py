@@ -1,0 +1,104 @@
+"""The two brokers, each as its users start it, on the same processor."""
+
+import os
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from logfleet.node.loopback_ports import is_taken
+
+from e2e.harness.kafka import HERE, KafkaBroker
+from e2e.harness.processes import Broker, Program, Rig
+
+BROKER_CPU, CLIENT_CPU = "0", "1"
+JVM = (
+    *("-Xms1g", "-Xmx1g"),
+    # the flags of kafka-run-class.sh
+    *("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
+    *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
+    "-Djava.awt.headless=true",
+)
+CONFIG = {"log.segment.delete.delay.ms": "1000"}
+"""Of both: what a round has written goes soon after it, so that the disk holds few rounds. All else as it is by default."""
+DELETED_S_MAX = 60.0
+LITTLE_BYTES = 64 * 1024 * 1024
+
+
+def on_cpu(cpu: str) -> list[str]:
+    """What runs a command on one processor."""
+    return ["taskset", "-c", cpu]
+
+
+class OurNode(Broker):
+    """`logfleet broker` with its default settings."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, CONFIG, "ours")
+        self.prefix = on_cpu(BROKER_CPU)
+
+
+class KafkaNode(Program):
+    """Apache Kafka with its default settings, as kafka-server-start.sh runs it. It keeps ports and data over `kill` and `start`."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__("kafka", [], directory)
+        self.port, controller = self.ports.reserve(), self.ports.reserve()
+        self.bootstrap = f"127.0.0.1:{self.port}"
+        addresses = {
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller}",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        }
+        kafka = KafkaBroker(directory, **CONFIG, **addresses)
+        kafka.jvm = [*JVM, f"-Djava.io.tmpdir={directory}"]  # where its lz4 unpacks itself
+        kafka.format()
+        self.data = Path(kafka.config["log.dirs"])
+        self.command = kafka.command()
+        self.prefix = on_cpu(BROKER_CPU)
+
+    def start(self) -> None:
+        """Started, and listening. Raises ProgramFailed."""
+        self.launch()
+        self.wait_ready()
+
+    def wait_ready(self) -> None:
+        self.wait_until(lambda: is_taken(self.port))
+
+
+Node = OurNode | KafkaNode
+SIDES: dict[str, Callable[[Path], Node]] = {"ours": OurNode, "kafka": KafkaNode}
+
+
+def started(rig: Rig, side: str, life: str) -> Node:
+    """A fresh broker of a side, ready; life: names its directory."""
+    node = rig.own(SIDES[side](rig.directory / f"{side}-{life}"))
+    node.start()
+    return node
+
+
+def kafka_version() -> str:
+    """The release that the rig runs."""
+    found = re.search(r"<version>(\d+\.\d+\.\d+)</version>", (HERE / "broker.xml").read_text())
+    assert found is not None
+    return found[1]
+
+
+def disk_bytes(directory: Path) -> int:
+    """What the files below take of the disk; a file that goes meanwhile counts nothing."""
+    used = 0
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            try:
+                used += os.stat(os.path.join(folder, name)).st_blocks * 512  # noqa: PTH116, PTH118 - many files
+            except FileNotFoundError:
+                continue
+    return used
+
+
+def await_deleted(node: Node) -> None:
+    """Return when deleted topics have left the disk, so that removing them is not measured. Raises TimeoutError."""
+    give_up_s = time.monotonic() + DELETED_S_MAX
+    while disk_bytes(node.data) > LITTLE_BYTES:
+        if time.monotonic() > give_up_s:
+            raise TimeoutError(f"{node.name} still holds {disk_bytes(node.data)} bytes")
+        time.sleep(0.1)

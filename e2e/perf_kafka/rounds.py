@@ -1,0 +1,46 @@
+"""Rounds of load: both brokers in every row, in turns."""
+
+import sys
+from collections.abc import Mapping, Sequence
+
+from e2e.harness.numbers import create_topic, delete_topic
+from e2e.perf_kafka.client import Client, figures
+from e2e.perf_kafka.nodes import Node, await_deleted
+from e2e.perf_kafka.rows import Kind, Load
+
+Values = dict[str, float]
+Rounds = dict[str, list[Values]]
+"""The values of each round, by side."""
+
+
+def rotated(sides: Sequence[str], turn: int) -> list[str]:
+    """The sides in the order of their turn: each is first as often as any other."""
+    first = turn % len(sides)
+    return [*sides[first:], *sides[:first]]
+
+
+def measure(load: Load, node: Node, client: Client, topic: str) -> Values:
+    """A fresh topic, the load, and the topic gone again. A topic to be read is written first, unmeasured."""
+    create_topic(node.bootstrap, topic, load.partitions)
+    if load.kind is Kind.READ:
+        client.run(Kind.WRITE, node, topic, load.arguments())
+    measured = client.run(load.kind, node, topic, load.arguments())
+    delete_topic(node.bootstrap, topic)
+    await_deleted(node)
+    return figures(measured)
+
+
+def run_loads(
+    loads: Sequence[Load], nodes: Mapping[str, Node], client: Client, *, rounds: int, warmups: int
+) -> dict[str, Rounds]:
+    """By row. The first `warmups` rounds are whole rounds whose values are thrown away: a cold Java machine needs 3 to 6 times as long."""
+    found: dict[str, Rounds] = {load.name: {side: [] for side in nodes} for load in loads}
+    for number in range(warmups + rounds):
+        for place, load in enumerate(loads):
+            for side in rotated(list(nodes), number + place):
+                values = measure(load, nodes[side], client, f"{load.name}-{number}")
+                if number >= warmups:
+                    found[load.name][side].append(values)
+        kind = "warm-up round" if number < warmups else "round"
+        print(f"{kind} {number + 1} of {warmups + rounds}", file=sys.stderr)
+    return found
