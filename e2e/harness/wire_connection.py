@@ -53,6 +53,11 @@ class WireConnection:
         """The next request in turn is one that is not answered."""
         self._received += 1
 
+    def send_unanswered(self, request: msgspec.Struct, version: int) -> None:
+        """Send a request that gets no answer."""
+        self.send(request, version)
+        self._received += 1
+
     def receive(self, request: type[msgspec.Struct], version: int) -> Any:
         """The next answer, read to its last byte, and the same bytes when it is written again. Raises Disconnected."""
         api = api_of(request)

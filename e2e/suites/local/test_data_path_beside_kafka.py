@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.harness import fetch_talks
+from e2e.harness import fetch_talks, produce_talks
 from e2e.harness.kafka import KafkaBroker
 from e2e.harness.processes import Broker
 from e2e.harness.talks import Talker
@@ -43,3 +43,20 @@ def test_fetches_are_answered_as_kafka_answers_them(
     steps = zip_longest(talk(kafka, version), talk(ours, version))
     for number, (theirs, own) in enumerate(steps):
         assert own == theirs, f"step {number}"
+
+
+@pytest.mark.parametrize(
+    "name, version",
+    [
+        (name, version)
+        for name, (_, versions) in produce_talks.TALKS.items()
+        for version in versions
+    ],
+)
+def test_produces_are_answered_as_kafka_answers_them(
+    kafka: Talker, ours: Talker, name: str, version: int
+) -> None:
+    talk, _ = produce_talks.TALKS[name]
+    steps = zip_longest(talk(kafka, version), talk(ours, version))
+    for number, (theirs, own) in enumerate(steps):
+        assert produce_talks.is_same(theirs, own), f"step {number}: Kafka {theirs}, we {own}"

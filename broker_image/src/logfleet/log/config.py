@@ -9,6 +9,8 @@ UNLIMITED = -1
 """Retention without a bound (`retention.ms=-1`, `retention.bytes=-1`)."""
 
 LONG_MAX = 2**63 - 1
+RECORD_BYTES_MAX = 2**31 - 9
+"""Default of `max.decompressed.message.bytes`: what no record exceeds, as no array of Java is longer."""
 
 
 class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +34,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     delete_retention_ms: int = 24 * 3600 * 1000
     file_delete_delay_ms: int = 60_000
     max_message_bytes: int = 1_048_588
-    max_decompressed_message_bytes: int = 2_147_483_639
+    max_decompressed_message_bytes: int = RECORD_BYTES_MAX
     message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
     message_timestamp_before_max_ms: int = LONG_MAX
     message_timestamp_after_max_ms: int = 3_600_000
@@ -65,4 +67,10 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
             self.compression_type is None
             and "compact" not in self.cleanup_policy
             and self.message_timestamp_before_max_ms == LONG_MAX
+            and self.max_decompressed_message_bytes == RECORD_BYTES_MAX
         )
+
+    @property
+    def bounds_decompressed(self) -> bool:
+        """Whether compressed batches are looked into for records that are too large."""
+        return self.max_decompressed_message_bytes < RECORD_BYTES_MAX

@@ -2,12 +2,14 @@
 
 The checks are Kafka's (`ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords`, `LogValidator`), on the header and
 the checksum; records are looked at only where a rule is about them: keys on compacted topics, timestamps when the header says that one
-is out of the window. Nothing here depends on the log's state, so a batch that costs time (another codec) can be prepared in a thread.
+is out of the window, the size of compressed records where the topic bounds it. Nothing here depends on the log's state, so a batch that
+costs time (another codec) can be prepared in a thread.
 """
 
 import msgspec
 
 from logfleet.log.config import LONG_MAX, LogConfig
+from logfleet.log.names import TopicPartition
 from logfleet.records.batch import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -21,19 +23,27 @@ from logfleet.records.batch import (
     TimestampType,
     parse_header,
     replace_payload,
+    set_create_time,
     set_log_append_time,
 )
-from logfleet.records.checksum import crc32c
+from logfleet.records.checksum import Buffer, crc32c
 from logfleet.records.compression import Codec, compress, decompress
 from logfleet.records.errors import DecompressedTooLarge, RecordsError
-from logfleet.records.record import read_records
+from logfleet.records.record import DECOMPRESSED_BYTES_MAX, Record, read_records
 from logfleet.wire.errors import ErrorCode
 
 RECORD_ERRORS_MAX = 100
 """Named in one answer; a batch with more bad records than this is bad enough."""
 
 
-_NOT_FOR_CLIENTS = CONTROL_BIT | LOG_APPEND_TIME_BIT
+RECORD_ERRORS_SHOWN = 3
+"""In the message of the whole batch."""
+VARINT_BYTES_MAX = 5
+"""Of the length before a record."""
+
+_LENGTH_AT, _MAGIC_AT = 8, 16
+_LENGTH_MIN = 14
+"""A batch length below this is none, of any magic (LegacyRecord.RECORD_OVERHEAD_V0)."""
 
 
 class RecordError(msgspec.Struct, frozen=True):
@@ -44,11 +54,21 @@ class RecordError(msgspec.Struct, frozen=True):
 
 
 class Rejected(msgspec.Struct, frozen=True):
-    """Why a batch is not appended: what the Produce response carries for its partition."""
+    """Why a batch is not appended: what the Produce response carries for its partition.
+
+    is_malformed: the bytes are no batch at all, so that no log was asked.
+    """
 
     error: ErrorCode
     message: str
     records: tuple[RecordError, ...] = ()
+    is_malformed: bool = False
+
+
+class NeedsThread(msgspec.Struct, frozen=True):
+    """A batch that is sound so far; the rest takes too long for the loop. buffer: the batch alone."""
+
+    buffer: bytearray | memoryview
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -62,88 +82,127 @@ class Prepared(msgspec.Struct, frozen=True):
     log_append_time_ms: int
 
 
-def needs_thread(buffer: bytearray | memoryview, config: LogConfig) -> bool:
-    """Whether `prepare` would decompress or compress: too long for the loop, and it releases the interpreter lock."""
-    if len(buffer) < HEADER_SIZE:
-        return False
-    codec = parse_header(buffer).codec_bits
-    if config.compression_type is not None and codec != config.compression_type:
-        return True
-    looks_inside = config.compacts or config.message_timestamp_before_max_ms < LONG_MAX
-    return looks_inside and codec != Codec.NONE
+def prepare(
+    buffer: bytearray | memoryview, config: LogConfig, now_ms: int, partition: TopicPartition
+) -> Prepared | Rejected | NeedsThread:
+    """Check one client's batch and bring it into the topic's form, unless that takes too long for the loop.
 
-
-def prepare(buffer: bytearray | memoryview, config: LogConfig, now_ms: int) -> Prepared | Rejected:
-    """Check one client's batch and bring it into the topic's form: codec and timestamps.
-
-    buffer: exactly one batch, writable; it is changed only if it is accepted. Base offset and leader epoch are left to the append.
+    buffer: the bytes of one partition, writable; they are changed only if they are accepted. Base offset and leader epoch are left to
+    the append. partition: for the texts of errors.
     """
     size = len(buffer)
     if size < HEADER_SIZE:
-        return _invalid("Produce requests must carry exactly one record batch per partition.")
+        return malformed(buffer) or _no_batch()
     header = parse_header(buffer)
     # Every batch of every producer comes through here: first whether anything is wrong at all, then what it is.
     if (
         header.magic != MAGIC
         or header.batch_length != size - LENGTH_OVERHEAD
+        or header.base_offset
         or size > config.max_message_bytes
         or crc32c(memoryview(buffer)[CRC_COVERS_FROM:]) != header.crc
     ):
-        return _malformed(buffer, header, config)
+        rejected = malformed(buffer)
+        if rejected is not None:
+            return rejected
+        if header.size < size:  # the beginning of another batch, which Kafka leaves out as well
+            return prepare(memoryview(buffer)[: header.size], config, now_ms, partition)
+        return _not_to_be_appended(buffer, header, config)
     if (
         header.record_count <= 0
         or header.last_offset_delta + 1 != header.record_count
-        or header.attributes & _NOT_FOR_CLIENTS
+        or header.attributes & CONTROL_BIT
         or header.attributes & CODEC_MASK > Codec.ZSTD
         or (header.producer_id >= 0 and header.base_sequence < 0)
     ):
         return _not_allowed(header)
-    latest = now_ms + config.message_timestamp_after_max_ms
-    if header.max_timestamp <= latest and config.keeps_as_sent:
+    if (
+        header.max_timestamp <= now_ms + config.message_timestamp_after_max_ms
+        and config.keeps_as_sent
+        and not header.attributes & LOG_APPEND_TIME_BIT
+    ):
         if size > config.segment_bytes:
             return _larger_than_a_segment(size, config)
         if config.message_timestamp_type is TimestampType.CREATE_TIME:
             return Prepared(buffer, header, NO_TIMESTAMP)
-    return _prepare_carefully(buffer, header, config, now_ms)
+    codec = header.codec_bits
+    if _recompresses(codec, config) or (codec and _looks_inside(header, config, now_ms)):
+        return NeedsThread(buffer)
+    return _prepare_carefully(buffer, header, config, now_ms, partition)
 
 
-def _prepare_carefully(
-    buffer: bytearray | memoryview, header: BatchHeader, config: LogConfig, now_ms: int
+def prepare_fully(
+    buffer: bytearray | memoryview, config: LogConfig, now_ms: int, partition: TopicPartition
 ) -> Prepared | Rejected:
-    """Where the topic wants more than a sound batch: looks at records, recompresses, sets timestamps."""
-    rejected = _check_records(buffer, header, config, now_ms)
-    if rejected is not None:
-        return rejected
-    if config.compression_type is not None and header.codec_bits != config.compression_type:
-        recompressed = _recompress(buffer, header, config)
-        if isinstance(recompressed, Rejected):
-            return recompressed
-        buffer, header = recompressed, parse_header(recompressed)
-    if header.size > config.segment_bytes:
-        return _larger_than_a_segment(header.size, config)
-    if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
-        set_log_append_time(buffer, now_ms)
-        return Prepared(buffer, parse_header(buffer), now_ms)
-    return Prepared(buffer, header, NO_TIMESTAMP)
+    """As prepare, to the end, best in a thread: what decompresses and compresses releases the interpreter lock."""
+    prepared = prepare(buffer, config, now_ms, partition)
+    if isinstance(prepared, NeedsThread):
+        buffer = prepared.buffer
+        return _prepare_carefully(buffer, parse_header(buffer), config, now_ms, partition)
+    return prepared
 
 
-def _malformed(buffer: bytearray | memoryview, header: BatchHeader, config: LogConfig) -> Rejected:
-    """Why this is not exactly one whole batch of magic 2 of an allowed size, as its producer sent it."""
-    if header.magic != MAGIC:
-        return _invalid(f"Record batches must have magic 2, not {header.magic}.")
-    if header.batch_length < HEADER_SIZE - LENGTH_OVERHEAD:
-        return Rejected(
-            ErrorCode.CORRUPT_MESSAGE, f"Batch length {header.batch_length} is too small."
+def malformed(buffer: Buffer) -> Rejected | None:
+    """Why these bytes are not one whole batch of magic 2 (ByteBufferLogInputStream, ProduceRequest.validateRecords); None if they are.
+
+    What is behind the batch may be the beginning of another, not a whole one. The rules for size and magic are those of any batch.
+    """
+    size = _batch_size(buffer, 0)
+    if size is None:
+        return _no_batch()
+    if isinstance(size, Rejected):
+        return size
+    magic = buffer[_MAGIC_AT]
+    if magic != MAGIC:
+        return _no_batch(f"Record batches must have magic 2, not {magic}.")
+    following = _batch_size(buffer, size)
+    if isinstance(following, Rejected):
+        return following
+    if following is not None:
+        return _no_batch()
+    return _corrupt(f"A batch has at least {HEADER_SIZE} bytes.") if size < HEADER_SIZE else None
+
+
+def _batch_size(buffer: Buffer, position: int) -> int | Rejected | None:
+    """Bytes of the whole batch at `position`, None if there is none."""
+    rest = len(buffer) - position
+    if rest < LENGTH_OVERHEAD:
+        return None
+    start = position + _LENGTH_AT
+    length = int.from_bytes(buffer[start : start + 4], "big", signed=True)
+    if length < _LENGTH_MIN:
+        return _corrupt(
+            f"Record size {length} is less than the minimum record overhead ({_LENGTH_MIN})"
         )
-    if header.size != len(buffer):
-        return _invalid("Produce requests must carry exactly one record batch per partition.")
+    if rest <= _MAGIC_AT:
+        return None
+    magic = int.from_bytes(buffer[position + _MAGIC_AT : position + _MAGIC_AT + 1], signed=True)
+    if not 0 <= magic <= MAGIC:
+        return _corrupt(f"Invalid magic found in record: {magic}")
+    size = length + LENGTH_OVERHEAD
+    return size if size <= rest else None
+
+
+def _no_batch(
+    why: str = "Produce requests must carry exactly one record batch per partition.",
+) -> Rejected:
+    return Rejected(ErrorCode.INVALID_RECORD, why, is_malformed=True)
+
+
+def _corrupt(why: str) -> Rejected:
+    return Rejected(ErrorCode.CORRUPT_MESSAGE, why, is_malformed=True)
+
+
+def _not_to_be_appended(
+    buffer: bytearray | memoryview, header: BatchHeader, config: LogConfig
+) -> Rejected:
+    """What is wrong with a batch as a whole (`UnifiedLog.analyzeAndValidateRecords`)."""
+    if header.base_offset:
+        return _invalid(f"The base offset of a produced batch is 0, not {header.base_offset}.")
     if header.size > config.max_message_bytes:
         return _too_large(header.size, config)
     computed = crc32c(memoryview(buffer)[CRC_COVERS_FROM:])
-    return Rejected(
-        ErrorCode.CORRUPT_MESSAGE,
-        f"Record is corrupt (stored crc = {header.crc}, computed crc = {computed})",
-    )
+    return _corrupt(f"Record is corrupt (stored crc = {header.crc}, computed crc = {computed})")
 
 
 def _not_allowed(header: BatchHeader) -> Rejected:
@@ -161,54 +220,140 @@ def _not_allowed(header: BatchHeader) -> Rejected:
             f"Invalid sequence number {header.base_sequence} in record batch with producerId "
             f"{header.producer_id}"
         )
-    if header.attributes & CODEC_MASK > Codec.ZSTD:
-        return _invalid(f"Unknown compression type {header.codec_bits}.")
-    return Rejected(
-        ErrorCode.INVALID_TIMESTAMP,
-        "Clients must not send batches whose timestamp type is LogAppendTime.",
+    return _invalid(f"Unknown compression type {header.codec_bits}.")
+
+
+def _recompresses(codec: int, config: LogConfig) -> bool:
+    return config.compression_type is not None and codec != config.compression_type
+
+
+def _looks_inside(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+    """Whether a rule is about the batch's records, and its header does not say that they obey it."""
+    earliest, latest = _timestamp_window(config, now_ms)
+    return (
+        config.compacts
+        or bool(header.attributes & LOG_APPEND_TIME_BIT)
+        or not (header.max_timestamp <= latest and earliest <= 0)
+        or (header.codec_bits != Codec.NONE and config.bounds_decompressed)
     )
 
 
-def _check_records(
-    buffer: bytearray | memoryview, header: BatchHeader, config: LogConfig, now_ms: int
-) -> Rejected | None:
-    """Keys on a compacted topic, and timestamps within the topic's window around now."""
-    earliest, latest = _timestamp_window(config, now_ms)
-    in_window = header.max_timestamp <= latest and earliest <= 0
-    if in_window and not config.compacts:
-        return None
-    bad_keys, bad_times = [], []
-    try:
-        for index, record in enumerate(
-            read_records(buffer, budget_bytes=config.max_decompressed_message_bytes)
-        ):
-            if config.compacts and record.key is None:
-                bad_keys.append(
-                    RecordError(index, "Compacted topic cannot accept message without key.")
-                )
-            if not in_window and not (
-                record.timestamp == NO_TIMESTAMP or earliest <= record.timestamp <= latest
+def _prepare_carefully(
+    buffer: bytearray | memoryview,
+    header: BatchHeader,
+    config: LogConfig,
+    now_ms: int,
+    partition: TopicPartition,
+) -> Prepared | Rejected:
+    """Where the topic wants more than a sound batch: looks at records, recompresses, sets timestamps."""
+    newest = header.max_timestamp
+    if _looks_inside(header, config, now_ms):
+        found = _Inspection(header, config, now_ms, partition).newest_of(buffer)
+        if isinstance(found, Rejected):
+            return found
+        newest = found
+    if _recompresses(header.codec_bits, config):
+        recompressed = _recompress(buffer, header, config)
+        if isinstance(recompressed, Rejected):
+            return recompressed
+        buffer, header = recompressed, parse_header(recompressed)
+    if header.size > config.segment_bytes:
+        return _larger_than_a_segment(header.size, config)
+    if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+        set_log_append_time(buffer, now_ms)
+        return Prepared(buffer, parse_header(buffer), now_ms)
+    if newest != header.max_timestamp or header.attributes & LOG_APPEND_TIME_BIT:
+        set_create_time(buffer, newest)
+        header = parse_header(buffer)
+    return Prepared(buffer, header, NO_TIMESTAMP)
+
+
+class _Inspection:
+    """The rules about records, one by one (`LogValidator.validateRecord`), in Kafka's words."""
+
+    def __init__(
+        self, header: BatchHeader, config: LogConfig, now_ms: int, partition: TopicPartition
+    ) -> None:
+        self._header = header
+        self._config = config
+        self._partition = partition
+        self._earliest, self._latest = _timestamp_window(config, now_ms)
+        self._errors: list[RecordError] = []
+        self._count = 0
+        self._has_bad_time = False
+
+    def newest_of(self, buffer: Buffer) -> int | Rejected:
+        """The largest timestamp of the batch's records, or why they are refused."""
+        newest = NO_TIMESTAMP
+        packed, limit = self._header.codec_bits != Codec.NONE, None
+        budget = DECOMPRESSED_BYTES_MAX
+        if packed and self._config.bounds_decompressed:
+            limit = self._config.max_decompressed_message_bytes
+            budget = min(budget, self._header.record_count * (limit + VARINT_BYTES_MAX))
+        try:
+            for index, record in enumerate(
+                read_records(buffer, budget_bytes=budget, record_bytes_max=limit)
             ):
-                bad_times.append(
-                    RecordError(index, f"Timestamp {record.timestamp} of message is out of range.")
+                newest = max(newest, record.timestamp)
+                if self._config.compacts and record.key is None:
+                    self._note(
+                        index,
+                        f"Compacted topic cannot accept message without key in topic partition {self._partition}",
+                    )
+                else:
+                    self._check_time(index, record)
+        except DecompressedTooLarge as error:
+            if limit is not None and budget < DECOMPRESSED_BYTES_MAX:
+                return _invalid(f"Some record is larger than {limit} bytes: {error}")
+            return Rejected(ErrorCode.MESSAGE_TOO_LARGE, str(error))
+        except RecordsError as error:
+            return _invalid(str(error))
+        return self._rejected() if self._errors else newest
+
+    def _check_time(self, index: int, record: Record) -> None:
+        header = self._header
+        if (
+            self._config.message_timestamp_type is TimestampType.CREATE_TIME
+            and record.timestamp != NO_TIMESTAMP
+        ):
+            if not self._earliest <= record.timestamp <= self._latest:
+                self._has_bad_time = True
+                self._note(
+                    index,
+                    f"Timestamp {record.timestamp} of message with offset {record.offset} is out of range. "
+                    f"The timestamp should be within [{self._earliest}, {self._latest}]",
                 )
-    except DecompressedTooLarge as error:
-        return Rejected(ErrorCode.MESSAGE_TOO_LARGE, str(error))
-    except RecordsError as error:
-        return _invalid(str(error))
-    if bad_keys:
-        return Rejected(
-            ErrorCode.INVALID_RECORD,
-            "One or more records have been rejected due to missing keys on a compacted topic.",
-            tuple(bad_keys[:RECORD_ERRORS_MAX]),
-        )
-    if bad_times or header.max_timestamp > latest:
-        return Rejected(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"The timestamp of one or more records is not within [{earliest}, {latest}].",
-            tuple(bad_times[:RECORD_ERRORS_MAX]),
-        )
-    return None
+        elif header.attributes & LOG_APPEND_TIME_BIT:
+            self._has_bad_time = True
+            kind = "DefaultRecord" if header.codec_bits == Codec.NONE else "PartialDefaultRecord"
+            self._note(
+                index,
+                f"Invalid timestamp type in message {kind}(offset={record.offset}, timestamp={record.timestamp}, "
+                f"key={len(record.key or b'')} bytes, value={len(record.value or b'')} bytes). "
+                "Producer should not set timestamp type to LogAppendTime.",
+            )
+
+    def _note(self, index: int, message: str) -> None:
+        self._count += 1
+        if len(self._errors) < RECORD_ERRORS_MAX:
+            self._errors.append(RecordError(index, message))
+
+    def _rejected(self) -> Rejected:
+        """`LogValidator.processRecordErrors`: a bad time outweighs the rest."""
+        if self._has_bad_time:
+            error = ErrorCode.INVALID_TIMESTAMP
+            message = "One or more records have been rejected due to invalid timestamp"
+        else:
+            error = ErrorCode.INVALID_RECORD
+            first = ", ".join(
+                f"RecordError(batchIndex={each.index}, message='{each.message}')"
+                for each in self._errors[:RECORD_ERRORS_SHOWN]
+            )
+            message = (
+                f"One or more records have been rejected due to {self._count} record errors in total, "
+                f"and only showing the first three errors at most: [{first}]"
+            )
+        return Rejected(error, message, tuple(self._errors))
 
 
 def _timestamp_window(config: LogConfig, now_ms: int) -> tuple[int, int]:
@@ -228,9 +373,7 @@ def _recompress(
     assert config.compression_type is not None
     codec = Codec(header.codec_bits)
     try:
-        payload = decompress(
-            codec, memoryview(buffer)[HEADER_SIZE:], config.max_decompressed_message_bytes
-        )
+        payload = decompress(codec, memoryview(buffer)[HEADER_SIZE:], DECOMPRESSED_BYTES_MAX)
     except DecompressedTooLarge as error:
         return Rejected(ErrorCode.MESSAGE_TOO_LARGE, str(error))
     except RecordsError as error:

@@ -18,9 +18,10 @@ from logfleet.groups.config import GroupConfig
 from logfleet.groups.coordinator import GroupCoordinator
 from logfleet.groups.records import GroupRecord, encode_record
 from logfleet.groups.turn import Turn, Write
-from logfleet.log.validation import Rejected
+from logfleet.log.validation import Rejected, prepare_fully
 from logfleet.node.connection import Peer
 from logfleet.node.partition import NotLeading, Partition
+from logfleet.node.partition_log import AppendResult
 from logfleet.records.record import Record, build_batch
 from logfleet.wire.errors import ErrorCode
 
@@ -177,8 +178,14 @@ class GroupShard:
         batch = build_batch(
             [Record(key, value, now_ms) for key, value in map(encode_record, records)]
         )
+        log = self.partition.log
+        prepared = prepare_fully(batch, log.config, now_ms, log.partition)
         try:
-            result = self.partition.append(batch, now_ms)
+            result = (
+                prepared
+                if isinstance(prepared, Rejected)
+                else self.partition.append(prepared, now_ms)
+            )
         except OSError as error:
             self._storage_failed(self.partition, error)
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -187,6 +194,7 @@ class GroupShard:
                 "group_records_rejected", error=result.error.name, reason=result.message
             )
             return result.error
+        assert isinstance(result, AppendResult), "what is prepared needs no thread"
         self._end_offset = result.last_offset + 1
         for record in records:
             self.coordinator.apply(record)

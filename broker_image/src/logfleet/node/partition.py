@@ -5,7 +5,7 @@ With one replica everything appended is committed at once, so the high watermark
 
 from typing import Protocol
 
-from logfleet.log.validation import Prepared, Rejected
+from logfleet.log.validation import NeedsThread, Prepared, Rejected
 from logfleet.metadata.image import INTERNAL_TOPICS
 from logfleet.node.partition_log import AppendResult, PartitionLog
 from logfleet.wire.errors import ErrorCode
@@ -72,7 +72,7 @@ class Partition:
 
     def append(
         self, batch: bytearray | memoryview | Prepared, now_ms: int
-    ) -> AppendResult | Rejected:
+    ) -> AppendResult | Rejected | NeedsThread:
         """Append one batch from a client; see PartitionLog.append_as_leader. Raises OSError."""
         assert self.is_leading, f"append to {self.topic}-{self.index}, which is led elsewhere"
         log = self.log

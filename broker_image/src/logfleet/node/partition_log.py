@@ -21,7 +21,7 @@ from logfleet.log.names import (
 from logfleet.log.producers import SeenBatch
 from logfleet.log.retention import Retention, SegmentAge, plan_retention
 from logfleet.log.segment import NO_ROOM, room_in, should_roll
-from logfleet.log.validation import Prepared, Rejected, prepare
+from logfleet.log.validation import NeedsThread, Prepared, Rejected, prepare
 from logfleet.node.file_slice import FileSlice
 from logfleet.node.flush_job import FlushJob
 from logfleet.node.log_loader import LoadRequest, LogLoader
@@ -97,7 +97,6 @@ class PartitionLog:
     def config(self, config: LogConfig) -> None:
         self._config = config
         self._room = NO_ROOM
-        self.keeps_as_sent = config.keeps_as_sent
 
     @property
     def size(self) -> int:
@@ -113,15 +112,19 @@ class PartitionLog:
 
     def append_as_leader(
         self, batch: bytearray | memoryview | Prepared, leader_epoch: int, now_ms: int
-    ) -> AppendResult | Rejected:
+    ) -> AppendResult | Rejected | NeedsThread:
         """Append one batch at the log's end. It is written, not yet durable nor committed.
 
-        batch: one batch in writable memory, which this changes; or what `prepare` made of it. Returns where it lies, or why it was
-        refused and nothing has changed.
+        batch: one batch in writable memory, which this changes; or what `prepare_fully` made of it. Returns where it lies, or why it
+        was refused, or that it needs to be prepared in a thread; then nothing has changed.
         """
-        prepared = batch if isinstance(batch, Prepared) else prepare(batch, self._config, now_ms)
-        if isinstance(prepared, Rejected):
-            return prepared
+        if isinstance(batch, Prepared):
+            prepared = batch
+        else:
+            judged = prepare(batch, self._config, now_ms, self.partition)
+            if not isinstance(judged, Prepared):
+                return judged
+            prepared = judged
         header = prepared.header
         if header.producer_id >= 0:
             seen = self._check_producer(header)

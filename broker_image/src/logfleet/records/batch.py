@@ -182,9 +182,18 @@ def set_log_append_time(buffer: bytearray | memoryview, now_ms: int) -> None:
 
     Record deltas stay: readers take the max timestamp for every record (KIP-32).
     """
+    _set_timestamps(buffer, LOG_APPEND_TIME_BIT, now_ms)
+
+
+def set_create_time(buffer: bytearray | memoryview, newest: int) -> None:
+    """Make the batch at position 0 carry its records' own times, the largest of which is `newest`, with a new checksum."""
+    _set_timestamps(buffer, 0, newest)
+
+
+def _set_timestamps(buffer: bytearray | memoryview, kind_bit: int, newest: int) -> None:
     (attributes,) = _ATTRIBUTES.unpack_from(buffer, 21)
-    _ATTRIBUTES.pack_into(buffer, 21, attributes | LOG_APPEND_TIME_BIT)
-    _TIMESTAMP.pack_into(buffer, 35, now_ms)
+    _ATTRIBUTES.pack_into(buffer, 21, attributes & ~LOG_APPEND_TIME_BIT | kind_bit)
+    _TIMESTAMP.pack_into(buffer, 35, newest)
     write_crc(buffer)
 
 

@@ -122,11 +122,15 @@ def _append_bytes(body: bytearray, value: bytes | None) -> None:
 
 
 def read_records(
-    batch: Buffer, position: int = 0, *, budget_bytes: int = DECOMPRESSED_BYTES_MAX
+    batch: Buffer,
+    position: int = 0,
+    *,
+    budget_bytes: int = DECOMPRESSED_BYTES_MAX,
+    record_bytes_max: int | None = None,
 ) -> Iterator[Record]:
     """Records of the batch at `position`, in offset order; keys and values are copies.
 
-    budget_bytes: most bytes the records may expand to. Raises CorruptRecords if the records are not exactly what the header
+    budget_bytes: most bytes the records may expand to. record_bytes_max: most bytes of one record, its length not counted. Raises CorruptRecords if the records are not exactly what the header
     counts, DecompressedTooLarge beyond the budget; the checksum is the caller's. Header names that are no UTF-8 are read with
     replacement characters, as Java does.
     """
@@ -144,6 +148,8 @@ def read_records(
         while cursor < len(payload):
             size, cursor = read_varint(payload, cursor)
             end = cursor + size
+            if record_bytes_max is not None and size > record_bytes_max:
+                raise CorruptRecords(f"a record of {size} bytes where {record_bytes_max} may be")
             if size < 0 or end > len(payload):
                 raise CorruptRecords(f"a record of {size} bytes where {len(payload) - cursor} are")
             yield _read_record(payload[cursor:end], header, append_time)

@@ -1,8 +1,17 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from logfleet.log import validation
 from logfleet.log.config import LogConfig
-from logfleet.log.validation import Prepared, Rejected, needs_thread, prepare
+from logfleet.log.names import TopicPartition
+from logfleet.log.validation import (
+    NeedsThread,
+    Prepared,
+    Rejected,
+    malformed,
+    prepare,
+    prepare_fully,
+)
 from logfleet.records.batch import (
     HEADER_SIZE,
     TimestampType,
@@ -19,6 +28,7 @@ NOW = 1_700_000_000_000
 HOUR = 3_600_000
 PRODUCE = LogConfig()
 COMPACT = LogConfig(cleanup_policy=frozenset({"compact"}))
+PARTITION = TopicPartition("orders", 3)
 RECORDS = [Record(b"k%d" % n, b"value " * 50, NOW - n) for n in range(5)]
 
 
@@ -32,7 +42,7 @@ def patched(position, value, *, batch=None):
 
 def refusal(batch, config=PRODUCE):
     before = bytes(batch)
-    rejected = prepare(batch, config, NOW)
+    rejected = prepare_fully(batch, config, NOW, PARTITION)
     assert isinstance(rejected, Rejected), rejected
     assert bytes(batch) == before, "a refused batch is left as it was"
     assert rejected.message
@@ -40,7 +50,7 @@ def refusal(batch, config=PRODUCE):
 
 
 def accepted(batch, config=PRODUCE):
-    prepared = prepare(batch, config, NOW)
+    prepared = prepare_fully(batch, config, NOW, PARTITION)
     assert isinstance(prepared, Prepared), prepared
     assert parse_header(prepared.buffer) == prepared.header
     assert crc_matches(prepared.buffer, prepared.header)
@@ -57,8 +67,11 @@ def test_a_good_batch_is_taken_as_it_is(codec):
     assert prepared.log_append_time_ms == -1
 
 
-def test_a_base_offset_that_a_client_makes_up_is_of_no_interest():
-    accepted(build_batch(RECORDS, base_offset=4711))
+@pytest.mark.parametrize("rest", [1, 10, 16, 17, 80])
+def test_the_beginning_of_another_batch_is_left_out(rest):
+    batch = build_batch(RECORDS)
+    prepared = accepted(batch + build_batch(RECORDS)[:rest])
+    assert bytes(prepared.buffer) == bytes(batch)
 
 
 @pytest.mark.parametrize(
@@ -68,8 +81,12 @@ def test_a_base_offset_that_a_client_makes_up_is_of_no_interest():
         (build_batch(RECORDS)[:-1], ErrorCode.INVALID_RECORD),
         (build_batch(RECORDS)[:HEADER_SIZE], ErrorCode.INVALID_RECORD),
         (build_batch(RECORDS) * 2, ErrorCode.INVALID_RECORD),
-        (build_batch(RECORDS) + b"x", ErrorCode.INVALID_RECORD),
+        (build_batch(RECORDS) + bytes(30), ErrorCode.CORRUPT_MESSAGE),
         (patched(16, b"\x01"), ErrorCode.INVALID_RECORD),  # magic
+        (patched(16, b"\x03"), ErrorCode.CORRUPT_MESSAGE),  # a magic that nobody knows
+        (patched(16, b"\xff"), ErrorCode.CORRUPT_MESSAGE),
+        (patched(8, b"\0\0\0\x20")[:44], ErrorCode.CORRUPT_MESSAGE),
+        (build_batch(RECORDS, base_offset=1), ErrorCode.INVALID_RECORD),
         (patched(8, b"\0\0\0\x30"), ErrorCode.CORRUPT_MESSAGE),  # shorter than a header
         (patched(8, b"\xff\xff\xff\xff"), ErrorCode.CORRUPT_MESSAGE),
         (patched(8, b"\x7f\xff\xff\xff"), ErrorCode.INVALID_RECORD),
@@ -80,11 +97,27 @@ def test_a_base_offset_that_a_client_makes_up_is_of_no_interest():
         (patched(21, b"\0\x20"), ErrorCode.INVALID_RECORD),  # a control batch
         (patched(21, b"\0\x05"), ErrorCode.INVALID_RECORD),  # a codec that is not defined
         (patched(43, b"\0\0\0\0\0\0\0\x07"), ErrorCode.INVALID_RECORD),  # producer without sequence
-        (patched(21, b"\0\x08"), ErrorCode.INVALID_TIMESTAMP),  # LogAppendTime is the broker's
     ],
 )
 def test_a_batch_that_no_client_may_send_is_refused(batch, error):
     assert refusal(batch).error is error
+
+
+@pytest.mark.parametrize(
+    "batch, is_malformed",
+    [
+        (build_batch(RECORDS)[:30], True),
+        (patched(16, b"\x01"), True),
+        (patched(16, b"\x03"), True),
+        (build_batch(RECORDS) * 2, True),
+        (patched(57, b"\0\0\0\0"), False),
+        (build_batch(RECORDS, base_offset=1), False),
+        (patched(21, b"\0\x20"), False),
+    ],
+)
+def test_what_is_no_batch_is_told_from_what_the_log_refuses(batch, is_malformed):
+    assert refusal(batch).is_malformed is is_malformed
+    assert (malformed(batch) is not None) is is_malformed
 
 
 def test_a_damaged_batch_is_refused_with_both_checksums():
@@ -138,6 +171,10 @@ class TestKeys:
         rejected = refusal(batch, COMPACT)
         assert rejected.error is ErrorCode.INVALID_RECORD
         assert [record.index for record in rejected.records] == [1, 3]
+        sentence = "Compacted topic cannot accept message without key in topic partition orders-3"
+        assert {record.message for record in rejected.records} == {sentence}
+        assert "due to 2 record errors in total" in rejected.message
+        assert f"[RecordError(batchIndex=1, message='{sentence}'), R" in rejected.message
         accepted(batch)
         accepted(build_batch(RECORDS, codec=codec), COMPACT)
 
@@ -147,13 +184,19 @@ class TestKeys:
     def test_not_every_bad_record_is_named(self):
         rejected = refusal(build_batch([Record(None, b"v", NOW)] * 1000), COMPACT)
         assert len(rejected.records) == 100
+        assert "due to 1000 record errors in total" in rejected.message
+        assert rejected.message.count("RecordError") == 3
 
-    def test_a_bomb_is_stopped_at_its_budget(self):
-        config = LogConfig(
-            cleanup_policy=frozenset({"compact"}), max_decompressed_message_bytes=1 << 20
-        )
+    def test_a_bad_time_outweighs_a_missing_key(self):
+        records = [Record(None, b"v", NOW), Record(b"k", b"v", NOW + 2 * HOUR)]
+        rejected = refusal(build_batch(records), COMPACT)
+        assert rejected.error is ErrorCode.INVALID_TIMESTAMP
+        assert [record.index for record in rejected.records] == [0, 1]
+
+    def test_a_bomb_is_stopped_at_the_brokers_budget(self, monkeypatch):
+        monkeypatch.setattr(validation, "DECOMPRESSED_BYTES_MAX", 1 << 20)
         bomb = build_batch([Record(b"k", bytes(5 << 20), NOW)], codec=Codec.ZSTD)
-        assert refusal(bomb, config).error is ErrorCode.MESSAGE_TOO_LARGE
+        assert refusal(bomb, COMPACT).error is ErrorCode.MESSAGE_TOO_LARGE
 
     def test_records_that_cannot_be_read_are_invalid(self):
         batch = build_batch(RECORDS, codec=Codec.LZ4)
@@ -163,13 +206,49 @@ class TestKeys:
         )
 
 
+class TestSizeOfRecords:
+    """max.decompressed.message.bytes; a record of n zeros has n + 7 bytes."""
+
+    LIMITED = LogConfig(max_decompressed_message_bytes=1007)
+
+    @pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE])
+    def test_a_record_that_comes_compressed_is_bounded(self, codec):
+        for sizes in ([1000], [1000, 900, 1000]):
+            records = [Record(None, bytes(size), NOW) for size in sizes]
+            accepted(build_batch(records, codec=codec), self.LIMITED)
+        for sizes in ([1001], [1, 1001, 1], [1 << 20]):
+            records = [Record(None, bytes(size), NOW) for size in sizes]
+            rejected = refusal(build_batch(records, codec=codec), self.LIMITED)
+            assert rejected.error is ErrorCode.INVALID_RECORD
+
+    def test_what_comes_as_it_is_has_another_bound(self):
+        accepted(build_batch([Record(None, bytes(5000), NOW)]), self.LIMITED)
+
+    def test_no_more_is_expanded_than_such_records_can_have(self, monkeypatch):
+        budgets = []
+
+        def reading(buffer, *, budget_bytes, record_bytes_max):
+            budgets.append(budget_bytes)
+            return read_records(
+                buffer, budget_bytes=budget_bytes, record_bytes_max=record_bytes_max
+            )
+
+        monkeypatch.setattr(validation, "read_records", reading)
+        refusal(build_batch([Record(None, bytes(1 << 20), NOW)], codec=Codec.GZIP), self.LIMITED)
+        assert budgets == [1012]
+
+
 class TestTimestamps:
     def test_a_record_from_the_future_is_refused(self):
         accepted(build_batch([Record(b"k", b"v", NOW + HOUR)]))
         batch = build_batch([Record(b"k", b"v", NOW), Record(b"k", b"v", NOW + HOUR + 1)])
         rejected = refusal(batch)
         assert rejected.error is ErrorCode.INVALID_TIMESTAMP
-        assert [record.index for record in rejected.records] == [1]
+        assert rejected.message == "One or more records have been rejected due to invalid timestamp"
+        (record,) = rejected.records
+        assert record.index == 1
+        assert f"Timestamp {NOW + HOUR + 1} of message with offset 1 is out" in record.message
+        assert record.message.endswith(f", {NOW + HOUR}]")
 
     def test_a_record_from_the_past_is_refused_where_that_is_limited(self):
         batch = build_batch([Record(b"k", b"v", NOW), Record(b"k", b"v", NOW - HOUR)])
@@ -183,9 +262,9 @@ class TestTimestamps:
         batch = build_batch([Record(b"k", b"v", -1)])
         accepted(batch, LogConfig(message_timestamp_before_max_ms=HOUR))
 
-    def test_a_header_that_lies_about_the_future_is_refused(self):
+    def test_a_header_that_lies_about_the_future_is_corrected(self):
         batch = patched(35, (NOW + 2 * HOUR).to_bytes(8, "big"))
-        assert refusal(batch).error is ErrorCode.INVALID_TIMESTAMP
+        assert accepted(batch).header.max_timestamp == NOW
 
     @pytest.mark.parametrize("codec", list(Codec))
     def test_the_brokers_time_replaces_all(self, codec):
@@ -195,9 +274,25 @@ class TestTimestamps:
         assert prepared.log_append_time_ms == NOW
         assert {record.timestamp for record in read_records(prepared.buffer)} == {NOW}
 
-    def test_a_client_must_not_set_the_brokers_time_itself(self):
+    @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+    def test_the_brokers_time_is_not_the_clients_to_set(self, codec):
+        """Where the topic wants the clients' times the batch gets those, as in Kafka; where not, it is refused."""
+        batch = build_batch(RECORDS, codec=codec)
+        set_log_append_time(batch, NOW - HOUR)
+        config = LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME)
+        rejected = refusal(bytearray(batch), config)
+        assert rejected.error is ErrorCode.INVALID_TIMESTAMP
+        assert [record.index for record in rejected.records] == [0, 1, 2, 3, 4]
+        assert "Record(offset=2, timestamp=1699996400000, key=2 bytes" in (
+            rejected.records[2].message
+        )
+        header = accepted(batch).header
+        assert header.timestamp_type is TimestampType.CREATE_TIME
+        assert header.max_timestamp == NOW - HOUR
+
+    def test_a_client_that_claims_the_brokers_time_must_say_which(self):
         batch = build_batch(RECORDS)
-        set_log_append_time(batch, NOW)
+        set_log_append_time(batch, -1)
         assert refusal(batch).error is ErrorCode.INVALID_TIMESTAMP
 
 
@@ -206,7 +301,7 @@ class TestCompression:
     @pytest.mark.parametrize("source", list(Codec))
     def test_records_come_into_the_topics_codec_unchanged(self, source, target):
         stamp = ProducerStamp(7, 1, 5)
-        batch = build_batch(RECORDS, codec=source, producer=stamp, base_offset=9)
+        batch = build_batch(RECORDS, codec=source, producer=stamp)
         prepared = accepted(batch, LogConfig(compression_type=target))
         header = prepared.header
         assert header.codec_bits == target
@@ -236,9 +331,10 @@ class TestCompression:
         config = LogConfig(compression_type=Codec.NONE, max_message_bytes=50_000)
         assert refusal(batch, config).error is ErrorCode.MESSAGE_TOO_LARGE
 
-    def test_a_bomb_is_stopped_at_its_budget(self):
+    def test_a_bomb_is_stopped_at_the_brokers_budget(self, monkeypatch):
+        monkeypatch.setattr(validation, "DECOMPRESSED_BYTES_MAX", 1 << 20)
         bomb = build_batch([Record(None, bytes(5 << 20), NOW)], codec=Codec.GZIP)
-        config = LogConfig(compression_type=Codec.LZ4, max_decompressed_message_bytes=1 << 20)
+        config = LogConfig(compression_type=Codec.LZ4)
         assert refusal(bomb, config).error is ErrorCode.MESSAGE_TOO_LARGE
 
     def test_a_stream_that_cannot_be_read_is_invalid(self):
@@ -255,9 +351,20 @@ class TestCompression:
         (Codec.ZSTD, COMPACT, True),
         (Codec.NONE, LogConfig(compression_type=Codec.ZSTD), True),
         (Codec.ZSTD, LogConfig(compression_type=Codec.ZSTD), False),
-        (Codec.ZSTD, LogConfig(message_timestamp_before_max_ms=5), True),
+        (Codec.ZSTD, LogConfig(message_timestamp_before_max_ms=HOUR), True),
+        (Codec.NONE, LogConfig(message_timestamp_before_max_ms=HOUR), False),
+        (Codec.ZSTD, LogConfig(max_decompressed_message_bytes=10_000), True),
+        (Codec.NONE, LogConfig(max_decompressed_message_bytes=10_000), False),
+        (Codec.NONE, LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME), False),
+        (Codec.ZSTD, LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME), False),
+        (Codec.ZSTD, LogConfig(message_timestamp_after_max_ms=0), False),
     ],
 )
-def test_what_takes_long_is_known_beforehand(codec, config, expected):
-    assert needs_thread(build_batch(RECORDS, codec=codec), config) is expected
-    assert not needs_thread(bytearray(10), config)
+def test_only_what_expands_or_compresses_needs_a_thread(codec, config, expected):
+    judged = prepare(build_batch(RECORDS, codec=codec), config, NOW, PARTITION)
+    assert isinstance(judged, NeedsThread if expected else Prepared)
+
+
+def test_a_compressed_batch_from_the_future_is_not_looked_into_on_the_loop():
+    batch = build_batch([Record(b"k", b"v", NOW + 2 * HOUR)], codec=Codec.LZ4)
+    assert isinstance(prepare(batch, PRODUCE, NOW, PARTITION), NeedsThread)

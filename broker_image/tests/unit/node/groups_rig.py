@@ -10,7 +10,7 @@ from logfleet.groups.partition import OFFSETS_TOPIC
 from logfleet.io.files import PosixFiles
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
-from logfleet.log.validation import Prepared, Rejected
+from logfleet.log.validation import NeedsThread, Prepared, Rejected
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.image import Partition as PartitionState
 from logfleet.metadata.shards import ShardedMap
@@ -64,7 +64,7 @@ class LaggingPartition(Partition):
 
     def append(
         self, batch: bytearray | memoryview | Prepared, now_ms: int
-    ) -> AppendResult | Rejected:
+    ) -> AppendResult | Rejected | NeedsThread:
         if self.failure is not None:
             raise self.failure
         if self.rejection is not None:

@@ -52,7 +52,7 @@ def test_waiters_are_told_of_what_is_new_only(partition) -> None:
     partition.append(first, NOW)
     partition.append(again, NOW)
     assert isinstance(partition.append(bytearray(10), NOW), Rejected)
-    prepared = prepare(batch(b"b"), partition.log.config, NOW)
+    prepared = prepare(batch(b"b"), partition.log.config, NOW, partition.log.partition)
     assert isinstance(prepared, Prepared)
     partition.append(prepared, NOW)
     assert told.sizes == [len(first), len(prepared.buffer)]

@@ -17,7 +17,7 @@ leader.replication.throttled.replicas LIST medium "" replicas | Replicas whose s
 local.retention.bytes LONG medium -2 -2.. | Bytes of a tiered partition that stay on local disk; -2 means retention.bytes. | from log.local.retention.bytes
 local.retention.ms LONG medium -2 -2.. | How long segments of a tiered topic stay on local disk; -2 means retention.ms. | from log.local.retention.ms
 max.compaction.lag.ms LONG medium 9223372036854775807 1.. | Longest time that a record may stay uncompacted. | from log.cleaner.max.compaction.lag.ms
-max.decompressed.message.bytes INT medium 2147483639 1..2147483639 | A compressed batch may unpack to this many bytes at most where the broker has to read it. | in log.validation | from max.decompressed.message.bytes
+max.decompressed.message.bytes INT medium 2147483639 1..2147483639 | A record of a compressed batch may have this many bytes at most. | in log.validation | from max.decompressed.message.bytes
 max.message.bytes INT medium 1048588 0.. | Largest record batch that is accepted, in bytes as sent. | in log.validation | from message.max.bytes
 message.timestamp.after.max.ms LONG medium 3600000 0.. | How far a record's timestamp may lie after the broker's clock. | in log.validation | from log.message.timestamp.after.max.ms
 message.timestamp.before.max.ms LONG medium 9223372036854775807 0.. | How far a record's timestamp may lie before the broker's clock. | in log.validation | from log.message.timestamp.before.max.ms

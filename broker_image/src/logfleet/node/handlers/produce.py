@@ -7,10 +7,11 @@ Per-partition answers follow Kafka's ReplicaManager.appendRecords and ProduceReq
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
-from logfleet.log.validation import Rejected, needs_thread, prepare
+from logfleet.log.validation import NeedsThread, Rejected, malformed, prepare_fully
 from logfleet.node.connection import CloseConnection
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.partition import Partition
+from logfleet.node.partition_log import AppendResult
 from logfleet.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_BIT
 from logfleet.records.compression import Codec
 from logfleet.wire.errors import ErrorCode
@@ -51,18 +52,14 @@ def produce(
     by_id = context.api_version >= TOPIC_IDS_SINCE
     topics: list[_Topic] = []
     work: list[_Work] = []
-    as_sent = True
     for topic in request.topic_data:
         rows: list[_Row] = []
         topics.append(_Topic(name=topic.name, topic_id=topic.topic_id, partition_responses=rows))
         hosted = table.by_id.get(topic.topic_id) if by_id else table.by_name.get(topic.name)
         for data in topic.partition_data:
             partition = None if hosted is None else hosted.partitions.get(data.index)
-            if partition is not None and not partition.log.keeps_as_sent:
-                as_sent = False
             work.append((rows, topic, data, partition))
-    turn = _Turn(broker, request, context, topics)
-    return turn.append_all(work) if as_sent else turn.prepare_and_append_all(work)
+    return _Turn(broker, request, context, topics).append_all(work)
 
 
 class _Turn:
@@ -84,33 +81,41 @@ class _Turn:
         self._failed = 0
         self._endpoints: dict[int, ProduceResponse.NodeEndpoint] | None = None
 
-    def append_all(self, work: list[_Work]) -> ProduceResponse | None:
-        for rows, topic, data, partition in work:
-            rows.append(self._append(topic, data, partition, data.records))
+    def append_all(
+        self, work: list[_Work]
+    ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+        """Fill in all rows; from the first batch on that takes long this waits for a thread."""
+        for number, (rows, topic, data, partition) in enumerate(work):
+            row = self._append(topic, data, partition, data.records)
+            if isinstance(row, NeedsThread):
+                return self._append_all_in_thread(work[number:])
+            rows.append(row)
         return self._answer()
 
-    async def prepare_and_append_all(self, work: list[_Work]) -> ProduceResponse | None:
-        """As append_all, but what has to be decompressed or compressed is prepared in a thread first."""
+    async def _append_all_in_thread(self, work: list[_Work]) -> ProduceResponse | None:
         for rows, topic, data, partition in work:
-            batch: Any = data.records
-            if (
-                partition is not None
-                and self._refusal(partition, batch) is None
-                and needs_thread(batch, config := partition.log.config)
-            ):
-                now_ms = self._broker.now_ms()
-                batch = await self._broker.run_in_thread(prepare, batch, config, now_ms)
-            rows.append(self._append(topic, data, partition, batch))
+            row = self._append(topic, data, partition, data.records)
+            if isinstance(row, NeedsThread):
+                assert partition is not None, "only a log's batch is prepared"
+                log, now_ms = partition.log, self._broker.now_ms()
+                prepared = await self._broker.run_in_thread(
+                    prepare_fully, row.buffer, log.config, now_ms, log.partition
+                )
+                row = self._append(topic, data, partition, prepared)
+                assert not isinstance(row, NeedsThread), "it is prepared"
+            rows.append(row)
         return self._answer()
 
     def _append(
         self, topic: _TopicData, data: _PartitionData, partition: Partition | None, batch: Any
-    ) -> _Row:
+    ) -> _Row | NeedsThread:
         """Append one partition's batch: the records as sent, or what preparing them gave."""
         if partition is None or not partition.is_leading:
             return self._not_led(topic, data.index)
         refusal = self._refusal(partition, data.records)
         if refusal is not None:
+            if isinstance(refusal, Rejected):
+                return self._rejected(partition, refusal)
             return self._failure(data.index, refusal)
         if isinstance(batch, Rejected):
             return self._rejected(partition, batch)
@@ -119,29 +124,29 @@ class _Turn:
         except OSError as error:
             self._broker.storage_failed(partition, error)
             return self._failure(data.index, ErrorCode.KAFKA_STORAGE_ERROR)
-        if isinstance(result, Rejected):
-            return self._rejected(partition, result)
-        return _Row(
-            index=data.index,
-            base_offset=result.base_offset,
-            log_append_time_ms=result.log_append_time_ms,
-            log_start_offset=partition.log.log_start_offset,
-        )
+        if isinstance(result, AppendResult):
+            return _Row(
+                index=data.index,
+                base_offset=result.base_offset,
+                log_append_time_ms=result.log_append_time_ms,
+                log_start_offset=partition.log.log_start_offset,
+            )
+        return result if isinstance(result, NeedsThread) else self._rejected(partition, result)
 
     def _refusal(
         self, partition: Partition, records: bytes | memoryview | None
-    ) -> ErrorCode | None:
-        """Why a batch is refused that the log itself might take."""
+    ) -> ErrorCode | Rejected | None:
+        """Why a batch is refused that the log itself might take. What is no batch is told before anything else."""
         if records is None or len(records) < HEADER_SIZE:
-            return ErrorCode.INVALID_RECORD
+            return malformed(records or b"") or ErrorCode.INVALID_RECORD
         version = self._context.api_version
         attributes = records[_ATTRIBUTES_LOW_BYTE]
         if version < ZSTD_SINCE and attributes & CODEC_MASK == Codec.ZSTD:
-            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+            return malformed(records) or ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         if self._acks not in ACKS:
-            return ErrorCode.INVALID_REQUIRED_ACKS
+            return malformed(records) or ErrorCode.INVALID_REQUIRED_ACKS
         if partition.is_internal and self._context.client_id != ADMIN_CLIENT_ID:
-            return ErrorCode.INVALID_TOPIC_EXCEPTION
+            return malformed(records) or ErrorCode.INVALID_TOPIC_EXCEPTION
         if attributes & TRANSACTIONAL_BIT:
             # No transaction can be open here, as none are served.
             if version >= TRANSACTION_ABORTABLE_SINCE:
@@ -162,7 +167,7 @@ class _Turn:
             )
             for error in rejected.records
         ]
-        if rejected.error not in _WITHOUT_LOG_START:
+        if not rejected.is_malformed and rejected.error not in _WITHOUT_LOG_START:
             row.log_start_offset = partition.log.log_start_offset
         return row
 

@@ -123,7 +123,8 @@ def transactional() -> bytearray:
     [
         (None, 12, -1, ErrorCode.INVALID_RECORD),
         (bytearray(), 12, -1, ErrorCode.INVALID_RECORD),
-        (bytearray(60), 12, -1, ErrorCode.INVALID_RECORD),
+        (bytearray(60), 12, -1, ErrorCode.CORRUPT_MESSAGE),
+        (bytearray(10), 12, 2, ErrorCode.INVALID_RECORD),  # what is no batch is told first
         (batch(b"x") + batch(b"y"), 12, -1, ErrorCode.INVALID_RECORD),
         (batch(b"x"), 12, 2, ErrorCode.INVALID_REQUIRED_ACKS),
         (batch(b"x", codec=Codec.ZSTD), 6, -1, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
@@ -218,6 +219,28 @@ def test_a_batch_for_another_codec_is_recompressed_in_a_thread(host) -> None:
     assert stored(partition) == [(0, b"x"), (1, b"y")]
     assert parse_header(partition.log.read(0, 1000).read()).codec_bits == Codec.LZ4
     assert stored(other) == [(0, b"p")]
+
+
+def test_rows_stand_in_the_requests_order_whatever_takes_long(host) -> None:
+    host.host(config=LogConfig(compression_type=Codec.LZ4))
+    host.host("plain")
+    rows = (("topic", 0, batch(b"x")), ("plain", 0, batch(b"p")), ("none", 0, batch(b"n")))
+    answer = ask(host, request(*rows))
+    assert [
+        (topic.name, topic.partition_responses[0].error_code) for topic in answer.responses
+    ] == [
+        ("topic", 0),
+        ("plain", 0),
+        ("none", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+
+
+def test_a_compressed_batch_from_the_future_is_read_in_a_thread(host) -> None:
+    host.host()
+    made = build_batch([Record(b"k", b"v", NOW + 7_200_000)], codec=Codec.GZIP)
+    row = only_row(ask(host, request(("topic", 0, made))))
+    assert row.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert len(host.threads) == 1
 
 
 def test_records_without_key_are_named_on_a_compacted_topic(host) -> None:
