@@ -97,6 +97,10 @@ bench-kafka: $(STAMP) ## Apache Kafka and Logfleet side by side on this machine 
 oracle: $(STAMP) ## the same requests to Apache Kafka and to a broker, the answers compared (ONLY=part of a case's name)
 	@$(PY) -m e2e.oracle $(if $(ONLY),--only $(ONLY)) $(if $(EXAMPLES),--examples $(EXAMPLES))
 
+.PHONY: soak
+soak: $(STAMP) ## kill a broker KILLS=200 times under mixed load; what was acknowledged must be there (adds up in e2e/results)
+	@$(PY) -m e2e.soak $(if $(KILLS),--kills $(KILLS))
+
 .PHONY: e2e
 e2e: $(STAMP) ## end-to-end suites on a local Kubernetes of three zones (KEEP=1 leaves it up; root, Linux)
 	$(PY) -m e2e.lab build

@@ -27,6 +27,13 @@ def source_key(*folders: str, root: Path = ROOT) -> str:
     return digest.hexdigest()[:16]
 
 
+def entry_of(path: Path, key: str) -> dict[str, Any]:
+    """What is stored under `key`, empty if nothing is."""
+    entries: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    entry: dict[str, Any] = entries.get(key, {})
+    return entry
+
+
 def store(path: Path, key: str, entry: dict[str, Any]) -> None:
     """Put `entry` under `key`, the last in the file; what was there under that key is replaced."""
     entries: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}

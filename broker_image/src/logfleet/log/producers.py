@@ -85,6 +85,10 @@ class ProducerStates:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def ids(self) -> Iterable[int]:
+        """The producers' ids."""
+        return self._entries.keys()
+
     def get(self, producer_id: int) -> ProducerEntry | None:
         return self._entries.get(producer_id)
 

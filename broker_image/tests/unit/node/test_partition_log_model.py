@@ -19,6 +19,8 @@ from logfleet.node.file_slice import FileSlice
 from logfleet.records.batch import iterate_headers
 from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
 
+from broker_image.tests.sim.rebuild import index_faults
+
 NOW = 1_700_000_000_000
 CONFIG = LogConfig(
     segment_bytes=1500, index_interval_bytes=250, file_delete_delay_ms=0, segment_ms=5000
@@ -203,28 +205,7 @@ class LogMachine(RuleBasedStateMachine):
     @invariant()
     def indexes_are_those_of_a_rebuild(self):
         for segment in self.log.segments:
-            offsets, facts, needed = rebuilt(segment)
-            assert list(segment.offset_index) == offsets
-            times = list(segment.time_index)
-            assert times == sorted(set(times))
-            # closing and rolling add the largest time so far, so there may be more than a rebuild makes
-            assert needed <= set(times) <= facts
-
-
-def rebuilt(segment):
-    """Offset index entries; all true time index entries; those that must be there."""
-    offsets, facts, needed, since, best = [], set(), set(), 0, (-1, 0)
-    for position, header in segment.headers():
-        last = header.last_offset - segment.base_offset
-        if header.max_timestamp > best[0]:
-            best = (header.max_timestamp, last)
-            facts.add(best)
-        if since > CONFIG.index_interval_bytes:
-            offsets.append((last, position))
-            needed.add(best)
-            since = 0
-        since += header.size
-    return offsets, facts, needed
+            assert index_faults(segment, CONFIG.index_interval_bytes) == []
 
 
 def test_the_log_behaves_as_a_list(rig, tmp_path):

@@ -3,7 +3,7 @@ import subprocess
 
 import pytest
 
-from e2e.harness.results import source_key, store
+from e2e.harness.results import entry_of, source_key, store
 
 
 @pytest.fixture
@@ -40,3 +40,11 @@ def test_an_entry_replaces_that_of_its_key_and_leaves_the_others(tmp_path):
         ("two", {"figure": 2}),
         ("one", {"figure": 3}),
     ]
+
+
+def test_an_entry_is_found_again_by_its_key(tmp_path):
+    path = tmp_path / "soak.json"
+    assert entry_of(path, "one") == {}
+    store(path, "one", {"kills": 10})
+    assert entry_of(path, "one") == {"kills": 10}
+    assert entry_of(path, "two") == {}
