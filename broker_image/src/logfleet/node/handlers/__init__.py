@@ -8,6 +8,7 @@ from logfleet.node.dispatch import Handlers
 def all_handlers() -> Handlers[Any]:
     """Every handler that this version has; what ApiVersions advertises follows from it."""
     from logfleet.node.handlers import (
+        acls,
         admin,
         api_versions,
         coordinator,
@@ -33,6 +34,7 @@ def all_handlers() -> Handlers[Any]:
         metadata,
         api_versions,
         admin,
+        acls,
         producer_ids,
         coordinator,
         groups,
