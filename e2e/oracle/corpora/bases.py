@@ -219,6 +219,38 @@ def _list_reassignments(stage: Stage) -> msgspec.Struct:
     return kind(topics=[topic], timeout_ms=r.TIMEOUT_MS)
 
 
+ACL: Final[dict[str, Any]] = {
+    "resource_type": 2,
+    "resource_name": "a",
+    "resource_pattern_type": 3,
+    "principal": "User:a",
+    "host": "*",
+    "operation": 3,
+    "permission_type": 3,
+}
+FILTER: Final[dict[str, Any]] = {
+    "resource_type_filter": 2,
+    "resource_name_filter": None,
+    "pattern_type_filter": 3,
+    "principal_filter": None,
+    "host_filter": None,
+    "operation": 3,
+    "permission_type": 3,
+}
+
+
+def _describe_acls(stage: Stage) -> msgspec.Struct:
+    return m.DescribeAclsRequest(**FILTER)
+
+
+def _create_acls(stage: Stage) -> msgspec.Struct:
+    return m.CreateAclsRequest(creations=[m.CreateAclsRequest.AclCreation(**ACL)])
+
+
+def _delete_acls(stage: Stage) -> msgspec.Struct:
+    return m.DeleteAclsRequest(filters=[m.DeleteAclsRequest.DeleteAclsFilter(**FILTER)])
+
+
 def _alter_client_quotas(stage: Stage) -> msgspec.Struct:
     kind = m.AlterClientQuotasRequest
     entity = kind.EntityData(entity_type="client-id", entity_name=stage.fresh("client"))
@@ -266,6 +298,9 @@ BASES: Final[dict[str, Base]] = {
     "IncrementalAlterConfigs": _incremental_alter_configs,
     "AlterConfigs": _alter_configs,
     "ListConfigResources": _list_config_resources,
+    "DescribeAcls": _describe_acls,
+    "CreateAcls": _create_acls,
+    "DeleteAcls": _delete_acls,
     "DescribeCluster": _describe_cluster,
     "DescribeLogDirs": _describe_log_dirs,
     "ElectLeaders": _elect_leaders,

@@ -30,7 +30,7 @@ TOPICS: dict[str, tuple[int, dict[str, str]]] = {
     "three": (3, {}),
 }
 """Partitions and configuration; partition 0 of each holds RECORDS."""
-TOPIC, BROKER, SET_FOR_TOPIC = 2, 4, 1
+TOPIC, BROKER, BROKER_LOGGER, GROUP, SET_FOR_TOPIC = 2, 4, 8, 32, 1
 CLOSED = "the connection was closed"
 
 
@@ -123,6 +123,7 @@ def test_records_are_deleted_and_refused_as_kafka_does(pair: Pair) -> None:
         deletion(("__consumer_offsets", 9, 0)),
         deletion(("", 0, 0)),
         deletion(),
+        m.DeleteRecordsRequest(topics=[m.DeleteRecordsRequest.DeleteRecordsTopic(name="plain")]),
     )
 
 
@@ -256,3 +257,102 @@ def test_a_log_directory_that_fails_is_told_while_the_broker_lives_on(rig, tmp_p
         str(one): ErrorCode.KAFKA_STORAGE_ERROR,
         str(two): 0,
     }
+
+
+# --- permissions, of which there are none
+
+
+def test_without_an_authorizer_acls_are_refused_as_kafka_does(pair: Pair) -> None:
+    """A zero, UNKNOWN, closes the connection; a number that nobody knows does not."""
+    every: dict[str, Any] = {
+        "resource_type_filter": 1,
+        "pattern_type_filter": 1,
+        "operation": 1,
+        "permission_type": 1,
+        "resource_name_filter": None,
+        "principal_filter": None,
+        "host_filter": None,
+    }
+    filters = [every, *({**every, name: value} for name in list(every)[:4] for value in (0, 99))]
+    acl: dict[str, Any] = {
+        "resource_type": 2,
+        "resource_pattern_type": 3,
+        "operation": 3,
+        "permission_type": 3,
+        "resource_name": "plain",
+        "principal": "User:a",
+        "host": "*",
+    }
+    acls = [acl, *({**acl, name: value} for name in list(acl)[:4] for value in (0, 99))]
+    creation, deletion_ = m.CreateAclsRequest, m.DeleteAclsRequest
+    for each in filters:
+        row = deletion_.DeleteAclsFilter(**each)
+        pair.same(m.DescribeAclsRequest(**each), deletion_(filters=[row, row]))
+    pair.same(*(creation(creations=[creation.AclCreation(**each)] * 2) for each in acls))
+    pair.same(creation(), deletion_())
+
+
+# --- leaders and replicas
+
+
+def election(kind: int, topics: dict[str, list[int]] | None) -> m.ElectLeadersRequest:
+    rows = None
+    if topics is not None:
+        rows = [
+            m.ElectLeadersRequest.TopicPartitions(topic=name, partitions=indexes)
+            for name, indexes in topics.items()
+        ]
+    return m.ElectLeadersRequest(election_type=kind, topic_partitions=rows, timeout_ms=30_000)
+
+
+def test_elections_that_nobody_needs_are_refused_as_kafka_does(pair: Pair) -> None:
+    pair.same(
+        election(0, {"plain": [0, 9], "three": [2, 1, 1], "nowhere": [0]}),
+        election(1, {"plain": [0]}),
+        election(2, {"plain": [0]}),
+        election(0, None),
+        election(1, None),
+        election(0, {}),
+    )
+
+
+def reassignment(
+    name: str, index: int, replicas: list[int] | None, *, may_change_factor: bool = True
+) -> m.AlterPartitionReassignmentsRequest:
+    kind = m.AlterPartitionReassignmentsRequest
+    partition = kind.ReassignablePartition(partition_index=index, replicas=replicas)
+    return kind(
+        timeout_ms=30_000,
+        topics=[kind.ReassignableTopic(name=name, partitions=[partition])],
+        allow_replication_factor_change=may_change_factor,
+    )
+
+
+def test_replicas_stay_and_moves_are_refused_as_kafka_does(pair: Pair) -> None:
+    for replicas in ([1], [], [1, 1], [2], [1, 2], [-1], None):
+        for may_change_factor in (True, False):
+            pair.same(reassignment("plain", 0, replicas, may_change_factor=may_change_factor))
+        pair.same(reassignment("plain", 9, replicas), reassignment("nowhere", 0, replicas))
+    pair.same(m.AlterPartitionReassignmentsRequest(timeout_ms=1000))
+    kind = m.ListPartitionReassignmentsRequest
+    for name, index in (("plain", 0), ("plain", 9), ("nowhere", 0)):
+        topic = kind.ListPartitionReassignmentsTopics(name=name, partition_indexes=[index])
+        pair.same(kind(timeout_ms=1000, topics=[topic]))
+    pair.same(kind(timeout_ms=1000, topics=None), kind(timeout_ms=1000, topics=[]))
+
+
+def test_resources_are_listed_as_kafka_does(pair: Pair) -> None:
+    """If all are asked for, Kafka lists its loggers too; here they have no configuration."""
+    kind = m.ListConfigResourcesRequest
+    config = m.IncrementalAlterConfigsRequest.AlterableConfig(
+        name="consumer.session.timeout.ms", value="50000"
+    )
+    resource = m.IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=GROUP, resource_name="a-group", configs=[config]
+    )
+    pair.same(m.IncrementalAlterConfigsRequest(resources=[resource]))
+    asked = ([2], [4], [16], [32], [1], [99], [2, 4, 32])
+    pair.same(*(kind(resource_types=types) for types in asked))
+    theirs, own = pair.ask(kind(), 1)
+    without = [row for row in theirs["config_resources"] if row["resource_type"] != BROKER_LOGGER]
+    assert own == {**theirs, "config_resources": without}

@@ -10,12 +10,13 @@ One replica per partition: it leads while its broker is active, nobody else can.
 from collections.abc import Iterator
 
 from logfleet.control.topic_configs import BrokerLayers, topic_default
-from logfleet.control.transactions import Step, partition_step
+from logfleet.control.transactions import Refusal, Step, partition_step
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Partition, Topic
 from logfleet.metadata.keys import ACTIVE, FENCED, NO_LEADER, FenceValue, PartitionValue
 from logfleet.metadata.store import Put, absent, created_at
 from logfleet.wire import uuids
+from logfleet.wire.errors import ErrorCode
 
 
 def fence_steps(image: ClusterImage) -> Iterator[Step]:
@@ -50,6 +51,25 @@ def election_steps(image: ClusterImage, topic: Topic, layers: BrokerLayers) -> I
         value = next_state(image, partition, wanted)
         if value is not None:
             yield partition_step(image, keys.partition(uuid, index), value, partition.revision)
+
+
+def refuse_election(partition: Partition, *, unclean: bool) -> Refusal:
+    """Why an election that somebody asks for changes nothing: with one replica the controller has already made it.
+
+    unclean: any leader will do, else it has to be the first replica. Source: ReplicationControlManager.electLeader.
+    """
+    if partition.has_leader and (unclean or partition.leader == partition.replicas[0]):
+        return Refusal(
+            ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
+        )
+    if unclean:
+        return Refusal(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+            "Eligible topic partition leaders are not available.",
+        )
+    return Refusal(
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."
+    )
 
 
 def next_state(image: ClusterImage, partition: Partition, min_isr: int) -> PartitionValue | None:

@@ -289,7 +289,8 @@ def _too_many() -> Refusal:
     )
 
 
-def _refuse_factor(factor: int) -> Refusal | None:
+def refuse_factor(factor: int) -> Refusal | None:
+    """Why partitions cannot have that many replicas, None if they can."""
     if factor <= REPLICATION_FACTOR_MAX:
         return None
     return Refusal(
@@ -303,7 +304,7 @@ def _place(
     image: ClusterImage, partitions: int, factor: int, start: int, leaders: Sequence[int]
 ) -> Sequence[tuple[int, ...]] | Refusal:
     racks = {broker.id: broker.rack for broker in image.brokers.values() if broker.is_active}
-    refusal = _refuse_factor(factor)
+    refusal = refuse_factor(factor)
     if refusal is not None:
         return refusal
     try:
@@ -343,16 +344,20 @@ def _checked_assignment(
     if len(assignment) > PARTITIONS_PER_REQUEST_MAX:
         return _too_many()
     for replicas in assignment:
-        problem = _assignment_problem(image, replicas)
-        if problem is not None:
-            return Refusal(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"The manual partition assignment includes {problem}",
-            )
-        refusal = _refuse_factor(len(replicas))
+        refusal = refuse_assignment(image, replicas) or refuse_factor(len(replicas))
         if refusal is not None:
             return refusal
     return assignment
+
+
+def refuse_assignment(image: ClusterImage, replicas: Sequence[int]) -> Refusal | None:
+    """Why nobody can choose these brokers for a partition: they must be there, each once."""
+    problem = _assignment_problem(image, replicas)
+    if problem is None:
+        return None
+    return Refusal(
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment includes {problem}"
+    )
 
 
 def _assignment_problem(image: ClusterImage, replicas: Sequence[int]) -> str | None:

@@ -1,10 +1,17 @@
-from logfleet.control.elections import election_steps, fence_steps, min_isr, next_state
+from logfleet.control.elections import (
+    election_steps,
+    fence_steps,
+    min_isr,
+    next_state,
+    refuse_election,
+)
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.transactions import pack
 from logfleet.metadata import keys
 from logfleet.metadata.keys import NO_LEADER, TopicValue
 from logfleet.metadata.store import Delete, Put, Txn
 from logfleet.wire import uuids
+from logfleet.wire.errors import ErrorCode
 
 
 def partition(cluster, index: int = 0):
@@ -131,3 +138,18 @@ def test_a_changed_min_insync_replicas_reaches_the_partition_without_a_new_term(
     changed = partition(cluster)
     assert (changed.min_isr, changed.leader_epoch, changed.partition_epoch) == (2, 0, 1)
     assert next_state(cluster.image, changed, 2) is None
+
+
+def test_an_election_on_demand_has_nothing_to_do_or_nobody_to_elect(cluster):
+    cluster.start(1)
+    cluster.create("t")
+    for unclean in (False, True):
+        refusal = refuse_election(partition(cluster), unclean=unclean)
+        assert refusal.error is ErrorCode.ELECTION_NOT_NEEDED
+    cluster.stop(1)
+    assert refuse_election(partition(cluster), unclean=False).error is (
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    )
+    assert refuse_election(partition(cluster), unclean=True).error is (
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    )

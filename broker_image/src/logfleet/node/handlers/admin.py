@@ -7,19 +7,23 @@ import msgspec
 from logfleet.node.controller_access import ControllerWork, Origin
 from logfleet.node.controller_term import NotControllerError
 from logfleet.node.dispatch import Handler, RequestContext
-from logfleet.node.handlers import admin_configs, admin_topics
+from logfleet.node.handlers import admin_configs, admin_partitions, admin_topics
 from logfleet.wire.apis import API_BY_KEY
 from logfleet.wire.errors import ErrorCode, MalformedMessage, UnsupportedVersion
 from logfleet.wire.frame import SIZE_BYTES, decode_request, decode_request_header, encode_response
 from logfleet.wire.messages import (
     AlterConfigsRequest,
+    AlterPartitionReassignmentsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DescribeConfigsRequest,
+    ElectLeadersRequest,
     EnvelopeRequest,
     EnvelopeResponse,
     IncrementalAlterConfigsRequest,
+    ListConfigResourcesRequest,
+    ListPartitionReassignmentsRequest,
 )
 
 if TYPE_CHECKING:
@@ -72,5 +76,9 @@ async def envelope(
 HANDLERS: dict[type, Handler[Any]] = {
     **dict.fromkeys(WORK, change),
     DescribeConfigsRequest: admin_configs.describe_configs,
+    ListConfigResourcesRequest: admin_configs.list_config_resources,
+    ElectLeadersRequest: admin_partitions.elect_leaders,
+    AlterPartitionReassignmentsRequest: admin_partitions.alter_partition_reassignments,
+    ListPartitionReassignmentsRequest: admin_partitions.list_partition_reassignments,
     EnvelopeRequest: envelope,
 }

@@ -1,4 +1,4 @@
-"""DescribeConfigs, answered by the broker that is asked; IncrementalAlterConfigs and AlterConfigs, done by the controller.
+"""DescribeConfigs and ListConfigResources, answered by the broker that is asked; IncrementalAlterConfigs and AlterConfigs, done by the controller.
 
 Checks follow Kafka's ConfigHelper and ConfigAdminManager. Topics, brokers and groups have configurations in this version; loggers
 and client metrics are refused as a type that Kafka does not know.
@@ -39,15 +39,20 @@ from logfleet.wire.messages import (
     DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
 )
 
 if TYPE_CHECKING:
     from logfleet.node.dispatch import RequestContext
     from logfleet.node.handlers.admin_host import AdminHost
 
+RESOURCE_TYPES_SINCE: Final = 1
 # Kafka: ConfigResource.Type
 TOPIC: Final = 2
 BROKER: Final = 4
+BROKER_LOGGER: Final = 8
+CLIENT_METRICS: Final = 16
 GROUP: Final = 32
 SERVED: Final = {TOPIC, BROKER, GROUP}
 
@@ -161,6 +166,36 @@ def _entry(config: DescribedConfig, request: DescribeConfigsRequest) -> _Entry:
         ],
         config_type=config.type,
         documentation=config.documentation if request.include_documentation else None,
+    )
+
+
+# --- ListConfigResources
+
+
+def list_config_resources(
+    host: "AdminHost", request: ListConfigResourcesRequest, context: "RequestContext"
+) -> ListConfigResourcesResponse:
+    """Topics, brokers, and groups for which anything is set; all kinds if none is named (KIP-1142).
+
+    Version 0 asks for client metrics, which have no configuration in this version, no more than loggers.
+    """
+    kinds = set(request.resource_types)
+    if not kinds <= {*SERVED, BROKER_LOGGER, CLIENT_METRICS}:
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    if context.api_version >= RESOURCE_TYPES_SINCE and not kinds:
+        kinds = SERVED
+    names = []
+    if GROUP in kinds:
+        names += [(GROUP, name) for name in sorted(host.image.group_configs)]
+    if BROKER in kinds:
+        names += [(BROKER, str(broker_id)) for broker_id in sorted(host.image.brokers)]
+    if TOPIC in kinds:
+        names += [(TOPIC, name) for name in sorted(topic.name for topic in host.image.topics())]
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ListConfigResourcesResponse.ConfigResource(resource_name=name, resource_type=kind)
+            for kind, name in names
+        ]
     )
 
 

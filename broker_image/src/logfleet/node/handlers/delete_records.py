@@ -47,6 +47,7 @@ async def delete_records(
                 name=name, partitions=[_row(index, begins[name, index]) for index in offsets]
             )
             for name, offsets in wanted.items()
+            if offsets
         ]
     )
 

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from logfleet.node.connection import CloseConnection
 from logfleet.node.handlers.acls import create_acls, delete_acls, describe_acls
@@ -5,13 +7,13 @@ from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 
-FILTER = {
+FILTER: dict[str, Any] = {
     "resource_type_filter": 1,
     "pattern_type_filter": 1,
     "operation": 1,
     "permission_type": 1,
 }
-ACL = {
+ACL: dict[str, Any] = {
     "resource_type": 2,
     "resource_pattern_type": 3,
     "operation": 3,
@@ -31,7 +33,7 @@ def test_there_is_no_authorizer(host, version) -> None:
     )
     for answer in (described, created, deleted):
         encode(answer, version)
-    rows = [described, *created.results, *deleted.filter_results]
+    rows: list[Any] = [described, *created.results, *deleted.filter_results]
     assert [row.error_code for row in rows] == [ErrorCode.SECURITY_DISABLED] * 4
 
 
@@ -40,11 +42,11 @@ def test_what_is_said_to_be_unknown_closes_the_connection(host, field) -> None:
     wrong_filter = {**FILTER, list(FILTER)[field]: 0}
     wrong_acl = {**ACL, list(ACL)[field]: 0}
     context = host.context(3)
+    acl = CreateAclsRequest.AclCreation(**wrong_acl)
+    each = DeleteAclsRequest.DeleteAclsFilter(**wrong_filter)
     with pytest.raises(CloseConnection):
         describe_acls(host, DescribeAclsRequest(**wrong_filter), context)
     with pytest.raises(CloseConnection):
-        acl = CreateAclsRequest.AclCreation(**wrong_acl)
         create_acls(host, CreateAclsRequest(creations=[acl]), context)
     with pytest.raises(CloseConnection):
-        each = DeleteAclsRequest.DeleteAclsFilter(**wrong_filter)
         delete_acls(host, DeleteAclsRequest(filters=[each]), context)
