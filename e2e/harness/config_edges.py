@@ -132,7 +132,6 @@ _OTHERS: Final[list[tuple[tuple[int, str], *tuple[Change, ...]]]] = [
 JUDGED_ELSEWISE: Final = {
     "listeners": "Kafka opens and closes listeners while it runs",
     "listener.security.protocol.map": "as listeners",
-    "producer.id.expiration.ms": "cannot be changed while the broker runs",
     "principal.builder.class": "Kafka loads the class",
     "metric.reporters": "Kafka loads the classes",
     "config.providers": "Kafka loads the classes",

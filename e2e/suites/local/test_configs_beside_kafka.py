@@ -132,7 +132,6 @@ SET_ELSEWISE = {
 KNOWN_DIFFERENCES = {
     "min.insync.replicas": "set for the cluster by Kafka's controller",
     "listener.security.protocol.map": "cannot be changed while the broker runs",
-    "producer.id.expiration.ms": "cannot be changed while the broker runs",
 }
 
 

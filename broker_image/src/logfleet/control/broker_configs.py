@@ -15,20 +15,14 @@ from logfleet.control.config_keys import (
     ConfigKey,
     UpdateMode,
 )
-from logfleet.control.connection_limits import parse_ip_overrides
+from logfleet.control.connection_limits import OF_ONE_LISTENER, parse_ip_overrides
 from logfleet.control.transactions import Refusal
 from logfleet.wire.errors import ErrorCode
 
 MIN_ISR: Final = "min.insync.replicas"
 _LISTENER_KEY = re.compile(r"listener\.name\.([^.]+)\.(.+)")
 # Keys that a listener's prefix may stand before also in the configuration of all brokers (Kafka: CLUSTER_LEVEL_LISTENER_CONFIGS).
-_CLUSTER_LEVEL_LISTENER: Final = {
-    "max.connections",
-    "max.connection.creation.rate",
-    "num.network.threads",
-}
-# Kafka: ListenerConnectionQuota.validateReconfiguration
-_AT_LEAST_ONE: Final = {"max.connections", "max.connection.creation.rate"}
+_CLUSTER_LEVEL_LISTENER: Final = {*OF_ONE_LISTENER, "num.network.threads"}
 # Kafka: SslConfigs.RECONFIGURABLE_CONFIGS
 _BY_LISTENER_ONLY: Final = {
     "ssl.key.password",
@@ -108,13 +102,13 @@ def _refuse_values(values: Mapping[str, str]) -> Refusal | None:
             key = base_key(name)
             assert key is not None, "unknown names were refused before"
             key.parse(text)
-        _check_together(values)
+        check_together(values)
     except ConfigError as error:
         return Refusal(ErrorCode.INVALID_REQUEST, error.message)
     return None
 
 
-def _check_together(values: Mapping[str, str]) -> None:
+def check_together(values: Mapping[str, str]) -> None:
     """Rules beyond the type and range of one key. Raises ConfigError."""
     retention = "log.retention.ms"
     if retention in values and int(values[retention]) == 0:
@@ -136,5 +130,5 @@ def _check_together(values: Mapping[str, str]) -> None:
         )
     for name, text in values.items():
         key = base_key(name)
-        if key is not None and key.name in _AT_LEAST_ONE and int(text) == 0:
+        if key is not None and key.name in OF_ONE_LISTENER and int(text) == 0:
             raise ConfigError(name, f"Invalid {name} 0: it must be at least 1")

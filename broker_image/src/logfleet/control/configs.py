@@ -6,17 +6,19 @@ Keys, types and defaults are Kafka's (`config_keys`), so that a Kafka broker's f
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 import msgspec
 
-from logfleet.control.config_keys import BROKER_KEYS, ConfigError, ConfigKey, ConfigValue
+from logfleet.control.broker_configs import base_key, check_together
+from logfleet.control.config_keys import BROKER_KEYS, ConfigError, ConfigValue
+from logfleet.control.connection_limits import OF_ONE_LISTENER
 from logfleet.control.properties import parse_properties
 from logfleet.metadata.keys import Listener
 
 __all__ = ["BrokerConfig", "ConfigError", "Listener", "broker_config", "parse_properties"]
 
 _ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
-_LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]+\.")
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _SERVED_PROTOCOL = "PLAINTEXT"
 PORT_MAX = 65_535
@@ -27,6 +29,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     `listeners` are those to open; `advertised_listeners` may hold an empty host or port 0, which the node replaces by its own
     name and the bound port. `static` is every key as given (text), `unknown` and `without_effect` are keys to warn about.
+    Buffers and backlog are None where nothing is set (or -1): then the system decides.
     """
 
     node_id: int
@@ -47,6 +50,9 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     request_timeout_ms: int
 
     socket_request_max_bytes: int
+    socket_receive_buffer_bytes: int | None
+    socket_send_buffer_bytes: int | None
+    socket_listen_backlog_size: int | None
     connections_max_idle_ms: int
     fetch_max_bytes: int
     max_incremental_fetch_session_cache_slots: int
@@ -86,16 +92,19 @@ def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
         "inter_broker_listener_name": _inter_broker(given, advertised),
         "log_dirs": _log_dirs(given),
         "static": dict(properties),
-        "unknown": tuple(sorted(name for name in properties if _known(name) is None)),
+        "unknown": tuple(sorted(name for name in properties if base_key(name) is None)),
         "without_effect": tuple(sorted(_without_effect(properties))),
         "logfleet_admin_listener": _admin_listener(given),
     }
+    for key in _THE_SYSTEMS:
+        fields[key.replace(".", "_")] = _unless_left_to_the_system(given, key)
     for name in BrokerConfig.__struct_fields__:
         if name not in fields:
             fields[name] = given.value(name.replace("_", "."))
-    for name in properties:
-        if name in BROKER_KEYS:
-            given.value(name)
+    for name, text in properties.items():
+        if (known := base_key(name)) is not None:
+            known.parse(text)
+    check_together(properties)
     config = msgspec.convert(fields, BrokerConfig)
     _check_together(given, config)
     return config
@@ -127,15 +136,25 @@ class _Given:
         return value or ()
 
 
-def _known(name: str) -> ConfigKey | None:
-    return BROKER_KEYS.get(_LISTENER_PREFIX.sub("", name, count=1))
-
-
 def _without_effect(properties: Mapping[str, str]) -> Iterator[str]:
     for name in properties:
-        key = _known(name)
-        if key is not None and (name != key.name or not key.has_effect):
+        key = base_key(name)
+        if key is None or (name != key.name and key.name in OF_ONE_LISTENER):
+            continue
+        if name != key.name or not key.has_effect:
             yield name
+
+
+_THE_SYSTEMS: Final = (
+    "socket.receive.buffer.bytes",
+    "socket.send.buffer.bytes",
+    "socket.listen.backlog.size",
+)
+
+
+def _unless_left_to_the_system(given: "_Given", key: str) -> ConfigValue:
+    value = given.value(key) if given.is_set(key) else None
+    return None if value == -1 else value
 
 
 def _node_id(given: _Given) -> ConfigValue:

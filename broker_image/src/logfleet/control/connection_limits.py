@@ -8,6 +8,8 @@ import msgspec
 from logfleet.control.config_keys import BROKER_KEYS, ConfigError
 from logfleet.control.topic_configs import BrokerLayers
 
+# Limits that a listener may have of its own; at least 1 each (Kafka: ListenerConnectionQuota.validateReconfiguration).
+OF_ONE_LISTENER: Final = frozenset({"max.connections", "max.connection.creation.rate"})
 _OVERRIDES: Final = "max.connections.per.ip.overrides"
 
 

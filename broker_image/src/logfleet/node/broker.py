@@ -16,6 +16,8 @@ from typing import Any, Final, Self, TypeVar
 import structlog
 
 from logfleet.control.configs import BrokerConfig
+from logfleet.control.dynamic_configs import Piece
+from logfleet.control.topic_configs import BrokerLayers
 from logfleet.io.files import Files, PosixFiles
 from logfleet.log.names import TopicPartition
 from logfleet.metadata.image import ClusterImage
@@ -23,10 +25,12 @@ from logfleet.metadata.keys import BrokerValue, ControllerValue
 from logfleet.metadata.keys import Listener as Address
 from logfleet.metadata.store import MetadataStore, StoreError
 from logfleet.node.checkpointer import Checkpointer
+from logfleet.node.connection_rules import ConnectionRules
 from logfleet.node.controller_access import ControllerAccess
 from logfleet.node.controller_loop import ControllerLoop
 from logfleet.node.coordinator_loop import CoordinatorLoop
 from logfleet.node.dispatch import Dispatcher
+from logfleet.node.dynamic_config import DynamicConfig
 from logfleet.node.flusher import Flusher
 from logfleet.node.handlers import all_handlers
 from logfleet.node.handlers.admin_topics import create_one
@@ -108,6 +112,7 @@ class Broker:
         self._log_dirs = LogDirs(OpenFiles(self._files), [])
         self._configs = LogConfigs(self.node_id, config.static)
         self._listeners: list[Listener] = []
+        self._connection_rules = ConnectionRules(config, self._listeners)
         self._registrar: Registrar | None = None
         self._loaded: set[LogDir] = set()
         self._high_watermarks: Mapping[TopicPartition, int] = {}
@@ -201,7 +206,8 @@ class Broker:
             async with asyncio.timeout(LEADING_S_MAX):
                 image = await self.follower.until(self._leads_its_own)
                 await self.local.until_settled(image.revision)
-        self._start_maintenance()
+        maintenance = self._start_maintenance()
+        await self._start_dynamic_config(maintenance)
         await self._serve()
 
     async def _start_admin(self) -> None:
@@ -236,6 +242,10 @@ class Broker:
                 disk=self._compute,
                 request_bytes_max=self.config.socket_request_max_bytes,
                 idle_s_max=self.config.connections_max_idle_ms / 1000,
+                quotas=self._connection_rules.quotas,
+                backlog=self.config.socket_listen_backlog_size,
+                receive_buffer_bytes=self.config.socket_receive_buffer_bytes,
+                send_buffer_bytes=self.config.socket_send_buffer_bytes,
             )
             try:
                 ports[address.name] = await listener.bind(address.host, address.port)
@@ -364,7 +374,19 @@ class Broker:
         broker = image.brokers.get(self.node_id)
         return broker is not None and broker.is_active and self.local.leads_its_own(image)
 
-    def _start_maintenance(self) -> None:
+    async def _start_dynamic_config(self, maintenance: Maintenance) -> None:
+        async def producers(layers: BrokerLayers) -> None:
+            expiration = layers.effective("producer.id.expiration.ms")
+            maintenance.producer_id_expiration_ms = int(expiration or 0)
+
+        tell = {Piece.CONNECTIONS: self._connection_rules.update, Piece.PRODUCERS: producers}
+        dynamic = DynamicConfig(BrokerLayers(self.config.static), self.node_id, tell)
+        subscription = self.follower.subscribe()
+        await self._connection_rules.update(dynamic.layers)
+        await dynamic.update(self.image)
+        self._spawn("dynamic-config", dynamic.run(subscription))
+
+    def _start_maintenance(self) -> Maintenance:
         maintenance = Maintenance(
             self._files,
             self.config,
@@ -376,6 +398,7 @@ class Broker:
         )
         self._stack.callback(self._remember_high_watermarks, maintenance)
         self._spawn("maintenance", maintenance.run())
+        return maintenance
 
     def _remember_high_watermarks(self, maintenance: Maintenance) -> None:
         self._high_watermarks = maintenance.high_watermarks()

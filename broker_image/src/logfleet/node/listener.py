@@ -1,18 +1,29 @@
-"""One listening socket: accepts connections, closes idle ones, ends them all when the broker stops."""
+"""One listener: admits connections as the limits allow, closes idle ones, ends them all when the broker stops."""
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+import contextlib
+import socket
+import time
+from collections.abc import Awaitable, Iterable, Iterator
 from concurrent.futures import Executor
 from itertools import islice
 
 import structlog
 
+from logfleet.control.connection_limits import connection_limits
+from logfleet.control.quotas import address_of
+from logfleet.control.topic_configs import BrokerLayers
+from logfleet.io.net import bind_tcp, prepare_accepted
 from logfleet.node.connection import Connection, Service
+from logfleet.node.connection_quotas import ConnectionQuotas
 
 log = structlog.get_logger(__name__)
 
-# Connections that the kernel completes before the broker accepts them; the kernel may allow fewer.
+# Connections that the kernel completes before the broker accepts them, where socket.listen.backlog.size is not set; the
+# kernel may allow fewer.
 BACKLOG = 1024
+# Pause after a failure to accept, as for want of file descriptors: trying again at once would only burn the CPU.
+ACCEPT_AGAIN_S = 1.0
 # The sweep for idle connections looks at this many per step of the loop (well below a millisecond).
 SWEEP_STEP = 1000
 TICK_S = 1.0
@@ -26,6 +37,8 @@ class Listener:
     idle_s_max: connections.max.idle.ms in seconds; a connection on which nothing moved for so long is
         closed, also when a request is in progress (as Kafka's Selector does).
     disk: threads that read cold segments ahead.
+    quotas: who may connect; counts the connections of all listeners of a broker. None: anybody.
+    backlog, receive_buffer_bytes, send_buffer_bytes: None leaves them to us and to the system.
     """
 
     def __init__(
@@ -36,6 +49,10 @@ class Listener:
         disk: Executor,
         request_bytes_max: int = 100 * 1024 * 1024,
         idle_s_max: float = 600.0,
+        quotas: ConnectionQuotas | None = None,
+        backlog: int | None = None,
+        receive_buffer_bytes: int | None = None,
+        send_buffer_bytes: int | None = None,
     ) -> None:
         self.name = name
         self.service = service
@@ -45,10 +62,18 @@ class Listener:
         self.host = ""
         self.port = 0
         self.now = 0.0
-        self.accepted = 0
+        self.quotas = quotas or unlimited(name)
+        self.accepted = self.refused = self.evicted = 0
+        self.waited_s = 0.0
         self.connections: set[Connection] = set()
+        self._backlog = backlog or BACKLOG
+        self._receive_buffer_bytes = receive_buffer_bytes
+        self._send_buffer_bytes = send_buffer_bytes
+        self._coming: set[Connection] = set()  # counted in, and not opened yet
         self._work: set[asyncio.Task[None]] = set()
-        self._server: asyncio.Server | None = None
+        self._sockets: list[socket.socket] = []
+        self._accepting: list[asyncio.Task[None]] = []
+        self._admissions: set[asyncio.Task[None]] = set()
         self._ticker: asyncio.Task[None] | None = None
         self._empty: asyncio.Event = asyncio.Event()
 
@@ -57,26 +82,38 @@ class Listener:
 
         host "" means all addresses.
         """
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(self), host or None, port, backlog=BACKLOG, start_serving=False
+        self._sockets = await asyncio.get_running_loop().run_in_executor(
+            None, bind_tcp, host, port, self._receive_buffer_bytes
         )
         self.host = host
-        self.port = int(self._server.sockets[0].getsockname()[1])
+        self.port = int(self._sockets[0].getsockname()[1])
         return self.port
 
     async def serve(self) -> None:
         """Accept connections from now on."""
-        assert self._server is not None, "bind comes first"
+        assert self._sockets, "bind comes first"
         loop = asyncio.get_running_loop()
         self.now = loop.time()
-        await self._server.start_serving()
+        for listening in self._sockets:
+            listening.listen(self._backlog)
+            task = loop.create_task(self._accept(listening))
+            task.add_done_callback(_accepting_ended)
+            self._accepting.append(task)
         self._ticker = loop.create_task(self._tick())
 
     async def stop(self, grace_s: float) -> None:
         """Accept nothing more, answer what is in progress, close; what is left after grace_s is cut."""
-        if self._server is None:
+        if not self._sockets:
             return
-        self._server.close()
+        for task in self._accepting:
+            task.cancel()
+        await asyncio.gather(*self._accepting, *self._admissions, return_exceptions=True)
+        for listening in self._sockets:
+            # uvloop lets go of a socket one step later; who comes until then shall be refused, not kept waiting
+            with contextlib.suppress(OSError):
+                listening.shutdown(socket.SHUT_RDWR)
+            listening.close()
+        self._sockets = []
         for connection in list(self.connections):
             connection.finish()
         try:
@@ -98,14 +135,64 @@ class Listener:
             self._empty.clear()
             await self._empty.wait()
 
+    # --- new connections
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, address = await loop.sock_accept(listening)
+            except ConnectionAbortedError:  # gone before it was taken
+                continue
+            except OSError as error:
+                log.warning("accept_failed", listener=self.name, error=str(error))
+                await asyncio.sleep(ACCEPT_AGAIN_S)
+                continue
+            began = time.monotonic()
+            try:
+                await self.quotas.until_admitted(self.name)
+            except BaseException:
+                accepted.close()
+                raise
+            self.waited_s += time.monotonic() - began
+            # Not cut off by a stop: a transport that is half made belongs to nobody.
+            admission = loop.create_task(self._admit(accepted, _address(address[0])))
+            self._admissions.add(admission)
+            admission.add_done_callback(self._admissions.discard)
+            await asyncio.shield(admission)
+
+    async def _admit(self, accepted: socket.socket, address: str) -> None:
+        limit = self.quotas.enter(self.name, address)
+        if limit is not None:
+            self.refused += 1
+            log.info(
+                "connection_refused", peer=address, reason=f"{limit} connections are its limit"
+            )
+            accepted.close()
+            return
+        connection = Connection(self)
+        self._coming.add(connection)
+        try:
+            prepare_accepted(accepted, self._send_buffer_bytes)
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, accepted)
+        except OSError as error:  # the peer has gone
+            accepted.close()
+            log.info("connection_lost_early", peer=address, error=str(error))
+        finally:
+            if connection in self._coming:
+                self._coming.discard(connection)
+                self.quotas.leave(self.name, address)
+
     # --- for connections
 
     def opened(self, connection: Connection) -> None:
+        self._coming.discard(connection)
         self.accepted += 1
         self.connections.add(connection)
 
     def closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
+        self.quotas.leave(self.name, _address(connection.peer.host))
         if not self.connections:
             self._empty.set()
 
@@ -144,3 +231,30 @@ class Listener:
                 else:
                     connection.finish()
             await asyncio.sleep(0)
+
+
+def close_least_recently_used(listeners: Iterable[Listener], excess: int) -> None:
+    """Let so many of their connections end, those on which nothing has moved for longest; those that are ending count."""
+    open_now = [(each, owner) for owner in listeners for each in owner.connections]
+    ending = sum(connection.finishing for connection, _ in open_now)
+    staying = [(each, owner) for each, owner in open_now if not each.finishing]
+    staying.sort(key=lambda pair: pair[0].last_active)
+    for connection, owner in staying[: max(0, excess - ending)]:
+        owner.evicted += 1
+        connection.finish()
+
+
+def unlimited(listener: str) -> ConnectionQuotas:
+    """Lets everybody in."""
+    limits = connection_limits(BrokerLayers(), [listener])
+    return ConnectionQuotas(limits, lambda: time.monotonic_ns() // 1_000_000)
+
+
+def _address(host: str) -> str:
+    """One text for all ways to write an address; the host as it is where it is none."""
+    return address_of(host) or host
+
+
+def _accepting_ended(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.critical("accepting_failed", exc_info=error)

@@ -121,7 +121,7 @@ class LocalPartitions:
 
     async def _apply(self, image: ClusterImage, changes: Changes) -> None:
         topic_ids = set(changes.topics)
-        if changes.everything or changes.broker_configs:
+        if changes.everything or (changes.broker_configs and self._configs.may_differ(image)):
             topic_ids |= {topic.id for topic in image.topics()} | set(self._table.by_id)
         starting = []
         for topic_id in topic_ids:

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from logfleet.control.config_keys import ConfigValue
+from logfleet.control.dynamic_configs import Piece, layers_of, pieces_to_tell
 from logfleet.control.topic_configs import BrokerLayers, topic_defaults, topic_values
 from logfleet.log.config import LogConfig
 from logfleet.metadata.image import ClusterImage
@@ -41,13 +42,14 @@ class LogConfigs:
         self._layers: BrokerLayers | None = None
         self._defaults: Mapping[str, str | None] = {}
 
+    def may_differ(self, image: ClusterImage) -> bool:
+        """Whether the defaults of topics that `image` means are other ones than `of` last used."""
+        layers = layers_of(self._static, image, self._node_id)
+        return self._layers is None or Piece.LOGS in pieces_to_tell(self._layers, layers)
+
     def of(self, image: ClusterImage, topic: str) -> LogConfig:
         """What the topic's logs obey by `image`; the broker's defaults if it does not exist there."""
-        layers = BrokerLayers(
-            self._static,
-            image.configs_of_broker(None).values,
-            image.configs_of_broker(self._node_id).values,
-        )
+        layers = layers_of(self._static, image, self._node_id)
         if layers != self._layers:
             self._layers = layers
             self._defaults = topic_defaults(layers)

@@ -33,7 +33,10 @@ REMOVAL_PERIOD_S: Final = 10.0
 
 
 class Maintenance:
-    """on_disk_failure: called when a log directory can no longer be trusted."""
+    """on_disk_failure: called when a log directory can no longer be trusted.
+
+    producer_id_expiration_ms: may change at any time.
+    """
 
     def __init__(
         self,
@@ -53,6 +56,7 @@ class Maintenance:
         self._flusher = flusher
         self._checkpointer = checkpointer
         self._on_disk_failure = on_disk_failure
+        self.producer_id_expiration_ms = config.producer_id_expiration_ms
         self._slice_end = 0.0
 
     async def run(self) -> None:
@@ -131,7 +135,7 @@ class Maintenance:
         """Forget idempotent producers that wrote nothing for producer.id.expiration.ms."""
         for partition in self._table:
             await self._breathe()
-            partition.log.producers.states.expire(now_ms(), self._config.producer_id_expiration_ms)
+            partition.log.producers.states.expire(now_ms(), self.producer_id_expiration_ms)
 
     async def remove_discarded(self) -> None:
         """Remove the files whose file.delete.delay.ms is over."""

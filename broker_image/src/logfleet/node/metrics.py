@@ -49,10 +49,28 @@ class ConnectionMetrics(Collector):
         accepted = CounterMetricFamily(
             "logfleet_connections_accepted", "Connections accepted", labels=["listener"]
         )
+        refused = CounterMetricFamily(
+            "logfleet_connections_refused",
+            "Connections closed at once because their address had as many as max.connections.per.ip",
+            labels=["listener"],
+        )
+        evicted = CounterMetricFamily(
+            "logfleet_connections_evicted",
+            "Connections closed because max.connections was exceeded, the longest idle first",
+            labels=["listener"],
+        )
+        waited = CounterMetricFamily(
+            "logfleet_connections_wait_seconds",
+            "Time for which new connections were kept waiting by max.connections and the rate of new ones",
+            labels=["listener"],
+        )
         for listener in self._listeners():
             now.add_metric([listener.name], len(listener.connections))
             accepted.add_metric([listener.name], listener.accepted)
-        yield from (now, accepted)
+            refused.add_metric([listener.name], listener.refused)
+            evicted.add_metric([listener.name], listener.evicted)
+            waited.add_metric([listener.name], listener.waited_s)
+        yield from (now, accepted, refused, evicted, waited)
 
 
 class FetchSessionMetrics(Collector):

@@ -15,6 +15,7 @@ from logfleet.wire.frame import decode_response, encode_request
 from logfleet.wire.messages import (
     ApiVersionsRequest,
     CreateTopicsRequest,
+    IncrementalAlterConfigsRequest,
     InitProducerIdRequest,
     MetadataRequest,
 )
@@ -162,3 +163,42 @@ async def test_a_log_without_a_topic_id_of_its_own_fails_with_its_directory(tmp_
         assert broker.partitions.get("t", 0) is not None
         broker._disk_failed(TopicPartition("t", 0), OSError("broken"))
         assert broker.partitions.find("t", 0) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def closed(port: int) -> None:
+    """Return when a new connection is closed at once."""
+    while True:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            at_end = not await asyncio.wait_for(reader.read(1), 0.1)
+        except TimeoutError:
+            at_end = False
+        except ConnectionError:
+            at_end = True
+        writer.close()
+        if at_end:
+            return
+
+
+async def test_a_changed_limit_holds_at_once_and_after_a_restart(tmp_path: Path) -> None:
+    overrides = {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "localhost:2"}
+    async with Broker(config(tmp_path)) as broker:
+        (listener,) = broker._listeners
+        change = IncrementalAlterConfigsRequest.AlterableConfig
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+            resource_type=4,
+            resource_name="1",
+            configs=[change(name=key, value=value) for key, value in overrides.items()],
+        )
+        answer = await ask(listener.port, IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        assert answer.responses[0].error_code == ErrorCode.NONE, answer
+        held = [await asyncio.open_connection("127.0.0.1", listener.port) for _ in range(2)]
+        await closed(listener.port)
+        for _, writer in held:
+            writer.close()
+    async with Broker(config(tmp_path)) as broker:
+        (listener,) = broker._listeners
+        held = [await asyncio.open_connection("127.0.0.1", listener.port) for _ in range(2)]
+        await closed(listener.port)
+        for _, writer in held:
+            writer.close()

@@ -5,8 +5,11 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from logfleet.control.connection_limits import connection_limits
+from logfleet.control.topic_configs import BrokerLayers
 from logfleet.node.connection import Answer, Peer
-from logfleet.node.listener import Listener
+from logfleet.node.connection_quotas import ConnectionQuotas
+from logfleet.node.listener import Listener, close_least_recently_used, unlimited
 
 pytestmark = pytest.mark.asyncio
 Until = Callable[[Callable[[], object]], Awaitable[None]]
@@ -37,7 +40,7 @@ class Parking:
         return answer
 
 
-async def test_stopping_answers_what_is_parked_and_closes() -> None:
+async def test_stopping_answers_what_is_parked_and_closes(until: Until) -> None:
     service = Parking()
     with ThreadPoolExecutor(1) as disk:
         listener = Listener("L", service, disk=disk)
@@ -47,6 +50,7 @@ async def test_stopping_answers_what_is_parked_and_closes() -> None:
         idle_reader, idle_writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(framed(b"wait"))
         await service.arrived.wait()
+        await until(lambda: len(listener.connections) == 2)
         await listener.stop(grace_s=30)
         assert await reader.read() == framed(b"early")
         assert await idle_reader.read() == b""
@@ -117,3 +121,108 @@ async def test_a_taken_port_is_an_error_and_a_free_one_is_told() -> None:
             await Listener("M", echo, disk=disk).bind("127.0.0.1", port)
         await first.stop(grace_s=1)
         assert first.accepted == 0
+
+
+def limited(**values: int) -> ConnectionQuotas:
+    static = {key.replace("_", "."): str(value) for key, value in values.items()}
+    quotas = unlimited("L")
+    quotas.update(connection_limits(BrokerLayers(static), ["L"]))
+    return quotas
+
+
+async def connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", port)
+
+
+async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    """Whether the connection is served, not closed."""
+    try:
+        writer.write(framed(b"ping"))
+        return await reader.read(8) == framed(b"ping")
+    except (ConnectionError, RuntimeError):  # what uvloop says of a transport that is closed
+        return False
+
+
+async def test_a_connection_too_many_of_one_address_is_closed_at_once() -> None:
+    with ThreadPoolExecutor(1) as disk:
+        listener = Listener("L", echo, disk=disk, quotas=limited(max_connections_per_ip=1))
+        port = await listener.bind("127.0.0.1", 0)
+        await listener.serve()
+        first, second = await connect(port), await connect(port)
+        assert await answers(*first)
+        assert not await answers(*second)
+        assert (listener.accepted, listener.refused) == (1, 1)
+        first[1].close()
+        await listener._until_empty()
+        third = await connect(port)
+        assert await answers(*third)
+        for _, writer in (second, third):
+            writer.close()
+        await listener.stop(grace_s=5)
+        assert listener.quotas.total == 0
+
+
+async def test_a_connection_beyond_the_limit_waits_until_another_ends() -> None:
+    with ThreadPoolExecutor(1) as disk:
+        listener = Listener("L", echo, disk=disk, quotas=limited(max_connections=1))
+        port = await listener.bind("127.0.0.1", 0)
+        await listener.serve()
+        first, second = await connect(port), await connect(port)
+        assert await answers(*first)
+        waiting = asyncio.ensure_future(answers(*second))
+        assert await answers(*first)
+        assert not waiting.done()
+        first[1].close()
+        assert await waiting
+        assert listener.waited_s > 0
+        second[1].close()
+        await listener.stop(grace_s=5)
+
+
+async def test_a_stop_lets_nobody_wait(until: Until) -> None:
+    with ThreadPoolExecutor(1) as disk:
+        listener = Listener("L", echo, disk=disk, quotas=limited(max_connections=1))
+        port = await listener.bind("127.0.0.1", 0)
+        await listener.serve()
+        first = await connect(port)
+        await until(lambda: listener.connections)
+        second = await connect(port)
+        await listener.stop(grace_s=5)
+        for reader, writer in (first, second):
+            assert not await answers(reader, writer)
+            writer.close()
+        assert listener.quotas.total == 0
+
+
+async def test_room_is_made_by_those_that_were_idle_for_longest(until: Until) -> None:
+    with ThreadPoolExecutor(1) as disk:
+        listener = Listener("L", echo, disk=disk)
+        port = await listener.bind("127.0.0.1", 0)
+        await listener.serve()
+        pairs = [await connect(port) for _ in range(3)]
+        await until(lambda: len(listener.connections) == 3)
+        for age, connection in enumerate(
+            sorted(listener.connections, key=lambda each: each.peer.port)
+        ):
+            connection.last_active = listener.now - age
+        close_least_recently_used([listener], 1)
+        close_least_recently_used([listener], 2)  # one of them is ending already
+        await until(lambda: len(listener.connections) == 1)
+        assert listener.evicted == 2
+        pairs.sort(key=lambda pair: pair[1].get_extra_info("sockname")[1])
+        assert [await answers(*pair) for pair in pairs] == [True, False, False]
+        for _, writer in pairs:
+            writer.close()
+        await listener.stop(grace_s=5)
+
+
+async def test_all_addresses_are_one_port_in_every_family() -> None:
+    with ThreadPoolExecutor(1) as disk:
+        listener = Listener("L", echo, disk=disk, receive_buffer_bytes=65536, backlog=5)
+        port = await listener.bind("", 0)
+        await listener.serve()
+        reader, writer = await connect(port)
+        assert await answers(reader, writer)
+        assert {each.getsockname()[1] for each in listener._sockets} == {port}
+        writer.close()
+        await listener.stop(grace_s=5)

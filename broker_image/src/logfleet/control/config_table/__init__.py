@@ -4,7 +4,7 @@ Names, types, update modes, importance, defaults and valid values are those of A
 AbstractKafkaConfig, GroupConfig and DynamicBrokerConfig classes); keys marked internal there are left out. Other defaults than
 Kafka's: listeners (loopback, not every interface), log.dir, node.id, process.roles, controller.listener.names,
 offsets.topic.replication.factor (this version keeps one replica). Dynamic there, read at start only here: listeners,
-listener.security.protocol.map, producer.id.expiration.ms. Keys that start with `logfleet.` are ours.
+listener.security.protocol.map. Keys that start with `logfleet.` are ours.
 
 Line: name TYPE [mode] importance default [valid] [| sentence] [| in module] [| from keys].
 Mode, broker keys only: ro (server.properties only), per-broker or cluster (dynamic), `?` behind it: shown only while it is set.

@@ -52,7 +52,7 @@ message.max.bytes INT cluster high 1048588 0..
 min.insync.replicas INT cluster high 1 1..
 num.recovery.threads.per.data.dir INT cluster high 2 1.. | Logs of one data directory that are recovered at the same time at start.
 num.replica.alter.log.dirs.threads INT ro high null | Replicas that are moved between data directories at the same time.
-producer.id.expiration.ms INT ro low 86400000 1.. | State of an idempotent producer is kept this long after its last write. | in node.maintenance
+producer.id.expiration.ms INT cluster low 86400000 1.. | State of an idempotent producer is kept this long after its last write. | in node.maintenance
 replica.high.watermark.checkpoint.interval.ms LONG ro high 5000 | How often high watermarks are written.
 unclean.leader.election.enable BOOLEAN cluster high false
 """

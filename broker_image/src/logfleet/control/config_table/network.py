@@ -16,10 +16,10 @@ fetch.purgatory.purge.interval.requests INT ro medium 1000 | Finished fetches th
 inter.broker.listener.name STRING ro medium null | Listener by which brokers reach each other. | in node.controller_access
 listener.security.protocol.map STRING ro low SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT | Security protocol of each listener name; only PLAINTEXT is served. | in control.configs
 listeners LIST ro high PLAINTEXT://127.0.0.1:9092 | Addresses to listen on as NAME://host:port; an empty host means every interface. | in node.broker
-max.connection.creation.rate INT cluster medium 2147483647 0.. | New connections per second of the broker, or of one listener with its prefix.
-max.connections INT cluster medium 2147483647 0.. | Connections of the broker at most, or of one listener with its prefix.
-max.connections.per.ip INT cluster medium 2147483647 0.. | Connections from one address at most.
-max.connections.per.ip.overrides STRING cluster medium "" | Exceptions to max.connections.per.ip as host:count pairs.
+max.connection.creation.rate INT cluster medium 2147483647 0.. | New connections per second that are taken, of the broker or behind a prefix of one listener; others wait. | in control.connection_limits
+max.connections INT cluster medium 2147483647 0.. | Connections that are open at most, of the broker or behind a prefix of one listener; others wait. The listener between brokers is let in and the connection closed that was idle for longest. | in control.connection_limits
+max.connections.per.ip INT cluster medium 2147483647 0.. | Connections from one address at most; others are closed at once. | in control.connection_limits
+max.connections.per.ip.overrides STRING cluster medium "" | Other limits for some addresses, as host:count pairs. | in control.connection_limits
 max.incremental.fetch.session.cache.slots INT ro medium 1000 0.. | Fetch sessions that are remembered at most; 0: none. | in node.broker
 max.request.partition.size.limit INT ro medium 2000 1.. | Partitions in one DescribeTopicPartitions response at most. | in node.handlers.metadata
 num.io.threads INT cluster high 8 1.. | Threads that carry out requests; here one event loop does.
@@ -34,9 +34,9 @@ security.inter.broker.protocol STRING ro medium PLAINTEXT {PLAINTEXT,SSL,SASL_PL
 share.fetch.purgatory.purge.interval.requests INT ro medium 1000 | Finished share fetches that may stay on the waiting list.
 socket.connection.setup.timeout.max.ms LONG ro medium 30000 | Longest time to set up a connection to another broker, after repeated failures.
 socket.connection.setup.timeout.ms LONG ro medium 10000 | Time to set up a connection to another broker.
-socket.listen.backlog.size INT ro medium 50 1.. | Connections that may wait to be accepted.
-socket.receive.buffer.bytes INT ro high 102400 | Receive buffer of a connection's socket; -1 leaves it to the system.
+socket.listen.backlog.size INT ro medium 50 1.. | Connections that may wait to be accepted; 1,024 where it is not set. | in node.broker
+socket.receive.buffer.bytes INT ro high 102400 | Receive buffer of a connection's socket; left to the system where it is -1 or not set. | in node.broker
 socket.request.max.bytes INT ro high 104857600 1.. | Longest request; a longer one closes the connection. | in node.broker
-socket.send.buffer.bytes INT ro high 102400 | Send buffer of a connection's socket; -1 leaves it to the system.
+socket.send.buffer.bytes INT ro high 102400 | Send buffer of a connection's socket; left to the system where it is -1 or not set. | in node.broker
 telemetry.max.bytes INT ro low 1048576 1.. | Longest client telemetry that is accepted.
 """

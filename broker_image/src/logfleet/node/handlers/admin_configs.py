@@ -25,6 +25,7 @@ from logfleet.control.config_description import (
     describe_group,
     describe_topic,
 )
+from logfleet.control.dynamic_configs import layers_of
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.topics import name_problem
 from logfleet.control.transactions import Refusal
@@ -113,12 +114,6 @@ def _describe(host: "AdminHost", wanted: _Wanted) -> Iterable[DescribedConfig] |
         layers = layers_of(host.config.static, image, host.node_id)
         return describe_group(image.configs_of_group(name).values, layers)
     return _unsupported(wanted.resource_type)
-
-
-def layers_of(static: Mapping[str, str], image: ClusterImage, node_id: int) -> BrokerLayers:
-    """Where a broker's values come from, by an image."""
-    cluster, own = image.configs_of_broker(None), image.configs_of_broker(node_id)
-    return BrokerLayers(static, cluster.values, own.values)
 
 
 def _refuse_broker_name(name: str, node_id: int) -> Refusal | None:

@@ -1,0 +1,47 @@
+"""What a change of a broker's configuration means while it runs: which pieces of it have to be told."""
+
+import enum
+from collections.abc import Mapping
+from typing import Final
+
+from logfleet.control.broker_configs import base_key
+from logfleet.control.config_keys import TOPIC_KEYS
+from logfleet.control.topic_configs import BrokerLayers
+from logfleet.metadata.image import ClusterImage
+
+
+class Piece(enum.Enum):
+    """Parts of a broker that obey configuration which may change while it runs."""
+
+    LOGS = "logs"
+    CONNECTIONS = "connections"
+    PRODUCERS = "producers"
+
+
+_PIECES: Final[Mapping[str, Piece]] = {
+    **{name: Piece.LOGS for key in TOPIC_KEYS.values() for name, _ in key.sources},
+    "max.connections": Piece.CONNECTIONS,
+    "max.connections.per.ip": Piece.CONNECTIONS,
+    "max.connections.per.ip.overrides": Piece.CONNECTIONS,
+    "max.connection.creation.rate": Piece.CONNECTIONS,
+    "producer.id.expiration.ms": Piece.PRODUCERS,
+}
+
+
+def layers_of(static: Mapping[str, str], image: ClusterImage, node_id: int) -> BrokerLayers:
+    """Where a broker's values come from, by an image. static: its server.properties."""
+    cluster, own = image.configs_of_broker(None), image.configs_of_broker(node_id)
+    return BrokerLayers(static, cluster.values, own.values)
+
+
+def pieces_to_tell(old: BrokerLayers, new: BrokerLayers) -> frozenset[Piece]:
+    """Pieces for which another value holds by `new` than by `old`, wherever it was set."""
+    names = {name for layers in (old, new) for name in (*layers.cluster, *layers.dynamic)}
+    if old.static != new.static:
+        names |= {*old.static, *new.static}
+    pieces = set()
+    for name in names:
+        key = base_key(name)
+        if key is not None and key.name in _PIECES and old.set_value(name) != new.set_value(name):
+            pieces.add(_PIECES[key.name])
+    return frozenset(pieces)

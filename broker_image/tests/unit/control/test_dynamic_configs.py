@@ -1,0 +1,32 @@
+import pytest
+from logfleet.control.dynamic_configs import Piece, pieces_to_tell
+from logfleet.control.topic_configs import BrokerLayers
+
+STATIC = {"max.connections": "5", "message.max.bytes": "5"}
+
+
+@pytest.mark.parametrize(
+    "cluster, dynamic, pieces",
+    [
+        ({}, {}, set()),
+        ({"message.max.bytes": "6"}, {}, {Piece.LOGS}),
+        ({}, {"log.retention.ms": "6"}, {Piece.LOGS}),
+        ({"max.connections": "5"}, {"max.connections": "5"}, set()),
+        ({"max.connections": "6"}, {"max.connections": "5"}, set()),
+        ({"max.connections": "6"}, {}, {Piece.CONNECTIONS}),
+        ({}, {"listener.name.a.max.connections": "6"}, {Piece.CONNECTIONS}),
+        ({}, {"num.io.threads": "6", "ssl.cipher.suites": "x"}, set()),
+        (
+            {"producer.id.expiration.ms": "6"},
+            {"compression.type": "gzip"},
+            {Piece.LOGS, Piece.PRODUCERS},
+        ),
+        ({"of.a.later.version": "1"}, {}, set()),
+    ],
+)
+def test_a_piece_is_told_if_another_value_holds_for_it(cluster, dynamic, pieces):
+    before = BrokerLayers(STATIC)
+    after = BrokerLayers(STATIC, cluster, dynamic)
+    assert pieces_to_tell(before, after) == pieces
+    assert pieces_to_tell(after, before) == pieces
+    assert pieces_to_tell(after, after) == set()
