@@ -11,6 +11,7 @@ import pytest
 from logfleet.records.record import Record, build_batch
 from logfleet.wire import messages as m
 from logfleet.wire.apis import API_BY_NAME
+from logfleet.wire.consumer_protocol import write_subscription
 from logfleet.wire.errors import ErrorCode
 
 from e2e.harness.client_requests import fit
@@ -31,6 +32,8 @@ TOPICS: dict[str, tuple[int, dict[str, str]]] = {
 }
 """Partitions and configuration; partition 0 of each holds RECORDS."""
 TOPIC, BROKER, BROKER_LOGGER, GROUP, SET_FOR_TOPIC = 2, 4, 8, 32, 1
+NAMES_UP_TO = 9
+"""The last version of OffsetFetch that names topics, not ids."""
 CLOSED = "the connection was closed"
 
 
@@ -356,3 +359,102 @@ def test_resources_are_listed_as_kafka_does(pair: Pair) -> None:
     theirs, own = pair.ask(kind(), 1)
     without = [row for row in theirs["config_resources"] if row["resource_type"] != BROKER_LOGGER]
     assert own == {**theirs, "config_resources": without}
+
+
+# --- offsets of groups
+
+
+def offset_deletion(group: str, *rows: tuple[str, int]) -> m.OffsetDeleteRequest:
+    """rows: topic, partition."""
+    kind = m.OffsetDeleteRequest
+    return kind(
+        group_id=group,
+        topics=[
+            kind.OffsetDeleteRequestTopic(
+                name=name,
+                partitions=[kind.OffsetDeleteRequestPartition(partition_index=index)],
+            )
+            for name, index in rows
+        ],
+    )
+
+
+def committed(group: str) -> m.OffsetFetchRequest:
+    wanted = m.OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None)
+    return m.OffsetFetchRequest(groups=[wanted])
+
+
+def commit(talker: Talker, group: str) -> None:
+    kind = m.OffsetCommitRequest
+    topics = [
+        kind.OffsetCommitRequestTopic(
+            name=name,
+            partitions=[
+                kind.OffsetCommitRequestPartition(partition_index=index, committed_offset=3)
+                for index in indexes
+            ],
+        )
+        for name, indexes in (("plain", [0]), ("three", [0, 1, 2]))
+    ]
+    request = kind(group_id=group, generation_id_or_member_epoch=-1, topics=topics)
+    assert not any(error_codes(talker.call(request, 9)))
+
+
+def join(talker: Talker, group: str, kind: str, metadata: bytes) -> tuple[str, int]:
+    """Member id and generation; the assignment is still to come."""
+    protocol = m.JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=metadata)
+    request = m.JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=30_000,
+        rebalance_timeout_ms=30_000,
+        protocol_type=kind,
+        protocols=[protocol],
+    )
+    request.member_id = talker.call(request, 5).member_id
+    answer = talker.call(request, 5)
+    assert not any(error_codes(answer)), answer
+    return request.member_id, answer.generation_id
+
+
+def test_offsets_without_members_are_deleted_as_kafka_does(pair: Pair) -> None:
+    for talker in (pair.kafka, pair.ours):
+        commit(talker, "done")
+    pair.same(
+        offset_deletion("done", ("three", 0), ("three", 9), ("nowhere", 0)),
+        offset_deletion("done", ("three", 0), ("three", 0)),
+        offset_deletion("done", ("three", 1), ("three", 2)),
+        offset_deletion("done"),
+        offset_deletion("no-such-group", ("plain", 0)),
+        offset_deletion("no-such-group", ("nowhere", 0)),
+        offset_deletion("", ("plain", 0)),
+    )
+    theirs, own = pair.ask(committed("done"), NAMES_UP_TO)
+    assert own == theirs
+
+
+@pytest.mark.parametrize(
+    "kind, metadata",
+    [
+        ("consumer", write_subscription(["plain"])),
+        ("consumer", b"unreadable"),
+        ("connect", b"whatever"),
+    ],
+)
+def test_offsets_that_members_need_are_kept_as_by_kafka(pair: Pair, kind, metadata) -> None:
+    """While the group rebalances, and when it is stable."""
+    group = f"{kind}-{len(metadata)}"
+    asked = [offset_deletion(group, row) for row in (("plain", 0), ("three", 0), ("nowhere", 0))]
+    members = {}
+    for talker in (pair.kafka, pair.ours):
+        commit(talker, group)
+        members[talker] = join(talker, group, kind, metadata)
+    pair.same(*asked)
+    for talker, (member, generation) in members.items():
+        share = m.SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=b"")
+        request = m.SyncGroupRequest(
+            group_id=group, generation_id=generation, member_id=member, assignments=[share]
+        )
+        assert not any(error_codes(talker.call(request, 3)))
+    pair.same(*asked)
+    theirs, own = pair.ask(committed(group), NAMES_UP_TO)
+    assert own == theirs

@@ -9,20 +9,19 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from logfleet.client.assignors import (
-    PROTOCOL_TYPE,
-    RANGE,
-    assign_ranges,
-    read_assignment,
-    read_subscription,
-    write_assignment,
-    write_subscription,
-)
+from logfleet.client.assignors import RANGE, assign_ranges
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError, KafkaError
 from logfleet.client.fetcher import Fetched, Fetcher
 from logfleet.client.groups import COORDINATOR_MOVED, Groups
 from logfleet.client.offsets import OffsetSpec, TopicPartition, list_offsets
+from logfleet.wire.consumer_protocol import (
+    PROTOCOL_TYPE,
+    read_assignment,
+    read_subscription,
+    write_assignment,
+    write_subscription,
+)
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     HeartbeatRequest,

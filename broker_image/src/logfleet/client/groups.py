@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from logfleet.client.assignors import PROTOCOL_TYPE, read_assignment
 from logfleet.client.cluster import Client
 from logfleet.client.errors import KafkaError, raise_for
 from logfleet.client.offsets import TopicPartition
+from logfleet.wire.consumer_protocol import PROTOCOL_TYPE, read_assignment
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     DeleteGroupsRequest,

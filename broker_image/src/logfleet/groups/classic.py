@@ -16,7 +16,8 @@ from functools import partial
 
 from logfleet.groups.timers import Deadline
 from logfleet.groups.turn import Turn, Waiter
-from logfleet.wire.errors import ErrorCode
+from logfleet.wire.consumer_protocol import PROTOCOL_TYPE, read_subscription
+from logfleet.wire.errors import ErrorCode, MalformedMessage
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 """Of consumers with a client-side assignor; Kafka Connect workers use "connect"."""
@@ -252,6 +253,23 @@ class ClassicGroup:
         return protocol_type == self.protocol_type and any(
             self._supporters.get(name, 0) == size for name, _ in protocols
         )
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether members read the topic, as far as they say; of consumers that do not say it readably any topic.
+
+        Source: ClassicGroup.isSubscribedToTopic and computeSubscribedTopics.
+        """
+        if self.protocol_type != PROTOCOL_TYPE or not self.members:
+            return False
+        if self.protocol_name is None:
+            return True
+        try:
+            return any(
+                topic in read_subscription(member.metadata(self.protocol_name))
+                for member in self.members.values()
+            )
+        except MalformedMessage:
+            return True
 
     def select_protocol(self) -> str:
         """The protocol that most members prefer among those that all support; on a tie the one voted for first."""

@@ -33,6 +33,7 @@ from logfleet.wire.messages import (
     LeaveGroupRequest,
     ListGroupsResponse,
     OffsetCommitRequest,
+    OffsetDeleteRequest,
     OffsetFetchRequest,
     SyncGroupRequest,
     SyncGroupResponse,
@@ -205,6 +206,9 @@ class GroupCoordinator:
         self, turn: Turn, request: OffsetFetchRequest.OffsetFetchRequestGroup, waiter: Waiter
     ) -> None:
         self._offsets.fetch(turn, request, waiter)
+
+    def delete_offsets(self, turn: Turn, request: OffsetDeleteRequest, waiter: Waiter) -> None:
+        self._offsets.delete(turn, request, waiter)
 
     def forget_topics(self, turn: Turn, deleted: Iterable[tuple[str, bytes]]) -> None:
         self._offsets.forget_topics(turn, deleted)

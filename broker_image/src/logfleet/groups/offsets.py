@@ -13,12 +13,15 @@ from logfleet.groups.rebalance import Rebalancer
 from logfleet.groups.records import GroupRecord, OffsetRecord
 from logfleet.groups.table import GroupTable
 from logfleet.groups.turn import Turn, Waiter, answer_to_append_error
+from logfleet.wire.consumer_protocol import PROTOCOL_TYPE
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     OffsetCommitKey,
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitValue,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
@@ -140,6 +143,41 @@ class OffsetCommits:
                 )
         turn.write([], partial(_answer_fetch, response, waiter))
 
+    def delete(self, turn: Turn, request: OffsetDeleteRequest, waiter: Waiter) -> None:
+        """Handle an OffsetDelete (KIP-496): offsets that nobody reads on from; what was never committed is no error.
+
+        Consumers keep the offsets of topics that they are subscribed to; groups of another kind keep all while they have members.
+        """
+        group = self._table.groups.get(request.group_id)
+        error = ErrorCode.NONE
+        if group is None:
+            error = ErrorCode.GROUP_ID_NOT_FOUND
+        elif group.state is not GroupState.EMPTY and group.protocol_type != PROTOCOL_TYPE:
+            error = ErrorCode.NON_EMPTY_GROUP
+        if group is None or error is not ErrorCode.NONE:
+            turn.reply(waiter, OffsetDeleteResponse(error_code=error))
+            return
+        response = OffsetDeleteResponse()
+        gone: dict[tuple[str, int], GroupRecord] = {}
+        offsets = self._table.offsets.get(request.group_id, {})
+        for topic in request.topics:
+            read = group.is_subscribed(topic.name)
+            error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if read else ErrorCode.NONE
+            indexes = [partition.partition_index for partition in topic.partitions]
+            response.topics.append(
+                OffsetDeleteResponse.OffsetDeleteResponseTopic(
+                    name=topic.name, partitions=[offset_deleted(index, error) for index in indexes]
+                )
+            )
+            if not read:
+                for index in offsets.get(topic.name, {}).keys() & set(indexes):
+                    key = OffsetCommitKey(group=request.group_id, topic=topic.name, partition=index)
+                    gone[topic.name, index] = OffsetRecord(key, None)
+        if gone:
+            turn.write(list(gone.values()), partial(_answer_delete, response, waiter))
+        else:
+            turn.reply(waiter, response)
+
     def tombstones(self, group_id: str) -> list[GroupRecord]:
         """Records that remove all offsets of a group."""
         return [
@@ -258,6 +296,23 @@ def _answer_commit(
 ) -> None:
     if error is not ErrorCode.NONE:
         response = commit_failed(request, answer_to_append_error(error))
+    turn.reply(waiter, response)
+
+
+def offset_deleted(
+    index: int, error: ErrorCode
+) -> OffsetDeleteResponse.OffsetDeleteResponsePartition:
+    """The row of a partition whose offset was to be deleted."""
+    return OffsetDeleteResponse.OffsetDeleteResponsePartition(
+        partition_index=index, error_code=error
+    )
+
+
+def _answer_delete(
+    response: OffsetDeleteResponse, waiter: Waiter, turn: Turn, error: ErrorCode
+) -> None:
+    if error is not ErrorCode.NONE:
+        response = OffsetDeleteResponse(error_code=answer_to_append_error(error))
     turn.reply(waiter, response)
 
 

@@ -3,12 +3,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from logfleet.client.assignors import read_assignment
 from logfleet.client.cluster import Client
 from logfleet.client.consumer import GroupConsumer
 from logfleet.client.errors import KafkaError
 from logfleet.client.offsets import OffsetSpec, TopicPartition
 from logfleet.records.record import Record, build_batch
+from logfleet.wire.consumer_protocol import read_assignment
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     FetchRequest,

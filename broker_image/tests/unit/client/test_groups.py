@@ -2,11 +2,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from logfleet.client.assignors import write_assignment
 from logfleet.client.cluster import Client
 from logfleet.client.errors import KafkaError
 from logfleet.client.groups import Groups
 from logfleet.client.offsets import TopicPartition
+from logfleet.wire.consumer_protocol import write_assignment
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     DeleteGroupsRequest,

@@ -6,11 +6,14 @@ from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     OffsetCommitRequest,
     OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
 
 from broker_image.tests.scenario.group_host import WALL_MS, GroupHost
+from broker_image.tests.scenario.group_script import Script
 
 OLD_ID = b"old topic's id.."
 NEW_ID = b"new topic's id.."
@@ -183,3 +186,71 @@ def test_metadata_is_measured_as_java_does():
     too_large = commit(host, committed_metadata="\U0001f600" * 3)
     assert error(too_large) is ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert utf16_length("a\U0001f600") == 3
+
+
+def delete(host: GroupHost, *topics: tuple[str, list[int]]) -> OffsetDeleteResponse:
+    kind = OffsetDeleteRequest
+    request = kind(
+        group_id="g",
+        topics=[
+            kind.OffsetDeleteRequestTopic(
+                name=name,
+                partitions=[kind.OffsetDeleteRequestPartition(partition_index=n) for n in indexes],
+            )
+            for name, indexes in topics
+        ],
+    )
+    turn = host.turn()
+    host.coordinator.delete_offsets(turn, request, object())
+    host.run(turn)
+    response = host.replies[-1][1]
+    assert isinstance(response, OffsetDeleteResponse)
+    return response
+
+
+def codes(response: OffsetDeleteResponse) -> list[list[int]]:
+    return [[row.error_code for row in topic.partitions] for topic in response.topics]
+
+
+def test_offsets_of_a_group_without_members_are_deleted_for_good():
+    host = GroupHost()
+    assert delete(host, ("t", [0])).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    for index in (0, 1):
+        commit(host, partition_index=index)
+    assert codes(delete(host, ("t", [0, 0, 7]), ("u", [0]))) == [[0, 0, 0], [0]]
+    written = len(host.log)
+    assert codes(delete(host, ("t", [0]))) == [[0]]
+    assert len(host.log) == written
+    left = fetch(host, None).topics
+    assert [(topic.name, len(topic.partitions)) for topic in left] == [("t", 1)]
+    host.append_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    failed = delete(host, ("t", [1]))
+    assert (failed.error_code, failed.topics) == (ErrorCode.NOT_COORDINATOR, [])
+
+
+def joined(meta: str, *more: str) -> GroupHost:
+    """A group of one member."""
+    script = Script()
+    script.run(f"join a version=3 meta={meta}")
+    for line in more:
+        script.run(line)
+    return script.host
+
+
+READS_T = "\0\0\0\0\0\1\0\1t\0\0\0\0"
+"""A subscription of version 0: topics, no user data."""
+SUBSCRIBED = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+
+
+@pytest.mark.parametrize("meta", [READS_T, "unreadable"])
+def test_consumers_keep_the_offsets_of_what_they_read(meta):
+    for lines in ((), ("wait 3000",), ("wait 3000", "sync a a=share")):
+        host = joined(meta, *lines)
+        assert codes(delete(host, ("t", [0]))) == [[SUBSCRIBED]]
+    assert codes(delete(host, ("u", [0]))) == ([[SUBSCRIBED]] if meta == "unreadable" else [[0]])
+
+
+def test_members_of_another_kind_keep_all_offsets():
+    host = joined("x")
+    host.coordinator._table.groups["g"].protocol_type = "connect"
+    assert delete(host, ("t", [0])).error_code == ErrorCode.NON_EMPTY_GROUP

@@ -19,6 +19,7 @@ def all_handlers() -> Handlers[Any]:
         list_offsets,
         log_dirs,
         metadata,
+        offset_delete,
         offsets,
         produce,
         producer_ids,
@@ -39,5 +40,6 @@ def all_handlers() -> Handlers[Any]:
         coordinator,
         groups,
         offsets,
+        offset_delete,
     )
     return {request: handler for module in modules for request, handler in module.HANDLERS.items()}

@@ -1,0 +1,71 @@
+"""OffsetDelete: which topics there are; what the coordinator says of the rest is in `logfleet.groups.offsets`.
+
+Source: KafkaApis.handleOffsetDeleteRequest.
+"""
+
+from collections.abc import Awaitable
+from typing import Any
+
+from logfleet.groups.offsets import offset_deleted
+from logfleet.metadata.image import ClusterImage
+from logfleet.node.dispatch import Handler, RequestContext
+from logfleet.node.group_shard import Waiter
+from logfleet.node.handlers.group_host import GroupHost, shard_of
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import OffsetDeleteRequest, OffsetDeleteResponse
+
+_Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
+
+
+def offset_delete(
+    broker: GroupHost, request: OffsetDeleteRequest, context: RequestContext
+) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
+    if not request.group_id:
+        return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    unknown = _take_unknown(broker.image, request)
+    shard = shard_of(broker, request.group_id)
+    if isinstance(shard, ErrorCode):
+        return OffsetDeleteResponse(error_code=shard)
+    waiter = Waiter[OffsetDeleteResponse]()
+    turn = shard.turn()
+    shard.coordinator.delete_offsets(turn, request, waiter)
+    shard.execute(turn)
+    if waiter.response is not None:
+        return _with_unknown(waiter.response, unknown)
+    otherwise = OffsetDeleteResponse(error_code=ErrorCode.NOT_COORDINATOR)
+    return _delete_later(waiter.wait(context.peer, otherwise), unknown)
+
+
+def _take_unknown(image: ClusterImage, request: OffsetDeleteRequest) -> list[_Topic]:
+    """Take what the cluster does not have out of the request; the rows that say so."""
+    unknown = []
+    for wanted in request.topics:
+        topic = image.topic(wanted.name)
+        count = 0 if topic is None else len(topic.partitions)
+        missing = [row for row in wanted.partitions if not 0 <= row.partition_index < count]
+        if missing:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            rows = [offset_deleted(row.partition_index, error) for row in missing]
+            unknown.append(_Topic(name=wanted.name, partitions=rows))
+            wanted.partitions = [row for row in wanted.partitions if row not in missing]
+    request.topics = [wanted for wanted in request.topics if wanted.partitions]
+    return unknown
+
+
+async def _delete_later(
+    response: Awaitable[OffsetDeleteResponse], unknown: list[_Topic]
+) -> OffsetDeleteResponse:
+    return _with_unknown(await response, unknown)
+
+
+def _with_unknown(response: OffsetDeleteResponse, unknown: list[_Topic]) -> OffsetDeleteResponse:
+    """One answer per topic: what is not there before what the coordinator said."""
+    if response.error_code != ErrorCode.NONE or not unknown:
+        return response
+    merged: dict[str, _Topic] = {}
+    for topic in (*unknown, *response.topics):
+        merged.setdefault(topic.name, _Topic(name=topic.name)).partitions += topic.partitions
+    return OffsetDeleteResponse(topics=list(merged.values()))
+
+
+HANDLERS: dict[type, Handler[Any]] = {OffsetDeleteRequest: offset_delete}
