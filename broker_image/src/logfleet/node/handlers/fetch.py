@@ -35,13 +35,18 @@ def fetch(
 ) -> FetchResponse | Awaitable[FetchResponse]:
     """Read every partition from its offset on; wait up to max_wait_ms if that gives less than min_bytes."""
     by_id = context.api_version >= TOPIC_IDS_SINCE
-    wanted: _Wanted = {
-        (topic.topic_id if by_id else topic.topic, row.partition): row
-        for topic in request.topics
-        for row in topic.partitions
-    }
+    wanted: _Wanted = {}
+    for topic in request.topics:
+        name: Any = topic.topic_id if by_id else topic.topic
+        for row in topic.partitions:
+            wanted[name, row.partition] = row
     if request.session_epoch == FINAL_EPOCH and request.session_id == NO_SESSION:
-        return _Turn(broker, request, context, wanted).answer_or_wait()
+        reading = _read(broker, request, context, wanted)
+        if (
+            reading.is_enough
+        ):  # the usual case of most clients: nothing to remember, nothing to wait for
+            return reading.answer(reading.all_rows())
+        return _Turn(broker, request, context, wanted).answer_or_wait(reading)
     forgotten = [
         (topic.topic_id if by_id else topic.topic, index)
         for topic in request.forgotten_topics_data
@@ -52,9 +57,21 @@ def fetch(
     )
     if isinstance(session, ErrorCode):
         return FetchResponse(error_code=session)
-    if session is None:
-        return _Turn(broker, request, context, wanted).answer_or_wait()
-    return _SessionTurn(broker, request, context, session).answer_or_wait()
+    turn = (
+        _Turn(broker, request, context, wanted)
+        if session is None
+        else _SessionTurn(broker, request, context, session)
+    )
+    return turn.answer_or_wait(turn.read())
+
+
+def _read(
+    broker: "Broker", request: FetchRequest, context: RequestContext, wanted: _Wanted
+) -> Reading:
+    reading = Reading(broker, request, context)
+    for key, asked in wanted.items():
+        reading.add(key, asked)
+    return reading
 
 
 class FetchWait:
@@ -91,8 +108,7 @@ class _Turn:
         self._context = context
         self._wanted = wanted
 
-    def answer_or_wait(self) -> FetchResponse | Awaitable[FetchResponse]:
-        reading = self._read()
+    def answer_or_wait(self, reading: Reading) -> FetchResponse | Awaitable[FetchResponse]:
         if reading.is_enough or self._request.max_wait_ms <= 0 or not self._waits_for(reading):
             return self._answer(reading)
         # from here on nothing that comes may be missed: the coroutine's first step is some time away
@@ -109,13 +125,10 @@ class _Turn:
             self._stop_watching(wait, reading)
             self._context.peer.on_leave = None
             timer.cancel()
-        return self._answer(self._read())
+        return self._answer(self.read())
 
-    def _read(self) -> Reading:
-        reading = Reading(self._broker, self._request, self._context)
-        for key, asked in self._wanted.items():
-            reading.add(key, asked)
-        return reading
+    def read(self) -> Reading:
+        return _read(self._broker, self._request, self._context, self._wanted)
 
     def _waits_for(self, reading: Reading) -> bool:
         """Whether there is anything from which more could come."""
@@ -130,7 +143,7 @@ class _Turn:
             partition.forget(wait)
 
     def _answer(self, reading: Reading) -> FetchResponse:
-        rows = reading.rows + reading.unknown
+        rows = reading.all_rows()
         session = None
         if self._request.session_epoch == INITIAL_EPOCH:
             session = self._broker.fetch_sessions.create(
@@ -142,7 +155,7 @@ class _Turn:
         if session is None:
             return reading.answer(rows)
         for key, row in rows:
-            partition, found = session.partitions[key], reading.find(key)
+            partition, found = session.partitions[key], reading.find(*key)
             partition.listen(found if isinstance(found, Partition) else None)
             session.tell(partition, row, is_first=True)
         return reading.answer(rows, session.id)
@@ -161,7 +174,7 @@ class _SessionTurn(_Turn):
         super().__init__(broker, request, context, {})
         self._session = session
 
-    def _read(self) -> Reading:
+    def read(self) -> Reading:
         reading = Reading(self._broker, self._request, self._context)
         for partition in self._session.due():
             partition.listen(reading.add(partition.key, partition.wanted))
@@ -188,7 +201,7 @@ class _SessionTurn(_Turn):
             )
         rows = [
             (key, row)
-            for key, row in reading.rows + reading.unknown
+            for key, row in reading.all_rows()
             if session.tell(session.partitions[key], row)
         ]
         return reading.answer(rows, session.id)

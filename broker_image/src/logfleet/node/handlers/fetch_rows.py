@@ -4,6 +4,7 @@ Rules of what is returned are Kafka's ReplicaManager.readFromLog and KIP-74: the
 may exceed every limit by one batch, so that a reader always gets on; after it only whole batches that fit.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from logfleet.node.dispatch import RequestContext
@@ -22,6 +23,7 @@ LEADER_HINTS_SINCE = 16  # KIP-951
 READ_COMMITTED = 1
 NO_EPOCH = -1
 
+_Topic = FetchResponse.FetchableTopicResponse
 _Row = FetchResponse.PartitionData
 Rows = list[tuple[Key, _Row]]
 _HINTED = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
@@ -30,14 +32,36 @@ _HINTED = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 class Reading:
     """Rows as they are read, in the order of `add`.
 
-    rows, unknown: of partitions that the cluster has, and of others, which stand at the end of an answer and do not end the wait for the
+    find: the partition of a topic's key and an index if this broker leads it, else why it does not serve it. rows, unknown: of partitions that the cluster has, and of others, which stand at the end of an answer and do not end the wait for the
     rest (KafkaApis.handleFetchRequest): topic ids that nobody knows first. bytes: read so far. is_enough: nothing is gained by waiting:
     min_bytes are there, or a row needs the client. partitions: those read, to be waited on.
     """
 
+    __slots__ = (
+        "_broker",
+        "_by_id",
+        "_bytes_left",
+        "_endpoints",
+        "_from_replica",
+        "_listener",
+        "_request",
+        "_table",
+        "_unknown_ids",
+        "_version",
+        "bytes",
+        "find",
+        "is_enough",
+        "partitions",
+        "rows",
+        "unknown",
+    )
+
     def __init__(self, broker: "Broker", request: FetchRequest, context: RequestContext) -> None:
-        self._table = broker.partitions
+        self._table = table = broker.partitions
         self._by_id = context.api_version >= TOPIC_IDS_SINCE
+        self.find: Callable[[Any, int], Partition | ErrorCode] = (
+            table.find_by_id if self._by_id else table.find
+        )
         self._broker = broker
         self._request = request
         self._version = context.api_version
@@ -52,20 +76,13 @@ class Reading:
         self.unknown: Rows = []
         self._unknown_ids = 0
 
-    def find(self, key: Key) -> Partition | ErrorCode:
-        """The partition if this broker leads it, else why it does not serve it."""
-        topic, index = key
-        return (
-            self._table.find_by_id(topic, index) if self._by_id else self._table.find(topic, index)
-        )
-
     def add(self, key: Key, wanted: FetchRequest.FetchPartition) -> Partition | None:
         """Read one partition from its offset on; returns it, None if it is not served here."""
-        found = self.find(key)
+        topic, index = key
+        found = self.find(topic, index)
         if isinstance(found, Partition):
             self.rows.append((key, self._read_partition(found, wanted)))
             return found
-        topic, index = key
         if found is ErrorCode.UNKNOWN_TOPIC_ID:
             self.unknown.insert(self._unknown_ids, (key, _failed(index, found)))
             self._unknown_ids += 1
@@ -75,19 +92,25 @@ class Reading:
             self.rows.append((key, self._refused(index, found, topic if self._by_id else b"")))
         return None
 
+    def all_rows(self) -> Rows:
+        """In the order of the answer."""
+        return self.rows + self.unknown if self.unknown else self.rows
+
     def answer(self, rows: Rows, session_id: int = 0) -> FetchResponse:
         """An answer with these of the rows; neighbours of one topic stand together."""
-        topics: list[FetchResponse.FetchableTopicResponse] = []
+        topics: list[_Topic] = []
         last: Any = None
         for (topic, _), row in rows:
-            if topic != last:
+            if topic == last:
+                topics[-1].partitions.append(row)
+            else:
                 last = topic
-                topics.append(
-                    FetchResponse.FetchableTopicResponse(topic_id=topic)
-                    if self._by_id
-                    else FetchResponse.FetchableTopicResponse(topic=topic)
-                )
-            topics[-1].partitions.append(row)
+                told = _Topic(partitions=[row])
+                if self._by_id:
+                    told.topic_id = topic
+                else:
+                    told.topic = topic
+                topics.append(told)
         return FetchResponse(
             session_id=session_id, responses=topics, node_endpoints=list(self._endpoints.values())
         )
