@@ -35,6 +35,8 @@ TOPIC_OPERATIONS: Final = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS: Final = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
 BROKER_ENDPOINT: Final = 1
 CONTROLLER_ENDPOINT: Final = 2
+# Versions that carry topic ids and may not be asked by them (KIP-516).
+IDS_NOT_ASKED: Final = frozenset({10, 11})
 # First versions: of asking for no topic at all, of auto-creation as a flag, of a listener's absence, of topic ids.
 NO_TOPICS_SINCE: Final = 1
 LISTENER_NOT_FOUND_SINCE: Final = 6
@@ -85,6 +87,8 @@ def metadata(
     host: "AdminHost", request: MetadataRequest, context: RequestContext
 ) -> MetadataResponse:
     version = context.api_version
+    if version in IDS_NOT_ASKED and any(map(_asks_by_id, request.topics or ())):
+        return _invalid(request)
     view = _View.of(host.image, context.listener)
     response = MetadataResponse(
         brokers=[
@@ -103,6 +107,19 @@ def metadata(
         for topic in response.topics:
             topic.topic_authorized_operations = TOPIC_OPERATIONS
     return response
+
+
+def _asks_by_id(topic: MetadataRequest.MetadataRequestTopic) -> bool:
+    return topic.name is None or topic.topic_id != ZERO_UUID
+
+
+def _invalid(request: MetadataRequest) -> MetadataResponse:
+    """Every topic refused, and nothing told of the cluster (MetadataRequest.getErrorResponse)."""
+    rows = [
+        _Topic(error_code=ErrorCode.INVALID_REQUEST, name=each.name or "", topic_id=each.topic_id)
+        for each in request.topics or ()
+    ]
+    return MetadataResponse(controller_id=NO_ID, topics=rows)
 
 
 def _topics(host: "AdminHost", view: _View, request: MetadataRequest, version: int) -> list[_Topic]:

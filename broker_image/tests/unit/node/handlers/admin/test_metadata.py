@@ -83,6 +83,18 @@ async def test_topics_are_asked_for_by_id(node, topic):
     assert answer.topics[1].topic_id == unknown
 
 
+@pytest.mark.parametrize("version", [10, 11])
+async def test_versions_that_only_tell_ids_are_not_asked_by_them(node, topic, version):
+    for wanted in (
+        Wanted(name=None, topic_id=topic.id),
+        Wanted(name="t", topic_id=bytes(range(16))),
+    ):
+        answer = await node.ask(MetadataRequest(topics=[wanted, Wanted(name="t")]), version)
+        assert errors(answer) == {wanted.name or "": "INVALID_REQUEST", "t": "INVALID_REQUEST"}
+        assert answer.topics[0].topic_id == wanted.topic_id
+        assert (answer.brokers, answer.controller_id) == ([], -1)
+
+
 async def test_neither_name_nor_id_is_an_invalid_request(node):
     request = MetadataRequest(topics=[Wanted(name=None, topic_id=ZERO_UUID)])
     assert errors(await node.ask(request, 12)) == {"": "INVALID_REQUEST"}
