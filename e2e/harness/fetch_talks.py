@@ -124,7 +124,8 @@ class Reader:
             for name, topic in zip(names, answer.responses, strict=True)
             for row in topic.partitions
         ]
-        return [ErrorCode(answer.error_code).name, session, len(names), *rows]
+        nodes = [(node.node_id, node.host, node.rack) for node in answer.node_endpoints]
+        return [ErrorCode(answer.error_code).name, session, len(names), nodes, *rows]
 
     def _named(self, topic: Topic | None) -> dict[str, Any]:
         if self.version > LAST_NAMES_VERSION:

@@ -31,7 +31,8 @@ def now_ms() -> int:
 
 def records(*values: bytes, key: bytes | None = b"key", at: int | None = None) -> list[Record]:
     """A record per value, of now or of the time `at`."""
-    return [Record(key, value, now_ms() if at is None else at) for value in values]
+    when = now_ms() if at is None else at
+    return [Record(key, value, when) for value in values]
 
 
 def batch(*values: bytes, fields: dict[str, Any] | None = None, **built: Any) -> bytes:
@@ -381,8 +382,9 @@ def what_is_packed_anew(talker: Talker, version: int) -> Outcomes:
         "uncompressed": {},
         "producer": {},
     }
-    made = [Record(b"k", b"v%d" % n, now_ms() + n, (("h", b"x"), ("n", None))) for n in range(4)]
-    made += [Record(None, None, made[0].timestamp - 5)]
+    now = now_ms()
+    made = [Record(b"k", b"v%d" % n, now + n, (("h", b"x"), ("n", None))) for n in range(4)]
+    made += [Record(None, None, now - 5)]
     for kind, levels in kinds.items():
         configs: dict[str, Any] = {"compression_type": kind, **levels}
         target = Target(talker, f"packed-{kind}-{version}", version=version, **configs)

@@ -1,4 +1,4 @@
-"""Fetch and Produce beside a running Apache Kafka 4.4.0, with what clients seldom send: the same requests, the same answers."""
+"""Fetch, Produce and topic ids beside a running Apache Kafka 4.4.0, with what clients seldom send: the same requests, the same answers."""
 
 from collections.abc import Iterator
 from itertools import zip_longest
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.harness import fetch_talks, produce_talks
+from e2e.harness import fetch_talks, produce_talks, topic_id_talks
 from e2e.harness.kafka import KafkaBroker
 from e2e.harness.processes import Broker
 from e2e.harness.talks import Talker
@@ -32,31 +32,26 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talker]:
     broker.close()
 
 
-@pytest.mark.parametrize(
-    "name, version",
-    [(name, version) for name, (_, versions) in fetch_talks.TALKS.items() for version in versions],
-)
-def test_fetches_are_answered_as_kafka_answers_them(
-    kafka: Talker, ours: Talker, name: str, version: int
-) -> None:
-    talk, _ = fetch_talks.TALKS[name]
-    steps = zip_longest(talk(kafka, version), talk(ours, version))
-    for number, (theirs, own) in enumerate(steps):
-        assert own == theirs, f"step {number}"
+TALKS = {
+    "fetch": fetch_talks.TALKS,
+    "produce": produce_talks.TALKS,
+    "ids": topic_id_talks.TALKS,
+}
 
 
 @pytest.mark.parametrize(
-    "name, version",
+    "kind, name, version",
     [
-        (name, version)
-        for name, (_, versions) in produce_talks.TALKS.items()
+        (kind, name, version)
+        for kind, talks in TALKS.items()
+        for name, (_, versions) in talks.items()
         for version in versions
     ],
 )
-def test_produces_are_answered_as_kafka_answers_them(
-    kafka: Talker, ours: Talker, name: str, version: int
+def test_the_same_is_answered_as_kafka_answers_it(
+    kafka: Talker, ours: Talker, kind: str, name: str, version: int
 ) -> None:
-    talk, _ = produce_talks.TALKS[name]
+    talk, _ = TALKS[kind][name]
     steps = zip_longest(talk(kafka, version), talk(ours, version))
     for number, (theirs, own) in enumerate(steps):
         assert produce_talks.is_same(theirs, own), f"step {number}: Kafka {theirs}, we {own}"
