@@ -68,6 +68,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     offsets_topic_segment_bytes: int
 
     log_retention_check_interval_ms: int
+    log_flush_scheduler_interval_ms: int
     producer_id_expiration_ms: int
 
     logfleet_metadata_store: str

@@ -141,6 +141,10 @@ class Broker:
         """Run something that takes long and releases the interpreter lock."""
         return await asyncio.get_running_loop().run_in_executor(self._compute, work, *args)
 
+    async def make_durable(self, partition: Partition, end_offset: int) -> bool:
+        """Return once everything below end_offset survives a power loss; False if it is not led any more. Raises OSError."""
+        return await self._flusher.flush_to(partition.log, end_offset, lambda: partition.is_leading)
+
     def storage_failed(self, partition: Partition, error: OSError) -> None:
         """A log could not be written or read: its directory is not used any more."""
         self._disk_failed(TopicPartition(partition.topic, partition.index), error)

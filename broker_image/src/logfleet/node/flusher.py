@@ -37,6 +37,23 @@ class Flusher:
         self._running[id(log)] = running
         await asyncio.shield(running)
 
+    async def flush_to(
+        self, log: PartitionLog, end_offset: int, is_wanted: Callable[[], bool]
+    ) -> bool:
+        """Return once everything below end_offset is durable; those who wait for one log share its flushes. Raises OSError.
+
+        is_wanted: whether the log may still be flushed, asked before each flush begins. False if it was not durable then.
+        """
+        while log.recovery_point < end_offset:
+            running = self._running.get(id(log))
+            if running is not None:
+                await asyncio.shield(running)
+            elif is_wanted():
+                await self.flush(log)  # begins at once: nothing came in between
+            else:
+                return False
+        return True
+
     async def _complete(self, log: PartitionLog, job: FlushJob) -> None:
         try:
             await self.run(job.run, self._files)

@@ -13,6 +13,7 @@ import structlog
 
 from logfleet.control.configs import BrokerConfig
 from logfleet.io.files import Files
+from logfleet.log.config import LONG_MAX
 from logfleet.log.names import TopicPartition
 from logfleet.node.checkpointer import Checkpointer
 from logfleet.node.flusher import Flusher
@@ -59,11 +60,16 @@ class Maintenance:
         self.producer_id_expiration_ms = config.producer_id_expiration_ms
         self._slice_end = 0.0
 
+    @property
+    def flush_period_s(self) -> float:
+        """How often logs are looked at: as log.flush.scheduler.interval.ms says where that is more often than we do by ourselves."""
+        return min(FLUSH_PERIOD_S, max(1, self._config.log_flush_scheduler_interval_ms) / 1000)
+
     async def run(self) -> None:
         """Work until cancelled."""
         retention_s = self._config.log_retention_check_interval_ms / 1000
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._every(FLUSH_PERIOD_S, self.flush))
+            tasks.create_task(self._every(self.flush_period_s, self.flush))
             tasks.create_task(self._every(retention_s, self.apply_retention))
             tasks.create_task(self._every(PRODUCER_EXPIRY_PERIOD_S, self.expire_producers))
             tasks.create_task(self._every(REMOVAL_PERIOD_S, self.remove_discarded))
@@ -80,7 +86,7 @@ class Maintenance:
             moved = False
             for name, partition_log in list(log_dir.logs.items()):
                 await self._breathe()
-                if partition_log.unflushed and name in log_dir.logs:
+                if name in log_dir.logs and self._is_due(partition_log):
                     moved = True
                     if not await self._flush(name, partition_log):
                         break
@@ -88,9 +94,19 @@ class Maintenance:
                 if moved:
                     await self._checkpoint(log_dir)
 
+    @staticmethod
+    def _is_due(partition_log: PartitionLog) -> bool:
+        """Whether there is something to flush, and flush.ms, where it is set, is over since the last time."""
+        if not partition_log.unflushed:
+            return False
+        flush_ms = partition_log.config.flush_ms
+        return flush_ms == LONG_MAX or now_ms() - partition_log.flushed_ms >= flush_ms
+
     async def _flush(self, name: TopicPartition, partition_log: PartitionLog) -> bool:
         try:
+            began_ms = now_ms()
             await self._flusher.flush(partition_log)
+            partition_log.flushed_ms = began_ms
         except OSError as error:
             self._on_disk_failure(name, error)
             return False

@@ -83,6 +83,7 @@ class PartitionLog:
         # files were made since the last flush: their names are not durable
         self._new_names = loaded.is_new or bool(loaded.rebuilt)
         self._flushing = False
+        self.flushed_ms = 0  # when the last flush that maintenance asked for began
         # nothing was written since the log was last closed properly: closing it has nothing to do
         self._is_as_closed = request.clean and not loaded.is_new and not loaded.recovered_bytes
         self.on_start_moved: Callable[[], None] = _nobody

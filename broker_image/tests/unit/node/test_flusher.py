@@ -115,3 +115,34 @@ async def test_an_error_of_the_disk_reaches_who_asked(rig, monkeypatch) -> None:
     await flusher.until_idle(log)
     assert log.recovery_point == 0
     flusher.stop()
+
+
+async def test_those_who_wait_for_one_log_share_its_flushes(rig, monkeypatch) -> None:
+    log, flusher = rig.open(), Flusher(rig.files)
+    running, may_go = slow_disk(monkeypatch, log)
+    jobs = []
+    begin_flush = log.begin_flush
+
+    def counting():
+        jobs.append(begin_flush())
+        return jobs[-1]
+
+    monkeypatch.setattr(log, "begin_flush", counting)
+    append(log)
+    first = asyncio.ensure_future(flusher.flush_to(log, 1, lambda: True))
+    await running.wait()
+    append(log)
+    others = [asyncio.ensure_future(flusher.flush_to(log, 2, lambda: True)) for _ in range(3)]
+    may_go.set()
+    assert await asyncio.gather(first, *others) == [True] * 4
+    assert (log.recovery_point, len(jobs)) == (2, 2)
+    flusher.stop()
+
+
+async def test_a_flush_that_is_not_wanted_any_more_does_not_begin(rig) -> None:
+    log, flusher = rig.open(), Flusher(rig.files)
+    append(log)
+    assert not await flusher.flush_to(log, 1, lambda: False)
+    assert log.recovery_point == 0
+    assert await flusher.flush_to(log, 0, lambda: False)
+    flusher.stop()

@@ -1,12 +1,15 @@
 """Produce: one batch per partition, checked, appended and answered without a task when nothing has to wait.
 
-With one replica a batch is committed as soon as it is in the log, so acks=1 and acks=all are answered alike.
+With one replica a batch is committed as soon as it is in the log, so acks=1 and acks=all are answered alike. Only where flush.messages
+asks for it does an answer wait for the disk.
 Per-partition answers follow Kafka's ReplicaManager.appendRecords and ProduceRequest.validateRecords.
 """
 
+import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
+from logfleet.log.config import LONG_MAX
 from logfleet.log.validation import NeedsThread, Rejected, malformed, prepare_fully
 from logfleet.node.connection import CloseConnection
 from logfleet.node.dispatch import Handler, RequestContext
@@ -65,7 +68,7 @@ def produce(
 class _Turn:
     """One Produce request on its way. topics: its answer, whose rows are filled in."""
 
-    __slots__ = ("_acks", "_broker", "_context", "_endpoints", "_failed", "_topics")
+    __slots__ = ("_acks", "_broker", "_context", "_due", "_endpoints", "_failed", "_topics")
 
     def __init__(
         self,
@@ -79,6 +82,8 @@ class _Turn:
         self._topics = topics
         self._acks = request.acks
         self._failed = 0
+        # rows whose partition has flush.messages records or more that are not durable, and the end to make durable
+        self._due: list[tuple[_Row, Partition, int]] = []
         self._endpoints: dict[int, ProduceResponse.NodeEndpoint] | None = None
 
     def append_all(
@@ -90,7 +95,7 @@ class _Turn:
             if isinstance(row, NeedsThread):
                 return self._append_all_in_thread(work[number:])
             rows.append(row)
-        return self._answer()
+        return self._flush_and_answer() if self._due else self._answer()
 
     async def _append_all_in_thread(self, work: list[_Work]) -> ProduceResponse | None:
         for rows, topic, data, partition in work:
@@ -104,7 +109,22 @@ class _Turn:
                 row = self._append(topic, data, partition, prepared)
                 assert not isinstance(row, NeedsThread), "it is prepared"
             rows.append(row)
+        return await self._flush_and_answer() if self._due else self._answer()
+
+    async def _flush_and_answer(self) -> ProduceResponse | None:
+        await asyncio.gather(*(self._flush(*due) for due in self._due))
         return self._answer()
+
+    async def _flush(self, row: _Row, partition: Partition, end_offset: int) -> None:
+        try:
+            if await self._broker.make_durable(partition, end_offset):
+                return
+            row.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        except OSError as error:
+            self._broker.storage_failed(partition, error)
+            row.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        self._failed += 1
+        row.base_offset = row.log_append_time_ms = row.log_start_offset = -1
 
     def _append(
         self, topic: _TopicData, data: _PartitionData, partition: Partition | None, batch: Any
@@ -125,12 +145,19 @@ class _Turn:
             self._broker.storage_failed(partition, error)
             return self._failure(data.index, ErrorCode.KAFKA_STORAGE_ERROR)
         if isinstance(result, AppendResult):
-            return _Row(
+            log = partition.log
+            row = _Row(
                 index=data.index,
                 base_offset=result.base_offset,
                 log_append_time_ms=result.log_append_time_ms,
-                log_start_offset=partition.log.log_start_offset,
+                log_start_offset=log.log_start_offset,
             )
+            flush_messages = log.config.flush_messages
+            if flush_messages != LONG_MAX:
+                end_offset = log.log_end_offset
+                if end_offset - log.recovery_point >= flush_messages:
+                    self._due.append((row, partition, end_offset))
+            return row
         return result if isinstance(result, NeedsThread) else self._rejected(partition, result)
 
     def _refusal(

@@ -65,6 +65,9 @@ class Host:
         self.threads.append(work)
         return work(*args)
 
+    async def make_durable(self, partition: Partition, end_offset: int) -> bool:
+        return await self._flusher.flush_to(partition.log, end_offset, lambda: partition.is_leading)
+
     def storage_failed(self, partition: Partition, error: OSError) -> None:
         self.failed.append((partition, error))
 

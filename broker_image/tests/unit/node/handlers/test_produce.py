@@ -269,3 +269,32 @@ def test_leadership_may_end_while_a_thread_prepares(host, monkeypatch) -> None:
 
 def test_it_serves_produce() -> None:
     assert list(HANDLERS) == [ProduceRequest]
+
+
+def test_where_flush_messages_is_set_a_batch_is_durable_before_it_is_acknowledged(host) -> None:
+    partition = host.host(config=LogConfig(flush_messages=3))
+    for records, recovery_point in ((batch(b"1", b"2"), 0), (batch(b"3"), 3), (batch(b"4"), 3)):
+        row = only_row(ask(host, request(("topic", 0, records))))
+        assert row.error_code == ErrorCode.NONE
+        assert partition.log.recovery_point == recovery_point
+
+
+def test_what_cannot_be_made_durable_is_not_acknowledged(host, monkeypatch) -> None:
+    partition = host.host(config=LogConfig(flush_messages=1))
+
+    def fails(*_: object) -> None:
+        raise OSError(errno.EIO, "the disk is gone")
+
+    monkeypatch.setattr("logfleet.node.flush_job.FlushJob.run", fails)
+    row = only_row(ask(host, request(("topic", 0, batch(b"1")))))
+    assert (row.error_code, row.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    assert [failed for failed, _ in host.failed] == [partition]
+
+
+def test_a_log_that_is_led_no_more_is_not_flushed_for_those_who_wait(host) -> None:
+    partition = host.host(config=LogConfig(flush_messages=1))
+    asked = request(("topic", 0, batch(b"1")))
+    answer: Any = produce(host, asked, host.context(12))
+    partition.is_leading = False
+    assert only_row(asyncio.run(answer)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert partition.log.recovery_point == 0

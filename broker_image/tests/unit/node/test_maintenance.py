@@ -1,0 +1,38 @@
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from logfleet.control.configs import broker_config
+from logfleet.log.config import LogConfig
+from logfleet.node.local_partitions import now_ms
+from logfleet.node.maintenance import FLUSH_PERIOD_S, Maintenance
+
+
+@pytest.mark.parametrize(
+    "unflushed, flush_ms, ago_ms, is_due",
+    [
+        (False, None, 10**9, False),
+        (True, None, 0, True),
+        (True, 60_000, 0, False),
+        (True, 60_000, 60_000, True),
+        (False, 60_000, 60_000, False),
+    ],
+)
+def test_a_log_is_flushed_again_after_flush_ms(unflushed, flush_ms, ago_ms, is_due):
+    config = LogConfig() if flush_ms is None else LogConfig(flush_ms=flush_ms)
+    log: Any = SimpleNamespace(unflushed=unflushed, config=config, flushed_ms=now_ms() - ago_ms)
+    assert Maintenance._is_due(log) is is_due
+
+
+@pytest.mark.parametrize(
+    "given, period_s",
+    [
+        ({}, FLUSH_PERIOD_S),
+        ({"log.flush.scheduler.interval.ms": "200"}, 0.2),
+        ({"log.flush.scheduler.interval.ms": "0"}, 0.001),
+    ],
+)
+def test_logs_are_looked_at_as_often_as_asked(given, period_s):
+    maintenance = Maintenance.__new__(Maintenance)
+    maintenance._config = broker_config(given)
+    assert maintenance.flush_period_s == period_s
