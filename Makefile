@@ -101,6 +101,10 @@ oracle: $(STAMP) ## the same requests to Apache Kafka and to a broker, the answe
 soak: $(STAMP) ## kill a broker KILLS=200 times under mixed load; what was acknowledged must be there (adds up in e2e/results)
 	@$(PY) -m e2e.soak $(if $(KILLS),--kills $(KILLS))
 
+.PHONY: fuzz
+fuzz: $(STAMP) ## EXAMPLES=100000 hostile requests and batches to a broker, in this process and over TCP (adds up in e2e/results)
+	@$(PY) -m e2e.fuzz $(if $(EXAMPLES),--examples $(EXAMPLES)) $(if $(SEED),--seed $(SEED))
+
 .PHONY: e2e
 e2e: $(STAMP) ## end-to-end suites on a local Kubernetes of three zones (KEEP=1 leaves it up; root, Linux)
 	$(PY) -m e2e.lab build
