@@ -41,6 +41,14 @@ def said(broker: Broker, *arguments: str, stdin: bytes = b"") -> str:
     return done.stdout.decode()
 
 
+def planned(broker: Broker, *arguments: str) -> str:
+    """What it says on stdout that it would do; on stderr it says that nothing was done."""
+    done = logfleet(broker, *arguments)
+    assert done.returncode == 0, done
+    assert done.stderr == b"Nothing was changed; --execute does it.\n", done
+    return done.stdout.decode()
+
+
 def refused(broker: Broker, *arguments: str, stdin: bytes = b"", code: int = 1) -> str:
     """The one line of its failure."""
     done = logfleet(broker, *arguments, stdin=stdin)

@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, TopicPartition
 from e2e.harness.command_line import (
     PATIENCE_S,
     partitions_of,
+    planned,
     refused,
     said,
     started,
@@ -120,19 +121,32 @@ def test_groups_are_listed_described_moved_and_deleted(ten: Broker) -> None:
         ["t", "1", "5", "5", "0", "-"],
     ]
     reset = ("group", "reset-offsets", "g")
-    assert "BEFORE" in said(ten, *reset, "--to", "beginning", "--dry-run")
+    assert "BEFORE" in planned(ten, *reset, "--to", "beginning")
     assert committed(ten, "g") == [5, 5]
-    said(ten, *reset, "--to", "-2")
+    said(ten, *reset, "--to", "-2", "--execute")
     assert committed(ten, "g") == [3, 3]
-    said(ten, *reset, "-t", "t", "-p", "1", "--to", "@0")
+    said(ten, *reset, "-t", "t", "-p", "1", "--to", "@0", "--execute")
     assert committed(ten, "g") == [3, 0]
+    said(ten, *reset, "--shift-by", "-2", "--execute")
+    assert committed(ten, "g") == [1, 0]
+    said(ten, *reset, "--shift-by", "100", "-t", "t", "-p", "1", "--execute")
+    assert committed(ten, "g") == [1, 5]
+    said(ten, *reset, "--shift-by", "2", "-t", "t", "-p", "0", "--execute")
+    said(ten, *reset, "-t", "t", "-p", "1", "--to", "0", "--execute")
     (described,) = json.loads(said(ten, "group", "describe", "g", "-o", "json"))
     assert [row["lag"] for row in described["offsets"]] == [2, 5]
     rows = json.loads(
-        said(ten, "group", "reset-offsets", "new", "-t", "t", "--to", "1", "-o", "json")
+        said(
+            ten,
+            *("group", "reset-offsets", "new", "-t", "t", "--to", "1", "-o", "json", "--execute"),
+        )
     )
     assert rows[0] == {"topic": "t", "partition": 0, "before": None, "committed": 1}
     assert committed(ten, "new") == [1, 1]
+    forget = ("group", "delete-offsets", "new", "-t", "t")
+    assert said(ten, *forget, "-p", "0") == "offsets/t deleted\n"
+    assert committed(ten, "new") == [-1001, 1]
+    assert said(ten, *forget, "-p", "0") == "offsets/t unchanged\n"
 
     assert said(ten, "group", "delete", "g", "new") == "group/g deleted\ngroup/new deleted\n"
     assert said(ten, "group", "list", "-o", "json") == "[]\n"
@@ -146,7 +160,15 @@ def test_what_a_broker_refuses_about_groups_is_one_line(ten: Broker) -> None:
     assert line == "Error: group nope has committed nothing; name a --topic"
     line = refused(ten, "group", "reset-offsets", "g", "--to", "9", "-t", "t")
     assert "offset 9: t-0 has offsets from 0" in line
+    line = refused(ten, "group", "reset-offsets", "g", "--shift-by", "1", "-t", "t")
+    assert "nothing is committed for t-0" in line
+    for wrong in ((), ("--to", "end", "--shift-by", "1")):
+        line = refused(ten, "group", "reset-offsets", "g", *wrong, code=2)
+        assert "give --to or --shift-by" in line
+    assert "there is no such group" in refused(ten, "group", "delete-offsets", "nope", "-t", "t")
     with started(ten, "consume", "t", "-g", "g", "--from-beginning") as running:
         running.stdout.readline()
         for arguments in (["delete", "g"], ["reset-offsets", "g", "-t", "t", "--to", "end"]):
             assert "the group has members; stop them first" in refused(ten, "group", *arguments)
+        line = refused(ten, "group", "delete-offsets", "g", "-t", "t")
+        assert "members of the group read this topic" in line

@@ -13,14 +13,17 @@ from logfleet.cli.offsets import (
     partition_option,
     partitions_of,
     place_of,
+    shifted,
 )
 from logfleet.cli.session import (
     Server,
     change_each,
     echo_json,
     echo_table,
+    execute_option,
     output_option,
     run,
+    say_dry_run,
     server_options,
     show_each,
 )
@@ -40,7 +43,8 @@ def group() -> None:
     \b
     logfleet group list
     logfleet group describe billing
-    logfleet group reset-offsets billing --topic orders --to beginning --dry-run
+    logfleet group reset-offsets billing --topic orders --to beginning --execute
+    logfleet group delete-offsets billing --topic orders
     logfleet group delete billing
 
     Exit codes: 0 done, 1 failed (one line on stderr for each group), 2 the command line is wrong.
@@ -184,12 +188,18 @@ def delete(names: tuple[str, ...], *, if_exists: bool, as_json: bool, server: Se
 @click.option(
     "--to",
     "place",
-    required=True,
     metavar="WHERE",
     callback=place_of,
     help=f"{PLACES}.",
 )
-@click.option("--dry-run", is_flag=True, help="Only show what would be committed.")
+@click.option(
+    "--shift-by",
+    "shift",
+    type=int,
+    metavar="N",
+    help="That many records on from what is committed, or back if it is negative; never beyond what is there.",
+)
+@execute_option
 @server_options
 @output_option
 def reset_offsets(
@@ -197,18 +207,24 @@ def reset_offsets(
     *,
     topics: tuple[str, ...],
     partitions: tuple[int, ...],
-    place: Place,
-    dry_run: bool,
+    place: Place | None,
+    shift: int | None,
+    execute: bool,
     as_json: bool,
     server: Server,
 ) -> None:
     """Commit other offsets for a group that has no members.
 
+    Only shows what would be committed, until --execute is given. Where to: --to or --shift-by.
+
     \b
     logfleet group reset-offsets billing --to beginning
-    logfleet group reset-offsets billing -t orders -p 0 --to 1200 --dry-run
-    logfleet group reset-offsets billing -t orders --to @2013-01-01T00:00:00Z
+    logfleet group reset-offsets billing -t orders -p 0 --to 1200 --execute
+    logfleet group reset-offsets billing -t orders --to @2013-01-01T00:00:00Z --execute
+    logfleet group reset-offsets billing --shift-by -100 --execute
     """
+    if (place is None) == (shift is None):
+        raise click.UsageError("where to: give --to or --shift-by, one of them")
     if partitions and not topics:
         raise click.UsageError("--partition: of which --topic?")
 
@@ -219,8 +235,13 @@ def reset_offsets(
         keys = await partitions_of(client, topics, partitions) if topics else sorted(before)
         if not keys:
             raise click.ClickException(f"group {name} has committed nothing; name a --topic")
-        offsets = await find(client, keys, place)
-        if not dry_run:
+        if place is not None:
+            offsets = await find(client, keys, place)
+        else:
+            assert shift is not None
+            at = {key: committed.offset for key, committed in before.items()}
+            offsets = await shifted(client, keys, at, shift)
+        if execute:
             await groups.commit(name, offsets)
         return [
             {
@@ -237,6 +258,7 @@ def reset_offsets(
         echo_json(rows)
     else:
         _echo_moves(rows)
+    say_dry_run(execute=execute)
 
 
 async def _without_members(groups: Groups, name: str) -> None:
@@ -248,6 +270,37 @@ async def _without_members(groups: Groups, name: str) -> None:
         raise
     if description.members:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP, subject=f"group {name}")
+
+
+@group.command(name="delete-offsets")
+@click.argument("name")
+@click.option("-t", "--topic", "topics", multiple=True, required=True, help="May be given again.")
+@partition_option
+@server_options
+@output_option
+def delete_offsets(
+    name: str,
+    *,
+    topics: tuple[str, ...],
+    partitions: tuple[int, ...],
+    as_json: bool,
+    server: Server,
+) -> None:
+    """Forget what a group has committed for topics that its members do not read any more.
+
+    \b
+    logfleet group delete-offsets billing -t orders
+    logfleet group delete-offsets billing -t orders -p 3
+    """
+
+    async def one(client: Client, topic: str) -> str:
+        keys = await partitions_of(client, [topic], partitions)
+        groups = Groups(client)
+        committed = await groups.committed(name, keys)
+        await groups.delete_offsets(name, keys)
+        return "deleted" if committed else "unchanged"
+
+    change_each(server, "offsets", topics, one, as_json=as_json)
 
 
 def _echo_moves(rows: Sequence[dict[str, Any]]) -> None:

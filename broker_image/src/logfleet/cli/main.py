@@ -13,7 +13,7 @@ from click.exceptions import NoArgsIsHelpError
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell counts it
 
-# Command -> the module that has it under the same name, and its line in the list. Modules are imported when their
+# Command -> the module that has it under the same name (with _ for -), and its line in the list. Modules are imported when their
 # command is called: a command line that lists topics has no use for a broker's libraries.
 COMMANDS = {
     "broker": ("logfleet.cli.broker", "Run one broker in the foreground."),
@@ -22,6 +22,13 @@ COMMANDS = {
     "produce": ("logfleet.cli.produce", "Write lines of standard input to a topic."),
     "consume": ("logfleet.cli.consume", "Print the records of topics."),
     "group": ("logfleet.cli.group", "List, describe, move and delete consumer groups."),
+    "config": (
+        "logfleet.cli.config",
+        "Show and change what topics, brokers and groups are set to.",
+    ),
+    "records": ("logfleet.cli.records", "Delete records before an offset or a time."),
+    "log-dirs": ("logfleet.cli.log_dirs", "Show what lies on the brokers' disks."),
+    "dump": ("logfleet.cli.dump", "Print what segments and indexes on this disk hold."),
     "apply": ("logfleet.cli.apply", "Make topics and settings as YAML files say."),
 }
 
@@ -38,7 +45,7 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _ = COMMANDS[cmd_name]
-        command = getattr(importlib.import_module(module), cmd_name)
+        command = getattr(importlib.import_module(module), cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 

@@ -1,6 +1,6 @@
 """Where in a partition: the words of `consume --offset` and `group reset-offsets --to`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -125,6 +125,18 @@ async def find(
                 f"offset {place.offset}: {key} has offsets from {begins[key]}, and {ends[key]} is the next one"
             )
     return dict.fromkeys(keys, place.offset)
+
+
+async def shifted(
+    client: Client, keys: Sequence[TopicPartition], at: Mapping[TopicPartition, int], by: int
+) -> dict[TopicPartition, int]:
+    """So many records on from where each partition is at, within what it holds. Raises ClickException for one that is nowhere."""
+    for key in keys:
+        if key not in at:
+            raise click.ClickException(f"--shift-by: nothing is committed for {key}; use --to")
+    begins = await offsets_at(client, keys, OffsetSpec.EARLIEST)
+    ends = await offsets_at(client, keys, OffsetSpec.LATEST)
+    return {key: min(max(at[key] + by, begins[key]), ends[key]) for key in keys}
 
 
 async def offsets_at(

@@ -149,14 +149,15 @@ def write_json(topic: str, partition: int, record: Record) -> bytes:
         "partition": partition,
         "offset": record.offset,
         "timestamp": record.timestamp,
-        "headers": [[name, _text_of(value)] for name, value in record.headers],
-        "key": _text_of(record.key),
-        "value": _text_of(record.value),
+        "headers": [[name, text_of(value)] for name, value in record.headers],
+        "key": text_of(record.key),
+        "value": text_of(record.value),
     }
     return msgspec.json.encode(row) + b"\n"
 
 
-def _text_of(data: bytes | None) -> str | dict[str, str] | None:
+def text_of(data: bytes | None) -> str | dict[str, str] | None:
+    """Bytes as JSON has them."""
     if data is None:
         return None
     try:

@@ -28,6 +28,8 @@ ADVICE: Final = {
     "`logfleet topic describe` shows what there is",
     ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group; `logfleet group list` shows what there is",
     ErrorCode.NON_EMPTY_GROUP: "the group has members; stop them first",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "members of the group read this topic; stop them first",
+    ErrorCode.POLICY_VIOLATION: "its records are kept: cleanup.policy has no delete; `logfleet config set` changes it",
 }
 
 
@@ -83,6 +85,20 @@ def output_option(command: Command) -> Command:
         return command(*args, as_json=output == "json", **options)
 
     return with_output  # type: ignore[return-value]
+
+
+def execute_option(command: Command) -> Command:
+    """Add --execute; the command gets `execute`, and without it only tells what it would do."""
+    option = click.option(
+        "--execute", is_flag=True, help="Do it; without this only show what would be done."
+    )
+    return option(command)
+
+
+def say_dry_run(*, execute: bool) -> None:
+    """After what would be done was shown: that nothing was."""
+    if not execute:
+        click.echo("Nothing was changed; --execute does it.", err=True)
 
 
 def _checked_bootstrap(ctx: click.Context, option: click.Parameter, value: str) -> str:
@@ -247,9 +263,25 @@ def echo_json(value: object) -> None:
 
 
 def echo_table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Columns as wide as their widest cell; nothing but the titles if there are no rows."""
+    """Columns as wide as their widest cell; nothing but the titles if there are no rows. Drawn with lines on a terminal."""
+    if sys.stdout is not None and sys.stdout.isatty():
+        _draw_table(titles, rows)
+        return
     table = [list(titles), *([str(cell) for cell in row] for row in rows)]
     widths = [max(len(row[column]) for row in table) for column in range(len(titles))]
     for row in table:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         click.echo("  ".join(cells).rstrip())
+
+
+def _draw_table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    from rich import box  # only people need it, and it takes a while to load
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title in titles:
+        table.add_column(title, overflow="fold")
+    for row in rows:
+        table.add_row(*(str(cell) for cell in row))
+    Console(markup=False, highlight=False).print(table)

@@ -46,7 +46,7 @@ def topic() -> None:
     """
 
 
-def _config_of(
+def config_pairs(
     ctx: click.Context, option: click.Parameter, values: Sequence[str]
 ) -> dict[str, str]:
     pairs = {}
@@ -63,7 +63,7 @@ config_option = click.option(
     "--config",
     multiple=True,
     metavar="KEY=VALUE",
-    callback=_config_of,
+    callback=config_pairs,
     help="A topic's configuration, with Kafka's keys; may be given again and again.",
 )
 

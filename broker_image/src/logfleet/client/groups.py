@@ -18,6 +18,8 @@ from logfleet.wire.messages import (
     ListGroupsResponse,
     OffsetCommitRequest,
     OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
@@ -174,6 +176,34 @@ class Groups:
             return found
 
         return await self.client.retrying(call)
+
+    async def delete_offsets(self, group: str, partitions: Sequence[TopicPartition]) -> None:
+        """Forget what the group has committed for these; there may be nothing. Raises KafkaError for the first that is kept.
+
+        GROUP_SUBSCRIBED_TO_TOPIC: its members read the topic. NON_EMPTY_GROUP: its members are no consumers (KIP-496).
+        """
+        topics: dict[str, OffsetDeleteRequest.OffsetDeleteRequestTopic] = {}
+        for key in partitions:
+            topic = topics.setdefault(
+                key.topic, OffsetDeleteRequest.OffsetDeleteRequestTopic(name=key.topic)
+            )
+            topic.partitions.append(
+                OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=key.partition)
+            )
+        request = OffsetDeleteRequest(group_id=group, topics=list(topics.values()))
+
+        async def call() -> None:
+            connection = await self.client.coordinator(group)
+            answer = await connection.request(
+                request, OffsetDeleteResponse, timeout_ms=self.client.request_timeout_ms
+            )
+            self._check(group, answer.error_code)
+            for result in answer.topics:
+                for row in result.partitions:
+                    subject = f"group {group}, {result.name}-{row.partition_index}"
+                    raise_for(row.error_code, subject=subject)
+
+        await self.client.retrying(call)
 
     async def commit(
         self,

@@ -52,7 +52,14 @@ def test_an_example_can_be_typed(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "crds/examples").mkdir(parents=True)
     (tmp_path / "topics").mkdir()
-    for name in ("topic.yaml", "cluster.yaml", "crds/examples/topic.yaml", "server.properties"):
+    (tmp_path / "data/orders-0").mkdir(parents=True)
+    for name in (
+        "topic.yaml",
+        "cluster.yaml",
+        "crds/examples/topic.yaml",
+        "server.properties",
+        "00000000000000000000.log",
+    ):
         (tmp_path / name).touch()
     for arguments in calls(line):
         command: click.Command = cli

@@ -19,6 +19,8 @@ from logfleet.wire.messages import (
     ListGroupsResponse,
     OffsetCommitRequest,
     OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
@@ -136,3 +138,27 @@ async def test_a_commit_names_its_generation(broker: FakeBroker, groups: Groups)
     row.error_code = 25
     with pytest.raises(KafkaError, match="UNKNOWN_MEMBER_ID"):
         await groups.commit("g", {T0: 9})
+
+
+async def test_offsets_are_forgotten_or_the_first_that_is_kept_is_named(
+    broker: FakeBroker, groups: Groups
+) -> None:
+    kind = OffsetDeleteResponse
+    asked = []
+
+    def answer(request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+        rows = [row.partition_index for row in request.topics[0].partitions]
+        asked.append((request.group_id, request.topics[0].name, rows))
+        code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if len(rows) > 1 else ErrorCode.NONE
+        row = kind.OffsetDeleteResponsePartition(partition_index=0, error_code=code)
+        return kind(topics=[kind.OffsetDeleteResponseTopic(name="t", partitions=[row])])
+
+    broker.answers[OffsetDeleteRequest] = answer
+    await groups.delete_offsets("g", [T0])
+    with pytest.raises(KafkaError, match="group g, t-0"):
+        await groups.delete_offsets("g", [T0, TopicPartition("t", 1)])
+    assert asked == [("g", "t", [0]), ("g", "t", [0, 1])]
+    error = ErrorCode.GROUP_ID_NOT_FOUND
+    broker.answers[OffsetDeleteRequest] = lambda _: kind(error_code=error)
+    with pytest.raises(KafkaError, match="group g"):
+        await groups.delete_offsets("g", [T0])

@@ -1,0 +1,207 @@
+"""`logfleet config`: what topics, brokers, the cluster and groups are set to."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+
+from logfleet.cli.session import (
+    Server,
+    change_each,
+    echo_json,
+    echo_table,
+    output_option,
+    run,
+    server_options,
+)
+from logfleet.cli.topic import config_pairs
+from logfleet.client.admin import Admin, ConfigEntry, ConfigSource, ResourceType
+from logfleet.client.cluster import Client
+from logfleet.client.errors import KafkaError
+from logfleet.wire.errors import ErrorCode
+
+KINDS: Final = {
+    "topic": ResourceType.TOPIC,
+    "broker": ResourceType.BROKER,
+    "cluster": ResourceType.BROKER,
+    "group": ResourceType.GROUP,
+}
+OWN_SOURCE: Final = {
+    "topic": ConfigSource.DYNAMIC_TOPIC_CONFIG,
+    "broker": ConfigSource.DYNAMIC_BROKER_CONFIG,
+    "cluster": ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
+    "group": ConfigSource.GROUP_CONFIG,
+}
+"""Where a value that was set for the thing itself comes from."""
+WHOLE_CLUSTER: Final = ""
+HIDDEN: Final = "(hidden)"
+
+kind_argument = click.argument("kind", type=click.Choice(list(KINDS)), metavar="KIND")
+
+
+@click.group()
+def config() -> None:
+    """Show and change what topics, brokers and groups are set to, with Kafka's keys.
+
+    KIND is topic, broker, cluster or group. The cluster has no name: what is set for it holds for every broker that says nothing else.
+
+    \b
+    logfleet config describe topic orders
+    logfleet config describe broker 1 --all
+    logfleet config set cluster log.retention.ms=86400000
+    logfleet config set topic orders retention.ms=3600000 segment.bytes=1048576
+    logfleet config delete topic orders retention.ms
+
+    Exit codes: 0 done, 1 failed (one line on stderr), 2 the command line is wrong.
+    """
+
+
+def _named(kind: str, words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """The name, and the words after it."""
+    if kind == "cluster":
+        return WHOLE_CLUSTER, words
+    if not words:
+        raise click.UsageError(f"which {kind}? Its name comes after the kind")
+    name, *rest = words
+    if kind == "broker" and not name.isdecimal():
+        raise click.UsageError(f"{name!r}: a broker is named by its id, a number")
+    return name, tuple(rest)
+
+
+@config.command()
+@kind_argument
+@click.argument("words", nargs=-1, metavar="[NAME]")
+@click.option("--all", "everything", is_flag=True, help="Keys at their defaults, too.")
+@server_options
+@output_option
+def describe(
+    kind: str, words: tuple[str, ...], *, everything: bool, as_json: bool, server: Server
+) -> None:
+    """Show what is set for a topic, a broker, the cluster or a group.
+
+    SOURCE is where a value comes from: the thing itself, its broker, the cluster, the broker's file, or Kafka's default.
+
+    \b
+    logfleet config describe topic orders
+    logfleet config describe broker 1 --all
+    logfleet config describe cluster
+    logfleet config describe group billing -o json
+    """
+    name, rest = _named(kind, words)
+    if rest:
+        raise click.UsageError(f"{rest[0]!r}: one at a time")
+
+    async def work(client: Client) -> Mapping[str, ConfigEntry]:
+        return await Admin(client).config(KINDS[kind], name)
+
+    entries = run(server, work)
+    rows = [
+        _as_json(entry)
+        for _, entry in sorted(entries.items())
+        if everything or entry.source is OWN_SOURCE[kind]
+    ]
+    if as_json:
+        echo_json(rows)
+    else:
+        cells = [(row["key"], _text(row), row["source"]) for row in rows]
+        echo_table(("KEY", "VALUE", "SOURCE"), cells)
+
+
+def _as_json(entry: ConfigEntry) -> dict[str, Any]:
+    return {
+        "key": entry.name,
+        "value": entry.value,
+        "source": entry.source.name.removesuffix("_CONFIG").lower().replace("_", "-"),
+        "readOnly": entry.read_only,
+        "sensitive": entry.sensitive,
+    }
+
+
+def _text(row: dict[str, Any]) -> str:
+    if row["sensitive"]:
+        return HIDDEN
+    return "-" if row["value"] is None else str(row["value"])
+
+
+@config.command(name="set")
+@kind_argument
+@click.argument("words", nargs=-1, metavar="[NAME] KEY=VALUE...")
+@click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
+@server_options
+@output_option
+@click.pass_context
+def set_(
+    ctx: click.Context,
+    kind: str,
+    words: tuple[str, ...],
+    *,
+    dry_run: bool,
+    as_json: bool,
+    server: Server,
+) -> None:
+    """Set keys; all others stay as they are.
+
+    All of it is done, or nothing.
+
+    \b
+    logfleet config set topic orders retention.ms=3600000
+    logfleet config set broker 1 log.cleaner.threads=2
+    logfleet config set cluster log.retention.ms=86400000
+    """
+    name, pairs = _named(kind, words)
+    values = config_pairs(ctx, ctx.command.params[1], pairs)
+    if not values:
+        raise click.UsageError("nothing to set: give KEY=VALUE")
+    _change(server, kind, name, values, (), dry_run=dry_run, as_json=as_json)
+
+
+@config.command()
+@kind_argument
+@click.argument("words", nargs=-1, metavar="[NAME] KEY...")
+@click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
+@server_options
+@output_option
+def delete(
+    kind: str, words: tuple[str, ...], *, dry_run: bool, as_json: bool, server: Server
+) -> None:
+    """Take keys back to what holds without them.
+
+    \b
+    logfleet config delete topic orders retention.ms segment.bytes
+    logfleet config delete cluster log.retention.ms
+    """
+    name, keys = _named(kind, words)
+    if not keys:
+        raise click.UsageError("nothing to delete: give KEY")
+    _change(server, kind, name, {}, keys, dry_run=dry_run, as_json=as_json)
+
+
+def _change(
+    server: Server,
+    kind: str,
+    name: str,
+    values: Mapping[str, str],
+    gone: tuple[str, ...],
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    async def one(client: Client, _label: str) -> str:
+        admin = Admin(client)
+        entries = await admin.config(KINDS[kind], name)
+        for key in gone:
+            # what only the cluster has set is all that it describes
+            if key not in entries and kind != "cluster":
+                raise KafkaError(ErrorCode.INVALID_CONFIG, f"there is no key {key}")
+        present = {
+            key: entry.value for key, entry in entries.items() if entry.source is OWN_SOURCE[kind]
+        }
+        wanted = {key: value for key, value in {**present, **values}.items() if key not in gone}
+        if wanted == present:
+            return "unchanged"
+        await admin.alter_config(
+            KINDS[kind], name, set_keys=values, delete_keys=gone, validate_only=dry_run
+        )
+        return "would be configured" if dry_run else "configured"
+
+    change_each(server, kind, [name or "default"], one, as_json=as_json)

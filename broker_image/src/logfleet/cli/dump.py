@@ -1,0 +1,183 @@
+"""`logfleet dump`: what segments and indexes on this disk hold, of a running broker's too: files are only read."""
+
+import json
+import mmap
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from logfleet.cli.record_text import text_of
+from logfleet.cli.session import echo_table, output_option
+from logfleet.log.index import OFFSET_ENTRY, TIME_ENTRY, unpack_entries
+from logfleet.log.names import INDEX, LOG, TIME_INDEX, parse_offset_file
+from logfleet.records.batch import BatchHeader, crc_matches, iterate_headers
+from logfleet.records.compression import Codec
+from logfleet.records.errors import RecordsError
+from logfleet.records.record import read_records
+
+Rows = Iterator[dict[str, Any]]
+TABLE_ROWS_MAX: Final = 100_000
+"""Rows of one table: its columns are known when all of it is."""
+
+
+@click.command()
+@click.argument(
+    "files",
+    nargs=-1,
+    required=True,
+    metavar="FILE...",
+    type=click.Path(exists=True, path_type=Path),
+)
+@click.option(
+    "-r", "--records", is_flag=True, help="The records of each batch instead of the batch."
+)
+@click.option(
+    "-n", "--count", type=click.IntRange(1), metavar="N", help="At most so many rows of each file."
+)
+@output_option
+def dump(files: tuple[Path, ...], *, records: bool, count: int | None, as_json: bool) -> None:
+    """Print what segments (.log), offset indexes (.index) and time indexes (.timeindex) hold.
+
+    A table for each file, or with -o json an object per line. A directory stands for the files in it. Checksums are checked. The files may
+    be in use.
+
+    \b
+    logfleet dump data/orders-0
+    logfleet dump 00000000000000000000.log --records -n 20
+    logfleet dump 00000000000000000000.log -o json | jq 'select(.valid | not)'
+
+    Exit codes: 0 all is sound, 1 something is not (one line on stderr for each file), 2 the command line is wrong.
+    """
+    sound = True
+    for number, path in enumerate(_expanded(files)):
+        if not as_json:
+            click.echo("\n" * bool(number) + f"{path}")
+        problem = _dump(path, records=records, count=count, as_json=as_json)
+        if problem is not None:
+            sound = False
+            click.echo(f"Error: {path}: {problem}", err=True)
+    if not sound:
+        sys.exit(1)
+
+
+def _expanded(files: tuple[Path, ...]) -> list[Path]:
+    found = []
+    for path in files:
+        inside = sorted(path.iterdir()) if path.is_dir() else [path]
+        known = [each for each in inside if parse_offset_file(each.name) and _suffix(each)]
+        if not known:
+            raise click.UsageError(
+                f"{path}: no segment or index; their names are 20 digits and .log, .index or .timeindex"
+            )
+        found += known
+    return found
+
+
+def _suffix(path: Path) -> bool:
+    return path.suffix in {LOG, INDEX, TIME_INDEX}
+
+
+def _dump(path: Path, *, records: bool, count: int | None, as_json: bool) -> str | None:
+    """Print the file; what is wrong with it, or None."""
+    rows: list[dict[str, Any]] = []
+    problem = None
+    try:
+        for number, row in enumerate(_rows(path, records=records)):
+            if number == (count if count is not None else -1):
+                break
+            if not row.get("valid", True):
+                problem = f"the batch at position {row['position']} has another checksum"
+            if as_json:
+                click.echo(json.dumps({"file": path.name, **row}, ensure_ascii=False))
+            elif number < TABLE_ROWS_MAX:
+                rows.append(row)
+            else:
+                problem = f"only the first {TABLE_ROWS_MAX} rows are shown; -o json shows all"
+                break
+    except (RecordsError, OSError) as error:
+        problem = str(error)
+    if not as_json and rows:
+        echo_table(
+            [name.upper() for name in rows[0]],
+            [[_cell(cell) for cell in row.values()] for row in rows],
+        )
+    return problem
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _rows(path: Path, *, records: bool) -> Rows:
+    parsed = parse_offset_file(path.name)
+    assert parsed is not None
+    base_offset, suffix = parsed
+    if suffix == INDEX:
+        for relative, position in unpack_entries(OFFSET_ENTRY, _entries(path, OFFSET_ENTRY.size)):
+            yield {"offset": base_offset + relative, "position": position}
+    elif suffix == TIME_INDEX:
+        for time, relative in unpack_entries(TIME_ENTRY, _entries(path, TIME_ENTRY.size)):
+            yield {"timestamp": time, "offset": base_offset + relative}
+    elif path.stat().st_size:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            yield from _segment_rows(data, records=records)
+
+
+def _entries(path: Path, size: int) -> bytes:
+    """Without the zeros that Kafka keeps at the end of an index in use."""
+    data = path.read_bytes()
+    used = len(data.rstrip(b"\0"))
+    return data[: -(-used // size) * size]
+
+
+def _segment_rows(data: mmap.mmap, *, records: bool) -> Rows:
+    end = 0
+    with memoryview(data) as view:
+        for position, header in iterate_headers(view):
+            end = position + header.size
+            valid = crc_matches(view, header, position)
+            if not records:
+                yield _batch_row(position, header, valid=valid)
+            elif valid:
+                yield from _record_rows(view[position:end])
+            else:
+                raise RecordsError(f"the batch at position {position} has another checksum")
+        if end < len(view):
+            raise RecordsError(f"{len(view) - end} bytes at position {end} are no whole batch")
+
+
+def _batch_row(position: int, header: BatchHeader, *, valid: bool) -> dict[str, Any]:
+    bits = header.codec_bits
+    return {
+        "position": position,
+        "base": header.base_offset,
+        "last": header.last_offset,
+        "records": header.record_count,
+        "size": header.size,
+        "epoch": header.leader_epoch,
+        "codec": Codec(bits).name.lower() if bits in Codec._value2member_map_ else bits,
+        "timestamp": header.max_timestamp,
+        "timestampType": header.timestamp_type.name,
+        "producerId": header.producer_id,
+        "producerEpoch": header.producer_epoch,
+        "sequence": header.base_sequence,
+        "transactional": header.is_transactional,
+        "control": header.is_control,
+        "valid": valid,
+    }
+
+
+def _record_rows(batch: memoryview) -> Rows:
+    for record in read_records(batch):
+        yield {
+            "offset": record.offset,
+            "timestamp": record.timestamp,
+            "key": text_of(record.key),
+            "value": text_of(record.value),
+            "headers": [[name, text_of(value)] for name, value in record.headers],
+        }
