@@ -31,6 +31,7 @@ from logfleet.node.controller_loop import ControllerLoop
 from logfleet.node.coordinator_loop import CoordinatorLoop
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.dynamic_config import DynamicConfig
+from logfleet.node.flush_rules import FlushRules
 from logfleet.node.flusher import Flusher
 from logfleet.node.handlers import all_handlers
 from logfleet.node.handlers.admin_topics import create_one
@@ -140,10 +141,6 @@ class Broker:
     async def run_in_thread(self, work: Callable[..., T], *args: object) -> T:
         """Run something that takes long and releases the interpreter lock."""
         return await asyncio.get_running_loop().run_in_executor(self._compute, work, *args)
-
-    async def make_durable(self, partition: Partition, end_offset: int) -> bool:
-        """Return once everything below end_offset survives a power loss; False if it is not led any more. Raises OSError."""
-        return await self._flusher.flush_to(partition.log, end_offset, lambda: partition.is_leading)
 
     def storage_failed(self, partition: Partition, error: OSError) -> None:
         """A log could not be written or read: its directory is not used any more."""
@@ -312,6 +309,8 @@ class Broker:
             self._fail(f"log directory {log_dir.path} could not be closed: {error}")
 
     def _start_partitions(self) -> None:
+        rules = FlushRules(self._flusher, self.timers, self._disk_failed)
+        self._stack.push_async_callback(rules.close)
         self.local = LocalPartitions(
             self.node_id,
             self.follower,
@@ -321,6 +320,7 @@ class Broker:
             configs=self._configs,
             flusher=self._flusher,
             on_disk_failure=self._disk_failed,
+            rule=rules,
         )
         self.local.set_strays_aside(self.image)
 

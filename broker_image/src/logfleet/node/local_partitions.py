@@ -21,7 +21,7 @@ from logfleet.node.flusher import Flusher
 from logfleet.node.log_configs import LogConfigs
 from logfleet.node.log_dirs import LogDirs
 from logfleet.node.metadata_follower import MetadataFollower, Subscription
-from logfleet.node.partition import Partition
+from logfleet.node.partition import CommitRule, Partition
 from logfleet.node.partition_log import PartitionLog
 from logfleet.node.partition_table import PartitionTable
 from logfleet.wire import uuids
@@ -38,7 +38,7 @@ Failed = Callable[[TopicPartition, OSError], None]
 
 
 class LocalPartitions:
-    """on_led and on_lost: called with each partition that this broker begins and ceases to lead."""
+    """rule: for all partitions led here. on_led and on_lost: called with each partition that this broker begins and ceases to lead."""
 
     def __init__(
         self,
@@ -51,6 +51,7 @@ class LocalPartitions:
         configs: LogConfigs,
         flusher: Flusher,
         on_disk_failure: Failed,
+        rule: CommitRule | None = None,
     ) -> None:
         self._node_id = node_id
         self._follower = follower
@@ -60,6 +61,7 @@ class LocalPartitions:
         self._configs = configs
         self._flusher = flusher
         self._on_disk_failure = on_disk_failure
+        self._rule = rule
         self._epoch_writes = asyncio.Semaphore(EPOCH_WRITES_MAX)
         self._slice_end = 0.0
         self._subscription: Subscription | None = None
@@ -187,7 +189,9 @@ class LocalPartitions:
             return  # the registration ended meanwhile
         if (topic.id, index) in self._table.offline:
             return  # its directory failed meanwhile
-        partition = Partition(topic.name, topic.id, index, partition_log, state.leader_epoch)
+        partition = Partition(
+            topic.name, topic.id, index, partition_log, state.leader_epoch, rule=self._rule
+        )
         self._table.add(partition)
         log.debug("leading", topic=topic.name, partition=index, leader_epoch=state.leader_epoch)
         for callback in self.on_led:

@@ -16,6 +16,7 @@ from logfleet.io.files import Files
 from logfleet.log.config import LONG_MAX
 from logfleet.log.names import TopicPartition
 from logfleet.node.checkpointer import Checkpointer
+from logfleet.node.flush_rules import FLUSH_PERIOD_S
 from logfleet.node.flusher import Flusher
 from logfleet.node.local_partitions import SLICE_S, Failed, now_ms
 from logfleet.node.log_dir import LogDir
@@ -26,9 +27,6 @@ from logfleet.node.trash import remove
 
 log = structlog.get_logger(__name__)
 
-# Kafka leaves flushing to the kernel (log.flush.interval.ms is unset); a bound on what recovery has to check and
-# a power loss can take costs one fsync per written log and period.
-FLUSH_PERIOD_S: Final = 5.0
 PRODUCER_EXPIRY_PERIOD_S: Final = 600.0
 REMOVAL_PERIOD_S: Final = 10.0
 

@@ -1,8 +1,10 @@
 """A partition that this broker leads: its log, its leader epoch, what is committed, who waits for more.
 
-With one replica everything appended is committed at once, so the high watermark is the log's end.
+With one replica what is appended is committed at once, unless the topic wants it durable first (`logfleet.node.flush_rules`).
 """
 
+import asyncio
+from collections import deque
 from typing import Protocol
 
 from logfleet.log.validation import NeedsThread, Prepared, Rejected
@@ -31,6 +33,13 @@ class Waiter(Protocol):
         """The partition is led elsewhere, or gone."""
 
 
+class CommitRule(Protocol):
+    """What may stand between a record in the log and its being committed."""
+
+    def hold(self, partition: "Partition", /) -> bool:
+        """Whether what was just appended waits for `Partition.commit`."""
+
+
 class Partition:
     """One partition of a topic, from the moment this broker leads it until it stops doing so.
 
@@ -40,6 +49,9 @@ class Partition:
     """
 
     __slots__ = (
+        "_held",
+        "_moved",
+        "_rule",
         "_waiters",
         "high_watermark",
         "index",
@@ -52,7 +64,14 @@ class Partition:
     )
 
     def __init__(
-        self, topic: str, topic_id: bytes, index: int, log: PartitionLog, leader_epoch: int
+        self,
+        topic: str,
+        topic_id: bytes,
+        index: int,
+        log: PartitionLog,
+        leader_epoch: int,
+        *,
+        rule: CommitRule | None = None,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
@@ -62,6 +81,9 @@ class Partition:
         self.high_watermark = log.log_end_offset
         self.is_internal = topic in INTERNAL_TOPICS
         self.is_leading = True
+        self._rule = rule
+        self._held: deque[tuple[int, int]] = deque()  # end offset and bytes of each batch
+        self._moved: list[asyncio.Future[None]] = []
         self._waiters: set[Waiter] = set()
         log.on_start_moved = self._log_start_moved
 
@@ -73,19 +95,43 @@ class Partition:
     def append(
         self, batch: bytearray | memoryview | Prepared, now_ms: int
     ) -> AppendResult | Rejected | NeedsThread:
-        """Append one batch from a client; see PartitionLog.append_as_leader. Raises OSError."""
+        """Append one batch from a client; see PartitionLog.append_as_leader. Raises OSError.
+
+        It is committed if it lies below the high watermark afterwards; else `wait_committed` tells when it is.
+        """
         assert self.is_leading, f"append to {self.topic}-{self.index}, which is led elsewhere"
         log = self.log
         size_before = log.log_end_offset
         result = log.append_as_leader(batch, self.leader_epoch, now_ms)
         end_offset = log.log_end_offset
         if end_offset != size_before:
+            if log.has_flush_rules and self._rule is not None and self._rule.hold(self):
+                size = len(batch.buffer if isinstance(batch, Prepared) else batch)
+                self._held.append((end_offset, size))
+                return result
             self.high_watermark = end_offset
+            if self._held or self._moved:
+                self.commit(end_offset)
             if self._waiters:
                 size = len(batch.buffer if isinstance(batch, Prepared) else batch)
                 for waiter in tuple(self._waiters):
                     waiter.appended(size)
         return result
+
+    def commit(self, end_offset: int) -> None:
+        """What was appended below `end_offset` is committed, and whoever waits for it is told."""
+        self.high_watermark = max(self.high_watermark, end_offset)
+        while self._held and self._held[0][0] <= end_offset:
+            _, size = self._held.popleft()
+            for waiter in tuple(self._waiters):
+                waiter.appended(size)
+        self._wake()
+
+    def _wake(self) -> None:
+        moved, self._moved = self._moved, []
+        for each in moved:
+            if not each.done():
+                each.set_result(None)
 
     def delete_records(self, offset: int) -> int | ErrorCode:
         """Let the log begin at `offset` (-1: at the high watermark), never before where it began; where it begins then.
@@ -108,9 +154,12 @@ class Partition:
 
     async def wait_committed(self, end_offset: int) -> None:
         """Return once all records below `end_offset` are committed. Raises NotLeading."""
+        while self.is_leading and self.high_watermark < end_offset:
+            moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._moved.append(moved)
+            await moved
         if not self.is_leading:
             raise NotLeading(f"{self.topic}-{self.index}")
-        assert end_offset <= self.high_watermark, "one replica: what is appended is committed"
 
     def wait(self, waiter: Waiter) -> None:
         """Tell the waiter of every append, and of what else it can hear of, until `forget`."""
@@ -124,3 +173,4 @@ class Partition:
         self.is_leading = False
         for waiter in tuple(self._waiters):
             waiter.leadership_lost()
+        self._wake()

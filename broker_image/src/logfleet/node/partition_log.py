@@ -11,7 +11,7 @@ import msgspec
 
 from logfleet.io.files import write_file
 from logfleet.log.checkpoints import format_epochs, format_partition_metadata
-from logfleet.log.config import LogConfig
+from logfleet.log.config import LONG_MAX, LogConfig
 from logfleet.log.lookup import RecentBatches
 from logfleet.log.names import (
     LEADER_EPOCHS,
@@ -98,6 +98,7 @@ class PartitionLog:
     def config(self, config: LogConfig) -> None:
         self._config = config
         self._room = NO_ROOM
+        self.has_flush_rules = min(config.flush_messages, config.flush_ms) < LONG_MAX
 
     @property
     def size(self) -> int:

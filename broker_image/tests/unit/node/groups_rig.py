@@ -17,7 +17,7 @@ from logfleet.metadata.shards import ShardedMap
 from logfleet.node.group_shard import GroupShard, Waiter
 from logfleet.node.log_loader import LoadRequest
 from logfleet.node.open_files import OpenFiles
-from logfleet.node.partition import NotLeading, Partition
+from logfleet.node.partition import Partition
 from logfleet.node.partition_log import AppendResult, PartitionLog, prepare_directory
 from logfleet.node.trash import Trash
 from logfleet.wire.errors import ErrorCode
@@ -59,8 +59,8 @@ class LaggingPartition(Partition):
     rejection: Rejected | None = None
 
     def __init__(self, log: PartitionLog, index: int = 0) -> None:
-        super().__init__(OFFSETS_TOPIC, OFFSETS_ID, index, log, 0)
-        self.moved: asyncio.Future[None] | None = None
+        super().__init__(OFFSETS_TOPIC, OFFSETS_ID, index, log, 0, rule=self)
+        log.has_flush_rules = True
 
     def append(
         self, batch: bytearray | memoryview | Prepared, now_ms: int
@@ -69,32 +69,13 @@ class LaggingPartition(Partition):
             raise self.failure
         if self.rejection is not None:
             return self.rejection
-        before = self.high_watermark
-        result = super().append(batch, now_ms)
-        if self.lags:
-            self.high_watermark = before
-        return result
+        return super().append(batch, now_ms)
+
+    def hold(self, _partition: Partition) -> bool:
+        return self.lags
 
     def catch_up(self) -> None:
-        self.high_watermark = self.log.log_end_offset
-        self._wake()
-
-    def stop_leading(self) -> None:
-        super().stop_leading()
-        self._wake()
-
-    async def wait_committed(self, end_offset: int) -> None:
-        while self.high_watermark < end_offset:
-            if not self.is_leading:
-                raise NotLeading
-            self.moved = asyncio.get_running_loop().create_future()
-            await self.moved
-        if not self.is_leading:
-            raise NotLeading
-
-    def _wake(self) -> None:
-        if self.moved is not None and not self.moved.done():
-            self.moved.set_result(None)
+        self.commit(self.log.log_end_offset)
 
 
 class ShardRig:

@@ -4,8 +4,9 @@ from typing import Any
 import pytest
 from logfleet.control.configs import broker_config
 from logfleet.log.config import LogConfig
+from logfleet.node.flush_rules import FLUSH_PERIOD_S
 from logfleet.node.local_partitions import now_ms
-from logfleet.node.maintenance import FLUSH_PERIOD_S, Maintenance
+from logfleet.node.maintenance import Maintenance
 
 
 @pytest.mark.parametrize(

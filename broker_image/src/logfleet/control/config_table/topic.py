@@ -9,8 +9,8 @@ compression.zstd.level INT medium 3 -131072..22 | Effort of zstd where the broke
 delete.retention.ms LONG medium 86400000 0.. | How long a compacted topic keeps tombstones and the markers of aborted transactions. | from log.cleaner.delete.retention.ms
 errors.deadletterqueue.group.enable BOOLEAN medium false | Whether share groups may use this topic as their dead letter queue.
 file.delete.delay.ms LONG medium 60000 0.. | How long the files of removed segments stay on disk. | in node.partition_log | from log.segment.delete.delay.ms
-flush.messages LONG medium 9223372036854775807 1.. | A batch that leaves this many records not yet durable is acknowledged once they are; where it is not set, nothing waits for the disk. Commits of offsets never wait. | in node.handlers.produce | from log.flush.interval.messages
-flush.ms LONG medium 9223372036854775807 0.. | A log is made durable again at the earliest after this time; where it is not set, about every 5 seconds. | in node.maintenance | from log.flush.interval.ms log.flush.scheduler.interval.ms
+flush.messages LONG medium 9223372036854775807 1.. | Records after which a log is made durable, before the last of them is acknowledged; without bound, the broker flushes by its own schedule. | in node.flush_rules | from log.flush.interval.messages
+flush.ms LONG medium 9223372036854775807 0.. | What is written is durable after this time, or 5 seconds; a longer time lets a log be flushed more seldom. | in node.flush_rules | from log.flush.interval.ms log.flush.scheduler.interval.ms
 follower.replication.throttled.replicas LIST medium "" replicas | Replicas whose fetching counts against follower.replication.throttled.rate, as partition:broker pairs or *.
 index.interval.bytes INT medium 4096 0.. | One index entry is written per this many bytes of log. | in log.segment | from log.index.interval.bytes
 leader.replication.throttled.replicas LIST medium "" replicas | Replicas whose serving of followers counts against leader.replication.throttled.rate, as partition:broker pairs or *.

@@ -1,19 +1,17 @@
 """Produce: one batch per partition, checked, appended and answered without a task when nothing has to wait.
 
-With one replica a batch is committed as soon as it is in the log, so acks=1 and acks=all are answered alike. Only where flush.messages
-asks for it does an answer wait for the disk.
+With one replica a batch is committed as soon as it is in the log, or on the disk where the topic wants that, so acks=1 and acks=all are
+answered alike.
 Per-partition answers follow Kafka's ReplicaManager.appendRecords and ProduceRequest.validateRecords.
 """
 
-import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
-from logfleet.log.config import LONG_MAX
 from logfleet.log.validation import NeedsThread, Rejected, malformed, prepare_fully
 from logfleet.node.connection import CloseConnection
 from logfleet.node.dispatch import Handler, RequestContext
-from logfleet.node.partition import Partition
+from logfleet.node.partition import NotLeading, Partition
 from logfleet.node.partition_log import AppendResult
 from logfleet.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_BIT
 from logfleet.records.compression import Codec
@@ -45,6 +43,8 @@ _TopicData = ProduceRequest.TopicProduceData
 _PartitionData = ProduceRequest.PartitionProduceData
 # Where a partition's answer goes, its data, and the partition: None where this broker does not lead it.
 _Work = tuple[list[_Row], _TopicData, _PartitionData, Partition | None]
+# The row of a batch that is not committed yet, with the batch's end offset.
+_Wait = tuple[_Row, _TopicData, Partition, int]
 
 
 def produce(
@@ -68,7 +68,15 @@ def produce(
 class _Turn:
     """One Produce request on its way. topics: its answer, whose rows are filled in."""
 
-    __slots__ = ("_acks", "_broker", "_context", "_due", "_endpoints", "_failed", "_topics")
+    __slots__ = (
+        "_acks",
+        "_broker",
+        "_context",
+        "_endpoints",
+        "_failed",
+        "_topics",
+        "_waits",
+    )
 
     def __init__(
         self,
@@ -82,9 +90,8 @@ class _Turn:
         self._topics = topics
         self._acks = request.acks
         self._failed = 0
-        # rows whose partition has flush.messages records or more that are not durable, and the end to make durable
-        self._due: list[tuple[_Row, Partition, int]] = []
         self._endpoints: dict[int, ProduceResponse.NodeEndpoint] | None = None
+        self._waits: list[_Wait] = []
 
     def append_all(
         self, work: list[_Work]
@@ -95,7 +102,7 @@ class _Turn:
             if isinstance(row, NeedsThread):
                 return self._append_all_in_thread(work[number:])
             rows.append(row)
-        return self._flush_and_answer() if self._due else self._answer()
+        return self._answer_once_committed() if self._waits else self._answer()
 
     async def _append_all_in_thread(self, work: list[_Work]) -> ProduceResponse | None:
         for rows, topic, data, partition in work:
@@ -109,22 +116,19 @@ class _Turn:
                 row = self._append(topic, data, partition, prepared)
                 assert not isinstance(row, NeedsThread), "it is prepared"
             rows.append(row)
-        return await self._flush_and_answer() if self._due else self._answer()
+        return await self._answer_once_committed() if self._waits else self._answer()
 
-    async def _flush_and_answer(self) -> ProduceResponse | None:
-        await asyncio.gather(*(self._flush(*due) for due in self._due))
+    async def _answer_once_committed(self) -> ProduceResponse | None:
+        """With one replica all that is waited for is the disk, where the topic wants that (flush.messages)."""
+        for row, topic, partition, end_offset in self._waits:
+            try:
+                await partition.wait_committed(end_offset)
+            except NotLeading:
+                if partition.high_watermark < end_offset:
+                    failed = self._not_led(topic, partition.index)
+                    for field in row.__struct_fields__:
+                        setattr(row, field, getattr(failed, field))
         return self._answer()
-
-    async def _flush(self, row: _Row, partition: Partition, end_offset: int) -> None:
-        try:
-            if await self._broker.make_durable(partition, end_offset):
-                return
-            row.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        except OSError as error:
-            self._broker.storage_failed(partition, error)
-            row.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-        self._failed += 1
-        row.base_offset = row.log_append_time_ms = row.log_start_offset = -1
 
     def _append(
         self, topic: _TopicData, data: _PartitionData, partition: Partition | None, batch: Any
@@ -145,18 +149,14 @@ class _Turn:
             self._broker.storage_failed(partition, error)
             return self._failure(data.index, ErrorCode.KAFKA_STORAGE_ERROR)
         if isinstance(result, AppendResult):
-            log = partition.log
             row = _Row(
                 index=data.index,
                 base_offset=result.base_offset,
                 log_append_time_ms=result.log_append_time_ms,
-                log_start_offset=log.log_start_offset,
+                log_start_offset=partition.log.log_start_offset,
             )
-            flush_messages = log.config.flush_messages
-            if flush_messages != LONG_MAX:
-                end_offset = log.log_end_offset
-                if end_offset - log.recovery_point >= flush_messages:
-                    self._due.append((row, partition, end_offset))
+            if result.last_offset >= partition.high_watermark and self._acks:
+                self._waits.append((row, topic, partition, result.last_offset + 1))
             return row
         return result if isinstance(result, NeedsThread) else self._rejected(partition, result)
 

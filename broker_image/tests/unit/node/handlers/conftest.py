@@ -19,7 +19,7 @@ from logfleet.node.flusher import Flusher
 from logfleet.node.log_dir import LogDir
 from logfleet.node.log_dirs import LogDirs
 from logfleet.node.open_files import OpenFiles
-from logfleet.node.partition import Partition
+from logfleet.node.partition import CommitRule, Partition
 from logfleet.node.partition_table import PartitionTable
 from logfleet.node.timers import TimerWheel
 from logfleet.sessions.cache import SessionCache
@@ -65,9 +65,6 @@ class Host:
         self.threads.append(work)
         return work(*args)
 
-    async def make_durable(self, partition: Partition, end_offset: int) -> bool:
-        return await self._flusher.flush_to(partition.log, end_offset, lambda: partition.is_leading)
-
     def storage_failed(self, partition: Partition, error: OSError) -> None:
         self.failed.append((partition, error))
 
@@ -78,13 +75,14 @@ class Host:
         *,
         config: LogConfig | None = None,
         leader_epoch: int = 5,
+        rule: CommitRule | None = None,
     ) -> Partition:
         """A partition that this broker leads."""
         topic_id = topic_id_of(topic)
         name = TopicPartition(topic, index)
         log = self._dir.create(name, uuids.to_text(topic_id), config or LogConfig(), self.now)
         log.start_epoch(leader_epoch)
-        partition = Partition(topic, topic_id, index, log, leader_epoch)
+        partition = Partition(topic, topic_id, index, log, leader_epoch, rule=rule)
         self.partitions.add(partition)
         return partition
 

@@ -6,6 +6,7 @@ import pytest
 from logfleet.log.config import LogConfig
 from logfleet.node.connection import CloseConnection
 from logfleet.node.handlers.produce import HANDLERS, produce
+from logfleet.node.partition import Partition
 from logfleet.records.batch import TRANSACTIONAL_BIT, parse_header, write_crc
 from logfleet.records.compression import Codec
 from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
@@ -271,30 +272,79 @@ def test_it_serves_produce() -> None:
     assert list(HANDLERS) == [ProduceRequest]
 
 
-def test_where_flush_messages_is_set_a_batch_is_durable_before_it_is_acknowledged(host) -> None:
-    partition = host.host(config=LogConfig(flush_messages=3))
-    for records, recovery_point in ((batch(b"1", b"2"), 0), (batch(b"3"), 3), (batch(b"4"), 3)):
-        row = only_row(ask(host, request(("topic", 0, records))))
-        assert row.error_code == ErrorCode.NONE
-        assert partition.log.recovery_point == recovery_point
+class TestDurableFirst:
+    """Topics that want records on disk before they are acknowledged (flush.messages)."""
 
+    class Rule:
+        holds = True
 
-def test_what_cannot_be_made_durable_is_not_acknowledged(host, monkeypatch) -> None:
-    partition = host.host(config=LogConfig(flush_messages=1))
+        def hold(self, _partition: Partition) -> bool:
+            return self.holds
 
-    def fails(*_: object) -> None:
-        raise OSError(errno.EIO, "the disk is gone")
+    @staticmethod
+    def pending(host, records: bytearray, *more: tuple[str, int, bytearray]) -> "asyncio.Task[Any]":
+        asked = request(("topic", 0, records), *more)
+        answer = produce(host, asked, host.context(12))
+        assert asyncio.iscoroutine(answer), "it should wait"
+        return asyncio.ensure_future(answer)
 
-    monkeypatch.setattr("logfleet.node.flush_job.FlushJob.run", fails)
-    row = only_row(ask(host, request(("topic", 0, batch(b"1")))))
-    assert (row.error_code, row.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
-    assert [failed for failed, _ in host.failed] == [partition]
+    def held(self, host) -> Any:
+        return host.host(config=LogConfig(flush_messages=1), rule=self.Rule())
 
+    def test_the_answer_waits_until_it_is_committed(self, host) -> None:
+        async def main() -> None:
+            partition = self.held(host)
+            host.host("plain")
+            pending = self.pending(host, batch(b"x"), ("plain", 0, batch(b"p")))
+            await asyncio.sleep(0)
+            assert not pending.done()
+            partition.commit(1)
+            answer = await pending
+            rows = [row for topic in answer.responses for row in topic.partition_responses]
+            assert [(row.error_code, row.base_offset) for row in rows] == [(0, 0), (0, 0)]
 
-def test_a_log_that_is_led_no_more_is_not_flushed_for_those_who_wait(host) -> None:
-    partition = host.host(config=LogConfig(flush_messages=1))
-    asked = request(("topic", 0, batch(b"1")))
-    answer: Any = produce(host, asked, host.context(12))
-    partition.is_leading = False
-    assert only_row(asyncio.run(answer)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert partition.log.recovery_point == 0
+        asyncio.run(main())
+
+    def test_a_repetition_waits_as_the_first_did(self, host) -> None:
+        async def main() -> None:
+            partition = self.held(host)
+            first = batch(b"x", producer=ProducerStamp(7, 0, 0))
+            again = bytearray(first)
+            pending = [self.pending(host, each) for each in (first, again)]
+            await asyncio.sleep(0)
+            assert not any(each.done() for each in pending)
+            partition.commit(1)
+            for each in pending:
+                assert only_row(await each).base_offset == 0
+
+        asyncio.run(main())
+
+    def test_without_acknowledgement_nobody_waits(self, host) -> None:
+        self.held(host)
+        assert produce(host, request(("topic", 0, batch(b"x")), acks=0), host.context(12)) is None
+
+    def test_who_loses_the_partition_meanwhile_says_so(self, host) -> None:
+        async def main() -> None:
+            partition = self.held(host)
+            host.know_topic("topic", {0: 2})
+            pending = self.pending(host, batch(b"x"))
+            await asyncio.sleep(0)
+            host.partitions.remove(partition)
+            row = only_row(await pending)
+            assert (row.error_code, row.base_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+            assert row.current_leader.leader_id == 2
+
+        asyncio.run(main())
+
+    def test_what_the_disk_does_not_take_is_not_acknowledged(self, host) -> None:
+        async def main() -> None:
+            partition = self.held(host)
+            host.know_topic("topic", {0: 1})
+            pending = self.pending(host, batch(b"x"))
+            await asyncio.sleep(0)
+            host.partitions.offline.add((partition.topic_id, 0))  # as the broker does it
+            host.partitions.remove(partition)
+            row = only_row(await pending)
+            assert (row.error_code, row.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+
+        asyncio.run(main())
