@@ -213,14 +213,14 @@ def describe_topic_partitions(
     left = max(min(limit, request.response_partition_limit), 1)
     for name in names:
         topic = view.image.topic(name)
-        if topic is None:
-            if name in {each.name for each in request.topics}:
-                response.topics.append(_not_described(name))
-            continue
         start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         if left == 0:
             response.next_cursor = _next(name, start)
             break
+        if topic is None:
+            if name in {each.name for each in request.topics}:
+                response.topics.append(_not_described(name))
+            continue
         shown = topic.partitions[start : start + left]
         response.topics.append(_page(view, topic, start, shown))
         left -= len(shown)

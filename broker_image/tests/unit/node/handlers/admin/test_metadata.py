@@ -204,6 +204,14 @@ async def test_topic_partitions_are_described_page_by_page(node, topic):
     assert seen == [("a", 0), ("a", 1), ("t", 0), ("t", 1), ("t", 2)]
 
 
+async def test_a_full_page_does_not_go_on_to_a_topic_that_is_not_there(node, topic):
+    answer = await node.ask(page("t", "u", limit=3))
+    assert errors(answer) == {"t": "NONE"}
+    assert cursor_of(answer) == ("u", 0)
+    answer = await node.ask(page("t", "u", limit=3, cursor=("u", 0)))
+    assert errors(answer) == {"u": "UNKNOWN_TOPIC_OR_PARTITION"}
+
+
 async def test_a_described_partition_has_all_its_fields(node, topic):
     (row,) = (await node.ask(page("t"))).topics
     assert (row.topic_id, row.topic_authorized_operations) == (topic.id, 3576)
