@@ -52,7 +52,10 @@ PREVIOUS_STATES = {
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """One member. `join_waiter` and `sync_waiter` are the parked requests, None when there is none."""
+    """One member. `join_waiter` and `sync_waiter` are the parked requests, None when there is none.
+
+    assignment: the last that was handed out, for people to see; taken away when a generation ends without one.
+    """
 
     member_id: str
     group_instance_id: str | None
@@ -65,6 +68,7 @@ class Member:
     is_new: bool = False
     join_waiter: Waiter | None = None
     sync_waiter: Waiter | None = None
+    assignment: bytes = b""
     session: Deadline[Turn] = field(init=False)
 
     def __post_init__(self, on_session_deadline: Callable[["Member", Turn], None]) -> None:

@@ -137,6 +137,7 @@ class GroupCoordinator:
                 session_timeout_ms=stored.session_timeout,
                 protocols=((value.protocol or "", bytes(stored.subscription)),),
                 on_session_deadline=partial(self._rebalancer.session_deadline_passed, group),
+                assignment=bytes(stored.assignment),
             )
             group.add(member, value.protocol_type)
         group.protocol_type = value.protocol_type or None
@@ -235,7 +236,7 @@ class GroupCoordinator:
         ]
 
     def describe(self, group_id: str, api_version: int) -> DescribeGroupsResponse.DescribedGroup:
-        """A group with its members; what they subscribe to and were assigned only while it is stable."""
+        """A group with its members; what they subscribe to only while it is stable."""
         group = self._table.groups.get(group_id)
         if group is None:
             answer = DescribeGroupsResponse.DescribedGroup(
@@ -258,9 +259,7 @@ class GroupCoordinator:
                     client_id=member.client_id,
                     client_host=member.client_host,
                     member_metadata=member.metadata(group.protocol_name) if stable else b"",
-                    member_assignment=self._table.assignment(group_id, member.member_id)
-                    if stable
-                    else b"",
+                    member_assignment=member.assignment,
                 )
                 for member in group.members.values()
             ],

@@ -98,6 +98,8 @@ class Rebalancer:
         """
         if group.state is GroupState.COMPLETING_REBALANCE:
             self.fail_syncs(group, turn, ErrorCode.REBALANCE_IN_PROGRESS)
+            for member in group.members.values():
+                member.assignment = b""
         self._cancel_sync(group)
         is_initial = group.state is GroupState.EMPTY
         group.transition(GroupState.PREPARING_REBALANCE, turn.wall_ms)
@@ -199,6 +201,7 @@ class Rebalancer:
         group.transition(GroupState.STABLE, turn.wall_ms)
         turn.note("group_stable", group=group.group_id, generation=group.generation)
         for member in group.members.values():
+            member.assignment = self._table.assignment(group.group_id, member.member_id)
             if member.sync_waiter is not None:
                 turn.reply(member.sync_waiter, self.assignment_answer(group, member))
                 member.sync_waiter = None

@@ -45,6 +45,22 @@ def test_while_it_rebalances_only_the_members_are_told():
     assert (group.members[0].member_metadata, group.members[0].member_assignment) == (b"", b"")
 
 
+def test_an_assignment_is_shown_until_a_generation_ends_without_one():
+    script = Script()
+    shown = []
+    for line in (
+        "join a version=3",
+        "wait 3000",
+        "sync a a=share",
+        "join a version=3 meta=other",  # completes at once: a is alone
+        "join a version=3 meta=third",  # before anything was assigned
+    ):
+        script.run(line)
+        (member,) = script.host.coordinator.describe("g", 6).members
+        shown.append(member.member_assignment)
+    assert shown == [b"", b"", b"share", b"share", b""]
+
+
 @pytest.mark.parametrize(
     "version,error,message",
     [(5, ErrorCode.NONE, None), (6, ErrorCode.GROUP_ID_NOT_FOUND, "Group g not found.")],
