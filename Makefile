@@ -94,7 +94,7 @@ bench-kafka: $(STAMP) ## Apache Kafka and Logfleet side by side on this machine 
 		$(if $(MINUTES),--minutes $(MINUTES)) $(if $(QUICK),--quick)
 
 .PHONY: oracle
-oracle: $(STAMP) ## the same requests to Apache Kafka and to a broker, the answers compared (ONLY=part of a case's name)
+oracle: $(STAMP) ## the same requests to Apache Kafka and to a broker, the answers compared (ONLY=regular expression on CORPUS/CASE)
 	@$(PY) -m e2e.oracle $(if $(ONLY),--only $(ONLY)) $(if $(EXAMPLES),--examples $(EXAMPLES))
 
 .PHONY: soak

@@ -5,6 +5,7 @@ Fails if an answer differs in a way that differences.toml does not list, or if a
 
 import argparse
 import contextlib
+import re
 import sys
 import tempfile
 import time
@@ -57,13 +58,13 @@ def both_brokers(directory: Path) -> Iterator[tuple[Side, Side]]:
 
 
 def run(corpora: Sequence[Corpus], only: str, oracle: Oracle) -> dict[str, Tally]:
-    """Every case whose CORPUS/NAME contains `only`; tells of what differs as it comes."""
+    """Every case whose CORPUS/NAME has `only`; tells of what differs as it comes."""
     tallies = {}
     for corpus in corpora:
         started = time.monotonic()
         tally = tallies[corpus.name] = Tally()
         for case in corpus.cases:
-            if only in f"{corpus.name}/{case.name}":
+            if re.search(only, f"{corpus.name}/{case.name}"):
                 tell(oracle.judge(corpus.name, case, tally))
         tally.seconds = time.monotonic() - started
     return {name: tally for name, tally in tallies.items() if tally.cases}
@@ -71,7 +72,9 @@ def run(corpora: Sequence[Corpus], only: str, oracle: Oracle) -> dict[str, Tally
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make oracle", description=__doc__)
-    parser.add_argument("--only", default="", help="cases whose CORPUS/NAME contains this")
+    parser.add_argument(
+        "--only", default="", help="cases whose CORPUS/NAME has this regular expression"
+    )
     parser.add_argument("--examples", type=int, default=0, help="sequences to try, at random")
     arguments = parser.parse_args()
     reviewed = ReviewedList.parse(LIST.read_text())

@@ -126,6 +126,17 @@ class Side:
         self._record(request, version, plain(answer, version, self._names))
         return answer
 
+    def ask_in_time(
+        self, request: msgspec.Struct, version: int | None = None, *, within_s: float
+    ) -> Any:
+        """As `ask`; whether the answer took longer than that is compared, too. For waits that are far from it."""
+        started = time.monotonic()
+        answer = self.ask(request, version)
+        waited = time.monotonic() - started > within_s
+        outcome = {"waited": waited, "answer": self.seen[-1].outcome}
+        self.seen[-1] = msgspec.structs.replace(self.seen[-1], outcome=outcome)
+        return answer
+
     def tell(
         self, request: msgspec.Struct, version: int | None = None, *, on: str = "main"
     ) -> None:
