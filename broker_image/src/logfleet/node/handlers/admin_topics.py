@@ -82,7 +82,7 @@ async def _create(
         if isinstance(answer, Refusal):
             results.append(_not_created(topic.name, answer))
         else:
-            results.append(_created(topic.name, answer, validate_only=request.validate_only))
+            results.append(_created(topic.name, answer))
     return CreateTopicsResponse(topics=results)
 
 
@@ -105,11 +105,11 @@ def _creation(new: NewTopic, *, validate_only: bool) -> Operation[_Settled]:
     return decide
 
 
-def _created(name: str, settled: _Settled, *, validate_only: bool) -> _Created:
+def _created(name: str, settled: _Settled) -> _Created:
     creation = settled.creation
     return _Created(
         name=name,
-        topic_id=uuids.ZERO_UUID if validate_only else creation.id,
+        topic_id=creation.id,
         error_message=None,
         num_partitions=creation.partitions,
         replication_factor=creation.replication_factor,

@@ -81,7 +81,8 @@ async def test_each_topic_of_a_request_is_answered_for_itself(node):
 
 async def test_validating_creates_nothing(node):
     (row,) = (await node.ask(creation("t", validate_only=True))).topics
-    assert (row.error_code, row.num_partitions, row.topic_id) == (0, 2, uuids.ZERO_UUID)
+    assert (row.error_code, row.num_partitions) == (0, 2)
+    assert row.topic_id != uuids.ZERO_UUID
     assert node.image.topic("t") is None
 
 
