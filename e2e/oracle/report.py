@@ -24,7 +24,7 @@ def tell(findings: Iterable[Finding]) -> None:
             print(f"{head}\n  {each.asked[:REQUEST_CHARS]}")
         path, kafka, ours = each.difference
         print(
-            f"    {path or 'answer'}\n      Kafka {_short(kafka)}\n      ours  {_short(ours)}",
+            f"    {path}\n      Kafka {_short(kafka)}\n      ours  {_short(ours)}",
             flush=True,
         )
 

@@ -16,6 +16,10 @@ TIMES_FROM_S = 5
 """How long before a case its times may lie and still be "now": clocks are read in more than one place."""
 
 
+WHOLE = "answer"
+"""The path of a difference of all that was answered: one side has closed the connection, say."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """A difference and the request that it is an answer to."""
@@ -98,5 +102,6 @@ def findings(case: str, kafka: Sequence[Seen], ours: Sequence[Seen]) -> Iterator
         place = Place(case, either.api, either.version)
         left: Any = ABSENT if theirs is None else theirs.outcome
         right: Any = ABSENT if own is None else own.outcome
-        for difference in differences(left, right):
+        for path, kafka_value, our_value in differences(left, right):
+            difference = Difference(path or WHOLE, kafka_value, our_value)
             yield Finding(place, either.asked, difference)

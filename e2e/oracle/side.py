@@ -22,7 +22,7 @@ from e2e.harness.wire_connection import Disconnected, WireConnection
 from e2e.oracle.answers import CLOSED, NO_ANSWER, OTHER_CASES, Names, plain
 
 CONFIG_TOPIC, SET = 2, 0
-ANSWER_WITHIN_S: Final = 40.0
+ANSWER_WITHIN_S: Final = 20.0
 """Longer than every timer that a case sets."""
 SETTLED_WITHIN_S: Final = 60.0
 POLL_S: Final = 0.005
@@ -70,7 +70,7 @@ class Side:
         self.prefix = ""
         self._names = Names()
         self._connections: dict[str, WireConnection] = {}
-        self._topics: list[str] = []
+        self._topics: dict[str, None] = {}
         self._barriers = 0
         self._own = WireConnection(port)
         self._make_topic(BARRIER, {})
@@ -182,7 +182,7 @@ class Side:
         """A topic of the case's own, led when this returns."""
         full = self.prefix + name
         made = self._make_topic(full, config or {}, partitions)
-        self._topics.append(full)
+        self._topics[full] = None
         self._names.known[made] = self._names.known[to_text(made)] = f"<id of {full}>"
         return MadeTopic(full, made)
 
@@ -192,7 +192,7 @@ class Side:
 
     def own_name(self, name: str) -> str:
         """A name that only this case uses; a topic of that name is deleted with it."""
-        self._topics.append(self.prefix + name)
+        self._topics[self.prefix + name] = None
         return self.prefix + name
 
     def settle(self) -> None:

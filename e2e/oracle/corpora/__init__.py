@@ -1,6 +1,6 @@
 """One module per corpus; each makes a Corpus."""
 
-from e2e.oracle.corpora import boundaries, fetch, groups, offsets, produce, reading, versions
+from e2e.oracle.corpora import admin, boundaries, fetch, groups, offsets, produce, reading, versions
 from e2e.oracle.corpus import Corpus
 from e2e.oracle.side import Side
 
@@ -16,4 +16,5 @@ def all_corpora(sides: tuple[Side, Side], examples: int) -> list[Corpus]:
         reading.CORPUS,
         groups.CORPUS,
         offsets.CORPUS,
+        admin.corpus(ours),
     ]

@@ -11,7 +11,7 @@ def test_answers_are_compared_in_their_order_also_those_that_one_side_lacks() ->
     ours = [Seen("Produce", 9, "first", {"a": 2})]
     assert list(findings("c/x", kafka, ours)) == [
         Finding(Place("c/x", "Produce", 9), "first", Difference("a", 1, 2)),
-        Finding(Place("c/x", "Fetch", 4), "second", Difference("", {"b": 1}, ABSENT)),
+        Finding(Place("c/x", "Fetch", 4), "second", Difference("answer", {"b": 1}, ABSENT)),
     ]
 
 
