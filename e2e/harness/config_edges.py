@@ -15,7 +15,7 @@ from logfleet.control.config_keys import (
     UpdateMode,
 )
 
-TOPIC, BROKER, GROUP = 2, 4, 32
+TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 Change: TypeAlias = tuple[str, int, str | None]
 Edge: TypeAlias = tuple[int, str, tuple[Change, ...]]
@@ -125,6 +125,17 @@ _OTHERS: Final[list[tuple[tuple[int, str], *tuple[Change, ...]]]] = [
     ((BROKER, "1"), (_LISTENER + "max.connection.creation.rate", SET, "5")),
     ((BROKER, ""), (_LISTENER + "ssl.keystore.location", SET, "/x")),
     ((BROKER, "1"), (_LISTENER + "ssl.keystore.type", SET, "PEM")),
+    *(((LOGGER, name), ("root", SET, "INFO")) for name in ("", "x", "1", "2", " 1")),
+    ((LOGGER, "1"), ("root", SET, "info")),
+    ((LOGGER, "1"), ("root", SET, "OFF")),
+    ((LOGGER, "1"), ("root", SET, None)),
+    ((LOGGER, "1"), ("root", DELETE, None)),
+    ((LOGGER, "1"), ("root", APPEND, "INFO")),
+    ((LOGGER, "1"), ("root", 7, "INFO")),
+    ((LOGGER, "1"), ("no.such", SET, "INFO")),
+    ((LOGGER, "1"), ("no.such", SET, "x")),
+    ((LOGGER, "1"), ("no.such", DELETE, None)),
+    ((LOGGER, "1"), ("root", SET, "INFO"), ("root", SET, "WARN")),
     *(((kind, "x"), ("a", SET, "b")) for kind in (0, 1, 3, 7, 64, 99)),
 ]
 """Each: the resource ("TOPIC" stands for the one that exists), then its changes."""

@@ -130,11 +130,8 @@ def _store(epoch: int, key: str, present: StoredConfigs, values: dict[str, str])
     return pack(epoch, [Step(write, (modified_at(key, present.revision),))])
 
 
-def _changed(
-    present: Mapping[str, str],
-    changes: Sequence[ConfigChange],
-    list_key: Callable[[str, ConfigOperation], ConfigKey | Refusal],
-) -> dict[str, str] | Refusal:
+def refuse_form(changes: Sequence[ConfigChange]) -> Refusal | None:
+    """What is refused whatever is changed (Kafka: ConfigAdminManager.preprocess)."""
     names = [change.name for change in changes]
     if len(set(names)) < len(names):
         return Refusal(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
@@ -147,6 +144,17 @@ def _changed(
         return Refusal(
             ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}"
         )
+    return None
+
+
+def _changed(
+    present: Mapping[str, str],
+    changes: Sequence[ConfigChange],
+    list_key: Callable[[str, ConfigOperation], ConfigKey | Refusal],
+) -> dict[str, str] | Refusal:
+    refusal = refuse_form(changes)
+    if refusal is not None:
+        return refusal
     values = dict(present)
     for change in changes:
         text = change.value or ""

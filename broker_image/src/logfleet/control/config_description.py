@@ -34,6 +34,7 @@ class ConfigSource(enum.IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
     GROUP = 8
 
 

@@ -83,6 +83,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
     """The configuration that server.properties with its overrides means. Raises ConfigError for the first bad key."""
     properties = _with_both_ids(properties)
+    _check_each(properties)
+    check_together(properties)
     given = _Given(properties)
     listeners = _listeners(given, "listeners")
     advertised = _advertised(given, listeners)
@@ -102,13 +104,26 @@ def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
     for name in BrokerConfig.__struct_fields__:
         if name not in fields:
             fields[name] = given.value(name.replace("_", "."))
-    for name, text in properties.items():
-        if (known := base_key(name)) is not None:
-            known.parse(text)
-    check_together(properties)
     config = msgspec.convert(fields, BrokerConfig)
     _check_together(given, config)
     return config
+
+
+def _check_each(properties: Mapping[str, str]) -> None:
+    """Raises ConfigError, in one line: the key as it was given, its value, and what is allowed."""
+    for name, text in properties.items():
+        key = base_key(name)
+        if key is None:
+            continue
+        try:
+            key.parse(text)
+        except ConfigError as error:
+            allowed = str(key.valid)
+            if allowed in error.message:
+                allowed = ""
+            allowed = allowed and f"; allowed are {allowed}"
+            before = "" if name == key.name else f"{name}: "
+            raise ConfigError(name, f"{before}{error.message}{allowed}") from error
 
 
 def _with_both_ids(properties: Mapping[str, str]) -> Mapping[str, str]:

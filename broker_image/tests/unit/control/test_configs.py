@@ -23,6 +23,67 @@ def test_every_field_is_a_key_that_says_what_it_does():
         assert BROKER_KEYS[field.replace("_", ".")].has_effect, field
 
 
+@pytest.mark.parametrize(
+    "name, text, sentence",
+    [
+        (
+            "num.partitions",
+            "x",
+            "Invalid value x for configuration num.partitions: Not a number of type INT; allowed are 1..",
+        ),
+        (
+            "num.partitions",
+            "0",
+            "Invalid value 0 for configuration num.partitions: Value must be at least 1; allowed are 1..",
+        ),
+        (
+            "log.cleanup.policy",
+            "x",
+            "Invalid value x for configuration log.cleanup.policy: String must be one of: compact, delete",
+        ),
+        (
+            "listener.name.plaintext.max.connections",
+            "x",
+            (
+                "listener.name.plaintext.max.connections: Invalid value x for configuration max.connections: "
+                "Not a number of type INT; allowed are 0.."
+            ),
+        ),
+        (
+            "max.connections.per.ip.overrides",
+            "x",
+            "max.connections.per.ip.overrides: 'x' is not host:count",
+        ),
+        ("max.connections", "0", "Invalid max.connections 0: it must be at least 1"),
+    ],
+)
+def test_a_bad_value_is_one_line_that_names_key_value_and_what_is_allowed(name, text, sentence):
+    with pytest.raises(ConfigError) as refused:
+        broker_config({name: text})
+    assert (refused.value.key, refused.value.message) == (name, sentence)
+
+
+def test_limits_of_one_listener_have_an_effect_and_other_prefixed_keys_do_not():
+    config = broker_config(
+        {
+            "listener.name.plaintext.max.connections": "5",
+            "listener.name.plaintext.ssl.client.auth": "none",
+            "listener.name.plaintext.nope": "x",
+        }
+    )
+    assert config.without_effect == ("listener.name.plaintext.ssl.client.auth",)
+    assert config.unknown == ("listener.name.plaintext.nope",)
+
+
+def test_buffers_are_the_systems_unless_they_are_set():
+    config = broker_config(
+        {"socket.send.buffer.bytes": "-1", "socket.receive.buffer.bytes": "5000"}
+    )
+    assert config.socket_send_buffer_bytes is None
+    assert config.socket_receive_buffer_bytes == 5000
+    assert config.socket_listen_backlog_size is None
+
+
 def test_values_are_typed_and_kept_as_given():
     given = {
         "broker.id": "7",

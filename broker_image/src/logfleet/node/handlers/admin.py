@@ -75,6 +75,7 @@ async def envelope(
 
 HANDLERS: dict[type, Handler[Any]] = {
     **dict.fromkeys(WORK, change),
+    IncrementalAlterConfigsRequest: admin_configs.alter_incrementally,
     DescribeConfigsRequest: admin_configs.describe_configs,
     ListConfigResourcesRequest: admin_configs.list_config_resources,
     ElectLeadersRequest: admin_partitions.elect_leaders,

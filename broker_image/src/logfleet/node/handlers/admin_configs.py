@@ -1,7 +1,7 @@
 """DescribeConfigs and ListConfigResources, answered by the broker that is asked; IncrementalAlterConfigs and AlterConfigs, done by the controller.
 
-Checks follow Kafka's ConfigHelper and ConfigAdminManager. Topics, brokers and groups have configurations in this version; loggers
-and client metrics are refused as a type that Kafka does not know.
+Checks follow Kafka's ConfigHelper and ConfigAdminManager. Levels of loggers belong to the broker that is asked (`admin_loggers`). Client
+metrics have no configurations in this version: they are refused as a type that Kafka does not know.
 """
 
 import re
@@ -30,8 +30,9 @@ from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.topics import name_problem
 from logfleet.control.transactions import Refusal
 from logfleet.metadata.image import ClusterImage
-from logfleet.node.controller_access import ControllerAccess, ControllerWork
+from logfleet.node.controller_access import ControllerAccess, ControllerWork, Origin
 from logfleet.node.controller_term import Decision, Operation
+from logfleet.node.handlers.admin_loggers import alter_loggers, describe_loggers
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     AlterConfigsRequest,
@@ -108,6 +109,10 @@ def _describe(host: "AdminHost", wanted: _Wanted) -> Iterable[DescribedConfig] |
         if refusal is not None:
             return refusal
         return describe_broker(layers_of(host.config.static, image, host.node_id))
+    if wanted.resource_type == BROKER_LOGGER:
+        if not name:
+            return Refusal(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+        return _refuse_broker_name(name, host.node_id, "") or describe_loggers()
     if wanted.resource_type == GROUP:
         if not name:
             return Refusal(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
@@ -116,7 +121,9 @@ def _describe(host: "AdminHost", wanted: _Wanted) -> Iterable[DescribedConfig] |
     return _unsupported(wanted.resource_type)
 
 
-def _refuse_broker_name(name: str, node_id: int) -> Refusal | None:
+def _refuse_broker_name(
+    name: str, node_id: int, or_else: str = " or empty string"
+) -> Refusal | None:
     """A broker describes its own configuration only: no other knows its server.properties."""
     if not _INTEGER.fullmatch(name):
         return Refusal(
@@ -125,7 +132,7 @@ def _refuse_broker_name(name: str, node_id: int) -> Refusal | None:
     if int(name) != node_id:
         return Refusal(
             ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {node_id} or empty string, but received {name}",
+            f"Unexpected broker id, expected {node_id}{or_else}, but received {name}",
         )
     return None
 
@@ -133,8 +140,8 @@ def _refuse_broker_name(name: str, node_id: int) -> Refusal | None:
 def _unsupported(resource_type: int) -> Refusal:
     return Refusal(
         ErrorCode.INVALID_REQUEST,
-        f"Unsupported resource type {resource_type}: topics ({TOPIC}), brokers ({BROKER}) and groups ({GROUP}) "
-        "have configurations in this version.",
+        f"Unsupported resource type {resource_type}: topics ({TOPIC}), brokers ({BROKER}), their loggers "
+        f"({BROKER_LOGGER}) and groups ({GROUP}) have configurations in this version.",
     )
 
 
@@ -172,18 +179,19 @@ def list_config_resources(
 ) -> ListConfigResourcesResponse:
     """Topics, brokers, and groups for which anything is set; all kinds if none is named (KIP-1142).
 
-    Version 0 asks for client metrics, which have no configuration in this version, no more than loggers.
+    Version 0 asks for client metrics, which have no configuration in this version.
     """
     kinds = set(request.resource_types)
     if not kinds <= {*SERVED, BROKER_LOGGER, CLIENT_METRICS}:
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if context.api_version >= RESOURCE_TYPES_SINCE and not kinds:
-        kinds = SERVED
+        kinds = {*SERVED, BROKER_LOGGER}
     names = []
     if GROUP in kinds:
         names += [(GROUP, name) for name in sorted(host.image.group_configs)]
-    if BROKER in kinds:
-        names += [(BROKER, str(broker_id)) for broker_id in sorted(host.image.brokers)]
+    for kind in (BROKER_LOGGER, BROKER):
+        if kind in kinds:
+            names += [(kind, str(broker_id)) for broker_id in sorted(host.image.brokers)]
     if TOPIC in kinds:
         names += [(TOPIC, name) for name in sorted(topic.name for topic in host.image.topics())]
     return ListConfigResourcesResponse(
@@ -309,6 +317,25 @@ def _values(image: ClusterImage, resource: _Resource) -> Mapping[str, str]:
         return image.configs_of_group(name).values
     topic = image.topic(name)
     return topic.configs if topic is not None else {}
+
+
+async def alter_incrementally(
+    host: "AdminHost", request: IncrementalAlterConfigsRequest, context: "RequestContext"
+) -> IncrementalAlterConfigsResponse:
+    """Levels of loggers change here, everything else at the controller; answers in the request's order."""
+    rows, others = alter_loggers(host, request, BROKER_LOGGER)
+    if rows and not others.resources:
+        return IncrementalAlterConfigsResponse(responses=rows)
+    origin = Origin(context.api_version, context.client_id, context.peer.host)
+    answer = await host.controller_access.perform(INCREMENTAL_ALTER, others, origin)
+    assert isinstance(answer, IncrementalAlterConfigsResponse), "the answer of that API"
+    order = {
+        (each.resource_type, each.resource_name): n for n, each in enumerate(request.resources)
+    }
+    answer.responses = sorted(
+        [*rows, *answer.responses], key=lambda row: order[row.resource_type, row.resource_name]
+    )
+    return answer
 
 
 INCREMENTAL_ALTER: Final = _Alteration(

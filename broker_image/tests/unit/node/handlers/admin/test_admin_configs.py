@@ -138,7 +138,9 @@ async def test_the_cluster_shows_what_was_set_for_all_brokers(node):
         (TOPIC, "a b", "INVALID_TOPIC_EXCEPTION", "other than ASCII"),
         (BROKER, "9", "INVALID_REQUEST", "expected 1 or empty string, but received 9"),
         (BROKER, "x", "INVALID_REQUEST", "Broker id must be an integer, but it is: x"),
-        (LOGGER, "1", "INVALID_REQUEST", "Unsupported resource type 8"),
+        (LOGGER, "", "INVALID_REQUEST", "Broker id must not be empty"),
+        (LOGGER, "9", "INVALID_REQUEST", "Unexpected broker id, expected 1, but received 9"),
+        (16, "metrics", "INVALID_REQUEST", "Unsupported resource type 16"),
     ],
 )
 async def test_what_cannot_be_described_is_refused(node, kind, name, error, message):
@@ -170,7 +172,7 @@ async def test_a_resource_is_refused_for_itself(node, topic):
             resource(TOPIC, "nope", "retention.ms", "8"),
             resource(BROKER, "x", "message.max.bytes", "8"),
             resource(BROKER, "1", "node.id", "8"),
-            resource(LOGGER, "1", "root", "INFO"),
+            resource(LOGGER, "1", "root", "chatty"),
             resource(BROKER, "", "message.max.bytes", "8"),
             resource(BROKER, "", "message.max.bytes", "9"),
         ]
@@ -182,7 +184,7 @@ async def test_a_resource_is_refused_for_itself(node, topic):
             "UNKNOWN_TOPIC_OR_PARTITION",
             "INVALID_REQUEST",
             "INVALID_REQUEST",
-            "INVALID_REQUEST",
+            "INVALID_CONFIG",
             "INVALID_REQUEST",
             "INVALID_REQUEST",
         ]

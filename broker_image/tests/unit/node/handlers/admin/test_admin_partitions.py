@@ -88,6 +88,6 @@ async def test_what_can_be_configured_is_listed(node):
         return ErrorCode(answer.error_code).name, rows
 
     assert await listed(version=0) == ("NONE", [])
-    assert await listed() == ("NONE", [(BROKER, "1"), (TOPIC, "t")])
+    assert await listed() == ("NONE", [(8, "1"), (BROKER, "1"), (TOPIC, "t")])
     assert await listed(TOPIC, TOPIC, GROUP) == ("NONE", [(TOPIC, "t")])
     assert await listed(TOPIC, 3) == ("UNSUPPORTED_VERSION", [])
