@@ -54,6 +54,10 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     socket_send_buffer_bytes: int | None
     socket_listen_backlog_size: int | None
     connections_max_idle_ms: int
+    controller_quota_window_num: int
+    controller_quota_window_size_seconds: int
+    quota_window_num: int
+    quota_window_size_seconds: int
     fetch_max_bytes: int
     max_incremental_fetch_session_cache_slots: int
 

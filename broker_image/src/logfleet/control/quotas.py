@@ -232,3 +232,52 @@ def _match_problem(component: FilterComponent) -> str | None:
         case kind:
             return f"Unknown match type {kind}"
     return None
+
+
+# --- which quota a client has
+
+
+class ClientLimit(msgspec.Struct, frozen=True):
+    """A limit and who shares it: all clients of `user`, of `client_id`, or of both; None for anybody's."""
+
+    limit: float
+    user: str | None
+    client_id: str | None
+
+
+def limits_of(quotas: Mapping[QuotaEntity, Quotas], key: str) -> dict[QuotaEntity, float]:
+    """The entities that have a limit of that quota key."""
+    return {entity: each.values[key] for entity, each in quotas.items() if key in each.values}
+
+
+def limit_of_client(
+    limits: Mapping[QuotaEntity, float], user: str, client_id: str
+) -> ClientLimit | None:
+    """The most specific limit that a client has (KIP-13, KIP-55; Kafka's DefaultQuotaCallback).
+
+    A user's own limits come before the default of users, that before limits of client ids without a user. A client without an id
+    has only its user's.
+    """
+    for user_name in (user, None):
+        if client_id:
+            for id_name in (client_id, None):
+                limit = limits.get(((CLIENT_ID, id_name), (USER, user_name)))
+                if limit is not None:
+                    return ClientLimit(limit, user, client_id)
+        limit = limits.get(((USER, user_name),))
+        if limit is not None:
+            return ClientLimit(limit, user, None)
+    if client_id:
+        for id_name in (client_id, None):
+            limit = limits.get(((CLIENT_ID, id_name),))
+            if limit is not None:
+                return ClientLimit(limit, None, client_id)
+    return None
+
+
+def limits_of_addresses(quotas: Mapping[QuotaEntity, Quotas]) -> dict[str | None, float]:
+    """New connections per second by address (see `address_of`); under None those of any other address."""
+    limits = limits_of(quotas, CONNECTION_CREATION_RATE)
+    return {
+        name if name is None else address_of(name): limit for ((_, name),), limit in limits.items()
+    }

@@ -25,6 +25,7 @@ from logfleet.metadata.keys import BrokerValue, ControllerValue
 from logfleet.metadata.keys import Listener as Address
 from logfleet.metadata.store import MetadataStore, StoreError
 from logfleet.node.checkpointer import Checkpointer
+from logfleet.node.client_quotas import quotas_of
 from logfleet.node.connection_rules import ConnectionRules
 from logfleet.node.controller_access import ControllerAccess
 from logfleet.node.controller_loop import ControllerLoop
@@ -44,11 +45,12 @@ from logfleet.node.log_dir import LogDir, LogDirRefused
 from logfleet.node.log_dirs import LogDirs, cluster_id_on_disk
 from logfleet.node.loop_lag import LoopLag
 from logfleet.node.maintenance import Maintenance
-from logfleet.node.metadata_follower import MetadataFollower
+from logfleet.node.metadata_follower import MetadataFollower, Subscription
 from logfleet.node.metadata_store import open_store
 from logfleet.node.metrics import (
     ConnectionMetrics,
     FetchSessionMetrics,
+    QuotaMetrics,
     RequestMetrics,
     new_registry,
 )
@@ -105,6 +107,7 @@ class Broker:
         )
         self.partitions = PartitionTable(lambda: self.image)
         self.dispatcher: Dispatcher[Broker] = Dispatcher(self, all_handlers())
+        self.quotas = quotas_of(config)
         self.failure: str | None = None
         self._files = files or PosixFiles()
         self._flusher = Flusher(self._files)
@@ -199,6 +202,7 @@ class Broker:
         image = await self.follower.until(lambda image: image.revision > 0)
         await self._load_logs(image)
         self._start_partitions()
+        self._spawn("quotas", self._follow_quotas(self.follower.subscribe()))
         self._start_control()
         self._start_coordinators()
         self._spawn("partitions", self.local.run())
@@ -217,6 +221,7 @@ class Broker:
         self._stack.callback(lag.stop)
         self.registry.register(RequestMetrics(lambda: self.dispatcher.stats))
         self.registry.register(ConnectionMetrics(lambda: self._listeners))
+        self.registry.register(QuotaMetrics(self.quotas))
         self.registry.register(FetchSessionMetrics(self.fetch_sessions))
         address = self.config.logfleet_admin_listener
         if address is None:
@@ -247,6 +252,7 @@ class Broker:
                 backlog=self.config.socket_listen_backlog_size,
                 receive_buffer_bytes=self.config.socket_receive_buffer_bytes,
                 send_buffer_bytes=self.config.socket_send_buffer_bytes,
+                throttle=self.quotas.connection.charge,
             )
             try:
                 ports[address.name] = await listener.bind(address.host, address.port)
@@ -324,6 +330,14 @@ class Broker:
         )
         self.local.set_strays_aside(self.image)
 
+    async def _follow_quotas(self, subscription: Subscription) -> None:
+        """Clients are measured from the first quota on until the last one goes."""
+        while True:
+            image, changes = await subscription.next()
+            if changes.everything or changes.quotas:
+                self.quotas.update(image.quotas)
+                self.dispatcher.quotas = self.quotas if self.quotas.limit_requests else None
+
     def _start_control(self) -> None:
         """The controller, should this broker be elected, and the ways to whoever is."""
         self.controller = ControllerLoop(
@@ -333,7 +347,9 @@ class Broker:
             self.config.static,
         )
         self._spawn("controller", self.controller.run())
-        self.controller_access = ControllerAccess(self.config, self.follower, self.controller)
+        self.controller_access = ControllerAccess(
+            self.config, self.follower, self.controller, self.quotas.mutation
+        )
         self._stack.callback(self.controller_access.close)
         self.topic_creator = TopicCreator(self.controller_access)
         self._stack.push_async_callback(self.topic_creator.close)

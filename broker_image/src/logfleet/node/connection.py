@@ -35,6 +35,10 @@ FIRST_ALLOCATION_BYTES_MAX = 128 * 1024
 # Unsent bytes of ordinary answers at which a connection stops taking requests.
 UNSENT_BYTES_MAX = 64 * 1024
 
+# Why a connection takes no further request for now, as bits: its peer does not read, or has gone too fast.
+WRITE_PAUSED = 1
+THROTTLED = 2
+
 _SIZE = struct.Struct(">i")
 _PRODUCE_KEY = b"\0\0"
 
@@ -65,9 +69,10 @@ class Peer:
     software: name and version of the client (KIP-511), empty until ApiVersions told them.
     on_leave: set by a handler that parks a request, and cleared by it afterwards; called when the
         connection is lost or the broker stops, so that the request is answered at once.
+    on_throttle: how its connection is held, None where there is none.
     """
 
-    __slots__ = ("host", "listener", "on_leave", "port", "software")
+    __slots__ = ("host", "listener", "on_leave", "on_throttle", "port", "software")
 
     def __init__(self, listener: str, host: str = "", port: int = 0) -> None:
         self.listener = listener
@@ -75,6 +80,12 @@ class Peer:
         self.port = port
         self.software = ("", "")
         self.on_leave: Callable[[], None] | None = None
+        self.on_throttle: Callable[[int], None] | None = None
+
+    def throttle(self, throttle_ms: int) -> None:
+        """Take no request from the peer for so long, from now on; what is being answered is answered (KIP-219)."""
+        if self.on_throttle is not None:
+            self.on_throttle(throttle_ms)
 
 
 class Owner(Protocol):
@@ -90,7 +101,10 @@ class Owner(Protocol):
     request_bytes_max: int
     disk: Executor
 
-    def opened(self, connection: "Connection") -> None: ...
+    def opened(self, connection: "Connection") -> int:
+        """For how many ms to keep the connection, unread, before it is closed; 0 to serve it."""
+        ...
+
     def closed(self, connection: "Connection") -> None: ...
     def supervise(self, work: Awaitable[None]) -> None: ...
 
@@ -120,7 +134,8 @@ class Connection(asyncio.BufferedProtocol):
         self._largest = 0
         self._expects_large = False
         self._in_progress = False  # a request is being answered
-        self._write_paused = False  # the peer does not read its answers
+        self._held = 0  # WRITE_PAUSED, THROTTLED: why no request is taken
+        self._release: asyncio.TimerHandle | None = None  # ends the throttling
         self._unsent: list[Part] | None = None  # an answer waiting for the transport to be empty
         self._read_paused = False
         self.finishing = False  # close as soon as nothing is in progress
@@ -134,7 +149,12 @@ class Connection(asyncio.BufferedProtocol):
         name = transport.get_extra_info("peername")
         if isinstance(name, tuple):
             self.peer.host, self.peer.port = name[0], name[1]
-        self._owner.opened(self)
+        self.peer.on_throttle = self.throttle
+        refused_ms = self._owner.opened(self)
+        if refused_ms:
+            self.finishing = True  # as soon as it may go on
+            self.throttle(refused_ms)
+            self._pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc  # a reset by the peer is as ordinary as a close
@@ -143,6 +163,9 @@ class Connection(asyncio.BufferedProtocol):
         self._head = b""
         if self._sender is not None:
             self._sender.close()
+        if self._release is not None:
+            self._release.cancel()
+        self.peer.on_throttle = None
         self._owner.closed(self)
         if self.peer.on_leave is not None:
             self.peer.on_leave()
@@ -174,7 +197,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._filled == len(frame):
                 self._frame = frame = frame + bytes(min(len(frame), end - len(frame)))
             return memoryview(frame)[self._filled : end]
-        if self._in_progress or self._write_paused:
+        if self._in_progress or self._held:
             return _scratch_view
         head = self._head
         if head:
@@ -190,7 +213,7 @@ class Connection(asyncio.BufferedProtocol):
             self._filled += nbytes
             if self._filled >= self._frame_size:
                 self._frame_complete(self._frame)
-        elif self._in_progress or self._write_paused:
+        elif self._in_progress or self._held:
             self._head += bytes(_scratch_view[:nbytes])
             self._pause_reading()
         else:
@@ -208,7 +231,7 @@ class Connection(asyncio.BufferedProtocol):
     def _cut(self, data: memoryview) -> None:
         """Serve the complete frames in `data` and keep the rest."""
         position, end = 0, len(data)
-        while end - position >= SIZE_BYTES and not (self._in_progress or self._write_paused):
+        while end - position >= SIZE_BYTES and not (self._in_progress or self._held):
             (size,) = _SIZE.unpack_from(data, position)
             if not 0 <= size <= self._owner.request_bytes_max:
                 self._refuse(f"frame of {size} bytes")
@@ -227,7 +250,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
         if position < end:
             self._head = bytes(data[position:end])
-            if self._in_progress or self._write_paused:
+            if self._in_progress or self._held:
                 self._pause_reading()
 
     def _begin_frame(self, size: int, received: memoryview) -> None:
@@ -326,11 +349,26 @@ class Connection(asyncio.BufferedProtocol):
             log.error("segment_read_failed", error=str(error))
         self._transport.abort()
 
+    def throttle(self, throttle_ms: int) -> None:
+        """Take no request for so long, from now on."""
+        if self._lost:
+            return
+        self._held |= THROTTLED
+        if self._release is not None:
+            self._release.cancel()
+        loop = asyncio.get_running_loop()
+        self._release = loop.call_later(throttle_ms / 1_000, self._throttled_enough)
+
+    def _throttled_enough(self) -> None:
+        self._release = None
+        self._held &= ~THROTTLED
+        self._next()
+
     def pause_writing(self) -> None:
-        self._write_paused = True
+        self._held |= WRITE_PAUSED
 
     def resume_writing(self) -> None:
-        self._write_paused = False
+        self._held &= ~WRITE_PAUSED
         parts, self._unsent = self._unsent, None
         if parts is not None:
             self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
@@ -339,7 +377,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _next(self) -> None:
         """Go on with what came while a request was in progress."""
-        if self._in_progress or self._write_paused or self._lost:
+        if self._in_progress or self._held or self._lost:
             return
         if self.finishing:
             self._transport.close()
@@ -351,4 +389,4 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _may_read(self) -> bool:
-        return not (self._in_progress or self._write_paused or self.finishing)
+        return not (self._in_progress or self._held or self.finishing)

@@ -21,6 +21,7 @@ from logfleet.control.configs import BrokerConfig
 from logfleet.control.transactions import Refusal
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import Listener
+from logfleet.node.client_quotas import MutationBudget, MutationQuota
 from logfleet.node.controller_loop import ControllerLoop
 from logfleet.node.controller_term import NotControllerError
 from logfleet.node.metadata_follower import MetadataFollower
@@ -45,12 +46,31 @@ class ControllerWork(msgspec.Struct, frozen=True):
 
     serve: on the controller; raises NotControllerError. refuse: an answer that refuses all of a request.
     timeout_ms: how long it may take, None for request.timeout.ms. seen: whether an image shows what an answer says was done.
+    serve_within: `serve` for clients with a quota of changes to topics (KIP-599), which is strict from version strict_since on.
     """
 
     serve: Callable[["ControllerAccess", Any, int], Awaitable[msgspec.Struct]]
     refuse: Callable[[Any, int, Refusal], msgspec.Struct]
     timeout_ms: Callable[[Any], int] | None
     seen: Callable[[ClusterImage, Any, Any], bool]
+    serve_within: (
+        Callable[["ControllerAccess", Any, int, MutationBudget], Awaitable[msgspec.Struct]] | None
+    ) = None
+    strict_since: int = 0
+
+    async def run(
+        self, access: "ControllerAccess", request: msgspec.Struct, origin: "Origin"
+    ) -> msgspec.Struct:
+        """Do it, on the controller, within the quota of whoever asks. Raises NotControllerError."""
+        if self.serve_within is not None:
+            budget = access.mutations.of_request(
+                origin.client_id, strict=origin.version >= self.strict_since
+            )
+            if budget is not None:
+                answer = await self.serve_within(access, request, origin.version, budget)
+                answer.throttle_time_ms = budget.throttle_ms()  # type: ignore[attr-defined]
+                return answer
+        return await self.serve(access, request, origin.version)
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -65,10 +85,15 @@ class ControllerAccess:
     """One per broker. `close` ends its connection to the controller."""
 
     def __init__(
-        self, config: BrokerConfig, follower: MetadataFollower, controller: ControllerLoop
+        self,
+        config: BrokerConfig,
+        follower: MetadataFollower,
+        controller: ControllerLoop,
+        mutations: MutationQuota,
     ) -> None:
         self.config = config
         self.controller = controller
+        self.mutations = mutations
         self._follower = follower
         self._connection: Connection | None = None
         self._connecting = asyncio.Lock()
@@ -101,7 +126,7 @@ class ControllerAccess:
         if self.controller.is_controller:
             attempt.error_of_silence = ErrorCode.REQUEST_TIMED_OUT
             try:
-                return await attempt.work.serve(self, attempt.request, attempt.origin.version)
+                return await attempt.work.run(self, attempt.request, attempt.origin)
             except NotControllerError:
                 return None
         address = _controller_address(

@@ -14,8 +14,10 @@ from typing import Any, Generic, TypeVar, cast
 import msgspec
 import structlog
 
+from logfleet.node.client_quotas import ClientQuotas
 from logfleet.node.connection import Answer, CloseConnection, Peer
 from logfleet.node.file_sender import Part
+from logfleet.node.throttling import Usage, settled
 from logfleet.wire.apis import API_VERSIONS_KEY, Api, api_of
 from logfleet.wire.codec import decoder, encoder
 from logfleet.wire.errors import MalformedMessage, UnsupportedVersion
@@ -33,12 +35,16 @@ B = TypeVar("B")
 
 
 class RequestContext(msgspec.Struct, frozen=True, gc=False):
-    """What a handler knows of a request besides its body. client_id is None if the client gave none."""
+    """What a handler knows of a request besides its body. client_id is None if the client gave none.
+
+    usage: what is measured of the request while any client has a quota, else None.
+    """
 
     peer: Peer
     api_version: int
     client_id: str | None
     correlation_id: int
+    usage: Usage | None = None
 
     @property
     def listener(self) -> str:
@@ -99,12 +105,14 @@ class Dispatcher(Generic[B]):
     """The service behind all listeners of a broker.
 
     handlers: request class -> handler; together they are what ApiVersions advertises.
+    quotas: what clients are measured by; None, which costs next to nothing, while none has a quota.
     """
 
     def __init__(self, broker: B, handlers: "Handlers[B]") -> None:
         self._broker = broker
         self._routes: dict[int, _Route] = {}
         self._bugs: set[tuple[object, ...]] = set()
+        self.quotas: ClientQuotas | None = None
         for request, handler in handlers.items():
             api = api_of(request)
             assert api.key not in self._routes, f"two handlers for {api.name}"
@@ -134,17 +142,27 @@ class Dispatcher(Generic[B]):
         except (MalformedMessage, UnsupportedVersion) as error:
             raise CloseConnection(str(error)) from None
         correlation_id = header.correlation_id
-        context = RequestContext(peer, header.api_version, header.client_id, correlation_id)
+        usage = None
+        if self.quotas is not None:
+            usage = Usage(self.quotas, peer, header.client_id, header.api_version)
+            usage.begin(request, len(frame), started)
+        context = RequestContext(peer, header.api_version, header.client_id, correlation_id, usage)
         try:
             response = served.handler(self._broker, request, context)
             if type(response) is served.response:
+                if usage is not None:
+                    usage.settle(request, response)
                 return self._encode(served, correlation_id, response, started)
         except Exception as error:  # noqa: BLE001  the supervisor of all handlers
             raise self._failed(served, error) from None
         if response is None:
             served.stats.requests += 1
+            if usage is not None:
+                usage.settle(request, None)
             return None
         pending = cast("Awaitable[Response]", response)
+        if usage is not None:
+            pending = settled(pending, request, usage)
         return self._answer_later(served, correlation_id, pending, started)
 
     def _prepare(self, header: RequestHeader) -> _Version | None:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from itertools import islice
 
@@ -39,6 +39,7 @@ class Listener:
     disk: threads that read cold segments ahead.
     quotas: who may connect; counts the connections of all listeners of a broker. None: anybody.
     backlog, receive_buffer_bytes, send_buffer_bytes: None leaves them to us and to the system.
+    throttle: for how many ms to keep a new connection from an address before it is closed, 0 to serve it.
     """
 
     def __init__(
@@ -53,12 +54,14 @@ class Listener:
         backlog: int | None = None,
         receive_buffer_bytes: int | None = None,
         send_buffer_bytes: int | None = None,
+        throttle: Callable[[str], int] = lambda _: 0,
     ) -> None:
         self.name = name
         self.service = service
         self.disk = disk
         self.request_bytes_max = request_bytes_max
         self.idle_s_max = idle_s_max
+        self.throttle = throttle
         self.host = ""
         self.port = 0
         self.now = 0.0
@@ -185,10 +188,11 @@ class Listener:
 
     # --- for connections
 
-    def opened(self, connection: Connection) -> None:
+    def opened(self, connection: Connection) -> int:
         self._coming.discard(connection)
         self.accepted += 1
         self.connections.add(connection)
+        return self.throttle(connection.peer.host)
 
     def closed(self, connection: Connection) -> None:
         self.connections.discard(connection)

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from logfleet.node.client_quotas import ClientQuotas
 from logfleet.node.dispatch import RequestStats
 from logfleet.node.listener import Listener
 from logfleet.sessions.cache import SessionCache
@@ -94,6 +95,37 @@ class FetchSessionMetrics(Collector):
             "logfleet_incremental_fetch_session_evictions",
             "Fetch sessions that had to make room for others (Kafka: IncrementalFetchSessionEvictionsPerSec)",
             self._cache.evictions,
+        )
+
+
+class QuotaMetrics(Collector):
+    """Clients that were held for going too fast, by the quota that did it."""
+
+    def __init__(self, quotas: ClientQuotas) -> None:
+        self._quotas = quotas
+
+    def collect(self) -> Iterator[Metric]:
+        quotas = self._quotas
+        throttled = CounterMetricFamily(
+            "logfleet_quota_throttles", "Answers that throttled their client", labels=["quota"]
+        )
+        seconds = CounterMetricFamily(
+            "logfleet_quota_throttle_seconds",
+            "Time for which clients were throttled",
+            labels=["quota"],
+        )
+        clients = GaugeMetricFamily(
+            "logfleet_quota_clients", "Clients that are measured", labels=["quota"]
+        )
+        for each in (quotas.produce, quotas.fetch, quotas.request, quotas.mutation):
+            throttled.add_metric([each.key], each.throttled)
+            seconds.add_metric([each.key], each.throttled_ms / 1_000)
+            clients.add_metric([each.key], len(each.meters))
+        yield from (throttled, seconds, clients)
+        yield CounterMetricFamily(
+            "logfleet_connections_throttled",
+            "Connections turned away because their address opened too many",
+            quotas.connection.throttled,
         )
 
 

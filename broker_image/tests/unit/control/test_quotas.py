@@ -7,12 +7,16 @@ from logfleet.control.quotas import (
     ANY,
     DEFAULT,
     EXACT,
+    ClientLimit,
     FilterComponent,
     QuotaAlteration,
     address_of,
     alter_quotas,
     describe_quotas,
     entity_of,
+    limit_of_client,
+    limits_of,
+    limits_of_addresses,
 )
 from logfleet.control.transactions import Refusal, pack
 from logfleet.metadata.image import Quotas
@@ -205,3 +209,47 @@ def test_a_filter_that_makes_no_sense_is_refused(components, message):
 def test_a_type_that_is_not_known_yet_is_one_of_a_later_version():
     refusal = describe_quotas({}, [FilterComponent("group", ANY)], strict=False)
     assert refusal == Refusal(ErrorCode.UNSUPPORTED_VERSION, "Unsupported entity type group")
+
+
+LEVELS: list[tuple[QuotaEntity, tuple[str | None, str | None]]] = [
+    ((("client-id", "c"), ("user", "u")), ("u", "c")),
+    ((("client-id", None), ("user", "u")), ("u", "c")),
+    ((("user", "u"),), ("u", None)),
+    ((("client-id", "c"), ("user", None)), ("u", "c")),
+    ((("client-id", None), ("user", None)), ("u", "c")),
+    ((("user", None),), ("u", None)),
+    ((("client-id", "c"),), (None, "c")),
+    ((("client-id", None),), (None, "c")),
+]
+
+
+@pytest.mark.parametrize("level", range(len(LEVELS)))
+def test_the_most_specific_limit_counts(level):
+    limits = {entity: float(n) for n, (entity, _) in enumerate(LEVELS) if n >= level}
+    user, client_id = LEVELS[level][1]
+    assert limit_of_client(limits, "u", "c") == ClientLimit(level, user, client_id)
+
+
+def test_limits_of_others_do_not_count():
+    limits: dict[QuotaEntity, float] = {
+        (("client-id", "other"), ("user", "u")): 1.0,
+        (("user", "other"),): 2.0,
+    }
+    assert limit_of_client(limits, "u", "c") is None
+
+
+def test_a_client_without_an_id_has_its_users_limits_only():
+    limits = {entity: float(n) for n, (entity, _) in enumerate(LEVELS)}
+    assert limit_of_client(limits, "u", "") == ClientLimit(2.0, "u", None)
+    assert limit_of_client(limits, "v", "") == ClientLimit(5.0, "v", None)
+    assert limit_of_client({(("client-id", None),): 1.0}, "u", "") is None
+
+
+def test_limits_are_sorted_by_what_they_limit():
+    quotas: dict[QuotaEntity, Quotas] = {U: Quotas({P: 1.0, R: 2.0}), C: Quotas({R: 3.0})}
+    assert limits_of(quotas, R) == {U: 2.0, C: 3.0}
+    addresses: dict[QuotaEntity, Quotas] = {
+        (("ip", "::ffff:1.2.3.4"),): Quotas({X: 4.0}),
+        (("ip", None),): Quotas({X: 5.0}),
+    }
+    assert limits_of_addresses(addresses) == {"1.2.3.4": 4.0, None: 5.0}

@@ -13,6 +13,7 @@ import pytest
 from logfleet.node.connection import (
     SMALL_FRAME_BYTES_MAX,
     UNSENT_BYTES_MAX,
+    WRITE_PAUSED,
     Answer,
     CloseConnection,
     Peer,
@@ -24,6 +25,8 @@ pytestmark = pytest.mark.asyncio
 Until = Callable[[Callable[[], object]], Awaitable[None]]
 
 REQUEST_BYTES_MAX = 4 * 1024 * 1024
+TICK_S = 0.005
+"""As exactly as a loop keeps time: uvloop in whole milliseconds."""
 
 
 def framed(body: bytes) -> bytes:
@@ -64,6 +67,8 @@ class Service:
             future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
             self.parked.append(future)
             return future
+        if kind == b"T":
+            peer.throttle(100)
         if kind == b"F":
             position, length = struct.unpack_from(">ii", data, 3)
             body = Slice(self.fd, position, length)
@@ -127,7 +132,9 @@ def content(tmp_path: Path) -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def running(tmp_path: Path, idle_s_max: float = 600.0) -> AsyncIterator[Rig]:
+async def running(
+    tmp_path: Path, idle_s_max: float = 600.0, throttle: Callable[[str], int] = lambda _: 0
+) -> AsyncIterator[Rig]:
     (tmp_path / "segment").touch()
     service = Service(tmp_path / "segment")
     with ThreadPoolExecutor(1) as disk:
@@ -137,6 +144,7 @@ async def running(tmp_path: Path, idle_s_max: float = 600.0) -> AsyncIterator[Ri
             disk=disk,
             request_bytes_max=REQUEST_BYTES_MAX,
             idle_s_max=idle_s_max,
+            throttle=throttle,
         )
         port = await listener.bind("127.0.0.1", 0)
         await listener.serve()
@@ -335,7 +343,7 @@ async def test_a_client_that_never_reads_stops_being_served(tmp_path: Path, unti
         request = framed(b"\0\1B" + struct.pack(">i", 256 * 1024))
         await until(lambda: rig.listener.connections)
         (connection,) = rig.listener.connections
-        while not connection._write_paused:
+        while not connection._held & WRITE_PAUSED:
             with contextlib.suppress(BlockingIOError):
                 sock.send(request)
             await asyncio.sleep(0)
@@ -401,3 +409,59 @@ async def test_a_file_shorter_than_its_slice_cuts_the_connection(
         client.send(b"\0\1F" + struct.pack(">ii", len(content) - 10, 1_000_000))
         with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
             await client.receive()
+
+
+@pytest.mark.parametrize("size", [0, 100_000])
+async def test_a_throttled_connection_is_answered_at_once_and_read_later(
+    tmp_path: Path, size: int
+) -> None:
+    loop = asyncio.get_running_loop()
+    async with running(tmp_path) as rig, rig.client() as client:
+        start_s = loop.time()
+        client.send(b"\0\1T" + bytes(size), b"\0\1e" + bytes(size))
+        assert (await client.receive())[:3] == b"\0\1T"
+        assert len(rig.service.seen) == 1
+        client.send(b"\0\1T")  # what comes meanwhile is kept
+        assert (await client.receive())[:3] == b"\0\1e"
+        assert loop.time() - start_s >= 0.1 - TICK_S
+        assert await client.receive() == b"\0\1T"
+        client.send(b"\0\1e")
+        assert await client.receive() == b"\0\1e"
+        assert loop.time() - start_s >= 0.2 - 2 * TICK_S
+
+
+async def test_an_answer_that_comes_late_is_not_held_back(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig, rig.client() as client:
+        client.send(b"\0\1P", b"\0\1e")
+        await rig.service.until_seen(1)
+        rig.service.peers[0].throttle(3_600_000)
+        rig.service.peers[0].throttle(100)  # the newest counts
+        rig.service.parked[0].set_result(framed(b"answer"))
+        assert await client.receive() == b"answer"
+        assert len(rig.service.seen) == 1
+        assert await client.receive() == b"\0\1e"
+
+
+async def test_a_throttled_connection_can_be_lost(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        async with rig.client() as client:
+            client.send(b"\0\1e")
+            await client.receive()
+            (connection,) = rig.listener.connections
+            rig.service.peers[0].throttle(3_600_000)
+        await rig.until_no_connection()
+        assert connection._release is not None
+        assert connection._release.cancelled()
+        connection.throttle(5)
+        rig.service.peers[0].throttle(5)
+
+
+async def test_a_connection_too_many_is_not_served_and_closed_after_a_while(tmp_path: Path) -> None:
+    loop = asyncio.get_running_loop()
+    start_s = loop.time()
+    async with running(tmp_path, throttle=lambda _: 100) as rig, rig.client() as client:
+        client.send(b"\0\1e")
+        assert await client.is_closed_by_broker()
+        assert loop.time() - start_s >= 0.1 - TICK_S
+        assert rig.service.seen == []
+        assert rig.listener.accepted == 1

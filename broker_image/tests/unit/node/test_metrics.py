@@ -1,11 +1,15 @@
 from concurrent.futures import ThreadPoolExecutor
 
+from logfleet.control.quota_rates import Windows
+from logfleet.metadata.image import Quotas
+from logfleet.node.client_quotas import ClientQuotas
 from logfleet.node.connection import Answer, Peer
 from logfleet.node.dispatch import RequestStats
 from logfleet.node.listener import Listener
 from logfleet.node.metrics import (
     ConnectionMetrics,
     FetchSessionMetrics,
+    QuotaMetrics,
     RequestMetrics,
     new_registry,
 )
@@ -50,6 +54,20 @@ def test_fetch_sessions_are_counted() -> None:
     assert registry.get_sample_value(f"{name}_sessions") == 1
     assert registry.get_sample_value(f"{name}_partitions_cached") == 3
     assert registry.get_sample_value(f"{name}_session_evictions_total") == 1
+
+
+def test_throttled_clients_are_counted_by_quota() -> None:
+    registry = new_registry()
+    quotas = ClientQuotas(Windows(), Windows())
+    registry.register(QuotaMetrics(quotas))
+    quotas.update({(("client-id", None),): Quotas({"producer_byte_rate": 1.0})})
+    quotas.produce.count(quotas.produce.charge("c", 20))
+    quotas.connection.throttled = 3
+    labels = {"quota": "producer_byte_rate"}
+    assert registry.get_sample_value("logfleet_quota_throttles_total", labels) == 1
+    assert registry.get_sample_value("logfleet_quota_throttle_seconds_total", labels) == 10
+    assert registry.get_sample_value("logfleet_quota_clients", labels) == 1
+    assert registry.get_sample_value("logfleet_connections_throttled_total") == 3
 
 
 def test_the_process_is_described() -> None:

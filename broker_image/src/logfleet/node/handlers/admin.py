@@ -7,16 +7,23 @@ import msgspec
 from logfleet.node.controller_access import ControllerWork, Origin
 from logfleet.node.controller_term import NotControllerError
 from logfleet.node.dispatch import Handler, RequestContext
-from logfleet.node.handlers import admin_configs, admin_partitions, admin_topics
+from logfleet.node.handlers import (
+    admin_configs,
+    admin_partitions,
+    admin_quotas,
+    admin_topics,
+)
 from logfleet.wire.apis import API_BY_KEY
 from logfleet.wire.errors import ErrorCode, MalformedMessage, UnsupportedVersion
 from logfleet.wire.frame import SIZE_BYTES, decode_request, decode_request_header, encode_response
 from logfleet.wire.messages import (
+    AlterClientQuotasRequest,
     AlterConfigsRequest,
     AlterPartitionReassignmentsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
+    DescribeClientQuotasRequest,
     DescribeConfigsRequest,
     ElectLeadersRequest,
     EnvelopeRequest,
@@ -33,6 +40,7 @@ WORK: Final[dict[type[msgspec.Struct], ControllerWork]] = {
     CreateTopicsRequest: admin_topics.CREATE,
     DeleteTopicsRequest: admin_topics.DELETE,
     CreatePartitionsRequest: admin_topics.GROW,
+    AlterClientQuotasRequest: admin_quotas.ALTER,
     IncrementalAlterConfigsRequest: admin_configs.INCREMENTAL_ALTER,
     AlterConfigsRequest: admin_configs.ALTER,
 }
@@ -66,7 +74,9 @@ async def envelope(
     except (MalformedMessage, UnsupportedVersion):
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     try:
-        answer = await work.serve(host.controller_access, forwarded, header.api_version)
+        answer = await work.run(
+            host.controller_access, forwarded, Origin(header.api_version, header.client_id)
+        )
     except NotControllerError:
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     parts = encode_response(api, header.api_version, header.correlation_id, answer)
@@ -81,5 +91,6 @@ HANDLERS: dict[type, Handler[Any]] = {
     ElectLeadersRequest: admin_partitions.elect_leaders,
     AlterPartitionReassignmentsRequest: admin_partitions.alter_partition_reassignments,
     ListPartitionReassignmentsRequest: admin_partitions.list_partition_reassignments,
+    DescribeClientQuotasRequest: admin_quotas.describe_client_quotas,
     EnvelopeRequest: envelope,
 }

@@ -6,8 +6,8 @@ Checks of whole requests follow Kafka's ControllerApis, those of single topics a
 import random
 import uuid
 from collections import Counter
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -24,6 +24,7 @@ from logfleet.control.topics import (
 )
 from logfleet.control.transactions import Refusal
 from logfleet.metadata.image import ClusterImage, Topic
+from logfleet.node.client_quotas import MutationBudget
 from logfleet.node.controller_access import ControllerAccess, ControllerWork, Origin
 from logfleet.node.controller_term import Decision, Operation
 from logfleet.wire import uuids
@@ -38,6 +39,8 @@ from logfleet.wire.messages import (
     DeleteTopicsResponse,
 )
 
+T = TypeVar("T")
+
 _Created = CreateTopicsResponse.CreatableTopicResult
 _Deleted = DeleteTopicsResponse.DeletableTopicResult
 _Grown = CreatePartitionsResponse.CreatePartitionsTopicResult
@@ -45,6 +48,10 @@ _Deletion = DeleteTopicsRequest.DeleteTopicState
 
 DELETION_BY_ID_SINCE: Final = 6
 DELETION_DISABLED_SINCE: Final = 3
+# Since these versions clients know THROTTLING_QUOTA_EXCEEDED; others are only made to wait (KIP-599).
+CREATION_STRICT_SINCE: Final = 6
+DELETION_STRICT_SINCE: Final = 5
+GROWTH_STRICT_SINCE: Final = 3
 DUPLICATE_NAME: Final = "Duplicate topic name."
 
 
@@ -55,11 +62,34 @@ class _Settled(msgspec.Struct, frozen=True):
     layers: BrokerLayers
 
 
+def _charged(
+    operation: Operation[T], budget: MutationBudget | None, permits: Callable[[T], int]
+) -> Operation[T]:
+    """The operation, refused if the client's quota is used up; it costs what it answers, however often it has to be decided."""
+    if budget is None:
+        return operation
+    paid = False
+
+    def decide(image: ClusterImage, epoch: int, layers: BrokerLayers) -> Decision[T] | Refusal:
+        nonlocal paid
+        decision = operation(image, epoch, layers)
+        if not isinstance(decision, Refusal):
+            paid = paid or budget.take(permits(decision.answer))
+            if not paid:
+                return Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "")
+        return decision
+
+    return decide
+
+
 # --- CreateTopics
 
 
 async def _create(
-    access: ControllerAccess, request: CreateTopicsRequest, _version: int
+    access: ControllerAccess,
+    request: CreateTopicsRequest,
+    _version: int,
+    budget: MutationBudget | None = None,
 ) -> CreateTopicsResponse:
     names = Counter(topic.name for topic in request.topics)
     results = []
@@ -78,7 +108,9 @@ async def _create(
             tuple((each.partition_index, tuple(each.broker_ids)) for each in topic.assignments),
             configs,
         )
-        answer = await access.controller.submit(_creation(new, validate_only=request.validate_only))
+        creation = _creation(new, validate_only=request.validate_only)
+        operation = _charged(creation, budget, lambda settled: settled.creation.partitions)
+        answer = await access.controller.submit(operation)
         if isinstance(answer, Refusal):
             results.append(_not_created(topic.name, answer))
         else:
@@ -130,7 +162,7 @@ def _not_created(name: str, refusal: Refusal) -> _Created:
     return _Created(
         name=name,
         error_code=refusal.error,
-        error_message=refusal.message,
+        error_message=refusal.message or None,
         num_partitions=-1,
         replication_factor=-1,
         configs=[],
@@ -153,7 +185,12 @@ def _creation_seen(
 
 
 CREATE: Final = ControllerWork(
-    _create, _refuse_creation, lambda request: request.timeout_ms, _creation_seen
+    _create,
+    _refuse_creation,
+    lambda request: request.timeout_ms,
+    _creation_seen,
+    _create,
+    CREATION_STRICT_SINCE,
 )
 
 
@@ -189,7 +226,10 @@ async def create_one(
 
 
 async def _delete(
-    access: ControllerAccess, request: DeleteTopicsRequest, version: int
+    access: ControllerAccess,
+    request: DeleteTopicsRequest,
+    version: int,
+    budget: MutationBudget | None = None,
 ) -> DeleteTopicsResponse:
     wanted = _deletions(request, version)
     if not access.config.delete_topic_enable:
@@ -203,7 +243,8 @@ async def _delete(
             each, counts[each.name, each.topic_id]
         )
         if answer is None:
-            answer = await access.controller.submit(_deletion(each))
+            operation = _charged(_deletion(each), budget, lambda topic: len(topic.partitions))
+            answer = await access.controller.submit(operation)
         if isinstance(answer, Refusal):
             results.append(_not_deleted(each, answer))
         else:
@@ -251,7 +292,7 @@ def _not_deleted(wanted: _Deletion, refusal: Refusal) -> _Deleted:
         name=wanted.name,
         topic_id=wanted.topic_id,
         error_code=refusal.error,
-        error_message=refusal.message,
+        error_message=refusal.message or None,
     )
 
 
@@ -271,7 +312,12 @@ def _deletion_seen(
 
 
 DELETE: Final = ControllerWork(
-    _delete, _refuse_deletion, lambda request: request.timeout_ms, _deletion_seen
+    _delete,
+    _refuse_deletion,
+    lambda request: request.timeout_ms,
+    _deletion_seen,
+    _delete,
+    DELETION_STRICT_SINCE,
 )
 
 
@@ -279,13 +325,16 @@ DELETE: Final = ControllerWork(
 
 
 async def _grow(
-    access: ControllerAccess, request: CreatePartitionsRequest, _version: int
+    access: ControllerAccess,
+    request: CreatePartitionsRequest,
+    _version: int,
+    budget: MutationBudget | None = None,
 ) -> CreatePartitionsResponse:
     names = Counter(topic.name for topic in request.topics)
     results = []
     for topic in {topic.name: topic for topic in request.topics}.values():
         if names[topic.name] > 1:
-            answer: Refusal | bool = Refusal(ErrorCode.INVALID_REQUEST, DUPLICATE_NAME)
+            answer: Refusal | int = Refusal(ErrorCode.INVALID_REQUEST, DUPLICATE_NAME)
         else:
             assignments = topic.assignments
             new = NewPartitions(
@@ -295,7 +344,8 @@ async def _grow(
                 None if assignments is None else tuple(tuple(a.broker_ids) for a in assignments),
             )
             growth = _growth(new, validate_only=request.validate_only)
-            answer = await access.controller.submit(growth)
+            operation = _charged(growth, budget, lambda added: added)
+            answer = await access.controller.submit(operation)
         if isinstance(answer, Refusal):
             results.append(_not_grown(topic.name, answer))
         else:
@@ -303,18 +353,22 @@ async def _grow(
     return CreatePartitionsResponse(results=results)
 
 
-def _growth(new: NewPartitions, *, validate_only: bool) -> Operation[bool]:
-    def decide(image: ClusterImage, epoch: int, layers: BrokerLayers) -> Decision[bool] | Refusal:
+def _growth(new: NewPartitions, *, validate_only: bool) -> Operation[int]:
+    """How many partitions are added."""
+
+    def decide(image: ClusterImage, epoch: int, layers: BrokerLayers) -> Decision[int] | Refusal:
         txns = create_partitions(image, epoch, new, layers)
         if isinstance(txns, Refusal):
             return txns
-        return Decision(() if validate_only else txns, answer=True)
+        topic = image.topic(new.name)
+        assert topic is not None, "only a topic that is there can grow"
+        return Decision(() if validate_only else txns, new.count - len(topic.partitions))
 
     return decide
 
 
 def _not_grown(name: str, refusal: Refusal) -> _Grown:
-    return _Grown(name=name, error_code=refusal.error, error_message=refusal.message)
+    return _Grown(name=name, error_code=refusal.error, error_message=refusal.message or None)
 
 
 def _refuse_growth(
@@ -336,5 +390,10 @@ def _growth_seen(
 
 
 GROW: Final = ControllerWork(
-    _grow, _refuse_growth, lambda request: request.timeout_ms, _growth_seen
+    _grow,
+    _refuse_growth,
+    lambda request: request.timeout_ms,
+    _growth_seen,
+    _grow,
+    GROWTH_STRICT_SINCE,
 )

@@ -42,9 +42,8 @@ def fetch(
             wanted[name, row.partition] = row
     if request.session_epoch == FINAL_EPOCH and request.session_id == NO_SESSION:
         reading = _read(broker, request, context, wanted)
-        if (
-            reading.is_enough
-        ):  # the usual case of most clients: nothing to remember, nothing to wait for
+        # the usual case of most clients: nothing to remember, nothing to wait for, no quota
+        if reading.is_enough and context.usage is None:
             return reading.answer(reading.all_rows())
         return _Turn(broker, request, context, wanted).answer_or_wait(reading)
     forgotten = [
@@ -110,7 +109,7 @@ class _Turn:
 
     def answer_or_wait(self, reading: Reading) -> FetchResponse | Awaitable[FetchResponse]:
         if reading.is_enough or self._request.max_wait_ms <= 0 or not self._waits_for(reading):
-            return self._answer(reading)
+            return self._settle(reading)
         # from here on nothing that comes may be missed: the coroutine's first step is some time away
         wait = FetchWait(self._request.min_bytes - reading.bytes)
         timer = self._broker.timers.add(self._request.max_wait_ms / 1000, wait.end)
@@ -125,7 +124,19 @@ class _Turn:
             self._stop_watching(wait, reading)
             self._context.peer.on_leave = None
             timer.cancel()
-        return self._answer(self.read())
+        return self._settle(self.read())
+
+    def _settle(self, reading: Reading) -> FetchResponse:
+        """The answer; if the client goes too fast, one without records, as if nothing had been read (KIP-219)."""
+        usage = self._context.usage
+        if usage is not None and replica_id(self._request, self._context.api_version) < 0:
+            throttle_ms = usage.fetched(reading.answer(reading.all_rows()))
+            if throttle_ms:
+                return self._throttled(throttle_ms)
+        return self._answer(reading)
+
+    def _throttled(self, throttle_ms: int) -> FetchResponse:
+        return FetchResponse(throttle_time_ms=throttle_ms)
 
     def read(self) -> Reading:
         return _read(self._broker, self._request, self._context, self._wanted)
@@ -194,17 +205,30 @@ class _SessionTurn(_Turn):
 
     def _answer(self, reading: Reading) -> FetchResponse:
         session = self._session
-        if session.epoch != next_epoch(self._request.session_epoch):
-            # another request went on with it while this one waited
-            return FetchResponse(
-                error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id
-            )
+        overtaken = self._refuse_overtaken()
+        if overtaken is not None:
+            return overtaken
         rows = [
             (key, row)
             for key, row in reading.all_rows()
             if session.tell(session.partitions[key], row)
         ]
         return reading.answer(rows, session.id)
+
+    def _throttled(self, throttle_ms: int) -> FetchResponse:
+        """Nothing counts as told: what was due is due again."""
+        answer = self._refuse_overtaken() or FetchResponse(session_id=self._session.id)
+        answer.throttle_time_ms = throttle_ms
+        return answer
+
+    def _refuse_overtaken(self) -> FetchResponse | None:
+        """The refusal if another request went on with the session while this one waited."""
+        session = self._session
+        if session.epoch == next_epoch(self._request.session_epoch):
+            return None
+        return FetchResponse(
+            error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id
+        )
 
 
 HANDLERS: dict[type, Handler[Any]] = {FetchRequest: fetch}

@@ -2,6 +2,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any
 
+import msgspec
 import pytest
 from logfleet.node.handlers.fetch import fetch
 from logfleet.node.partition import Partition
@@ -229,3 +230,58 @@ class TestSessions:
             assert partition._waiters == set()
 
         asyncio.run(main())
+
+
+class Throttle:
+    """Stands for what a request uses of its client's quota: those named here are too much."""
+
+    def __init__(self, *throttle_ms: int) -> None:
+        self._throttle_ms = list(throttle_ms)
+
+    def fetched(self, answer: FetchResponse) -> int:
+        encode(answer, 18)
+        return self._throttle_ms.pop(0)
+
+
+def test_a_throttled_fetch_leaves_its_session_as_it_was(host, monkeypatch):
+    """KIP-219: no records, and nothing of what it did not tell counts as told."""
+    partition = host.host()
+    append(partition, b"1")
+    reader = Reader(host)
+    context = host.context
+    usage: Any = Throttle(7, 0, 9, 0)
+    monkeypatch.setattr(
+        host,
+        "context",
+        lambda version: msgspec.structs.replace(context(version), usage=usage),
+    )
+    refused = reader.ask(("topic", 0, 0))
+    assert (refused.throttle_time_ms, refused.session_id, refused.responses) == (7, 0, [])
+    reader.epoch = 0
+    assert reader.told(("topic", 0, 0)) == [("topic", 0, [b"1"])]
+    append(partition, b"2")
+    throttled = reader.ask(("topic", 0, 1))
+    assert (throttled.throttle_time_ms, throttled.session_id) == (9, reader.id)
+    assert throttled.responses == []
+    assert reader.told() == [("topic", 0, [b"2"])]
+
+
+def test_a_throttled_fetch_that_was_overtaken_says_so(host):
+    host.host()
+    reader = Reader(host)
+    reader.told(("topic", 0, 0))
+    usage: Any = Throttle(7)
+
+    async def overtaken() -> FetchResponse:
+        context = msgspec.structs.replace(host.context(18), usage=usage)
+        asked = request(session_id=reader.id, session_epoch=1, max_wait_ms=100_000)
+        waiting = fetch(host, asked, context)
+        assert not isinstance(waiting, FetchResponse)
+        reader.epoch = 2
+        reader.ask()
+        append(host.partitions.find("topic", 0), b"1")
+        return await waiting
+
+    answer = asyncio.run(overtaken())
+    assert answer.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert answer.throttle_time_ms == 7

@@ -8,12 +8,14 @@ import msgspec
 import pytest
 import pytest_asyncio
 from logfleet.control.configs import BrokerConfig, broker_config
+from logfleet.control.quota_rates import Windows
 from logfleet.io.sqlite import SqliteStore
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import BrokerValue, ControllerValue, Listener
 from logfleet.metadata.store import Delete, MetadataStore, Operation, Put, Txn
 from logfleet.node import listener as sockets
+from logfleet.node.client_quotas import ClientQuotas
 from logfleet.node.connection import Peer
 from logfleet.node.controller_access import ControllerAccess
 from logfleet.node.controller_loop import ControllerLoop
@@ -51,7 +53,10 @@ class Node:
         self.follower = MetadataFollower(store)
         value = ControllerValue(node_id, f"incarnation-{node_id}")
         self.controller = ControllerLoop(store, self.follower, value, self.config.static)
-        self.controller_access = ControllerAccess(self.config, self.follower, self.controller)
+        self.quotas = ClientQuotas(Windows(), Windows())
+        self.controller_access = ControllerAccess(
+            self.config, self.follower, self.controller, self.quotas.mutation
+        )
         self.topic_creator = TopicCreator(self.controller_access)
         self.producer_ids = ProducerIds(store)
         self.dispatcher = Dispatcher(self, HANDLERS)
