@@ -29,6 +29,7 @@ COMMANDS = {
     "records": ("logfleet.cli.records", "Delete records before an offset or a time."),
     "log-dirs": ("logfleet.cli.log_dirs", "Show what lies on the brokers' disks."),
     "dump": ("logfleet.cli.dump", "Print what segments and indexes on this disk hold."),
+    "quota": ("logfleet.cli.quota", "Describe, set and delete limits of clients."),
     "apply": ("logfleet.cli.apply", "Make topics and settings as YAML files say."),
 }
 

@@ -1,0 +1,77 @@
+"""Quotas of clients, asked for and changed (KIP-546).
+
+Raises the errors of `client.errors`; a refused change is a KafkaError whose message says why.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from logfleet.client.cluster import Client
+from logfleet.client.errors import raise_for
+from logfleet.wire.messages import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+
+Entity = Mapping[str, str | None]
+"""Whom a quota is for: `user`, `client-id` or `ip` with a name, None for the default of that type."""
+
+_EXACT, _DEFAULT = 0, 1
+
+
+class Quota(msgspec.Struct, frozen=True):
+    """Limits of one entity by quota key, e.g. `producer_byte_rate`."""
+
+    entity: Entity
+    limits: Mapping[str, float]
+
+
+async def describe_quotas(client: Client, entity: Entity, *, strict: bool = False) -> list[Quota]:
+    """Quotas of all entities that have what `entity` names; if `strict`, nothing but that. All for an empty one."""
+    components = [
+        DescribeClientQuotasRequest.ComponentData(
+            entity_type=kind, match_type=_DEFAULT if name is None else _EXACT, match=name
+        )
+        for kind, name in entity.items()
+    ]
+    request = DescribeClientQuotasRequest(components=components, strict=strict)
+
+    async def call() -> list[Quota]:
+        connection = await client.any()
+        answer = await connection.request(request, DescribeClientQuotasResponse)
+        raise_for(answer.error_code, answer.error_message, subject="quotas")
+        return [
+            Quota(
+                {each.entity_type: each.entity_name for each in entry.entity},
+                {value.key: value.value for value in entry.values},
+            )
+            for entry in answer.entries or ()
+        ]
+
+    return await client.retrying(call)
+
+
+async def alter_quota(
+    client: Client,
+    entity: Entity,
+    *,
+    set_: Mapping[str, float] | None = None,
+    delete: Sequence[str] = (),
+) -> None:
+    """Set limits of an entity and remove others."""
+    kind = AlterClientQuotasRequest
+    operations = [kind.OpData(key=key, value=limit) for key, limit in (set_ or {}).items()]
+    operations += [kind.OpData(key=key, remove=True) for key in delete]
+    names = [kind.EntityData(entity_type=type_, entity_name=name) for type_, name in entity.items()]
+    request = kind(entries=[kind.EntryData(entity=names, ops=operations)])
+
+    async def call() -> None:
+        connection = await client.any()
+        answer = await connection.request(request, AlterClientQuotasResponse)
+        for entry in answer.entries:
+            raise_for(entry.error_code, entry.error_message, subject="quota")
+
+    await client.retrying(call)
