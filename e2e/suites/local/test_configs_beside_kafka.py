@@ -1,7 +1,9 @@
 """Configurations of topics, brokers and groups beside a running Apache Kafka 4.4.0: the same keys, the same rules."""
 
+import socket
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from e2e.harness.config_edges import BROKER, DELETE, GROUP, SET, TOPIC, Change, 
 from e2e.harness.kafka import KafkaBroker
 from e2e.harness.processes import Broker
 from e2e.harness.talks import Talker
+from e2e.harness.wire_connection import Disconnected, WireConnection
 
 pytestmark = [pytest.mark.xdist_group("configs-beside-kafka"), pytest.mark.timeout(900)]
 CONFIG = {
@@ -204,3 +207,43 @@ def test_what_was_set_where_is_told_as_kafka_tells_it(kafka: Talker, ours: Talke
     for theirs, own in zip(*answers, strict=True):
         assert own.keys() == theirs.keys()
         assert [(own[key], theirs[key]) for key in own if own[key] != theirs[key]] == []
+
+
+@contextmanager
+def limited(talker: Talker, key: str, value: int) -> Iterator[None]:
+    change_and_see(talker, BROKER, "1", (key, SET, str(value)))
+    yield
+    change_and_see(talker, BROKER, "1", (key, DELETE, None))
+
+
+def is_served(connection: WireConnection) -> bool:
+    try:
+        connection.call(m.ApiVersionsRequest(), 0)
+    except (Disconnected, ConnectionError):
+        return False
+    return True
+
+
+def test_an_address_with_enough_connections_is_refused_more(kafka: Talker, ours: Talker) -> None:
+    """Three for an address; one of them is the talker's."""
+    for talker in (kafka, ours):
+        with limited(talker, "max.connections.per.ip", 3), ExitStack() as stack:
+            served = [is_served(stack.enter_context(WireConnection(talker.port))) for _ in range(4)]
+            assert served == [True, True, False, False], talker.port
+
+
+def test_who_comes_beyond_the_limit_is_served_when_another_leaves(
+    kafka: Talker, ours: Talker
+) -> None:
+    for talker in (kafka, ours):
+        with limited(talker, "max.connections", 2), ExitStack() as stack:
+            first = stack.enter_context(WireConnection(talker.port))
+            assert is_served(first)
+            second = stack.enter_context(WireConnection(talker.port))
+            second.send(m.ApiVersionsRequest(), 0)
+            second.socket.settimeout(1)
+            with pytest.raises(TimeoutError):
+                second.socket.recv(1, socket.MSG_PEEK)
+            second.socket.settimeout(SEEN_WITHIN_S)
+            first.socket.close()
+            assert second.receive(m.ApiVersionsRequest, 0).error_code == ErrorCode.NONE
