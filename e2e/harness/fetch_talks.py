@@ -288,6 +288,9 @@ def diverging_epochs(talker: Talker, version: int) -> Outcomes:
             yield reader.ask((topic, 0, offset), fields={"last_fetched_epoch": last_epoch})
         yield reader.ask()
         yield reader.ask((topic, 0, 2), fields={"last_fetched_epoch": 0, "current_leader_epoch": 1})
+        yield reader.ask(
+            (topic, 0, 2), fields={"last_fetched_epoch": -2, "current_leader_epoch": -9}
+        )
 
 
 TALKS: dict[str, tuple[Callable[[Talker, int], Outcomes], tuple[int, ...]]] = {

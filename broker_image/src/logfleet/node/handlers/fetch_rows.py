@@ -21,7 +21,6 @@ TOPIC_IDS_SINCE = 13
 REPLICA_STATE_SINCE = 15
 LEADER_HINTS_SINCE = 16  # KIP-951
 READ_COMMITTED = 1
-NO_EPOCH = -1
 
 _Topic = FetchResponse.FetchableTopicResponse
 _Row = FetchResponse.PartitionData
@@ -117,7 +116,7 @@ class Reading:
 
     def _read_partition(self, partition: Partition, wanted: FetchRequest.FetchPartition) -> _Row:
         epoch = wanted.current_leader_epoch
-        if epoch not in {NO_EPOCH, partition.leader_epoch}:
+        if epoch != partition.leader_epoch and epoch >= 0:  # a negative one is none
             older = epoch < partition.leader_epoch
             code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
             return self._refused(partition.index, code, partition.topic_id)
@@ -133,7 +132,7 @@ class Reading:
             aborted_transactions=[] if self._request.isolation_level == READ_COMMITTED else None,
             records=b"",
         )
-        if wanted.last_fetched_epoch != NO_EPOCH:
+        if wanted.last_fetched_epoch >= 0:
             diverging = _diverging_epoch(partition, wanted)
             if isinstance(diverging, ErrorCode):
                 return self._refused(partition.index, diverging, partition.topic_id)

@@ -93,8 +93,9 @@ def test_rows_in_error_say_so_and_carry_nothing(host, fields, error) -> None:
 
 def test_the_leader_epoch_may_be_right_or_left_out(host) -> None:
     append(host.host(), b"a")
-    for epoch in (5, -1):
-        row = only_row(ask(host, request(("topic", 0, 0, {"current_leader_epoch": epoch}))))
+    for epoch in (5, -1, -7):
+        fields = {"current_leader_epoch": epoch, "last_fetched_epoch": min(epoch, -1)}
+        row = only_row(ask(host, request(("topic", 0, 0, fields))))
         assert values(row) == [b"a"]
 
 
