@@ -8,7 +8,7 @@ Checks, their order and their texts follow Kafka's ReplicationControlManager, To
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -41,6 +41,7 @@ PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 CONFIG_BYTES_MAX: Final = 256 * 1024
 """Names and values of one topic's configs: they are written in one transaction with the first partitions."""
 REPLICATION_FACTOR_MAX: Final = 1
+UNLIMITED: Final = -1
 METADATA_TOPIC: Final = "__cluster_metadata"
 """Name of the log that holds Kafka's own metadata; tools take a topic of that name for it."""
 
@@ -85,6 +86,9 @@ def create_topic(
     if isinstance(assignment, Refusal):
         return assignment
     uuid = uuids.to_text(new.id)
+    refusal = _refuse_growth(image, layers, topics=1, partitions=len(assignment))
+    if refusal is not None:
+        return refusal
     topic_value = keys.encode(TopicValue(uuid, configs))
     steps = [
         Step(Put(keys.topic(new.name), topic_value)),
@@ -139,6 +143,9 @@ def create_partitions(
         assignment = _checked_assignment(image, new.assignments)
     if isinstance(assignment, Refusal):
         return assignment
+    refusal = _refuse_growth(image, layers, topics=0, partitions=added)
+    if refusal is not None:
+        return refusal
     uuid = uuids.to_text(topic.id)
     steps = [
         *_partition_steps(image, uuid, present, assignment, _min_isr(topic.configs, layers)),
@@ -274,12 +281,45 @@ def _assign(
     return _place(image, partitions, factor, new.start, ())
 
 
+def refuse_request(topics: Iterable[NewTopic], layers: BrokerLayers) -> Refusal | None:
+    """Why nothing of a request is created: together its topics have too many partitions."""
+    total = 0
+    for topic in topics:
+        asked = len(topic.assignments) or topic.partitions
+        total += max(_or_default(asked, "num.partitions", layers), 0)
+    return _too_many() if total > PARTITIONS_PER_REQUEST_MAX else None
+
+
+def _refuse_growth(
+    image: ClusterImage, layers: BrokerLayers, *, topics: int, partitions: int
+) -> Refusal | None:
+    """Why the cluster may not have so many more, None if it may; counted only where a limit is set."""
+    limit = _number("logfleet.topics.max", layers)
+    if limit != UNLIMITED and topics and len(image.entries) + topics > limit:
+        return _over("topics", "logfleet.topics.max", limit)
+    limit = _number("logfleet.partitions.max", layers)
+    if limit != UNLIMITED:
+        present = sum(len(topic.partitions) for topic in image.entries)
+        if present + partitions > limit:
+            return _over("partitions", "logfleet.partitions.max", limit)
+    return None
+
+
+def _over(what: str, key: str, limit: int) -> Refusal:
+    return Refusal(
+        ErrorCode.POLICY_VIOLATION,
+        f"The cluster would have more {what} than {key}={limit} allows: delete some, or raise the limit.",
+    )
+
+
+def _number(key: str, layers: BrokerLayers) -> int:
+    value = BROKER_KEYS[key].parse(layers.effective(key))
+    assert isinstance(value, int), f"{key} is a number"
+    return value
+
+
 def _or_default(value: int, key: str, layers: BrokerLayers) -> int:
-    if value != -1:
-        return value
-    default = BROKER_KEYS[key].parse(layers.effective(key))
-    assert isinstance(default, int), f"{key} is a number"
-    return default
+    return _number(key, layers) if value == -1 else value
 
 
 def _too_many() -> Refusal:

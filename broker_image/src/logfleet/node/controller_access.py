@@ -18,6 +18,7 @@ import structlog
 from logfleet.client.connection import Connection
 from logfleet.client.errors import ClientError
 from logfleet.control.configs import BrokerConfig
+from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.transactions import Refusal
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import Listener
@@ -101,6 +102,12 @@ class ControllerAccess:
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
+
+    @property
+    def layers(self) -> BrokerLayers:
+        """Defaults of the cluster, as this broker sees them."""
+        cluster = self._follower.image.configs_of_broker(None)
+        return BrokerLayers(self.config.static, cluster.values)
 
     async def perform(
         self, work: ControllerWork, request: msgspec.Struct, origin: Origin

@@ -10,6 +10,7 @@ from logfleet.control.topics import (
     create_topic,
     delete_topic,
     name_problem,
+    refuse_request,
     remove_unfinished,
 )
 from logfleet.control.transactions import Refusal
@@ -304,3 +305,56 @@ def test_removing_an_orphan_does_not_take_a_name_that_is_another_s(cluster):
     assert cluster.commit(txn)
     assert cluster.topic("t").partitions
     assert not cluster.image.unfinished
+
+
+def limits(**given: str) -> BrokerLayers:
+    return BrokerLayers({f"logfleet.{key}.max": value for key, value in given.items()})
+
+
+@pytest.mark.parametrize(
+    "layers, partitions, allowed",
+    [
+        (limits(), 100, True),
+        (limits(topics="2"), 1, True),
+        (limits(topics="1"), 1, False),
+        (limits(partitions="5"), 2, True),
+        (limits(partitions="5"), 3, False),
+        (limits(topics="0"), 1, False),
+    ],
+)
+def test_a_cluster_has_as_many_topics_and_partitions_as_it_may(
+    cluster, layers, partitions, allowed
+):
+    cluster.start(1)
+    cluster.create("there", 3)
+    new = NewTopic("t", b"i" * 16, 0, partitions)
+    created = create_topic(cluster.image, cluster.epoch, new, layers)
+    assert isinstance(created, TopicCreation) == allowed
+    if not allowed:
+        assert refused(created)[0] == "POLICY_VIOLATION"
+
+
+def test_a_topic_grows_as_far_as_the_cluster_may(cluster):
+    cluster.start(1)
+    cluster.create("there", 3)
+    layers = limits(partitions="5", topics="0")
+    for count, allowed in ((5, True), (6, False)):
+        new = NewPartitions("there", count, 0)
+        grown = create_partitions(cluster.image, cluster.epoch, new, layers)
+        assert isinstance(grown, tuple) == allowed
+        if not allowed:
+            assert "logfleet.partitions.max=5" in refused(grown)[1]
+
+
+def test_the_partitions_of_a_request_are_counted_together():
+    layers = BrokerLayers({"num.partitions": "5000"})
+
+    def topic(partitions: int = -1, assignments: int = 0) -> NewTopic:
+        assigned = tuple((index, (1,)) for index in range(assignments))
+        return NewTopic("t", b"i" * 16, 0, partitions, assignments=assigned)
+
+    assert refuse_request([topic(), topic(), topic(-7), topic(0)], layers) is None
+    for one_more in (topic(1), topic(assignments=1)):
+        refusal = refuse_request([topic(), topic(5000), one_more], layers)
+        assert refusal is not None
+        assert refusal.error is ErrorCode.POLICY_VIOLATION

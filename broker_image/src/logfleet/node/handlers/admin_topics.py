@@ -20,6 +20,7 @@ from logfleet.control.topics import (
     create_partitions,
     create_topic,
     delete_topic,
+    refuse_request,
     unknown_topic,
 )
 from logfleet.control.transactions import Refusal
@@ -88,27 +89,21 @@ def _charged(
 async def _create(
     access: ControllerAccess,
     request: CreateTopicsRequest,
-    _version: int,
+    version: int,
     budget: MutationBudget | None = None,
 ) -> CreateTopicsResponse:
     names = Counter(topic.name for topic in request.topics)
+    topics = {topic.name: _new(topic) for topic in request.topics}
+    refusal = refuse_request(topics.values(), access.layers)
+    if refusal is not None:
+        return _refuse_creation(request, version, refusal)
     results = []
-    for topic in {topic.name: topic for topic in request.topics}.values():
+    for topic in topics.values():
         if names[topic.name] > 1:
             refusal = Refusal(ErrorCode.INVALID_REQUEST, DUPLICATE_NAME)
             results.append(_not_created(topic.name, refusal))
             continue
-        configs = {config.name: config.value for config in topic.configs}
-        new = NewTopic(
-            topic.name,
-            new_topic_id(),
-            random.getrandbits(31),
-            topic.num_partitions,
-            topic.replication_factor,
-            tuple((each.partition_index, tuple(each.broker_ids)) for each in topic.assignments),
-            configs,
-        )
-        creation = _creation(new, validate_only=request.validate_only)
+        creation = _creation(topic, validate_only=request.validate_only)
         operation = _charged(creation, budget, lambda settled: settled.creation.partitions)
         answer = await access.controller.submit(operation)
         if isinstance(answer, Refusal):
@@ -116,6 +111,18 @@ async def _create(
         else:
             results.append(_created(topic.name, answer))
     return CreateTopicsResponse(topics=results)
+
+
+def _new(topic: CreateTopicsRequest.CreatableTopic) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        new_topic_id(),
+        random.getrandbits(31),
+        topic.num_partitions,
+        topic.replication_factor,
+        tuple((each.partition_index, tuple(each.broker_ids)) for each in topic.assignments),
+        {config.name: config.value for config in topic.configs},
+    )
 
 
 def new_topic_id() -> bytes:
