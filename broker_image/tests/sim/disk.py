@@ -140,6 +140,9 @@ class SimDisk:
     def status(self, path: str) -> Status:
         return Status(self.open(path).size(), 0)
 
+    def set_modified(self, path: str, modified_ms: int) -> None:  # noqa: ARG002  it keeps no times
+        self.open(path)
+
     def list_directory(self, path: str) -> list[Entry]:
         if path not in self._directories:
             raise FileNotFoundError(errno.ENOENT, "No such directory", path)

@@ -91,6 +91,10 @@ class Files(Protocol):
 
     def open(self, path: str, *, create: bool = False) -> File: ...
     def status(self, path: str) -> Status: ...
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        """Say when the file was last written; wall clock in ms."""
+        ...
+
     def list_directory(self, path: str) -> list[Entry]: ...
     def make_directory(self, path: str) -> None:
         """Make the directory and its parents; it may exist."""
@@ -213,6 +217,9 @@ class PosixFiles:
     def status(self, path: str) -> Status:
         found = os.stat(path)
         return Status(found.st_size, found.st_mtime_ns // 1_000_000)
+
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def list_directory(self, path: str) -> list[Entry]:
         with os.scandir(path) as entries:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from logfleet.log.config import LONG_MAX
 from logfleet.records.batch import (
     CODEC_MASK,
     DELETE_HORIZON_BIT,
@@ -33,7 +34,8 @@ class CleaningRules(msgspec.Struct, frozen=True):
     """What decides in one round of cleaning.
 
     newest_offset: of a key among the records below mapped_end that the round has looked at; -1 for a key without. upper_bound: first
-    offset that this round may not clean. producers: offset of the last record of each active producer id.
+    offset that this round may not clean. producers: id of each active producer whose state the cleaned part holds -> offset of its
+    last record there, or a smaller one.
     """
 
     newest_offset: Callable[[bytes], int]
@@ -48,7 +50,7 @@ class CleaningRules(msgspec.Struct, frozen=True):
         """Whether the batch stays even if no record of it does."""
         return (
             header.next_offset == self.upper_bound
-            or self.producers.get(header.producer_id) == header.last_offset
+            or self.producers.get(header.producer_id, LONG_MAX) <= header.last_offset
         )
 
 

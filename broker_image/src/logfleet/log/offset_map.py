@@ -14,26 +14,42 @@ _EMPTY = bytes(16)
 _OFFSET = struct.Struct("q")
 
 
+GROWTH = 4
+"""How much larger the next table is: while entries move there, a quarter more memory is in use."""
+
+FIRST_SLOTS = 1 << 15
+
+
 class OffsetMap:
     """Takes keys until it is full. len: how many there are; capacity: how many there can be."""
 
-    def __init__(self, bytes_max: int, *, load_factor: float, salt: bytes) -> None:
-        """bytes_max: of the table; load_factor: how much of it is used, above 0 and below 1. Takes all the memory at once."""
-        slots = max(bytes_max // ENTRY_BYTES, 2)
-        self.capacity = max(int(slots * load_factor), 1)
-        self._slots = slots
+    def __init__(
+        self, bytes_max: int, *, load_factor: float, salt: bytes, first_slots: int = FIRST_SLOTS
+    ) -> None:
+        """bytes_max: of the table, which begins small; load_factor: how much of it is used, above 0 and below 1."""
+        self._slots_max = max(bytes_max // ENTRY_BYTES, 2)
+        self.capacity = max(int(self._slots_max * load_factor), 1)
+        self._load_factor = load_factor
         self._salt = salt
-        self._table = bytearray(slots * ENTRY_BYTES)
         self._count = 0
+        self._begin(first_slots)
+
+    def _begin(self, slots: int) -> None:
+        self._slots = min(slots, self._slots_max)
+        self._table = bytearray(self._slots * ENTRY_BYTES)
+        self._limit = max(int(self._slots * self._load_factor), 1)
 
     def __len__(self) -> int:
         return self._count
 
     def put(self, key: bytes, offset: int) -> bool:
         """Note that `key` is at `offset`, which is larger than all before. False if the map is full, also for a key that it holds."""
-        if self._count >= self.capacity:
-            return False
-        digest, position = self._find(key)
+        if self._count >= self._limit:
+            if self._count >= self.capacity:
+                return False
+            self._grow()
+        digest = hashlib.md5(self._salt + key).digest()  # noqa: S324  see above
+        position = self._find(digest)
         table = self._table
         if not table.startswith(digest, position):
             table[position : position + 16] = digest
@@ -43,19 +59,28 @@ class OffsetMap:
 
     def get(self, key: bytes) -> int:
         """The largest offset noted for `key`, -1 if there is none."""
-        digest, position = self._find(key)
+        digest = hashlib.md5(self._salt + key).digest()  # noqa: S324  see above
+        position = self._find(digest)
         if self._table.startswith(digest, position):
             offset: int = _OFFSET.unpack_from(self._table, position + 16)[0]
             return offset
         return -1
 
-    def _find(self, key: bytes) -> tuple[bytes, int]:
-        """The key's digest, and the position of its entry or of the free one where it would go."""
-        digest = hashlib.md5(self._salt + key).digest()  # noqa: S324  see above
+    def _find(self, digest: bytes) -> int:
+        """Position of the key's entry, or of the free one where it would go."""
         table = self._table
         position = int.from_bytes(digest[:8], "little") % self._slots * ENTRY_BYTES
         while not table.startswith(digest, position) and not table.startswith(_EMPTY, position):
             position += ENTRY_BYTES
             if position == len(table):
                 position = 0
-        return digest, position
+        return position
+
+    def _grow(self) -> None:
+        before = self._table
+        self._begin(self._slots * GROWTH)
+        for position in range(0, len(before), ENTRY_BYTES):
+            if not before.startswith(_EMPTY, position):
+                entry = before[position : position + ENTRY_BYTES]
+                place = self._find(bytes(entry[:16]))
+                self._table[place : place + ENTRY_BYTES] = entry

@@ -7,7 +7,7 @@ The same `update` is used for live appends, replay after a restart and replicate
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -91,6 +91,12 @@ class ProducerStates:
 
     def get(self, producer_id: int) -> ProducerEntry | None:
         return self._entries.get(producer_id)
+
+    def last_offsets(self) -> Iterator[tuple[int, int]]:
+        """(producer id, offset of its last record) of those whose last batch is known."""
+        for producer_id, entry in self._entries.items():
+            if entry.batches:
+                yield producer_id, entry.batches[-1].last_offset
 
     def check(self, header: BatchHeader) -> SeenBatch | ErrorCode | None:
         """Judge a client's batch before it is appended: None to append it, the batch it repeats, or an error code.

@@ -14,6 +14,7 @@ from logfleet.records.batch import (
     crc_matches,
     parse_header,
 )
+from logfleet.records.errors import CorruptRecords
 
 Read = Callable[[int, int], bytes]
 """(length, position) -> bytes, fewer at the end of the file."""
@@ -54,6 +55,31 @@ def scan_batches(
         yield position, header
         position += header.size
         next_offset = header.next_offset
+
+
+def read_batches(
+    read: Read, start: int, end: int, *, next_offset: int
+) -> Iterator[tuple[BatchHeader, bytes]]:
+    """(header, bytes) of all batches in [start, end), each with a right checksum; at most a chunk and a batch are in memory.
+
+    Raises CorruptRecords where `scan_batches` would end early.
+    """
+    chunk, chunk_start = b"", start
+
+    def read_and_keep(length: int, position: int) -> bytes:
+        nonlocal chunk, chunk_start
+        chunk, chunk_start = read(length, position), position
+        return chunk
+
+    expected = start
+    for position, header in scan_batches(
+        read_and_keep, start, end, next_offset=next_offset, verify=True
+    ):
+        at = position - chunk_start
+        yield header, chunk[at : at + header.size]
+        expected = position + header.size
+    if expected != end:
+        raise CorruptRecords(f"no whole valid batch at position {expected} of {end}")
 
 
 def is_plausible(header: BatchHeader, next_offset: int) -> bool:

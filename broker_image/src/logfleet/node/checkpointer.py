@@ -65,7 +65,9 @@ class Checkpointer:
 
     async def _write(self, log_dir: LogDir, job: Callable[[], CheckpointJob]) -> None:
         async with self._lock(log_dir):
-            await self._flusher.run(job().run, self._files)
+            decided = job()
+            await self._flusher.run(decided.run, self._files)
+            decided.note_done()
 
     def _lock(self, log_dir: LogDir) -> asyncio.Lock:
         return self._locks.setdefault(log_dir.path, asyncio.Lock())

@@ -24,6 +24,7 @@ from logfleet.log.config import LogConfig
 from logfleet.log.names import (
     CLEAN_SHUTDOWN,
     DELETE_DIRECTORY,
+    FIRST_DIRTY_OFFSETS,
     HIGH_WATERMARKS,
     LOCK,
     LOG_STARTS,
@@ -61,13 +62,19 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class CheckpointJob(msgspec.Struct, frozen=True):
-    """Checkpoint files as they are to be: decided on the loop, written in a thread."""
+    """Checkpoint files as they are to be: decided on the loop, written in a thread. points: recovery points as they will be there."""
 
     writes: tuple[tuple[str, bytes], ...]
+    points: tuple[tuple[PartitionLog, int], ...] = ()
 
     def run(self, files: Files) -> None:
         for path, content in self.writes:
             write_file(files, path, content, durable=True)
+
+    def note_done(self) -> None:
+        """It has run: a crash finds these recovery points."""
+        for log, point in self.points:
+            log.checkpointed_point = min(point, log.recovery_point)
 
 
 class LogDir:
@@ -85,6 +92,7 @@ class LogDir:
         self._open_files = open_files
         self._files = open_files.files
         self._trash = Trash(open_files)
+        self._first_dirty: Mapping[TopicPartition, int] = {}
         self._files.make_directory(path)
         try:
             self._lock = self._files.lock(f"{path}/{LOCK}", process_name())
@@ -152,8 +160,11 @@ class LogDir:
 
         From here on the directory counts as not closed properly, until `close`.
         """
+        notes_before = len(self.notes)
         recovery_points = self._read_offsets(RECOVERY_POINTS)
+        is_checkpointed = len(self.notes) == notes_before
         log_starts = self._read_offsets(LOG_STARTS)
+        first_dirty = self._first_dirty = self._read_offsets(FIRST_DIRTY_OFFSETS)
         if self.was_clean:
             self._files.remove(f"{self.path}/{CLEAN_SHUTDOWN}")
             self._files.fsync_directory(self.path)
@@ -175,6 +186,8 @@ class LogDir:
                 recovery_point=recovery_points.get(partition, 0),
                 log_start_offset=log_starts.get(partition, 0),
                 now_ms=now_ms,
+                first_dirty_offset=first_dirty.get(partition, 0),
+                is_checkpointed=is_checkpointed,
             )
             yield self._open(partition, request)
 
@@ -235,8 +248,10 @@ class LogDir:
             (
                 (f"{self.path}/{RECOVERY_POINTS}", format_offsets(points)),
                 *self.log_start_checkpoint().writes,
+                *self._first_dirty_checkpoint(),
                 (f"{self.path}/{HIGH_WATERMARKS}", format_offsets(self.high_watermarks)),
-            )
+            ),
+            tuple((self.logs[partition], point) for partition, point in points.items()),
         )
 
     def log_start_checkpoint(self) -> CheckpointJob:
@@ -247,6 +262,18 @@ class LogDir:
             if log.log_start_offset > log.segments[0].base_offset
         }
         return CheckpointJob(((f"{self.path}/{LOG_STARTS}", format_offsets(starts)),))
+
+    def _first_dirty_checkpoint(self) -> list[tuple[str, bytes]]:
+        """How far logs are compacted, if that has changed since it was asked for last."""
+        offsets = {
+            partition: log.first_dirty_offset
+            for partition, log in self.logs.items()
+            if log.first_dirty_offset > 0
+        }
+        if offsets == self._first_dirty:
+            return []
+        self._first_dirty = offsets
+        return [(f"{self.path}/{FIRST_DIRTY_OFFSETS}", format_offsets(offsets))]
 
     def close(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Make everything durable and mark the directory as closed properly. Blocks; nothing may append any more."""

@@ -10,15 +10,17 @@ import msgspec
 
 from logfleet.io.files import read_file, remove_if_there
 from logfleet.log.checkpoints import CorruptCheckpoint, parse_epochs, parse_partition_metadata
-from logfleet.log.config import LogConfig
+from logfleet.log.config import LONG_MAX, LogConfig
 from logfleet.log.epochs import LeaderEpochs
 from logfleet.log.names import (
+    CLEANED,
     DELETED,
     INDEX,
     LEADER_EPOCHS,
     LOG,
     PARTITION_METADATA,
     SNAPSHOT,
+    SWAP,
     TEMPORARY,
     TIME_INDEX,
     offset_file,
@@ -27,6 +29,7 @@ from logfleet.log.names import (
 from logfleet.node.open_files import OpenFiles
 from logfleet.node.producer_history import ProducerHistory
 from logfleet.node.segment import Segment, segment_number
+from logfleet.node.segment_swap import recover
 from logfleet.records.batch import BatchHeader
 
 
@@ -34,7 +37,8 @@ class LoadRequest(msgspec.Struct, frozen=True):
     """What is known of a partition's log before its directory is looked at.
 
     clean: its log directory was closed properly. recovery_point: everything below it is durable. log_start_offset: records below
-    it are deleted, whatever the segments still hold.
+    it are deleted, whatever the segments still hold. first_dirty_offset: below it the log is compacted, and batches are missing.
+    is_checkpointed: recovery_point is what the log directory's checkpoint says, if only by saying nothing; False if that is unreadable.
     """
 
     directory: str
@@ -43,6 +47,18 @@ class LoadRequest(msgspec.Struct, frozen=True):
     recovery_point: int
     log_start_offset: int
     now_ms: int
+    first_dirty_offset: int = 0
+    is_checkpointed: bool = True
+
+    @property
+    def compacted_end(self) -> int:
+        """Segments that end up to here (inclusive) may lack their last batches: they were durable when they were compacted.
+
+        Behind it, missing batches mean that a power loss took them.
+        """
+        if not self.is_checkpointed:
+            return LONG_MAX
+        return max(self.recovery_point, self.first_dirty_offset)
 
 
 class LoadedLog(msgspec.Struct):
@@ -121,9 +137,14 @@ class LogLoader:
     def _names(self) -> set[tuple[int, str]]:
         """The (offset, suffix) files; what a crash left on its way out is removed."""
         found = set()
-        for entry in self._files.list_directory(self._request.directory):
+        directory = self._request.directory
+        entries = self._files.list_directory(directory)
+        if any(entry.name.endswith((CLEANED, SWAP)) for entry in entries):
+            self._notes += recover(self._files, directory, [entry.name for entry in entries])
+            entries = self._files.list_directory(directory)
+        for entry in entries:
             if entry.name.endswith((DELETED, TEMPORARY)):
-                remove_if_there(self._files, f"{self._request.directory}/{entry.name}")
+                remove_if_there(self._files, f"{directory}/{entry.name}")
             elif (parsed := parse_offset_file(entry.name)) is not None:
                 found.add(parsed)
         for offset, suffix in list(found):
@@ -213,8 +234,8 @@ class LogLoader:
             torn = segment.file.size() - segment.size
             if torn:
                 self._cut(segment, torn)
-            if torn or (unsafe and end_offset is not None and log_end < end_offset):
-                # Above the recovery point nothing is compacted yet: a hole means that a power loss took the records.
+            is_compacted = end_offset is None or end_offset <= self._request.compacted_end
+            if torn or (unsafe and not is_compacted and log_end < (end_offset or 0)):
                 self._remove_segments(segments[number + 1 :])
                 del segments[number + 1 :]
                 return log_end

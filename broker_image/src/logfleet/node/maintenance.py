@@ -88,6 +88,7 @@ class Maintenance:
                     moved = True
                     if not await self._flush(name, partition_log):
                         break
+                moved = moved or partition_log.recovery_point > partition_log.checkpointed_point
             else:
                 if moved:
                     await self._checkpoint(log_dir)

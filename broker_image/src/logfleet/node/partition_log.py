@@ -28,6 +28,7 @@ from logfleet.node.log_loader import LoadRequest, LogLoader
 from logfleet.node.log_search import FoundRecord, find_max_timestamp, find_timestamp
 from logfleet.node.open_files import OpenFiles
 from logfleet.node.segment import Segment, segment_number
+from logfleet.node.segment_swap import complete
 from logfleet.node.trash import Trash
 from logfleet.records.batch import BatchHeader, assign_offsets
 from logfleet.wire.errors import ErrorCode
@@ -51,6 +52,8 @@ class PartitionLog:
     The caller knows what is committed: whatever needs a high watermark gets it as an argument. topic_id: Kafka's text form, None in a
     directory without partition.metadata. config may be replaced at any time. notes: what a person should know about how the log was
     found. recovered_bytes: how much was read to find its end after a crash. on_start_moved: called when old records are gone.
+    checkpointed_point: what a crash leaves of recovery_point. first_dirty_offset: end of what is compacted. truncations: how often
+    the log was shortened.
     """
 
     def __init__(
@@ -69,6 +72,9 @@ class PartitionLog:
         self.recovery_point = min(request.recovery_point, loaded.log_end_offset)
         if request.clean:
             self.recovery_point = loaded.log_end_offset
+        self.checkpointed_point = min(request.recovery_point, loaded.log_end_offset)
+        self.first_dirty_offset = request.first_dirty_offset
+        self.truncations = 0
         self.epochs = loaded.epochs
         self.producers = loaded.producers
         self._open_files = open_files
@@ -84,6 +90,7 @@ class PartitionLog:
         self._new_names = loaded.is_new or bool(loaded.rebuilt)
         self._flushing = False
         self.flushed_ms = 0  # when the last flush that maintenance asked for began
+        self._swapping = False
         # nothing was written since the log was last closed properly: closing it has nothing to do
         self._is_as_closed = request.clean and not loaded.is_new and not loaded.recovered_bytes
         self.on_start_moved: Callable[[], None] = _nobody
@@ -304,13 +311,15 @@ class PartitionLog:
         """Cut off everything from the batch on that holds `offset`; afterwards the log ends at or before it.
 
         Epochs and producer state go back to that point. Where nothing is left the log begins anew, at its start or, if that lies behind
-        `offset`, there. Not while a flush is under way: it would make durable what is cut off. Slices that reach beyond the new end
-        come up short.
+        `offset`, there. Not while a flush is under way: it would make durable what is cut off; nor while compacted segments are put
+        in place. Slices that reach beyond the new end come up short.
         """
         assert not self._flushing
+        assert not self._swapping
         if offset >= self.log_end_offset:
             self.epochs.truncate_end(offset)
             return
+        self.truncations += 1
         keep = self._number_of(offset) + 1
         self._is_as_closed = False
         gone, self._segments = self._segments[keep:], self._segments[:keep]
@@ -323,6 +332,8 @@ class PartitionLog:
         if self.log_end_offset < self.log_start_offset:
             self._begin_at(min(offset, self.log_start_offset), now_ms)
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
+        self.checkpointed_point = min(self.checkpointed_point, self.log_end_offset)
+        self.first_dirty_offset = min(self.first_dirty_offset, self.log_end_offset)
         self._recent = RecentBatches(self.log_end_offset, self._active.size)
         self.epochs.truncate_end(self.log_end_offset)
 
@@ -352,7 +363,9 @@ class PartitionLog:
             self.on_start_moved()
 
     def apply_retention(self, now_ms: int, high_watermark: int) -> Retention:
-        """Remove the segments that time, size and log start offset allow; see `plan_retention`."""
+        """Remove the segments that time, size and log start offset allow; see `plan_retention`. None while segments are replaced."""
+        if self._swapping:
+            return Retention(0, "compacted segments are put in place")
         ends = [*(segment.base_offset for segment in self._segments[1:]), self.log_end_offset]
         ages = [
             SegmentAge(end, segment.size, segment.largest_timestamp)
@@ -374,10 +387,13 @@ class PartitionLog:
     def _remove_oldest(self, count: int, due_ms: int) -> None:
         gone, self._segments = self._segments[:count], self._segments[count:]
         self._discard(gone, due_ms)
+        self._drop_snapshots(gone, due_ms)
+        self.delete_records_before(self._segments[0].base_offset)
+
+    def _drop_snapshots(self, gone: Sequence[Segment], due_ms: int) -> None:
         for segment in gone:
             if self.producers.forget(segment.base_offset):
                 self._trash.discard(self.producers.path(segment.base_offset), due_ms)
-        self.delete_records_before(self._segments[0].base_offset)
 
     def _discard(self, segments: Sequence[Segment], due_ms: int) -> None:
         for segment in segments:
@@ -385,6 +401,29 @@ class PartitionLog:
                 self._trash.discard(path, due_ms)
         self._new_names = True
         self._rolled = [segment for segment in self._segments[:-1] if segment in self._rolled]
+
+    # Compaction
+
+    def begin_swap(self, base_offsets: Sequence[int], truncations: int) -> bool:
+        """Hold these closed segments until `complete_swap`; False if they are not what they were after that many truncations."""
+        number = segment_number(self._segments, base_offsets[0])
+        held = [s.base_offset for s in self._segments[number:-1][: len(base_offsets)]]
+        if held == list(base_offsets) and truncations == self.truncations and not self._swapping:
+            self._swapping = True
+            return True
+        return False
+
+    def complete_swap(self, base_offsets: Sequence[int], size: int, now_ms: int) -> None:
+        """A promoted segment of `size` bytes (see log.swapping) takes the place of those that are held."""
+        assert self._swapping
+        number = segment_number(self._segments, base_offsets[0])
+        gone = self._segments[number : number + len(base_offsets)]
+        self._segments[number : number + len(gone)] = [gone[0].successor(size)]
+        due_ms = now_ms + self._config.file_delete_delay_ms
+        self._discard(gone, due_ms)
+        self._drop_snapshots(gone[1:], due_ms)
+        complete(self._files, self.directory, base_offsets[0])
+        self._swapping = False
 
     # Durability
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from logfleet.io.files import File, remove_if_there
 from logfleet.log.index import OFFSET_ENTRY, RELATIVE_OFFSET_MAX, TIME_ENTRY
-from logfleet.log.names import INDEX, LOG, SEGMENT_SUFFIXES, TIME_INDEX, offset_file
+from logfleet.log.names import INDEX, LOG, TIME_INDEX, offset_file
 from logfleet.log.recovery import scan_batches
 from logfleet.log.segment import ActiveSegment
 from logfleet.node.index_file import IndexFile
@@ -41,7 +41,6 @@ class Segment:
         "_max_timestamp",
         "_max_timestamp_offset",
         "_resumptions",
-        "_stem",
         "base_offset",
         "created_ms",
         "log_path",
@@ -60,19 +59,20 @@ class Segment:
         interval_bytes: int,
         created_ms: int,
         index_entries: int = -1,
+        suffix: str = "",
     ) -> None:
         self.base_offset = base_offset
         self.size = size
         self.created_ms = created_ms
         self._files = files
         self._interval_bytes = interval_bytes
-        self._stem = f"{directory}/{offset_file(base_offset, '')}"
-        self.log_path = self._stem + LOG
+        stem = f"{directory}/{offset_file(base_offset, '')}"
+        self.log_path = stem + LOG + suffix
         self.offset_index = IndexFile(
-            files, self._stem + INDEX, OFFSET_ENTRY, written=index_entries
+            files, stem + INDEX + suffix, OFFSET_ENTRY, written=index_entries
         )
         self.time_index = IndexFile(
-            files, self._stem + TIME_INDEX, TIME_ENTRY, written=index_entries
+            files, stem + TIME_INDEX + suffix, TIME_ENTRY, written=index_entries
         )
         self._first_timestamp = _UNKNOWN
         self._max_timestamp = _UNKNOWN
@@ -89,8 +89,9 @@ class Segment:
         *,
         interval_bytes: int,
         created_ms: int,
+        suffix: str = "",
     ) -> "Segment":
-        """A new, empty segment; leftovers of the same name are removed."""
+        """A new, empty segment; leftovers of the same name are removed. suffix: behind the names of its files."""
         segment = cls(
             files,
             directory,
@@ -99,6 +100,7 @@ class Segment:
             interval_bytes=interval_bytes,
             created_ms=created_ms,
             index_entries=0,
+            suffix=suffix,
         )
         for path in segment.paths:
             files.forget(path)
@@ -107,6 +109,17 @@ class Segment:
         files.get(segment.log_path, create=True)
         return segment
 
+    def successor(self, size: int) -> "Segment":
+        """The segment whose files are about to get this one's names."""
+        return Segment(
+            self._files,
+            self.log_path.rpartition("/")[0],
+            self.base_offset,
+            size=size,
+            interval_bytes=self._interval_bytes,
+            created_ms=self.created_ms,
+        )
+
     @property
     def file(self) -> File:
         return self._files.get(self.log_path)
@@ -114,7 +127,7 @@ class Segment:
     @property
     def paths(self) -> list[str]:
         """All files that a segment may have."""
-        return [self._stem + suffix for suffix in SEGMENT_SUFFIXES]
+        return [self.log_path, self.offset_index.path, self.time_index.path]
 
     # Writing
 
@@ -134,8 +147,13 @@ class Segment:
         timestamp = header.max_timestamp
         if self.size == 0:
             self._first_timestamp = timestamp
-        # the property is asked only if it has to look at the index
-        if timestamp > self._max_timestamp and timestamp > self.max_timestamp:
+        # the property is asked only if it has to look at the index; compaction leaves batches without records, whose time
+        # is that of none
+        if (
+            timestamp > self._max_timestamp
+            and header.record_count
+            and timestamp > self.max_timestamp
+        ):
             self._max_timestamp = timestamp
             self._max_timestamp_offset = last_offset
         if self._bytes_since_entry > self._interval_bytes:

@@ -102,8 +102,10 @@ def test_some_batches_stay_without_records(changed, codec):
     assert clean(bytes(kept.buffer)).buffer is None
 
 
-def test_another_producers_last_batch_is_no_reason_to_stay():
-    assert clean(batch_of((b"a", b"1")), {b"a": 500}, producers={8: 100, 9: 99}).buffer is None
+@pytest.mark.parametrize("last, stays", [(101, False), (100, True), (-1, True)])
+def test_only_batches_up_to_a_producers_last_may_go(last, stays):
+    kept = clean(batch_of((b"a", b"1")), {b"a": 500}, producers={8: 0, 9: last})
+    assert (kept.buffer is not None) == stays
 
 
 def test_what_the_round_has_not_looked_at_stays():

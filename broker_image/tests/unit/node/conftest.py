@@ -52,6 +52,8 @@ class LogRig:
         recovery_point: int = 0,
         log_start_offset: int = 0,
         now_ms: int = 0,
+        first_dirty_offset: int = 0,
+        is_checkpointed: bool = True,
     ) -> PartitionLog:
         self.open_files = OpenFiles(self.files)
         self.trash = Trash(self.open_files)
@@ -62,6 +64,8 @@ class LogRig:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             now_ms=now_ms,
+            first_dirty_offset=first_dirty_offset,
+            is_checkpointed=is_checkpointed,
         )
         return PartitionLog(TopicPartition("topic", 0), self.open_files, self.trash, request)
 

@@ -1,0 +1,34 @@
+"""What the log.cleaner.* keys mean for the broker's cleaner at this moment; topics' own keys are in their LogConfig."""
+
+import msgspec
+
+from logfleet.control.config_keys import BROKER_KEYS
+from logfleet.control.topic_configs import BrokerLayers
+
+
+class CleanerSettings(msgspec.Struct, frozen=True):
+    """threads: logs cleaned at a time, each in a process of its own. map_bytes and bytes_per_second: for one of them."""
+
+    threads: int
+    backoff_s: float
+    map_bytes: int
+    load_factor: float
+    bytes_per_second: float
+
+
+def cleaner_settings(layers: BrokerLayers) -> CleanerSettings:
+    """The keys as they are in force; what is for all threads together is shared out evenly, as Kafka does."""
+
+    def number(key: str) -> float:
+        value = BROKER_KEYS[key].parse(layers.effective(key))
+        assert isinstance(value, int | float), f"{key} is a number"
+        return value
+
+    threads = max(int(number("log.cleaner.threads")), 1)
+    return CleanerSettings(
+        threads=threads,
+        backoff_s=number("log.cleaner.backoff.ms") / 1000,
+        map_bytes=int(number("log.cleaner.dedupe.buffer.size")) // threads,
+        load_factor=min(max(number("log.cleaner.io.buffer.load.factor"), 0.01), 0.95),
+        bytes_per_second=number("log.cleaner.io.max.bytes.per.second") / threads,
+    )

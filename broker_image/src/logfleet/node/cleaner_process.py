@@ -1,0 +1,56 @@
+"""The cleaner's child process, as the broker sees it."""
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator
+from typing import Final
+
+import msgspec
+
+from logfleet.node.cleaner_program import Event, NotCleaned
+from logfleet.node.cleaning import Cleaned, CleaningJob
+from logfleet.node.tether import tethered
+
+COMMAND: Final = (sys.executable, "-m", "logfleet.node.cleaner_program")
+
+
+class CleanerProcess:
+    """A child for one job after another; started with the first one. It never outlives the broker (see tether)."""
+
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+        self._decoder = msgspec.json.Decoder(Event)
+
+    async def run(self, job: CleaningJob) -> AsyncGenerator[Event, None]:
+        """What comes of the job, the last one Cleaned or NotCleaned; also if the process ends in its middle."""
+        if self._process is None:
+            self._process = await asyncio.create_subprocess_exec(
+                *tethered(list(COMMAND)),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C at the terminal is for the broker
+            )
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(msgspec.json.encode(job) + b"\n")
+        while line := await process.stdout.readline():
+            event = self._decoder.decode(line)
+            yield event
+            if isinstance(event, Cleaned | NotCleaned):
+                return
+        code = await process.wait()
+        self._process = None
+        yield NotCleaned(f"the cleaner's process ended with {code}")
+
+    def kill(self) -> None:
+        """End it where it is; a job under way ends with NotCleaned."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+
+    async def stop(self) -> None:
+        """End it and return once it is gone; no job may be under way."""
+        self.kill()
+        if self._process is not None:
+            await self._process.wait()
+            self._process = None
