@@ -1,9 +1,13 @@
 """What the log.cleaner.* keys mean for the broker's cleaner at this moment; topics' own keys are in their LogConfig."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from logfleet.control.config_keys import BROKER_KEYS
+from logfleet.control.dynamic_configs import layers_of
 from logfleet.control.topic_configs import BrokerLayers
+from logfleet.metadata.image import ClusterImage
 
 
 class CleanerSettings(msgspec.Struct, frozen=True):
@@ -14,6 +18,11 @@ class CleanerSettings(msgspec.Struct, frozen=True):
     map_bytes: int
     load_factor: float
     bytes_per_second: float
+
+
+def settings_of(static: Mapping[str, str], image: ClusterImage, node_id: int) -> CleanerSettings:
+    """As `cleaner_settings`, of the broker with this id by an image. static: its server.properties."""
+    return cleaner_settings(layers_of(static, image, node_id))
 
 
 def cleaner_settings(layers: BrokerLayers) -> CleanerSettings:

@@ -71,6 +71,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     offsets_topic_replication_factor: int
     offsets_topic_segment_bytes: int
 
+    log_cleaner_enable: bool
     log_retention_check_interval_ms: int
     log_flush_scheduler_interval_ms: int
     producer_id_expiration_ms: int

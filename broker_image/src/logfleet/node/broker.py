@@ -15,6 +15,7 @@ from typing import Any, Final, Self, TypeVar
 
 import structlog
 
+from logfleet.control.cleaner_settings import settings_of
 from logfleet.control.configs import BrokerConfig
 from logfleet.control.dynamic_configs import Piece
 from logfleet.control.topic_configs import BrokerLayers
@@ -25,6 +26,8 @@ from logfleet.metadata.keys import BrokerValue, ControllerValue
 from logfleet.metadata.keys import Listener as Address
 from logfleet.metadata.store import MetadataStore, StoreError
 from logfleet.node.checkpointer import Checkpointer
+from logfleet.node.cleaner import Cleaner
+from logfleet.node.cleaner_metrics import CleanerMetrics
 from logfleet.node.client_quotas import quotas_of
 from logfleet.node.connection_rules import ConnectionRules
 from logfleet.node.controller_access import ControllerAccess
@@ -418,6 +421,21 @@ class Broker:
         )
         self._stack.callback(self._remember_high_watermarks, maintenance)
         self._spawn("maintenance", maintenance.run())
+        if self.config.log_cleaner_enable:
+            cleaner = Cleaner(
+                self._files,
+                lambda: settings_of(self.config.static, self.image, self.node_id),
+                table=self.partitions,
+                log_dirs=self._log_dirs,
+                flusher=self._flusher,
+                checkpoint=partial(
+                    self.checkpointer.write, high_watermarks=maintenance.high_watermarks
+                ),
+                on_disk_failure=self._disk_failed,
+            )
+            self.local.on_lost.append(cleaner.lost)
+            self.registry.register(CleanerMetrics(cleaner, self._log_dirs))
+            self._spawn("cleaner", cleaner.run())
         return maintenance
 
     def _remember_high_watermarks(self, maintenance: Maintenance) -> None:

@@ -7,7 +7,7 @@ put in place by then stays, it is right by itself.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
 from typing import Final
 
@@ -27,7 +27,6 @@ from logfleet.node.log_dir import LogDir
 from logfleet.node.log_dirs import LogDirs
 from logfleet.node.partition import Partition
 from logfleet.node.partition_log import PartitionLog
-from logfleet.node.partition_table import PartitionTable
 from logfleet.node.segment import Segment
 from logfleet.node.segment_swap import promote, remove_cleaned
 from logfleet.records.batch import NO_TIMESTAMP
@@ -121,7 +120,7 @@ def cleaning_job(
         segment_bytes=config.segment_bytes,
         segment_index_bytes=config.segment_index_bytes,
         index_interval_bytes=config.index_interval_bytes,
-        decompressed_bytes_max=min(config.max_decompressed_message_bytes, DECOMPRESSED_BYTES_MAX),
+        decompressed_bytes_max=DECOMPRESSED_BYTES_MAX,
         map_bytes_max=settings.map_bytes,
         load_factor=settings.load_factor,
         bytes_per_second=settings.bytes_per_second,
@@ -142,7 +141,7 @@ def _producers(partition_log: PartitionLog, end_offset: int) -> dict[int, int]:
 
 
 class Cleaner:
-    """settings: asked before each look. checkpoint: makes durable how far the logs of a directory are clean.
+    """settings: asked before each look. table: the partitions that this broker leads. checkpoint: makes durable how far the logs of a directory are clean.
 
     uncleanable: logs that cannot be compacted, with the reason; they are left alone until the next start.
     """
@@ -152,7 +151,7 @@ class Cleaner:
         files: Files,
         settings: Callable[[], CleanerSettings],
         *,
-        table: PartitionTable,
+        table: Iterable[Partition],
         log_dirs: LogDirs,
         flusher: Flusher,
         checkpoint: Callable[[LogDir], Awaitable[None]],
@@ -297,7 +296,7 @@ class Cleaner:
         except OSError as error:
             self._on_disk_failure(running.name, error)
         finally:
-            if is_complete:
+            if is_complete and not running.process.has_ended:
                 self._idle.append(running.process)
             else:
                 await running.process.stop()

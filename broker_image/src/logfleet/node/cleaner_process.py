@@ -15,11 +15,21 @@ COMMAND: Final = (sys.executable, "-m", "logfleet.node.cleaner_program")
 
 
 class CleanerProcess:
-    """A child for one job after another; started with the first one. It never outlives the broker (see tether)."""
+    """A child for one job after another; started with the first one. It never outlives the broker (see tether).
+
+    has_ended: it takes no more jobs.
+    """
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
+        self._is_killed = False
         self._decoder = msgspec.json.Decoder(Event)
+
+    @property
+    def has_ended(self) -> bool:
+        return self._is_killed or (
+            self._process is not None and self._process.returncode is not None
+        )
 
     async def run(self, job: CleaningJob) -> AsyncGenerator[Event, None]:
         """What comes of the job, the last one Cleaned or NotCleaned; also if the process ends in its middle."""
@@ -31,6 +41,8 @@ class CleanerProcess:
                 start_new_session=True,  # Ctrl-C at the terminal is for the broker
             )
         process = self._process
+        if self._is_killed:  # while it was being started
+            process.kill()
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(msgspec.json.encode(job) + b"\n")
@@ -40,11 +52,11 @@ class CleanerProcess:
             if isinstance(event, Cleaned | NotCleaned):
                 return
         code = await process.wait()
-        self._process = None
         yield NotCleaned(f"the cleaner's process ended with {code}")
 
     def kill(self) -> None:
-        """End it where it is; a job under way ends with NotCleaned."""
+        """End it where it is, for good; a job under way ends with NotCleaned."""
+        self._is_killed = True
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
 
@@ -53,4 +65,3 @@ class CleanerProcess:
         self.kill()
         if self._process is not None:
             await self._process.wait()
-            self._process = None

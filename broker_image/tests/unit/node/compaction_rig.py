@@ -1,6 +1,7 @@
 """A round of compaction within the test's own process, step by step as the broker and its child do it, and what a log then holds."""
 
 from logfleet.control.cleaner_settings import CleanerSettings
+from logfleet.log.validation import prepare_fully
 from logfleet.node.cleaner import cleaning_job, look
 from logfleet.node.cleaning import Cleaned, CleanedSegment, Cleaning
 from logfleet.node.file_slice import FileSlice
@@ -9,7 +10,12 @@ from logfleet.records.batch import iterate_headers
 from logfleet.records.record import read_records
 
 SALT = bytes(16)
-SETTINGS = CleanerSettings(1, 15.0, 1 << 20, 0.9, float("inf"))
+SETTINGS = CleanerSettings(1, 15.0, 1 << 20, 0.9, 1e300)
+
+
+def append(log, batch, now):
+    """Append a client's batch, compressed or not."""
+    return log.append_as_leader(prepare_fully(batch, log.config, now, log.partition), 0, now)
 
 
 def compact(log, files, now, committed_end=None, settings=SETTINGS):

@@ -11,6 +11,7 @@ from logfleet.records.record import ProducerStamp, Record, build_batch
 
 from broker_image.tests.unit.node.compaction_rig import (
     SETTINGS,
+    append,
     batches,
     compact,
     flushed,
@@ -29,15 +30,15 @@ CONFIG = LogConfig(
 LARGE = msgspec.structs.replace(CONFIG, segment_bytes=1_000_000)
 
 
-def append(log, *pairs, now=NOW, **how):
+def write(log, *pairs, now=NOW, **how):
     made = [Record(key, value, now + n) for n, (key, value) in enumerate(pairs)]
-    return log.append_as_leader(build_batch(made, **how), 0, now)
+    return append(log, build_batch(made, **how), now)
 
 
 def fill(log, count, keys, seed=1, **how):
     dice = random.Random(seed)
     for n in range(count):
-        append(log, (b"key %d" % dice.randrange(keys), b"value %d" % n * 3), now=NOW + n, **how)
+        write(log, (b"key %d" % dice.randrange(keys), b"value %d" % n * 3), now=NOW + n, **how)
 
 
 @pytest.fixture
@@ -118,8 +119,8 @@ def test_a_fetch_under_way_reads_what_it_was_promised(rig, log):
 
 
 def test_tombstones_go_when_their_time_is_over_and_their_keys_stay_deleted(rig, log):
-    append(log, (b"a", b"1"), (b"b", b"2"))
-    append(log, (b"a", None))
+    write(log, (b"a", b"1"), (b"b", b"2"))
+    write(log, (b"a", None))
     fill(log, 60, keys=3)
     compact(flushed(log, rig.files), rig.files, NOW)
     assert [r.value for r in records(log) if r.key == b"a"] == [None]
@@ -147,7 +148,7 @@ def test_a_round_goes_as_far_as_its_map_reaches_and_the_next_one_on_from_there(r
 
 
 def test_a_batch_with_more_keys_than_the_map_holds_cannot_be_compacted(rig, log):
-    append(log, *((b"%d" % n, b"") for n in range(40)))
+    write(log, *((b"%d" % n, b"") for n in range(40)))
     fill(log, 50, keys=3)
     settings = msgspec.structs.replace(SETTINGS, map_bytes=24 * 20)
     with pytest.raises(Uncleanable, match=r"more keys than the 18 that log\.cleaner\.dedupe"):
@@ -157,11 +158,11 @@ def test_a_batch_with_more_keys_than_the_map_holds_cannot_be_compacted(rig, log)
 
 def test_an_idempotent_producer_goes_on_after_its_records_are_gone(rig, log):
     for n in range(3):
-        append(log, (b"k", b"%d" % n), producer=ProducerStamp(7, 0, n))
+        write(log, (b"k", b"%d" % n), producer=ProducerStamp(7, 0, n))
     fill(log, 60, keys=1)
-    append(log, (b"k", b"newer"))
+    write(log, (b"k", b"newer"))
     fill(log, 60, keys=1)
-    append(log, (b"k", b"newest"))
+    write(log, (b"k", b"newest"))
     compact(flushed(log, rig.files), rig.files, NOW)
     kept = [(h, found) for h, found in batches(log) if h.producer_id == 7]
     assert [(h.base_sequence, found) for h, found in kept] == [(2, [])]
@@ -169,13 +170,13 @@ def test_an_idempotent_producer_goes_on_after_its_records_are_gone(rig, log):
     for name in rig.names(".snapshot"):
         rig.files.remove(f"{rig.directory}/{name}")
     log = rig.open(CONFIG, clean=False)
-    assert append(log, (b"k", b"2"), producer=ProducerStamp(7, 0, 2)).duplicate
-    assert not append(log, (b"k", b"3"), producer=ProducerStamp(7, 0, 3)).duplicate
+    assert write(log, (b"k", b"2"), producer=ProducerStamp(7, 0, 2)).duplicate
+    assert not write(log, (b"k", b"3"), producer=ProducerStamp(7, 0, 3)).duplicate
 
 
 def test_the_end_of_what_was_cleaned_stays_known(rig, log):
     fill(log, 40, keys=1)
-    log.append_as_leader(build_batch([Record(b"other", b"", NOW)]), 0, NOW)
+    write(log, (b"other", b""))
     fill(log, 20, keys=1, seed=3)
     compact(flushed(log, rig.files), rig.files, NOW)
     boundary = log.segments[-1].base_offset
@@ -237,7 +238,7 @@ def test_truncation_makes_dirty_what_is_behind_it(rig, log):
     "how", [{"producer": ProducerStamp(1, 0, 0, transactional=True)}], ids=["transactional"]
 )
 def test_a_log_with_transactions_is_left_whole(rig, log, how):
-    append(log, (b"a", b"1"), **how)
+    write(log, (b"a", b"1"), **how)
     fill(log, 60, keys=1)
     before = records(log)
     with pytest.raises(Uncleanable, match="belongs to a transaction"):
@@ -255,7 +256,7 @@ def test_a_damaged_batch_is_not_given_a_new_checksum(rig, log):
 
 def test_a_round_that_changes_nothing_replaces_nothing(rig, log):
     for n in range(40):
-        append(log, (b"%d" % n, bytes(50)))
+        write(log, (b"%d" % n, bytes(50)))
     log = flushed(log, rig.files)
     before = log.segments[:-1]
     done = compact(log, rig.files, NOW)

@@ -13,7 +13,7 @@ from logfleet.records.compression import Codec
 from logfleet.records.record import ProducerStamp, Record, build_batch
 
 from broker_image.tests.sim.disk import PowerLoss, SimDisk, SimFile
-from broker_image.tests.unit.node.compaction_rig import batches, compact
+from broker_image.tests.unit.node.compaction_rig import append, batches, compact
 
 NOW = 1_700_000_000_000
 PARTITION = TopicPartition("topic", 0)
@@ -132,7 +132,7 @@ class Run:
         codec = self.dice.choice([Codec.NONE, Codec.NONE, Codec.LZ4])
         self.sent.append(Sent(self.log.log_end_offset, pairs, sequence))
         batch = build_batch(records, producer=stamp, codec=codec)
-        result = self.log.append_as_leader(batch, 0, self.now)
+        result = append(self.log, batch, self.now)
         assert result.last_offset == self.sent[-1].end - 1
 
     def flush(self):

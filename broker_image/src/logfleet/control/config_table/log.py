@@ -6,17 +6,17 @@ compression.lz4.level INT cluster medium 9 1..17
 compression.type STRING cluster high producer {uncompressed,zstd,lz4,snappy,gzip,producer}
 compression.zstd.level INT cluster medium 3 -131072..22
 cordoned.log.dirs LIST per-broker medium "" | Data directories that get no new partitions; * stands for all.
-log.cleaner.backoff.ms LONG cluster medium 15000 0.. | Pause of the cleaner when no log needs compaction.
-log.cleaner.dedupe.buffer.size LONG cluster medium 134217728 | Memory for the key tables of all cleaner workers together.
+log.cleaner.backoff.ms LONG cluster medium 15000 0.. | Pause of the cleaner when no log needs compaction. | in control.cleaner_settings
+log.cleaner.dedupe.buffer.size LONG cluster medium 134217728 | Memory for the key tables of all cleaner workers together. | in control.cleaner_settings
 log.cleaner.delete.retention.ms LONG cluster medium 86400000 0..
-log.cleaner.enable BOOLEAN ro medium true | Whether compacted topics are compacted at all.
-log.cleaner.io.buffer.load.factor DOUBLE cluster medium 0.9 | How full a key table may get.
+log.cleaner.enable BOOLEAN ro medium true | Whether compacted topics are compacted at all. | in node.broker
+log.cleaner.io.buffer.load.factor DOUBLE cluster medium 0.9 | How full a key table may get. | in control.cleaner_settings
 log.cleaner.io.buffer.size INT cluster medium 524288 0.. | Memory for reading and writing segments of all cleaner workers together.
-log.cleaner.io.max.bytes.per.second DOUBLE cluster medium 1.7976931348623157E308 | Bytes per second that the cleaner reads and writes at most.
+log.cleaner.io.max.bytes.per.second DOUBLE cluster medium 1.7976931348623157E308 | Bytes per second that the cleaner reads and writes at most. | in control.cleaner_settings
 log.cleaner.max.compaction.lag.ms LONG cluster medium 9223372036854775807 1..
 log.cleaner.min.cleanable.ratio DOUBLE cluster medium 0.5 0..1
 log.cleaner.min.compaction.lag.ms LONG cluster medium 0 0..
-log.cleaner.threads INT cluster medium 1 0.. | Logs that are compacted at the same time.
+log.cleaner.threads INT cluster medium 1 0.. | Logs that are compacted at the same time. | in control.cleaner_settings
 log.cleanup.policy LIST cluster medium delete {compact,delete}
 log.dir LIST ro high logfleet-data | Data directory where log.dirs is not set. | in control.configs
 log.dir.failure.timeout.ms LONG ro low 30000 1.. | Time within which the controller must learn of a failed data directory, else the broker stops.

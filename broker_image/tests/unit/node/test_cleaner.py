@@ -1,0 +1,257 @@
+"""The broker's side of compaction, with a real child process and real files."""
+
+import asyncio
+import errno
+from typing import Any
+
+import msgspec
+import pytest
+from logfleet.io.files import PosixFiles
+from logfleet.log.config import LogConfig
+from logfleet.log.names import TopicPartition
+from logfleet.node.cleaner import FAILURES_MAX, Cleaner
+from logfleet.node.cleaner_metrics import CleanerMetrics
+from logfleet.node.cleaner_process import CleanerProcess
+from logfleet.node.flusher import Flusher
+from logfleet.node.log_dir import LogDir
+from logfleet.node.log_dirs import LogDirs
+from logfleet.node.open_files import OpenFiles
+from logfleet.node.partition import Partition
+from logfleet.records.record import ProducerStamp, Record, build_batch
+
+from broker_image.tests.unit.node.compaction_rig import SETTINGS, latest
+
+pytestmark = pytest.mark.asyncio
+NOW = 1_700_000_000_000
+CONFIG = LogConfig(segment_bytes=3000, cleanup_policy=frozenset({"compact"}))
+
+
+class Rig:
+    """A cleaner over partitions whose logs are filled and durable."""
+
+    def __init__(self, path, files=None):
+        self.files: Any = files or PosixFiles()
+        open_files = OpenFiles(self.files)
+        self.log_dir = LogDir(open_files, str(path / "data"), "cluster", 1)
+        assert list(self.log_dir.load(lambda _topic: CONFIG, NOW)) == []
+        self.partitions: list[Partition] = []
+        self.settings = msgspec.structs.replace(SETTINGS, backoff_s=0.02, threads=2)
+        self.flusher = Flusher(self.files)
+        self.failed = []
+        self.cleaner = Cleaner(
+            self.files,
+            lambda: self.settings,
+            table=self.partitions,
+            log_dirs=LogDirs(open_files, [self.log_dir]),
+            flusher=self.flusher,
+            checkpoint=self.checkpoint,
+            on_disk_failure=self.fail,
+        )
+
+    def fail(self, name, error):
+        self.failed.append((name, error))
+        self.partitions.clear()
+
+    async def checkpoint(self, log_dir):
+        job = log_dir.checkpoint({})
+        job.run(self.files)
+        job.note_done()
+
+    def add(self, index, count=100, stamp=None):
+        name = TopicPartition("topic", index)
+        log = self.log_dir.create(name, "bQrxV1XaQAyDOV5OYVsTsQ", CONFIG, NOW)
+        partition = Partition("topic", bytes(16), index, log, 0)
+        for n in range(count):
+            key, value = b"%d" % (n % 5), b"%d" % n * 40
+            partition.append(build_batch([Record(key, value, NOW)], producer=stamp), NOW)
+            stamp = None
+        flush = log.begin_flush()
+        flush.run(self.files)
+        log.complete_flush(flush)
+        log.checkpointed_point = log.recovery_point
+        self.partitions.append(partition)
+        return partition
+
+    async def clean_until(self, condition):
+        """Let it work until then, and stop it."""
+        running = asyncio.create_task(self.cleaner.run())
+        try:
+            async with asyncio.timeout(60):
+                while not condition():
+                    await asyncio.sleep(0.005)
+                    assert not running.done(), running.result()
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+            self.flusher.stop()
+        assert running.cancelled()
+        left = self.files.list_directory(self.log_dir.path)
+        for each in (e.name for e in left if e.is_directory and not e.name.endswith("-delete")):
+            names = self.files.list_directory(f"{self.log_dir.path}/{each}")
+            if self.failed:
+                continue
+            assert not [n.name for n in names if n.name.endswith((".cleaned", ".swap"))]
+
+
+@pytest.fixture
+def rig(tmp_path):
+    return Rig(tmp_path)
+
+
+async def test_all_logs_that_are_due_are_cleaned_and_then_left_alone(rig):
+    partitions = [rig.add(index) for index in range(3)]
+    before = [latest(partition.log) for partition in partitions]
+    await rig.clean_until(lambda: rig.cleaner.stats.cleanings >= 3)
+    assert rig.cleaner.stats.cleanings == 3
+    assert [latest(partition.log) for partition in partitions] == before
+    for partition in partitions:
+        log = partition.log
+        assert log.first_dirty_offset == log.segments[-1].base_offset
+        assert sum(segment.size for segment in log.segments[:-1]) < 3000
+    again = LogDir._read_offsets(rig.log_dir, "cleaner-offset-checkpoint")
+    assert again == {TopicPartition("topic", p.index): p.log.first_dirty_offset for p in partitions}
+    stats = rig.cleaner.stats
+    assert stats.bytes_kept < stats.bytes_read / 2
+    assert stats.failures == 0
+
+
+async def test_one_process_cleans_one_log_after_another(rig, monkeypatch):
+    started = []
+    run = CleanerProcess.run
+
+    def noting(self, job):
+        started.append(self)
+        return run(self, job)
+
+    monkeypatch.setattr(CleanerProcess, "run", noting)
+    rig.settings = msgspec.structs.replace(rig.settings, threads=1)
+    for index in range(3):
+        rig.add(index)
+    await rig.clean_until(lambda: rig.cleaner.stats.cleanings == 3)
+    assert len(started) == 3
+    assert len(set(started)) == 1
+
+
+async def test_a_topic_that_is_not_compacted_is_not_touched(rig):
+    plain, compacted = rig.add(0), rig.add(1)
+    plain.log.config = LogConfig(segment_bytes=3000)
+    await rig.clean_until(lambda: rig.cleaner.stats.cleanings == 1)
+    assert plain.log.first_dirty_offset == 0
+    assert compacted.log.first_dirty_offset > 0
+    plain.log.config = CONFIG
+
+
+async def test_a_log_that_is_led_elsewhere_ends_its_round(rig):
+    partition = rig.add(0)
+    rig.settings = msgspec.structs.replace(
+        rig.settings, bytes_per_second=1.0
+    )  # it would take for ever
+
+    def is_gone():
+        if rig.cleaner._rounds:
+            rig.partitions.clear()
+            rig.cleaner.lost(partition)
+        return not rig.partitions and not rig.cleaner._rounds
+
+    await rig.clean_until(is_gone)
+    assert partition.log.first_dirty_offset == 0
+    assert rig.cleaner.stats.failures == 0
+
+
+async def test_the_broker_may_stop_in_the_middle_of_a_round(rig):
+    partition = rig.add(0)
+    before = latest(partition.log)
+    rig.settings = msgspec.structs.replace(rig.settings, bytes_per_second=1.0)
+    await rig.clean_until(lambda: rig.cleaner._rounds)
+    assert latest(partition.log) == before
+    assert not rig.cleaner._rounds
+
+
+async def test_a_log_that_is_truncated_meanwhile_is_not_given_old_segments(rig, monkeypatch):
+    partition = rig.add(0)
+    run = CleanerProcess.run
+
+    async def truncating(self, job):
+        async for event in run(self, job):
+            if partition.log.truncations == 0:
+                partition.log.truncate_to(50, NOW)
+                partition.high_watermark = partition.log.log_end_offset
+            yield event
+
+    monkeypatch.setattr(CleanerProcess, "run", truncating)
+    await rig.clean_until(lambda: rig.cleaner.stats.cleanings)
+    assert partition.log.log_end_offset <= 50
+    assert partition.log.first_dirty_offset <= 50
+    assert set(latest(partition.log)) == {b"%d" % n for n in range(5)}
+
+
+async def test_a_log_that_is_deleted_meanwhile_is_left_alone(rig, monkeypatch):
+    rig.add(0)
+    run = CleanerProcess.run
+
+    async def deleting(self, job):
+        async for event in run(self, job):
+            if TopicPartition("topic", 0) in rig.log_dir.logs:
+                rig.log_dir.delete(TopicPartition("topic", 0), NOW)
+            rig.partitions.clear()
+            yield event
+
+    monkeypatch.setattr(CleanerProcess, "run", deleting)
+    await rig.clean_until(lambda: not rig.partitions and not rig.cleaner._rounds)
+    assert rig.failed == []
+    assert rig.cleaner.stats.cleanings == 0
+
+
+async def test_a_log_that_cannot_be_compacted_is_named_and_not_tried_again(rig):
+    bad = rig.add(0, stamp=ProducerStamp(1, 0, 0, transactional=True))
+    rig.add(1)
+    await rig.clean_until(lambda: rig.cleaner.stats.cleanings and rig.cleaner.uncleanable)
+    assert "belongs to a transaction" in rig.cleaner.uncleanable[bad.log]
+    assert rig.cleaner.stats.failures == 1
+    metrics = {
+        sample.name: sample.value
+        for metric in CleanerMetrics(rig.cleaner, [rig.log_dir]).collect()
+        for sample in metric.samples
+    }
+    assert metrics["logfleet_log_cleaner_uncleanable_partitions"] == 1
+    assert metrics["logfleet_log_cleaner_uncleanable_bytes"] == bad.log.size
+    assert metrics["logfleet_log_cleaner_cleanings_total"] == 1
+    assert metrics["logfleet_log_cleaner_failures_total"] == 1
+    assert metrics["logfleet_log_cleaner_kept_bytes_total"] > 0
+
+
+async def test_a_process_that_is_killed_is_started_again_but_not_for_ever(rig, monkeypatch):
+    partition = rig.add(0)
+    run = CleanerProcess.run
+
+    async def killed(self, job):
+        async for event in run(self, job):
+            self.kill()
+            yield event
+
+    monkeypatch.setattr(CleanerProcess, "run", killed)
+    rig.settings = msgspec.structs.replace(rig.settings, bytes_per_second=10_000.0)
+    await rig.clean_until(lambda: rig.cleaner.uncleanable)
+    assert rig.cleaner.stats.failures == FAILURES_MAX
+    assert "process ended with -9" in rig.cleaner.uncleanable[partition.log]
+
+
+class FullOfHoles(PosixFiles):
+    """A disk that fails when directories are to be made durable."""
+
+    broken = False
+
+    def fsync_directory(self, path):
+        if self.broken:
+            raise OSError(errno.EIO, "broken", path)
+        super().fsync_directory(path)
+
+
+async def test_a_failing_disk_is_reported(tmp_path):
+    rig = Rig(tmp_path, FullOfHoles())
+    rig.add(0)
+    rig.files.broken = True
+    await rig.clean_until(lambda: rig.failed)
+    ((name, error),) = rig.failed[:1]
+    assert name == TopicPartition("topic", 0)
+    assert error.errno == errno.EIO

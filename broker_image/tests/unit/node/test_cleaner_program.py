@@ -1,0 +1,99 @@
+import errno
+import io
+
+import msgspec
+import pytest
+from logfleet.io.files import PosixFiles
+from logfleet.log.config import LogConfig
+from logfleet.node.cleaner import cleaning_job, look
+from logfleet.node.cleaner_program import Event, NotCleaned, Throttle, serve
+from logfleet.node.cleaning import Cleaned, CleanedSegment
+from logfleet.records.record import Record, build_batch
+
+from broker_image.tests.unit.node.compaction_rig import SETTINGS, flushed
+
+NOW = 1_700_000_000_000
+CONFIG = LogConfig(segment_bytes=1000, cleanup_policy=frozenset({"compact"}))
+
+
+@pytest.fixture
+def job(rig):
+    log = rig.open(CONFIG)
+    for n in range(40):
+        log.append_as_leader(build_batch([Record(b"k", b"%d" % n * 20, NOW)]), 0, NOW)
+    log = flushed(log, rig.files)
+    return cleaning_job(log, look(log, log.log_end_offset, NOW), SETTINGS, NOW)
+
+
+def answers(job, files=None):
+    """What the program says to this job, given twice."""
+    out = io.BytesIO()
+    line = msgspec.json.encode(job) + b"\n"
+    serve(files or PosixFiles(), io.BytesIO(line + line), out)
+    return [msgspec.json.decode(each, type=Event) for each in out.getvalue().splitlines()]
+
+
+class Broken(PosixFiles):
+    def __init__(self, error):
+        self.error = error
+
+    def open(self, path, *, create=False):  # noqa: ARG002
+        raise self.error
+
+
+def test_a_job_is_a_line_and_so_is_each_answer(job):
+    found = answers(job)
+    half = len(found) // 2
+    assert found[:half] == [
+        each
+        if isinstance(each, CleanedSegment)
+        else msgspec.structs.replace(each, cpu_s=found[half - 1].cpu_s)
+        for each in found[half:]
+    ]
+    assert isinstance(found[0], CleanedSegment)
+    assert isinstance(found[-1], Cleaned)
+    assert found[-1].end_offset == job.first_uncleanable
+
+
+@pytest.mark.parametrize(
+    "error, is_lasting, is_disk",
+    [
+        (OSError(errno.EIO, "broken", "x"), False, True),
+        (OSError(errno.ENOSPC, "full", "x"), False, False),
+        (FileNotFoundError(errno.ENOENT, "gone", "x"), False, False),
+        (ZeroDivisionError("a bug"), True, False),
+    ],
+)
+def test_what_goes_wrong_ends_the_job_not_the_program(job, error, is_lasting, is_disk):
+    found = answers(job, Broken(error))
+    assert len(found) == 2
+    for each in found:
+        assert isinstance(each, NotCleaned)
+        assert (each.is_lasting, each.is_disk) == (is_lasting, is_disk)
+
+
+def test_what_cannot_be_compacted_is_so_for_good(job, rig):
+    path = f"{job.directory}/{job.segments[0][0]:020d}.log"
+    rig.files.open(path).pwrite(b"\xff", 100)
+    (found, _) = answers(job)
+    assert isinstance(found, NotCleaned)
+    assert found.is_lasting
+
+
+def test_a_throttle_keeps_to_its_rate_and_saves_nothing_up():
+    now, slept = 100.0, []
+
+    def sleep(seconds):
+        nonlocal now
+        slept.append(seconds)
+        now += seconds
+
+    throttle = Throttle(1000, clock=lambda: now, sleep=sleep)
+    throttle.account(500)
+    throttle.account(250)
+    assert slept == [0.5, 0.25]
+    now += 60
+    throttle.account(1000)
+    assert slept[2:] == [1.0]
+    Throttle(float("inf"), clock=lambda: now, sleep=sleep).account(10**9)
+    assert len(slept) == 3
