@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from logfleet.wire.apis import API_BY_NAME
 
 from e2e.oracle.side import Side
+
+if TYPE_CHECKING:
+    from e2e.oracle.runs import Oracle, Tally
 
 Script = Callable[[Side], None]
 VersionScript = Callable[[Side, int], None]
@@ -22,12 +25,27 @@ class Case:
     run: Script
 
 
+class Playable(Protocol):
+    """What can be done to both brokers and counted."""
+
+    @property
+    def name(self) -> str: ...
+
+    def play(self, oracle: "Oracle", wanted: Callable[[str], bool], tally: "Tally") -> None:
+        """Run what is wanted by its name (CORPUS/CASE) and tell of differences as they come."""
+
+
 @dataclass
 class Corpus:
     """Cases on one subject."""
 
     name: str
     cases: list[Case] = field(default_factory=list)
+
+    def play(self, oracle: "Oracle", wanted: Callable[[str], bool], tally: "Tally") -> None:
+        for case in self.cases:
+            if wanted(f"{self.name}/{case.name}"):
+                oracle.tell(oracle.judge(self.name, case, tally))
 
     def case(self, script: S) -> S:
         """Decorator: the function is a case, called after it."""

@@ -1,11 +1,11 @@
 """Runs a case on both brokers at the same time and judges what they answered."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any
+from typing import Any, Protocol
 
 from e2e.oracle.compare import ABSENT, Difference, differences
 from e2e.oracle.corpus import Case, Script
@@ -46,38 +46,58 @@ class Tally:
         return not self.unlisted and not self.broken and self.cases > 0
 
 
-class Oracle:
-    """Both brokers and the list of reviewed differences."""
+class Both(Protocol):
+    """The two brokers, as they are now: one that was restarted is another Side."""
 
-    def __init__(self, kafka: Side, ours: Side, reviewed: ReviewedList) -> None:
-        self._sides = (kafka, ours)
+    @property
+    def kafka(self) -> Side: ...
+    @property
+    def ours(self) -> Side: ...
+
+
+class Oracle:
+    """Both brokers and the list of reviewed differences. tell: what is done with those that are not listed."""
+
+    def __init__(
+        self, both: Both, reviewed: ReviewedList, tell: Callable[[Iterable[Finding]], None]
+    ) -> None:
+        self._both = both
         self._reviewed = reviewed
+        self.tell = tell
         self._threads = ThreadPoolExecutor(2, "oracle")
 
     def close(self) -> None:
         self._threads.shutdown()
 
     def judge(self, corpus: str, case: Case, tally: Tally) -> list[Finding]:
-        """Run the case, count what came of it, and return the differences that are not listed."""
+        """Run the case, count what came of it, and return the differences that are not listed; `tell` is left to the caller."""
         now_ms = (time.time_ns() // 1_000_000) - TIMES_FROM_S * 1000
         started = time.monotonic()
         runs = [
-            self._threads.submit(_run, side, case.name, case.run, now_ms) for side in self._sides
+            self._threads.submit(_run, side, case.name, case.run, now_ms)
+            for side in (self._both.kafka, self._both.ours)
         ]
         (theirs, kafka_failed), (own, ours_failed) = (run.result() for run in runs)
         tally.slowest = max(tally.slowest, (time.monotonic() - started, case.name))
-        tally.cases += 1
-        tally.answers += len(theirs)
         if kafka_failed is not None:  # Kafka does what the case expects, or the case is wrong
             tally.broken.append(f"{corpus}/{case.name}: {kafka_failed}")
+        unlisted = self.compare(f"{corpus}/{case.name}", theirs, own, tally)
+        if ours_failed is not None and kafka_failed is None and not unlisted:
+            tally.broken.append(f"{corpus}/{case.name}: ours: {ours_failed}")
+        return unlisted
+
+    def compare(
+        self, name: str, kafka: Sequence[Seen], ours: Sequence[Seen], tally: Tally
+    ) -> list[Finding]:
+        """The differences between the answers of a case, those that are listed counted, the others returned."""
+        tally.cases += 1
+        tally.answers += len(kafka)
         unlisted = []
-        for finding in findings(f"{corpus}/{case.name}", theirs, own):
+        for finding in findings(name, kafka, ours):
             if self._reviewed.allows(finding.place, finding.difference):
                 tally.listed += 1
             else:
                 unlisted.append(finding)
-        if ours_failed is not None and kafka_failed is None and not unlisted:
-            tally.broken.append(f"{corpus}/{case.name}: ours: {ours_failed}")
         tally.unlisted += unlisted
         return unlisted
 

@@ -73,8 +73,21 @@ class Side:
         self._topics: dict[str, None] = {}
         self._barriers = 0
         self._own = WireConnection(port)
-        self._make_topic(BARRIER, {})
+        self.get(
+            m.CreateTopicsRequest(
+                topics=[
+                    m.CreateTopicsRequest.CreatableTopic(
+                        name=BARRIER, num_partitions=1, replication_factor=1
+                    )
+                ],
+                timeout_ms=30_000,
+            )
+        )  # a broker that was restarted has it
         self._warm_up()
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
 
     # --- a case's life
 
@@ -164,6 +177,24 @@ class Side:
                 outcome = NO_ANSWER
         self.seen.append(Seen(api, version, body.hex(), outcome))
 
+    def note(self, what: str, found: Any) -> None:
+        """Something that a client made of the answers; plain data, in which this case's and the broker's names are replaced."""
+        self.seen.append(Seen(what, 0, what, self._own_texts(found)))
+
+    def own_text(self, text: str) -> str:
+        """The text with what is this broker's own replaced."""
+        return self._names.text(text.replace(str(self.port), "<port>"))
+
+    def _own_texts(self, found: Any) -> Any:
+        match found:
+            case str():
+                return self.own_text(found)
+            case dict():
+                return {str(key): self._own_texts(value) for key, value in found.items()}
+            case list() | tuple():
+                return [self._own_texts(each) for each in found]
+        return found
+
     # --- what a case needs beforehand
 
     def get(self, request: msgspec.Struct, version: int | None = None) -> Any:
@@ -212,6 +243,18 @@ class Side:
                 if self._retention_of_barrier() == value:
                     break
 
+    def await_leaders(self, name: str, partitions: int) -> None:
+        """Return when the topic's partitions are led: CreateTopics answers before."""
+        kind = m.ListOffsetsRequest
+        rows = [
+            kind.ListOffsetsPartition(partition_index=number, timestamp=-1)
+            for number in range(partitions)
+        ]
+        asked = kind.ListOffsetsTopic(name=name, partitions=rows)
+        for _ in self._patiently(f"leaders of {name}"):
+            if set(error_codes(self.get(kind(topics=[asked])))) == {ErrorCode.NONE}:
+                return
+
     def settle_after(self, request: type[msgspec.Struct]) -> None:
         """`settle` if that was a request that changes what the controller knows."""
         if request in CHANGES:
@@ -238,15 +281,7 @@ class Side:
         (made,) = self.get(kind(topics=[topic], timeout_ms=30_000)).topics
         if made.error_code != ErrorCode.NONE:
             raise CaseBroken(f"{self.product} did not make {name}: {made}")
-        kinds = m.ListOffsetsRequest
-        rows = [
-            kinds.ListOffsetsPartition(partition_index=n, timestamp=-1) for n in range(partitions)
-        ]
-        asked = kinds.ListOffsetsTopic(name=name, partitions=rows)
-        for _ in self._patiently(f"leaders of {name}"):
-            codes = set(error_codes(self.get(kinds(topics=[asked]))))
-            if codes == {ErrorCode.NONE}:
-                break
+        self.await_leaders(name, partitions)
         topic_id: bytes = made.topic_id
         return topic_id
 

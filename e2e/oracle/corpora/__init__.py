@@ -1,20 +1,34 @@
-"""One module per corpus; each makes a Corpus."""
+"""One module per corpus; each makes what can be played."""
 
-from e2e.oracle.corpora import admin, boundaries, fetch, groups, offsets, produce, reading, versions
-from e2e.oracle.corpus import Corpus
-from e2e.oracle.side import Side
+from e2e.oracle.brokers import Pair
+from e2e.oracle.corpora import (
+    admin,
+    boundaries,
+    directories,
+    fetch,
+    groups,
+    offsets,
+    produce,
+    reading,
+    scripts,
+    sequences,
+    versions,
+)
+from e2e.oracle.corpus import Playable
 
 
-def all_corpora(sides: tuple[Side, Side], examples: int) -> list[Corpus]:
-    """In the order of running. examples: random sequences to try instead of the fixed ones, 0 for these."""
-    ours = sides[1]
+def all_corpora(pair: Pair, examples: int) -> list[Playable]:
+    """In the order of playing. examples: random sequences to try instead of the fixed ones, 0 for these."""
     return [
-        versions.talks(ours),
-        boundaries.corpus(ours),
+        versions.talks(pair.ours),
+        boundaries.corpus(pair.ours),
         produce.CORPUS,
         fetch.CORPUS,
         reading.CORPUS,
         groups.CORPUS,
         offsets.CORPUS,
-        admin.corpus(ours),
+        admin.corpus(pair.ours),
+        sequences.Sequences(pair.ours, examples),
+        scripts.CORPUS,
+        directories.Directories(pair),
     ]
