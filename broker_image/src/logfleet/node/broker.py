@@ -351,7 +351,11 @@ class Broker:
         )
         self._spawn("controller", self.controller.run())
         self.controller_access = ControllerAccess(
-            self.config, self.follower, self.controller, self.quotas.mutation
+            self.config,
+            self.follower,
+            self.controller,
+            self.quotas.mutation,
+            settled=self.local.until_settled,
         )
         self._stack.callback(self.controller_access.close)
         self.topic_creator = TopicCreator(self.controller_access)

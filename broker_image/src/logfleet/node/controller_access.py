@@ -39,7 +39,10 @@ ANSWER_S: Final = 5.0
 AGAIN_S: Final = 0.05
 """Pause before the controller is looked for anew: an election takes longer than that."""
 SEEN_S_MAX: Final = 2.0
-"""How long an answer waits until this broker's image shows what was done; clients ask the same broker next."""
+"""How long an answer waits until this broker's image shows what was done, and until it has been done to what this broker hosts."""
+
+Settled = Callable[[int], Awaitable[None]]
+"""Returns once everything is done that the image of this revision wants of this broker."""
 
 
 class ControllerWork(msgspec.Struct, frozen=True):
@@ -91,7 +94,10 @@ class ControllerAccess:
         follower: MetadataFollower,
         controller: ControllerLoop,
         mutations: MutationQuota,
+        *,
+        settled: Settled,
     ) -> None:
+        self._settled = settled
         self.config = config
         self.controller = controller
         self.mutations = mutations
@@ -178,12 +184,15 @@ class ControllerAccess:
             return connection
 
     async def _until_seen(self, attempt: "_Attempt", answer: msgspec.Struct) -> None:
+        """Clients ask the same broker next: records for a topic whose retention they just lifted must not meet the old one."""
+
         def seen(image: ClusterImage) -> bool:
             return attempt.work.seen(image, attempt.request, answer)
 
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SEEN_S_MAX):
-                await self._follower.until(seen)
+                image = await self._follower.until(seen)
+                await self._settled(image.revision)
 
 
 class _Attempt:

@@ -54,8 +54,15 @@ class Node:
         value = ControllerValue(node_id, f"incarnation-{node_id}")
         self.controller = ControllerLoop(store, self.follower, value, self.config.static)
         self.quotas = ClientQuotas(Windows(), Windows())
+        self.settling = asyncio.Event()
+        self.settled = asyncio.Event()
+        self.settled.set()
         self.controller_access = ControllerAccess(
-            self.config, self.follower, self.controller, self.quotas.mutation
+            self.config,
+            self.follower,
+            self.controller,
+            self.quotas.mutation,
+            settled=self._until_settled,
         )
         self.topic_creator = TopicCreator(self.controller_access)
         self.producer_ids = ProducerIds(store)
@@ -66,6 +73,11 @@ class Node:
     @property
     def image(self) -> ClusterImage:
         return self.follower.image
+
+    async def _until_settled(self, revision: int) -> None:
+        assert revision == self.image.revision
+        self.settling.set()
+        await self.settled.wait()
 
     async def start(self, *, stands: bool = True) -> None:
         pool = ThreadPoolExecutor(1)

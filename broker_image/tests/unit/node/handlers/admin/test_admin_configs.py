@@ -1,3 +1,5 @@
+import asyncio
+
 import pytest
 import pytest_asyncio
 from logfleet.control.config_description import NO_EFFECT
@@ -159,6 +161,18 @@ async def test_topic_configs_change_step_by_step(node, topic):
     answer = await alter(node, TOPIC, "t", ("segment.ms", SET, "10"), validate_only=True)
     assert answer == ("NONE", None)
     assert node.image.topic("t").configs == expected
+
+
+async def test_a_change_is_answered_once_this_broker_obeys_it(node, topic):
+    """Else records written after retention was lifted could still meet the old one."""
+    node.settled.clear()
+    node.settling.clear()
+    asking = asyncio.ensure_future(alter(node, TOPIC, "t", ("retention.ms", SET, "-1")))
+    await node.settling.wait()
+    assert node.image.topic("t").configs == {"retention.ms": "-1"}
+    assert not asking.done()
+    node.settled.set()
+    assert await asking == ("NONE", None)
 
 
 async def test_a_resource_is_refused_for_itself(node, topic):
