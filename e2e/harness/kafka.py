@@ -25,6 +25,8 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "logf
 COPY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 READY_SECONDS = 300
 """Kafka needs 5 to 10 s; a cold JVM beside twenty busy processes has needed more than 90."""
+TOOL_SECONDS = 180
+"""A tool needs 2 to 5 s on an idle machine; the same cold JVM has needed more than 60."""
 
 
 class KafkaUnavailable(RuntimeError):
@@ -73,7 +75,7 @@ def run_tool(
     arguments: Sequence[str],
     *,
     stdin: str | None = None,
-    timeout_seconds: float = 60,
+    timeout_seconds: float = TOOL_SECONDS,
 ) -> str:
     """Run one of Kafka's tools by its class, e.g. org.apache.kafka.tools.DumpLogSegments; returns its standard output.
 
@@ -90,7 +92,7 @@ def try_tool(
     arguments: Sequence[str],
     *,
     stdin: str | None = None,
-    timeout_seconds: float = 60,
+    timeout_seconds: float = TOOL_SECONDS,
 ) -> "subprocess.CompletedProcess[str]":
     """As `run_tool`, for one that may fail."""
     return subprocess.run(

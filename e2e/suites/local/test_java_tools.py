@@ -1,8 +1,10 @@
 """Kafka's own console tools, which are Java clients: produce, consume, describe, in the ways people use them."""
 
+import json
+
 import pytest
 
-from e2e.harness.kafka import run_tool
+from e2e.harness.kafka import run_tool, try_tool
 from e2e.harness.processes import Broker, Rig
 
 TOOLS = "org.apache.kafka.tools"
@@ -113,3 +115,75 @@ def test_offsets_and_versions_are_told_as_kafka_tells_them(broker):
         "c",
     ]
     assert "isvalid: false" not in dumped
+
+
+def refusal(broker: Broker, name: str, *arguments: str) -> str:
+    """What a tool says that fails."""
+    main = name if name.startswith("kafka.") else f"{TOOLS}.{name}"
+    done = try_tool(main, ["--bootstrap-server", broker.bootstrap, *arguments])
+    assert done.returncode != 0, done
+    return done.stdout + done.stderr
+
+
+@pytest.mark.timeout(900)
+def test_records_disks_leaders_and_replicas_are_administered(broker, tmp_path):
+    """As they do with Apache Kafka, whose tools say the same words about a node of its own."""
+    tool(broker, "TopicCommand", "--create", "--topic", "t", "--partitions", "1")
+    tool(broker, "ConsoleProducer", "--topic", "t", stdin="a\nb\nc\n")
+    plan = tmp_path / "delete.json"
+    rows = [{"topic": "t", "partition": 0, "offset": 2}]
+    plan.write_text(json.dumps({"partitions": rows, "version": 1}))
+    deleted = tool(broker, "DeleteRecordsCommand", "--offset-json-file", str(plan))
+    assert "partition: t-0\tlow_watermark: 2" in deleted
+    plan.write_text(json.dumps({"partitions": [{**rows[0], "offset": 9}], "version": 1}))
+    deleted = tool(broker, "DeleteRecordsCommand", "--offset-json-file", str(plan))
+    assert "OffsetOutOfRangeException" in deleted
+    described = tool(broker, "LogDirsCommand", "--describe", "--topic-list", "t").splitlines()
+    (directory,) = json.loads(described[-1])["brokers"][0]["logDirs"]
+    assert (directory["logDir"], directory["error"]) == (str(broker.data), None)
+    size = sum(file.stat().st_size for file in (broker.data / "t-0").glob("*.log"))
+    assert directory["partitions"][0]["size"] == size
+    preferred = ("--election-type", "PREFERRED", "--topic", "t", "--partition", "0")
+    said = tool(broker, "LeaderElectionCommand", *preferred)
+    assert "Valid replica already elected for partitions t-0" in said
+
+
+@pytest.mark.timeout(900)
+def test_reassignments_are_verified_and_refused(broker, tmp_path):
+    tool(broker, "TopicCommand", "--create", "--topic", "t", "--partitions", "1")
+    reassign, plan = "reassign.ReassignPartitionsCommand", tmp_path / "plan.json"
+    row = {"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["any"]}
+    plan.write_text(json.dumps({"version": 1, "partitions": [row]}))
+    given = ("--reassignment-json-file", str(plan))
+    assert "partition t-0 is completed" in tool(broker, reassign, "--verify", *given)
+    assert "Successfully started" in tool(broker, reassign, "--execute", *given)
+    assert tool(broker, reassign, "--list").strip() == "No partition reassignments found."
+    plan.write_text(json.dumps({"version": 1, "partitions": [{**row, "replicas": [2]}]}))
+    assert "Unknown broker id 2" in refusal(broker, reassign, "--execute", *given)
+
+
+@pytest.mark.timeout(900)
+def test_offsets_configurations_and_permissions_are_administered(broker):
+    tool(broker, "TopicCommand", "--create", "--topic", "t", "--partitions", "1")
+    tool(broker, "ConsoleProducer", "--topic", "t", stdin="a\nb\nc\n")
+    groups, one = "consumer.group.ConsumerGroupCommand", ("--group", "g", "--topic", "t")
+
+    def offset(*how: str) -> str:
+        said = tool(broker, groups, "--reset-offsets", *one, *how)
+        (row,) = [line.split() for line in said.splitlines() if line.startswith("g ")]
+        return row[-1]
+
+    assert offset("--to-earliest", "--execute") == "0"
+    assert offset("--shift-by", "2", "--execute") == "2"
+    assert offset("--to-latest", "--dry-run") == "3"
+    deleted = tool(broker, groups, "--delete-offsets", *one)
+    assert "Request succeeded for deleting offsets" in deleted
+    missing = tool(broker, groups, "--delete-offsets", "--group", "nobody", "--topic", "t")
+    assert "Error: The group id does not exist." in missing
+    configs, group = "kafka.admin.ConfigCommand", ("--entity-type", "groups", "--entity-name", "g")
+    key = "consumer.session.timeout.ms"
+    tool(broker, configs, *group, "--alter", "--add-config", f"{key}=50000")
+    described = tool(broker, configs, "--entity-type", "groups", "--describe")
+    assert f"Dynamic configs for group g are:\n  {key}=50000" in described
+    said = refusal(broker, "AclCommand", "--list")
+    assert "No Authorizer is configured on the broker" in said
