@@ -150,6 +150,27 @@ def test_what_was_deleted_stays_so_after_sigkill(rig) -> None:
     assert [topic.partitions[0].offset for topic in answer.topics] == [4, RECORDS, 0]
 
 
+def test_segments_that_hold_nothing_else_go(rig) -> None:
+    """With the next look at retention; what is left of the segment that was cut is not shown."""
+    broker = rig.broker({"log.retention.check.interval.ms": "50"})
+    talker = Talker(broker.port, broker.data)
+    topic_id = talker.make_topic("t", 1, {"segment.ms": "1", "retention.ms": "-1"})
+    for number in range(4):  # a later record of a later time begins a segment
+        batch = bytes(build_batch([Record(b"k", b"v", NOW + 10 * number) for _ in range(5)]))
+        data = m.ProduceRequest.PartitionProduceData(records=batch)
+        topic = m.ProduceRequest.TopicProduceData(topic_id=topic_id, partition_data=[data])
+        talker.call(m.ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic]), 13)
+    folder = broker.data / "t-0"
+    assert len(list(folder.glob("*.log"))) == 4
+    talker.call(deletion(("t", 0, 12)), 2)
+    give_up_s = time.monotonic() + 60
+    while len(list(folder.glob("*.log"))) > 2:
+        assert time.monotonic() < give_up_s
+        time.sleep(0.01)
+    talker.close()
+    assert sorted(file.name[18:20] for file in folder.glob("*.log")) == ["10", "15"]
+
+
 # --- configurations
 
 
