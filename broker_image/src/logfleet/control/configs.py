@@ -76,6 +76,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     log_flush_scheduler_interval_ms: int
     producer_id_expiration_ms: int
 
+    logfleet_disk_reserve_bytes: int
     logfleet_metadata_store: str
     logfleet_cluster_name: str
     logfleet_etcd_endpoints: tuple[str, ...]

@@ -255,6 +255,15 @@ class PosixFiles:
         return _OpenFileLock(path, holder)
 
 
+def allocate(file: File, length: int) -> None:
+    """Let a file of the operating system take `length` bytes of its disk, without writing them. Raises OSError."""
+    try:
+        os.posix_fallocate(file.fileno(), 0, length)
+    except OSError as error:
+        error.filename = file.path
+        raise
+
+
 def process_name() -> str:
     """Who this process is, for people who find a locked directory."""
     return f"process {os.getpid()} on {socket.gethostname()}"

@@ -33,6 +33,7 @@ from logfleet.node.connection_rules import ConnectionRules
 from logfleet.node.controller_access import ControllerAccess
 from logfleet.node.controller_loop import ControllerLoop
 from logfleet.node.coordinator_loop import CoordinatorLoop
+from logfleet.node.disk_space import DiskSpace, is_out_of_space
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.dynamic_config import DynamicConfig
 from logfleet.node.flush_rules import FlushRules
@@ -48,15 +49,9 @@ from logfleet.node.log_dir import LogDir, LogDirRefused
 from logfleet.node.log_dirs import LogDirs, cluster_id_on_disk
 from logfleet.node.loop_lag import LoopLag
 from logfleet.node.maintenance import Maintenance
-from logfleet.node.metadata_follower import MetadataFollower, Subscription
+from logfleet.node.metadata_follower import MetadataFollower
 from logfleet.node.metadata_store import open_store
-from logfleet.node.metrics import (
-    ConnectionMetrics,
-    FetchSessionMetrics,
-    QuotaMetrics,
-    RequestMetrics,
-    new_registry,
-)
+from logfleet.node.metrics import describe_broker, new_registry
 from logfleet.node.open_files import OpenFiles
 from logfleet.node.partition import Partition
 from logfleet.node.partition_table import PartitionTable
@@ -117,6 +112,9 @@ class Broker:
         self.checkpointer = Checkpointer(self._files, self._flusher)
         self._compute = ThreadPoolExecutor(COMPUTE_THREADS, thread_name_prefix="compute")
         self._log_dirs = LogDirs(OpenFiles(self._files), [])
+        self.disk_space = DiskSpace(
+            self._files, self._flusher, self._log_dirs, config.logfleet_disk_reserve_bytes
+        )
         self._configs = LogConfigs(self.node_id, config.static)
         self._listeners: list[Listener] = []
         self._connection_rules = ConnectionRules(config, self._listeners)
@@ -205,7 +203,9 @@ class Broker:
         image = await self.follower.until(lambda image: image.revision > 0)
         await self._load_logs(image)
         self._start_partitions()
-        self._spawn("quotas", self._follow_quotas(self.follower.subscribe()))
+        self._spawn(
+            "quotas", self.quotas.follow(self.follower.subscribe(), self.dispatcher.measure)
+        )
         self._start_control()
         self._start_coordinators()
         self._spawn("partitions", self.local.run())
@@ -222,10 +222,7 @@ class Broker:
         lag = LoopLag(self.registry)
         lag.start()
         self._stack.callback(lag.stop)
-        self.registry.register(RequestMetrics(lambda: self.dispatcher.stats))
-        self.registry.register(ConnectionMetrics(lambda: self._listeners))
-        self.registry.register(QuotaMetrics(self.quotas))
-        self.registry.register(FetchSessionMetrics(self.fetch_sessions))
+        describe_broker(self.registry, self, lambda: self._listeners)
         address = self.config.logfleet_admin_listener
         if address is None:
             return
@@ -281,6 +278,7 @@ class Broker:
                 raise StartError(f"log directory {path}: {error}") from error
             self._log_dirs.dirs.append(log_dir)
             self._stack.push_async_callback(self._close_log_dir, log_dir)
+            await self.disk_space.look(path)
 
     async def _load_logs(self, image: ClusterImage) -> None:
         """Open all logs; after a crash this takes a while."""
@@ -305,6 +303,7 @@ class Broker:
             self._loaded.add(log_dir)
 
     async def _close_log_dir(self, log_dir: LogDir) -> None:
+        self.disk_space.give_up(log_dir.path)
         if log_dir not in self._log_dirs.dirs:
             return  # it failed
         if log_dir not in self._loaded:
@@ -332,14 +331,6 @@ class Broker:
             rule=rules,
         )
         self.local.set_strays_aside(self.image)
-
-    async def _follow_quotas(self, subscription: Subscription) -> None:
-        """Clients are measured from the first quota on until the last one goes."""
-        while True:
-            image, changes = await subscription.next()
-            if changes.everything or changes.quotas:
-                self.quotas.update(image.quotas)
-                self.dispatcher.quotas = self.quotas if self.quotas.limit_requests else None
 
     def _start_control(self) -> None:
         """The controller, should this broker be elected, and the ways to whoever is."""
@@ -425,6 +416,7 @@ class Broker:
         )
         self._stack.callback(self._remember_high_watermarks, maintenance)
         self._spawn("maintenance", maintenance.run())
+        self._spawn("disk space", self.disk_space.run())
         if self.config.log_cleaner_enable:
             cleaner = Cleaner(
                 self._files,
@@ -476,9 +468,12 @@ class Broker:
         self._fail(f"{task.get_name()}: {error}")
 
     def _disk_failed(self, name: TopicPartition, error: OSError) -> None:
-        """The one policy for disks: what fails once is not used again (KIP-112); without any the broker ends."""
+        """The one policy for disks: one that fails, not one that is full, is not used again (KIP-112); without any the broker ends."""
         log_dir = self._log_dirs.dir_of(name)
         if log_dir is None:
+            return
+        if is_out_of_space(error):
+            self.disk_space.ran_out(log_dir.path)
             return
         log.critical(
             "log_directory_failed", path=log_dir.path, partition=str(name), error=str(error)

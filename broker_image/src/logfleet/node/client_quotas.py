@@ -25,6 +25,7 @@ from logfleet.control.quotas import (
 )
 from logfleet.metadata.image import Quotas
 from logfleet.metadata.keys import QuotaEntity
+from logfleet.node.metadata_follower import Subscription
 
 METERS_MAX: Final = 20_000
 """Clients measured at a time, per kind of quota: about 1.5 KiB each."""
@@ -229,6 +230,16 @@ class ClientQuotas:
     def limit_requests(self) -> bool:
         """Whether any client's requests have to be measured."""
         return any(each.limits for each in (self.produce, self.fetch, self.request, self.mutation))
+
+    async def follow(
+        self, subscription: Subscription, measure: Callable[["ClientQuotas | None"], None]
+    ) -> None:
+        """Take the cluster's quotas until cancelled. measure: told to measure requests, from the first quota on until the last one goes."""
+        while True:
+            image, changes = await subscription.next()
+            if changes.everything or changes.quotas:
+                self.update(image.quotas)
+                measure(self if self.limit_requests else None)
 
 
 def quotas_of(config: BrokerConfig) -> ClientQuotas:

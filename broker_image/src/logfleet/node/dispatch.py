@@ -118,6 +118,10 @@ class Dispatcher(Generic[B]):
             assert api.key not in self._routes, f"two handlers for {api.name}"
             self._routes[api.key] = _Route(api, handler)
 
+    def measure(self, quotas: ClientQuotas | None) -> None:
+        """What clients are measured by from now on."""
+        self.quotas = quotas
+
     @property
     def apis(self) -> list[Api]:
         """The APIs that have a handler, by key."""

@@ -32,7 +32,11 @@ class Flusher:
         What was begun is completed, also if the caller is cancelled: the log counts on it.
         """
         await self.until_idle(log)  # a running one may have begun before the newest append
-        job = log.begin_flush()
+        try:
+            job = log.begin_flush()
+        except OSError:
+            log.abandon_flush()
+            raise
         running = asyncio.get_running_loop().create_task(self._complete(log, job))
         self._running[id(log)] = running
         await asyncio.shield(running)
@@ -58,6 +62,9 @@ class Flusher:
         try:
             await self.run(job.run, self._files)
             log.complete_flush(job)
+        except OSError:
+            log.abandon_flush()
+            raise
         finally:
             del self._running[id(log)]
 

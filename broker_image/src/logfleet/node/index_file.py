@@ -4,6 +4,7 @@ Nothing is mapped into memory and nothing read before it is asked for, so that a
 Indexes may lag behind the log on disk: recovery rebuilds what is missing.
 """
 
+import errno
 import struct
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -126,7 +127,12 @@ class IndexFile(Sequence[tuple[int, int]]):
         self.is_durable = False
         self._pending += self._entry.pack(first, second)
         if len(self._pending) >= PENDING_BYTES_MAX:
-            self.write()
+            try:
+                self.write()
+            except OSError as error:
+                # the batch that the entry is for is written; the entries wait until there is room
+                if error.errno != errno.ENOSPC:
+                    raise
 
     def write(self) -> None:
         """Give all entries to the file system, creating the file if there is none. Not durable before an fsync."""

@@ -36,9 +36,9 @@ from logfleet.log.names import (
     leaving_suffix,
     parse_partition_directory,
 )
-from logfleet.node.log_loader import LoadRequest
+from logfleet.node.log_loader import LoadRequest, prepare_directory
 from logfleet.node.open_files import OpenFiles
-from logfleet.node.partition_log import PartitionLog, prepare_directory
+from logfleet.node.partition_log import PartitionLog
 from logfleet.node.trash import Discarded, Trash
 
 META_VERSION = "1"

@@ -8,8 +8,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from logfleet.io.files import read_file, remove_if_there
-from logfleet.log.checkpoints import CorruptCheckpoint, parse_epochs, parse_partition_metadata
+from logfleet.io.files import read_file, remove_if_there, write_file
+from logfleet.log.checkpoints import (
+    CorruptCheckpoint,
+    format_partition_metadata,
+    parse_epochs,
+    parse_partition_metadata,
+)
 from logfleet.log.config import LONG_MAX, LogConfig
 from logfleet.log.epochs import LeaderEpochs
 from logfleet.log.names import (
@@ -279,3 +284,14 @@ class LogLoader:
                 remove_if_there(self._files, path)
         if segments:
             self._files.fsync_directory(self._request.directory)
+
+
+def prepare_directory(open_files: OpenFiles, directory: str, topic_id: str) -> None:
+    """Make the directory of a new partition. topic_id: Kafka's text form of the topic's uuid."""
+    open_files.files.make_directory(directory)
+    write_file(
+        open_files.files,
+        f"{directory}/{PARTITION_METADATA}",
+        format_partition_metadata(topic_id),
+        durable=False,
+    )

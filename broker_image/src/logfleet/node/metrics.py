@@ -5,13 +5,15 @@ comes. A counter of the client library costs about as much per increment as deco
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from logfleet.node.client_quotas import ClientQuotas
-from logfleet.node.dispatch import RequestStats
+from logfleet.node.disk_space import WARN_PERCENT, DiskSpace
+from logfleet.node.dispatch import Dispatcher, RequestStats
 from logfleet.node.listener import Listener
 from logfleet.sessions.cache import SessionCache
 
@@ -129,8 +131,58 @@ class QuotaMetrics(Collector):
         )
 
 
+class DiskMetrics(Collector):
+    """The disks of the log directories, as they were last looked at."""
+
+    def __init__(self, disk_space: DiskSpace) -> None:
+        self._disk_space = disk_space
+
+    def collect(self) -> Iterator[Metric]:
+        total = GaugeMetricFamily("logfleet_disk_bytes", "Size of the disk", labels=["path"])
+        free = GaugeMetricFamily(
+            "logfleet_disk_free_bytes", "What may still be written to it", labels=["path"]
+        )
+        full = GaugeMetricFamily(
+            "logfleet_disk_full", "1 while its directory takes no records", labels=["path"]
+        )
+        over = GaugeMetricFamily(
+            "logfleet_disk_used_over",
+            "1 while more than so many percent of it are used",
+            labels=["path", "percent"],
+        )
+        for path, room in self._disk_space.rooms.items():
+            total.add_metric([path], room.total_bytes)
+            free.add_metric([path], room.free_bytes + room.reserve_bytes)
+            full.add_metric([path], path in self._disk_space.full)
+            for percent in WARN_PERCENT:
+                over.add_metric([path, str(percent)], 100 * room.used_ratio >= percent)
+        yield from (total, free, full, over)
+
+
 def new_registry() -> CollectorRegistry:
     """A registry of a broker's own, with what is known of its process (CPU, memory, descriptors)."""
     registry = CollectorRegistry(auto_describe=False)
     ProcessCollector(registry=registry)
     return registry
+
+
+class Described(Protocol):
+    """What of a broker is told."""
+
+    quotas: ClientQuotas
+    disk_space: DiskSpace
+    fetch_sessions: SessionCache
+
+    @property
+    def dispatcher(self) -> Dispatcher[Any]: ...
+
+
+def describe_broker(
+    registry: CollectorRegistry, broker: Described, listeners: Callable[[], Iterable[Listener]]
+) -> None:
+    """Let a registry tell of a broker's requests, connections, clients and disks."""
+    registry.register(RequestMetrics(lambda: broker.dispatcher.stats))
+    registry.register(ConnectionMetrics(listeners))
+    registry.register(QuotaMetrics(broker.quotas))
+    registry.register(DiskMetrics(broker.disk_space))
+    registry.register(FetchSessionMetrics(broker.fetch_sessions))

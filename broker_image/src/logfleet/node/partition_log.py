@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from logfleet.io.files import write_file
-from logfleet.log.checkpoints import format_epochs, format_partition_metadata
+from logfleet.log.checkpoints import format_epochs
 from logfleet.log.config import LONG_MAX, LogConfig
 from logfleet.log.lookup import RecentBatches
 from logfleet.log.names import (
@@ -201,9 +200,10 @@ class PartitionLog:
         self._active = self._create_segment(self.log_end_offset, now_ms)
         self._room = NO_ROOM
         self._segments.append(self._active)
-        self.producers.write(self._segments, self.log_end_offset)
         self._recent = RecentBatches(self.log_end_offset, 0)
         self._draw_jitter()
+        # the last, as it may find no room; without a snapshot here a start reads from the one before
+        self.producers.write(self._segments, self.log_end_offset)
 
     def _create_segment(self, base_offset: int, now_ms: int) -> Segment:
         self._new_names = True
@@ -458,6 +458,15 @@ class PartitionLog:
             changed = self._segments[self._number_of(self.recovery_point) :]
         return [segment for segment in self._rolled if segment not in changed] + changed
 
+    def abandon_flush(self) -> None:
+        """The flush found no room, or an error: nothing of it counts, and the next one does it all again."""
+        self._flushing = False
+        self._rolled = self._segments[:-1]
+        for segment in self._segments:
+            segment.distrust_durability()
+        self.epochs.changed = self._new_names = True
+        self._is_new = self.topic_id is not None
+
     def complete_flush(self, job: FlushJob) -> None:
         """The job has run: what lies below its end needs no recovery any more."""
         self._flushing = False
@@ -485,14 +494,3 @@ class PartitionLog:
 
 def _nobody() -> None:
     """Wants to know."""
-
-
-def prepare_directory(open_files: OpenFiles, directory: str, topic_id: str) -> None:
-    """Make the directory of a new partition. topic_id: Kafka's text form of the topic's uuid."""
-    open_files.files.make_directory(directory)
-    write_file(
-        open_files.files,
-        f"{directory}/{PARTITION_METADATA}",
-        format_partition_metadata(topic_id),
-        durable=False,
-    )

@@ -1,5 +1,6 @@
 """One segment of a partition's log: a file of batches and its two sparse indexes."""
 
+import contextlib
 import struct
 from collections.abc import Callable, Iterator, Sequence
 
@@ -138,7 +139,13 @@ class Segment:
 
         After an OSError the segment is what it was: the next append overwrites what the failed one left.
         """
-        self._files.get(self.log_path).pwrite(data, self.size)
+        file = self._files.get(self.log_path)
+        try:
+            file.pwrite(data, self.size)
+        except OSError:
+            with contextlib.suppress(OSError):
+                file.truncate(self.size)  # what a full disk took of it
+            raise
         self.note(header, base_offset)
 
     def note(self, header: BatchHeader, base_offset: int) -> None:
@@ -188,6 +195,10 @@ class Segment:
                 index.is_durable = True
                 changed.append(index.file())
         return changed
+
+    def distrust_durability(self) -> None:
+        """The next flush has to bring the indexes to the disk, whatever is known of them."""
+        self.offset_index.is_durable = self.time_index.is_durable = False
 
     def truncate(self, position: int) -> None:
         """Cut the log at `position`, a batch's beginning or the end, and the indexes with it."""

@@ -6,9 +6,9 @@ import uvloop
 from logfleet.io.files import PosixFiles
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
-from logfleet.node.log_loader import LoadRequest
+from logfleet.node.log_loader import LoadRequest, prepare_directory
 from logfleet.node.open_files import OpenFiles
-from logfleet.node.partition_log import PartitionLog, prepare_directory
+from logfleet.node.partition_log import PartitionLog
 from logfleet.node.trash import Trash
 
 # What touches transports and descriptors must hold on both loops.

@@ -15,10 +15,10 @@ from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.image import Partition as PartitionState
 from logfleet.metadata.shards import ShardedMap
 from logfleet.node.group_shard import GroupShard, Waiter
-from logfleet.node.log_loader import LoadRequest
+from logfleet.node.log_loader import LoadRequest, prepare_directory
 from logfleet.node.open_files import OpenFiles
 from logfleet.node.partition import Partition
-from logfleet.node.partition_log import AppendResult, PartitionLog, prepare_directory
+from logfleet.node.partition_log import AppendResult, PartitionLog
 from logfleet.node.trash import Trash
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (

@@ -1,3 +1,4 @@
+import errno
 from typing import Any
 
 import pytest
@@ -52,3 +53,19 @@ def test_a_failing_disk_stops_the_job(tmp_path):
     with pytest.raises(OSError, match="Input/output"):
         FlushJob(7, [failing], [(f"{tmp_path}/x", b"")], []).run(disk)
     assert disk.order == []
+
+
+def test_records_lost_for_want_of_room_are_a_failure(tmp_path, monkeypatch):
+    """A checkpoint that finds no room is none: ENOSPC stays what it is there."""
+    file = PosixFiles().open(f"{tmp_path}/segment", create=True)
+
+    def no_room(self):
+        raise OSError(errno.ENOSPC, "No space left on device", self.path)
+
+    monkeypatch.setattr(type(file), "fsync", no_room)
+    with pytest.raises(OSError, match="not written: No space left") as lost:
+        FlushJob(7, [file], [], []).run(PosixFiles())
+    assert (lost.value.errno, lost.value.filename) == (errno.EIO, file.path)
+    with pytest.raises(OSError, match="No space left") as full:
+        FlushJob(7, [], [(f"{tmp_path}/x", b"")], []).run(PosixFiles())
+    assert full.value.errno == errno.ENOSPC

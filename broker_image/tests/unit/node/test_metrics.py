@@ -1,18 +1,25 @@
 from concurrent.futures import ThreadPoolExecutor
 
 from logfleet.control.quota_rates import Windows
+from logfleet.io.files import PosixFiles
+from logfleet.log.disk_space import Room
 from logfleet.metadata.image import Quotas
 from logfleet.node.client_quotas import ClientQuotas
 from logfleet.node.connection import Answer, Peer
+from logfleet.node.disk_space import DiskSpace
 from logfleet.node.dispatch import RequestStats
+from logfleet.node.flusher import Flusher
 from logfleet.node.listener import Listener
+from logfleet.node.log_dirs import LogDirs
 from logfleet.node.metrics import (
     ConnectionMetrics,
+    DiskMetrics,
     FetchSessionMetrics,
     QuotaMetrics,
     RequestMetrics,
     new_registry,
 )
+from logfleet.node.open_files import OpenFiles
 from logfleet.sessions.cache import SessionCache
 from logfleet.wire.messages import FetchRequest
 
@@ -68,6 +75,22 @@ def test_throttled_clients_are_counted_by_quota() -> None:
     assert registry.get_sample_value("logfleet_quota_throttle_seconds_total", labels) == 10
     assert registry.get_sample_value("logfleet_quota_clients", labels) == 1
     assert registry.get_sample_value("logfleet_connections_throttled_total") == 3
+
+
+def test_a_disk_that_fills_up_is_told() -> None:
+    registry = new_registry()
+    files = PosixFiles()
+    space = DiskSpace(files, Flusher(files), LogDirs(OpenFiles(files), []), 0)
+    registry.register(DiskMetrics(space))
+    space.rooms["/data"] = Room(1_000, 100, 100)
+    space.full.add("/data")
+    labels = {"path": "/data"}
+    assert registry.get_sample_value("logfleet_disk_bytes", labels) == 1_000
+    assert registry.get_sample_value("logfleet_disk_free_bytes", labels) == 200
+    assert registry.get_sample_value("logfleet_disk_full", labels) == 1
+    over = "logfleet_disk_used_over"
+    assert registry.get_sample_value(over, {**labels, "percent": "80"}) == 1
+    assert registry.get_sample_value(over, {**labels, "percent": "95"}) == 0
 
 
 def test_the_process_is_described() -> None:

@@ -3,6 +3,7 @@
 OWN = """
 logfleet.admin.listener STRING ro medium "" | host:port of the HTTP port for health and metrics; empty for none. | in node.broker
 logfleet.cluster.name STRING ro medium logfleet | Name of the cluster, which its keys in etcd begin with. | in node.metadata_store
+logfleet.disk.reserve.bytes LONG ro medium 16777216 0.. | What is kept free on the disk of each log directory, a 20th of it at most, for what makes room when it is full. | in node.broker
 logfleet.etcd.ca.location STRING ro medium null | PEM file with the certificates that sign etcd's. | in node.metadata_store
 logfleet.etcd.cert.location STRING ro medium null | PEM file with the client certificate that etcd is shown. | in node.metadata_store
 logfleet.etcd.endpoints LIST ro medium "" | Addresses of etcd as host:port. | in node.metadata_store

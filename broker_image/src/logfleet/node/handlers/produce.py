@@ -141,6 +141,9 @@ class _Turn:
             if isinstance(refusal, Rejected):
                 return self._rejected(partition, refusal)
             return self._failure(data.index, refusal)
+        disk_space = self._broker.disk_space
+        if disk_space.full and disk_space.refuses(partition.log):
+            return self._failure(data.index, ErrorCode.KAFKA_STORAGE_ERROR)
         if isinstance(batch, Rejected):
             return self._rejected(partition, batch)
         try:

@@ -14,6 +14,7 @@ from logfleet.metadata.image_builder import ImageBuilder
 from logfleet.metadata.store import KeyValue
 from logfleet.node.checkpointer import Checkpointer
 from logfleet.node.connection import Peer
+from logfleet.node.disk_space import DiskSpace
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.flusher import Flusher
 from logfleet.node.log_dir import LogDir
@@ -49,6 +50,7 @@ class Host:
         self.log_dirs = LogDirs(OpenFiles(files), [self._dir])
         self._flusher = Flusher(files)
         self.checkpointer = Checkpointer(files, self._flusher)
+        self.disk_space = DiskSpace(files, self._flusher, self.log_dirs, 0)
         self._timers: TimerWheel | None = None
         self._revision = 0
 

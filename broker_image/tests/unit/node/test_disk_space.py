@@ -1,0 +1,132 @@
+import asyncio
+import errno
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from logfleet.io.files import PosixFiles, Space
+from logfleet.node.disk_space import RESERVE, DiskSpace, is_out_of_space
+from logfleet.node.flusher import Flusher
+from logfleet.node.log_dirs import LogDirs
+from logfleet.node.open_files import OpenFiles
+
+pytestmark = pytest.mark.asyncio
+MIB = 1024 * 1024
+
+
+class Disk(PosixFiles):
+    """Real files on a disk of which a test says how full it is."""
+
+    def __init__(self) -> None:
+        self.usable_bytes = 500 * MIB
+        self.asked: OSError | None = None
+
+    def space(self, path: str) -> Space:
+        if self.asked is not None:
+            raise self.asked
+        reserve = Path(path) / RESERVE
+        held = reserve.stat().st_size if reserve.exists() else 0
+        return Space(1_000 * MIB, max(0, self.usable_bytes - held))
+
+
+@pytest.fixture
+def disk() -> Disk:
+    return Disk()
+
+
+@pytest_asyncio.fixture
+async def space(disk: Disk) -> AsyncIterator[DiskSpace]:
+    flusher = Flusher(disk)
+    yield DiskSpace(disk, flusher, LogDirs(OpenFiles(disk), []), 4 * MIB)
+    flusher.stop()
+
+
+def reserve_of(path: Path) -> int | None:
+    reserve = path / RESERVE
+    return reserve.stat().st_size if reserve.exists() else None
+
+
+async def test_a_reserve_is_kept_given_up_and_made_again(
+    disk: Disk, space: DiskSpace, tmp_path: Path
+) -> None:
+    path = str(tmp_path)
+    await space.look(path)
+    assert reserve_of(tmp_path) == 4 * MIB
+    reserve = tmp_path / RESERVE
+    assert reserve.stat().st_blocks * 512 >= 4 * MIB  # held, not only named
+    disk.usable_bytes = 5 * MIB
+    await space.look(path)
+    assert space.full == {path}
+    assert reserve_of(tmp_path) is None
+    disk.usable_bytes = 7 * MIB
+    await space.look(path)
+    assert space.full == {path}
+    disk.usable_bytes = 8 * MIB
+    await space.look(path)
+    assert space.full == set()
+    assert reserve_of(tmp_path) == 4 * MIB
+    await space.look(path)
+    assert space.full == set()
+    space.give_up(path)
+    assert reserve_of(tmp_path) is None
+
+
+async def test_a_write_without_room_stops_records_at_once(space: DiskSpace, tmp_path: Path) -> None:
+    await space.look(str(tmp_path))
+    space.ran_out(str(tmp_path))
+    assert space.full == {str(tmp_path)}
+    assert reserve_of(tmp_path) is None
+
+
+async def test_a_reserve_of_another_size_is_made_anew(space: DiskSpace, tmp_path: Path) -> None:
+    (tmp_path / RESERVE).write_bytes(bytes(100))
+    await space.look(str(tmp_path))
+    assert reserve_of(tmp_path) == 4 * MIB
+
+
+async def test_a_reserve_that_cannot_be_made_leaves_nothing_behind(
+    space: DiskSpace, tmp_path: Path
+) -> None:
+    path = str(tmp_path)
+    space.ran_out(path)
+    (tmp_path / RESERVE).mkdir()
+    await space.look(path)
+    assert space.full == {path}  # nor are records taken
+
+
+async def test_a_disk_that_cannot_be_asked_changes_nothing(
+    disk: Disk, space: DiskSpace, tmp_path: Path
+) -> None:
+    disk.asked = OSError(errno.EIO, "gone")
+    await space.look(str(tmp_path))
+    assert (space.full, space.rooms) == (set(), {})
+
+
+async def test_it_looks_again_and_again(
+    disk: Disk, space: DiskSpace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("logfleet.node.disk_space.PERIOD_S", 0)
+    looked = asyncio.Event()
+
+    class Directory:
+        path = str(tmp_path)
+
+    async def look(path: str) -> None:
+        assert path == str(tmp_path)
+        looked.set()
+
+    monkeypatch.setattr(space, "_log_dirs", [Directory()])
+    monkeypatch.setattr(space, "look", look)
+    running = asyncio.ensure_future(space.run())
+    await looked.wait()
+    running.cancel()
+    await asyncio.wait([running])
+
+
+@pytest.mark.parametrize(
+    "number, expected",
+    [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EIO, False), (errno.EROFS, False)],
+)
+async def test_only_want_of_room_is_no_failure(number, expected):
+    assert is_out_of_space(OSError(number, "")) is expected
