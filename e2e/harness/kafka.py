@@ -105,6 +105,21 @@ def try_tool(
     )
 
 
+def dump_log(files: Sequence[Path], *flags: str) -> str:
+    """What Kafka's dump tool says of segments, indexes or snapshots. Raises AssertionError if it complains of any."""
+    listed = ",".join(str(file) for file in files)
+    output = run_tool("org.apache.kafka.tools.DumpLogSegments", ["--files", listed, *flags])
+    for complaint in (
+        "Mismatches in",
+        "corrupt",
+        "Corrupt",
+        "Index timestamp mismatch",
+        "Found timestamp",
+    ):
+        assert complaint not in output, output[-3000:]
+    return output
+
+
 def tool_command(main: str, arguments: Sequence[str]) -> list[str]:
     """What runs one of Kafka's tools."""
     flags = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
