@@ -63,8 +63,6 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-_session_ids: Final = random.SystemRandom()
-
 # How long requests in progress may take after SIGTERM before their connections are cut.
 STOP_GRACE_S: Final = 10.0
 # Threads for what releases the interpreter lock: compression, reading ahead.
@@ -101,7 +99,9 @@ class Broker:
         self.timers = TimerWheel()
         self.registry = new_registry()
         self.fetch_sessions = SessionCache(
-            config.max_incremental_fetch_session_cache_slots, _new_session_id
+            config.max_incremental_fetch_session_cache_slots,
+            # not to be guessed from others': a session is whoever knows its id
+            partial(random.SystemRandom().randrange, 1, 2**31),
         )
         self.partitions = PartitionTable(lambda: self.image)
         self.dispatcher: Dispatcher[Broker] = Dispatcher(self, all_handlers())
@@ -482,11 +482,6 @@ class Broker:
         self._log_dirs.take_out(log_dir)
         if not self._log_dirs.dirs:
             self._fail(f"no log directory is left: {error}")
-
-
-def _new_session_id() -> int:
-    """Not to be guessed from others': a session is whoever knows its id."""
-    return _session_ids.randrange(1, 2**31)
 
 
 def _cannot_listen(what: str, address: Any, error: OSError) -> StartError:
