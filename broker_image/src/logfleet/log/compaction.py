@@ -107,8 +107,8 @@ class SegmentFiles(msgspec.Struct, frozen=True, gc=False):
     time_index_size: int = 0
 
 
-SEGMENTS_PER_GROUP_MAX = 64
-"""Replaced in one step on the broker's loop, some 10 us each; what does not fit is merged by a later round."""
+SEGMENTS_PER_GROUP_MAX = 32
+"""Replaced in one step on the broker's loop, some 50 us each; what does not fit is merged by a later round."""
 
 
 def group_segments(
