@@ -16,13 +16,14 @@ from logfleet.records.record import ProducerStamp
 from e2e.harness.kafka import try_tool
 from e2e.oracle import requests as r
 from e2e.oracle.brokers import Pair
-from e2e.oracle.corpora.produce import new_producer
 from e2e.oracle.runs import Oracle, Tally
 from e2e.oracle.side import MadeTopic, Seen, Side
 
 NAME: Final = "directories"
 DUMP: Final = "org.apache.kafka.tools.DumpLogSegments"
 SEGMENT_BYTES: Final = 1 << 20
+PRODUCERS: Final = (1000, 1001)
+"""Ids that nobody was given, so that they are the same on both sides."""
 COMPLAINTS: Final = re.compile(r"Mismatches|[Cc]orrupt|Index timestamp mismatch|Found timestamp")
 OWN_OF_A_LOG: Final = "partition.metadata"
 """Holds the topic's id, which a broker chooses."""
@@ -71,9 +72,8 @@ class Directories:
 def fill(side: Side) -> MadeTopic:
     """Every codec, two producers, more than three segments."""
     topic = side.topic("filled", config={"segment.bytes": str(SEGMENT_BYTES)})
-    producers = [new_producer(side) for _ in range(2)]
     for number in range(120):
-        stamp = ProducerStamp(producers[number % 2], 0, number // 2 * 3)
+        stamp = ProducerStamp(PRODUCERS[number % 2], 0, number // 2 * 3)
         value = b"%d " % number * (9000 if number % 3 == 0 else 40)
         batch = r.batch(
             3, first=3 * number, value=value, codec=Codec(number % len(Codec)), producer=stamp
