@@ -95,7 +95,7 @@ bench-kafka: $(STAMP) ## Apache Kafka and Logfleet side by side on this machine 
 
 .PHONY: oracle
 oracle: $(STAMP) ## the same requests to Apache Kafka and to a broker, the answers compared (ONLY=regular expression on CORPUS/CASE)
-	@$(PY) -m e2e.oracle $(if $(ONLY),--only $(ONLY)) $(if $(EXAMPLES),--examples $(EXAMPLES))
+	@$(PY) -m e2e.oracle $(if $(ONLY),--only '$(ONLY)') $(if $(EXAMPLES),--examples $(EXAMPLES))
 
 .PHONY: soak
 soak: $(STAMP) ## kill a broker KILLS=200 times under mixed load; what was acknowledged must be there (adds up in e2e/results)

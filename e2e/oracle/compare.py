@@ -26,6 +26,7 @@ IDENTITIES: Final = (
     ("key",),
     ("node_id",),
     ("broker_id",),
+    ("entity",),
     ("base_offset",),
     ("offset",),
 )

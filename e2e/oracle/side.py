@@ -26,6 +26,7 @@ ANSWER_WITHIN_S: Final = 20.0
 """Longer than every timer that a case sets."""
 SETTLED_WITHIN_S: Final = 60.0
 POLL_S: Final = 0.005
+QUOTAS: Final = "AlterClientQuotas"
 BARRIER: Final = "oracle-barrier"
 CHANGES: Final = {
     m.CreateTopicsRequest,
@@ -106,6 +107,22 @@ class Side:
             states = [m.DeleteTopicsRequest.DeleteTopicState(name=name) for name in self._topics]
             self.get(m.DeleteTopicsRequest(topics=states, timeout_ms=30_000))
             self._topics.clear()
+        if any(each.api == QUOTAS for each in self.seen):
+            self._forget_quotas()
+
+    def _forget_quotas(self) -> None:
+        """Take away every quota that there is: it would slow down all that comes."""
+        kind = m.AlterClientQuotasRequest
+        entries = []
+        for found in self.get(m.DescribeClientQuotasRequest()).entries or []:
+            entity = [
+                kind.EntityData(entity_type=each.entity_type, entity_name=each.entity_name)
+                for each in found.entity
+            ]
+            ops = [kind.OpData(key=each.key, remove=True) for each in found.values]
+            entries.append(kind.EntryData(entity=entity, ops=ops))
+        self.get(kind(entries=entries))
+        self.settle()
 
     def close(self) -> None:
         self._own.socket.close()
