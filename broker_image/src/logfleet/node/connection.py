@@ -62,6 +62,20 @@ class Service(Protocol):
         """
 
 
+class Repeat(Protocol):
+    """Knows requests by the bytes around what changes from one to the next. api_key: of their API."""
+
+    api_key: int
+
+    def __call__(self, frame: memoryview, /) -> bytes | None:
+        """The whole answer; None if the request must be decoded, everything being as it was."""
+
+
+NO_REPEATS: dict[bytes, Repeat] = {}
+REPEATS_MAX = 32
+"""Remembered per connection: enough for a client that sends its partitions one by one, little enough for thousands of clients."""
+
+
 class Peer:
     """Who is at the other end; handlers get it with each request.
 
@@ -70,9 +84,21 @@ class Peer:
     on_leave: set by a handler that parks a request, and cleared by it afterwards; called when the
         connection is lost or the broker stops, so that the request is answered at once.
     on_throttle: how its connection is held, None where there is none.
+    repeats: requests that need no decoding, by the bytes of a frame from behind the correlation id to `repeat_end`, which is 0
+        while there are none. repeats_left: how many more may be remembered.
     """
 
-    __slots__ = ("host", "listener", "on_leave", "on_throttle", "port", "software")
+    __slots__ = (
+        "host",
+        "listener",
+        "on_leave",
+        "on_throttle",
+        "port",
+        "repeat_end",
+        "repeats",
+        "repeats_left",
+        "software",
+    )
 
     def __init__(self, listener: str, host: str = "", port: int = 0) -> None:
         self.listener = listener
@@ -81,6 +107,9 @@ class Peer:
         self.software = ("", "")
         self.on_leave: Callable[[], None] | None = None
         self.on_throttle: Callable[[int], None] | None = None
+        self.repeats = NO_REPEATS
+        self.repeat_end = 0
+        self.repeats_left = REPEATS_MAX
 
     def throttle(self, throttle_ms: int) -> None:
         """Take no request from the peer for so long, from now on; what is being answered is answered (KIP-219)."""

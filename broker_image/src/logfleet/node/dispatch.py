@@ -15,13 +15,14 @@ import msgspec
 import structlog
 
 from logfleet.node.client_quotas import ClientQuotas
-from logfleet.node.connection import Answer, CloseConnection, Peer
+from logfleet.node.connection import Answer, CloseConnection, Peer, Repeat
 from logfleet.node.file_sender import Part
 from logfleet.node.throttling import Usage, settled
 from logfleet.wire.apis import API_VERSIONS_KEY, Api, api_of
 from logfleet.wire.codec import decoder, encoder
 from logfleet.wire.errors import MalformedMessage, UnsupportedVersion
 from logfleet.wire.frame import (
+    CORRELATION_END,
     RESPONSE_HEADS,
     SIZE_BYTES,
     RequestHeader,
@@ -134,6 +135,13 @@ class Dispatcher(Generic[B]):
 
     def __call__(self, peer: Peer, frame: memoryview) -> Answer | Awaitable[Answer]:
         started = perf_counter()
+        end = peer.repeat_end
+        if end and self.quotas is None:
+            repeat = peer.repeats.get(bytes(frame[CORRELATION_END:end]))
+            if repeat is not None:
+                answer = self._repeated(repeat, frame, started)
+                if answer is not None:
+                    return answer
         try:
             header, position = decode_request_header(frame)
             route = self._routes.get(header.api_key)
@@ -168,6 +176,24 @@ class Dispatcher(Generic[B]):
         if usage is not None:
             pending = settled(pending, request, usage)
         return self._answer_later(served, correlation_id, pending, started)
+
+    def _repeated(self, repeat: Repeat, frame: memoryview, started: float) -> bytes | None:
+        """The answer to a request that is known by its bytes, None if it must be decoded.
+
+        What `__call__` does for every request is done here as well.
+        """
+        route = self._routes[repeat.api_key]
+        try:
+            answer = repeat(frame)
+        except MalformedMessage:
+            return None  # decoding says why
+        except Exception as error:  # noqa: BLE001  as above
+            raise self._failed(route, error) from None
+        if answer is not None:
+            stats = route.stats
+            stats.requests += 1
+            stats.seconds += perf_counter() - started
+        return answer
 
     def _prepare(self, header: RequestHeader) -> _Version | None:
         """The first request of a version; None for a version of ApiVersions that nobody knows."""
@@ -211,7 +237,7 @@ class Dispatcher(Generic[B]):
         stats.seconds += perf_counter() - started
         return answer
 
-    def _failed(self, served: _Version, error: Exception) -> CloseConnection:
+    def _failed(self, served: "_Version | _Route", error: Exception) -> CloseConnection:
         if isinstance(error, CloseConnection):
             return error
         served.stats.failures += 1

@@ -92,6 +92,12 @@ class Partition:
         """Offset below which no transaction is open: none can be, transactions are not served."""
         return self.high_watermark
 
+    @property
+    def commits_at_once(self) -> bool:
+        """Whether everything is committed, and what is appended now will be with its append."""
+        log = self.log
+        return not log.has_flush_rules and self.high_watermark == log.log_end_offset
+
     def append(
         self, batch: bytearray | memoryview | Prepared, now_ms: int
     ) -> AppendResult | Rejected | NeedsThread:

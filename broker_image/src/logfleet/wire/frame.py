@@ -15,6 +15,8 @@ from logfleet.wire.errors import ErrorCode, MalformedMessage, UnsupportedVersion
 from logfleet.wire.primitives import Buffer, Sized, skip_tags
 
 SIZE_BYTES = 4
+CORRELATION_END = 8
+"""Of a request without its size: behind API key, version and correlation id."""
 _REQUEST_HEAD = struct.Struct(">hhih")  # api key, version, correlation id, length of the client id
 RESPONSE_HEADS = (struct.Struct(">ii"), struct.Struct(">iix"))
 """By version of the response header: size, correlation id [, no tagged fields]."""

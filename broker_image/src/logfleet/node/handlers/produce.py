@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from logfleet.log.validation import NeedsThread, Rejected, malformed, prepare_fully
 from logfleet.node.connection import CloseConnection
 from logfleet.node.dispatch import Handler, RequestContext
+from logfleet.node.handlers.produce_repeats import remember
 from logfleet.node.partition import NotLeading, Partition
 from logfleet.node.partition_log import AppendResult
 from logfleet.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_BIT
@@ -62,7 +63,10 @@ def produce(
         for data in topic.partition_data:
             partition = None if hosted is None else hosted.partitions.get(data.index)
             work.append((rows, topic, data, partition))
-    return _Turn(broker, request, context, topics).append_all(work)
+    answer = _Turn(broker, request, context, topics).append_all(work)
+    if len(work) == 1 and type(answer) is ProduceResponse:
+        remember(broker, request, context, answer, by_id=by_id)
+    return answer
 
 
 class _Turn:
@@ -133,7 +137,10 @@ class _Turn:
     def _append(
         self, topic: _TopicData, data: _PartitionData, partition: Partition | None, batch: Any
     ) -> _Row | NeedsThread:
-        """Append one partition's batch: the records as sent, or what preparing them gave."""
+        """Append one partition's batch: the records as sent, or what preparing them gave.
+
+        ProduceRepeat does the same in the ordinary case: what is added here either goes there too or makes it leave the request to this.
+        """
         if partition is None or not partition.is_leading:
             return self._not_led(topic, data.index)
         refusal = self._refusal(partition, data.records)

@@ -1,0 +1,187 @@
+"""A Produce request like an earlier one of its connection in all but correlation id and records: neither decoded nor encoded anew.
+
+A producer sends such requests all the time: one partition, the same client id, acks and timeout. What is remembered is what their bytes
+around the records mean, and what the answer's bytes look like; nothing of the broker's state, which is looked at for each request
+as `produce` does. Whatever is not the ordinary case is left to `produce`: it finds everything as it was.
+"""
+
+import struct
+from typing import TYPE_CHECKING, Any, Final
+
+from logfleet.node.dispatch import RequestContext
+from logfleet.node.partition_log import AppendResult
+from logfleet.node.partition_table import HostedTopic
+from logfleet.records.batch import HEADER_SIZE, TRANSACTIONAL_BIT
+from logfleet.wire.apis import api_of
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.frame import SIZE_BYTES, encode_request, encode_response
+from logfleet.wire.messages import ProduceRequest, ProduceResponse
+from logfleet.wire.primitives import read_uvarint, uvarint
+
+if TYPE_CHECKING:
+    from logfleet.node.broker import Broker
+
+VERSION_MIN: Final = 7
+"""Before, not every codec is allowed, and answers lack fields."""
+
+_ATTRIBUTES_LOW_BYTE = 22
+_HEAD = struct.Struct(">Ii")  # API key and version, correlation id
+_LENGTH = struct.Struct(">i")
+_ANSWER_HEAD = struct.Struct(">ii")  # size, correlation id
+_OFFSETS_BYTES = 24  # base offset, log append time, log start offset
+
+
+def remember(
+    broker: "Broker",
+    request: ProduceRequest,
+    context: RequestContext,
+    answer: ProduceResponse,
+    *,
+    by_id: bool,
+) -> None:
+    """A request with one partition was answered: know the next one like it, if it is of the ordinary kind."""
+    peer = context.peer
+    if (
+        peer.repeats_left == 0
+        or context.api_version < VERSION_MIN
+        or request.transactional_id is not None
+        or answer.responses[0].partition_responses[0].error_code
+    ):
+        return
+    if not peer.repeat_end:
+        peer.repeats = {}
+    peer.repeats_left -= 1
+    repeat = ProduceRepeat(broker, request, context, by_id=by_id)
+    # one length for all, so that one look-up tells: those of a topic with a name as long, at least
+    if peer.repeat_end in (0, repeat.end):
+        peer.repeat_end = repeat.end
+        peer.repeats[repeat.around] = repeat
+
+
+class ProduceRepeat:
+    """Answers requests with the same bytes before and behind the records.
+
+    around: those between correlation id and the records' length, which ends at `end` of a frame.
+    """
+
+    __slots__ = (
+        "_answer_parts",
+        "_answer_size",
+        "_broker",
+        "_head",
+        "_index",
+        "_is_flexible",
+        "_names",
+        "_pack",
+        "_tail",
+        "_topic",
+        "_topics",
+        "_version",
+        "api_key",
+        "around",
+        "end",
+    )
+
+    def __init__(
+        self, broker: "Broker", request: ProduceRequest, context: RequestContext, *, by_id: bool
+    ) -> None:
+        topic = request.topic_data[0]
+        data = topic.partition_data[0]
+        assert data.records is not None, "it was appended"
+        api, version = api_of(ProduceRequest), context.api_version
+        table = broker.partitions
+        self._broker = broker
+        self._topics: dict[Any, HostedTopic] = table.by_id if by_id else table.by_name
+        self._topic = topic.topic_id if by_id else topic.name
+        self._index = data.index
+        self._is_flexible = api.request_header_version(version) == 2
+        # as the codec writes it: a client that writes it otherwise is not recognised, and decoded each time
+        pieces = encode_request(request, version, 0, context.client_id)
+        before, *after = (bytes(piece) for piece in pieces if piece is not data.records)  # type: ignore[arg-type]
+        length = uvarint(len(data.records) + 1) if self._is_flexible else bytes(_LENGTH.size)
+        frame = before[SIZE_BYTES : len(before) - len(length)]
+        self.api_key = api.key
+        self._head, _ = _HEAD.unpack_from(frame)
+        self.around, self.end = frame[_HEAD.size :], len(frame)
+        self._tail = b"".join(after)
+        self._names = topic.name, topic.topic_id
+        self._version = version
+        self._lay_out_answer()
+
+    def _encoded(
+        self, correlation_id: int, *, error: int = 0, base_offset: int = -1, others: int = -1
+    ) -> bytes:
+        """A whole answer; others: log append time and log start offset."""
+        name, topic_id = self._names
+        answer = ProduceResponse.PartitionProduceResponse(
+            index=self._index,
+            error_code=error,
+            base_offset=base_offset,
+            log_append_time_ms=others,
+            log_start_offset=others,
+        )
+        rows = ProduceResponse.TopicProduceResponse(
+            name=name, topic_id=topic_id, partition_responses=[answer]
+        )
+        body = ProduceResponse(responses=[rows])
+        pieces = encode_response(api_of(ProduceRequest), self._version, correlation_id, body)
+        return b"".join(pieces)  # type: ignore[arg-type]
+
+    def _lay_out_answer(self) -> None:
+        """Where offsets stand in the answer, and what else does."""
+        one, other = (self._encoded(0, base_offset=each, others=each) for each in (0, -1))
+        at = next(place for place, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
+        before, after = one[_ANSWER_HEAD.size : at], one[at + _OFFSETS_BYTES :]
+        assert other == one[:at] + b"\xff" * _OFFSETS_BYTES + after, "the offsets stand together"
+        self._answer_size = len(one) - SIZE_BYTES
+        self._answer_parts = before, after
+        self._pack = struct.Struct(f">ii{len(before)}sqqq{len(after)}s").pack
+
+    def __call__(self, frame: memoryview) -> bytes | None:
+        """The answer to a request whose bytes before the records' length are known; None if it is not the ordinary case after all."""
+        at = self.end
+        if len(frame) < at + HEADER_SIZE:
+            return None
+        head, correlation_id = _HEAD.unpack_from(frame)
+        if self._is_flexible:
+            size, start = read_uvarint(frame, at)
+            size -= 1
+        else:
+            (size,), start = _LENGTH.unpack_from(frame, at), at + _LENGTH.size
+        tail = self._tail
+        end = start + size
+        if (
+            head != self._head
+            or size < HEADER_SIZE
+            or end + len(tail) != len(frame)
+            or frame[end:] != tail
+            or frame[start + _ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT
+        ):
+            return None
+        hosted = self._topics.get(self._topic)
+        partition = None if hosted is None else hosted.partitions.get(self._index)
+        if (
+            partition is None
+            or not partition.is_leading
+            or partition.is_internal
+            or not partition.commits_at_once
+        ):
+            return None
+        try:
+            result = partition.append(frame[start:end], self._broker.now_ms())
+        except OSError as error:
+            self._broker.storage_failed(partition, error)
+            return self._encoded(correlation_id, error=ErrorCode.KAFKA_STORAGE_ERROR)
+        if type(result) is not AppendResult:
+            return None
+        assert result.last_offset < partition.high_watermark, "acknowledged before it is committed"
+        before, after = self._answer_parts
+        return self._pack(
+            self._answer_size,
+            correlation_id,
+            before,
+            result.base_offset,
+            result.log_append_time_ms,
+            partition.log.log_start_offset,
+            after,
+        )

@@ -1,0 +1,306 @@
+"""Requests that are known by their bytes get what requests that are decoded get."""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from logfleet.log.config import LogConfig
+from logfleet.node.connection import REPEATS_MAX, CloseConnection, Peer
+from logfleet.node.dispatch import Dispatcher
+from logfleet.node.handlers.produce import HANDLERS
+from logfleet.records.batch import TRANSACTIONAL_BIT, write_crc
+from logfleet.records.compression import Codec
+from logfleet.records.record import ProducerStamp, Record, build_batch
+from logfleet.wire.apis import API_BY_NAME
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.frame import SIZE_BYTES, decode_response, encode_request
+from logfleet.wire.messages import ProduceRequest
+
+NOW = 1_700_000_000_000
+API = API_BY_NAME["Produce"]
+VERSIONS = range(3, 14)
+
+
+def batch(*values: bytes, **given: Any) -> bytearray:
+    return build_batch([Record(None, value, NOW) for value in values or (b"v",)], **given)
+
+
+def frame(
+    version: int,
+    records: bytes | bytearray | None,
+    *,
+    number: int = 1,
+    topic: str = "topic",
+    index: int = 0,
+    **given: Any,
+) -> bytes:
+    data = ProduceRequest.PartitionProduceData(
+        index=index, records=None if records is None else memoryview(records)
+    )
+    by_id = version >= 13
+    rows = ProduceRequest.TopicProduceData(
+        name="" if by_id else topic,
+        topic_id=topic.encode().ljust(16, b"-") if by_id else bytes(16),
+        partition_data=[data],
+    )
+    whole: dict[str, Any] = {"acks": -1, "timeout_ms": 1000, "topic_data": [rows]}
+    request = ProduceRequest(**whole | given)
+    return b"".join(encode_request(request, version, number, "c"))[SIZE_BYTES:]  # type: ignore[arg-type]
+
+
+class Side:
+    """A broker and its client. forgets: each request comes by a connection of its own, so that all are decoded."""
+
+    def __init__(self, host: Any, *, forgets: bool) -> None:
+        self.host = host
+        self.dispatch = Dispatcher(host, HANDLERS)
+        self.peer = Peer("PLAINTEXT")
+        self.forgets = forgets
+
+    def ask(self, sent: bytes) -> object:
+        if self.forgets:
+            self.peer = Peer("PLAINTEXT")
+        try:
+            return self.dispatch(self.peer, memoryview(bytearray(sent)))
+        except CloseConnection as error:
+            return str(error)
+
+    def refuse_to_decode(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def decode(*_: object) -> None:
+            raise AssertionError("it was decoded")
+
+        monkeypatch.setattr("logfleet.node.dispatch.decode_request_header", decode)
+
+
+@pytest.fixture
+def sides(host, tmp_path) -> Any:
+    other = type(host)(tmp_path / "other")
+    yield Side(host, forgets=False), Side(other, forgets=True)
+    other.close()
+
+
+def row(answer: Any, version: int, number: int = 1) -> Any:
+    told, body = decode_response(API, version, answer[SIZE_BYTES:])
+    assert told == number
+    ((only,),) = [topic.partition_responses for topic in body.responses]  # type: ignore[attr-defined]
+    return only
+
+
+def stored(side: Side, topic: str = "topic", index: int = 0) -> bytes:
+    log = side.host.partitions.get(topic, index).log
+    piece = log.read(log.log_start_offset, 1 << 20)
+    return b"" if piece is None else piece.read()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_second_request_of_a_kind_is_answered_as_the_first(sides, version) -> None:
+    for side in sides:
+        side.host.host("topic", 0)
+    for number in range(4):
+        sent = frame(version, batch(b"x" * 50 * number), number=number)
+        ours, others = (side.ask(sent) for side in sides)
+        assert ours == others
+        assert row(ours, version, number).base_offset == number
+    assert stored(sides[0]) == stored(sides[1])
+    assert sides[0].dispatch.stats["Produce"].requests == 4
+    assert sides[0].dispatch.stats["Produce"].seconds > 0
+
+
+@pytest.mark.parametrize("version", range(7, 14))
+def test_it_is_not_decoded(sides, version, monkeypatch) -> None:
+    side, _ = sides
+    side.host.host("topic", 0)
+    side.ask(frame(version, batch()))
+    side.refuse_to_decode(monkeypatch)
+    # a length of another number of bytes
+    assert row(side.ask(frame(version, batch(b"x" * 5000))), version).base_offset == 1
+
+
+def test_it_is_known_by_partition_and_topic_of_the_same_length(sides, monkeypatch) -> None:
+    side, _ = sides
+    places = [("one", 0), ("one", 1), ("two", 0)]
+    for place in places:
+        side.host.host(*place)
+        side.ask(frame(9, batch(), topic=place[0], index=place[1]))
+    side.refuse_to_decode(monkeypatch)
+    for topic, index in places:
+        answer = row(side.ask(frame(9, batch(), topic=topic, index=index)), 9)
+        assert (answer.index, answer.base_offset) == (index, 1)
+
+
+def test_only_so_many_are_remembered(sides) -> None:
+    side, _ = sides
+    for index in range(REPEATS_MAX + 5):
+        side.host.host("topic", index)
+        side.ask(frame(9, batch(), index=index))
+    assert len(side.peer.repeats) == REPEATS_MAX
+    assert row(side.ask(frame(9, batch(), index=REPEATS_MAX + 4)), 9).base_offset == 1
+
+
+@pytest.mark.parametrize("given", [{"acks": 0}, {"acks": 7}, {"transactional_id": "t"}])
+def test_what_is_not_ordinary_is_not_remembered(sides, given) -> None:
+    side, other = sides
+    for each in sides:
+        each.host.host("topic", 0)
+    for _ in range(2):
+        sent = frame(9, batch(), **given)
+        assert side.ask(sent) == other.ask(sent)
+    assert not side.peer.repeats
+
+
+def length_of_more(sent: bytes) -> bytes:
+    """The records are said to be longer than they are."""
+    at = sent.index(len(batch()).to_bytes(4, "big"))
+    return sent[:at] + (len(batch()) + 9).to_bytes(4, "big") + sent[at + 4 :]
+
+
+@pytest.mark.parametrize(
+    "version,changed",
+    [
+        (7, length_of_more),
+        (7, lambda sent: sent + b"more"),
+        (7, lambda sent: b"\0\0\0\x08" + sent[4:]),  # the same bytes, of another version
+        (9, lambda sent: sent[:-1] + b"\1\5\0"),  # a tagged field that nobody knows
+        (9, lambda sent: sent[:-1] + b"\1"),  # one that is missing
+    ],
+)
+def test_what_differs_elsewhere_is_decoded(sides, version, changed) -> None:
+    for side in sides:
+        side.host.host("topic", 0)
+        side.ask(frame(version, batch()))
+    ours, others = (side.ask(changed(frame(version, batch()))) for side in sides)
+    assert ours == others
+    assert stored(sides[0]) == stored(sides[1])
+
+
+def test_what_the_broker_knows_is_looked_up_each_time(sides) -> None:
+    for each in sides:
+        partition = each.host.host("topic", 0)
+        each.host.know_topic("topic", {0: 1})
+        each.ask(frame(9, batch()))
+        each.host.partitions.remove(partition)
+    ours, others = (each.ask(frame(9, batch())) for each in sides)
+    assert ours == others
+    assert row(ours, 9).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_the_configuration_of_the_moment_counts(sides) -> None:
+    side, _ = sides
+    side.host.host("topic", 0)
+    side.ask(frame(9, batch()))
+    side.host.partitions.get("topic", 0).log.config = LogConfig(max_message_bytes=10)
+    assert row(side.ask(frame(9, batch())), 9).error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_while_a_client_has_a_quota_all_are_decoded(sides, monkeypatch) -> None:
+    side, _ = sides
+    side.host.host("topic", 0)
+    side.ask(frame(9, batch()))
+    side.dispatch.quotas = object()
+    side.refuse_to_decode(monkeypatch)
+    with pytest.raises(AssertionError, match="it was decoded"):
+        side.ask(frame(9, batch()))
+
+
+def test_what_may_have_to_wait_for_the_disk_is_decoded(sides, monkeypatch) -> None:
+    side, _ = sides
+    partition = side.host.host("topic", 0)
+    side.ask(frame(9, batch()))
+    partition.log.config = LogConfig(flush_messages=1)
+    assert not partition.commits_at_once
+    partition.log.config = LogConfig()
+    assert partition.commits_at_once
+    partition.high_watermark -= 1
+    assert not partition.commits_at_once
+    side.refuse_to_decode(monkeypatch)
+    with pytest.raises(AssertionError, match="it was decoded"):
+        side.ask(frame(9, batch()))
+
+
+def test_a_disk_that_fails_is_told_of_once_and_not_tried_again(sides, monkeypatch) -> None:
+    side, _ = sides
+    partition = side.host.host("topic", 0)
+    side.ask(frame(9, batch()))
+    tried = []
+
+    def fail(*_: object) -> None:
+        tried.append(1)
+        raise OSError(5, "I/O error")
+
+    monkeypatch.setattr(type(partition), "append", fail)
+    answer = row(side.ask(frame(9, batch())), 9)
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    assert len(tried) == len(side.host.failed) == 1
+
+
+def test_a_bug_closes_the_connection_and_is_counted(sides, monkeypatch) -> None:
+    side, _ = sides
+    partition = side.host.host("topic", 0)
+    side.ask(frame(9, batch()))
+    monkeypatch.setattr(type(partition), "append", lambda *_: 1 / 0)
+    assert side.ask(frame(9, batch())) == "Produce failed"
+    assert side.dispatch.stats["Produce"].failures == 1
+
+
+def transactional(records: bytearray) -> bytearray:
+    records[22] |= TRANSACTIONAL_BIT
+    write_crc(records)
+    return records
+
+
+def damaged(records: bytearray) -> bytearray:
+    records[-1] ^= 1
+    return records
+
+
+BATCHES = st.one_of(
+    st.builds(batch, st.binary(max_size=300)),
+    st.builds(batch, st.just(b"z" * 400), codec=st.sampled_from(list(Codec))),
+    st.builds(
+        lambda sequence, epoch: batch(b"p", producer=ProducerStamp(7, epoch, sequence)),
+        st.integers(0, 3),
+        st.integers(0, 1),
+    ),
+    st.builds(lambda: transactional(batch())),
+    st.builds(lambda: damaged(batch())),
+    st.just(b""),
+    st.binary(max_size=90),
+)
+
+
+@st.composite
+def frames(draw: st.DrawFn, version: int) -> bytes:
+    """Mostly what a producer sends; sometimes a byte is another, some are missing, or there are more."""
+    sent = bytearray(frame(version, draw(BATCHES), number=draw(st.integers(0, 2**31 - 1))))
+    change = draw(st.sampled_from(["none"] * 6 + ["byte", "cut", "more"]))
+    if change == "byte":
+        # the version stays: of others the codec has its own tests
+        sent[draw(st.integers(4, len(sent) - 1))] = draw(st.integers(0, 255))
+    elif change == "cut":
+        del sent[draw(st.integers(8, len(sent) - 1)) :]
+    elif change == "more":
+        sent += draw(st.binary(min_size=1, max_size=5))
+    return bytes(sent)
+
+
+@pytest.mark.parametrize("version", [7, 8, 9, 12, 13])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_whatever_is_sent_is_answered_as_if_it_were_decoded(sides, version, data) -> None:
+    for side in sides:
+        if side.host.partitions.get("topic", 0) is None:
+            side.host.host("topic", 0)
+        side.peer = Peer("PLAINTEXT")
+    for sent in data.draw(st.lists(frames(version), min_size=2, max_size=8)):
+        answers = []
+        for side in sides:
+            answer: Any = side.ask(sent)
+            if not isinstance(answer, bytes | str | None):  # a batch that needs a thread
+                answer.close()
+                answer = "later"
+            answers.append(answer)
+        assert answers[0] == answers[1]
+    assert stored(sides[0]) == stored(sides[1])
