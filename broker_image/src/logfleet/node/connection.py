@@ -34,6 +34,9 @@ SCRATCH_BYTES = 64 * 1024
 FIRST_ALLOCATION_BYTES_MAX = 128 * 1024
 # Unsent bytes of ordinary answers at which a connection stops taking requests.
 UNSENT_BYTES_MAX = 64 * 1024
+# Small requests of one connection that are served in one step of the loop, about a millisecond's: a peer
+# that pipelines thousands must not hold up the others (Kafka's Processor takes one per channel and turn).
+REQUESTS_PER_STEP_MAX = 16
 
 # Why a connection takes no further request for now, as bits: its peer does not read, or has gone too fast.
 WRITE_PAUSED = 1
@@ -260,7 +263,12 @@ class Connection(asyncio.BufferedProtocol):
     def _cut(self, data: memoryview) -> None:
         """Serve the complete frames in `data` and keep the rest."""
         position, end = 0, len(data)
+        left = REQUESTS_PER_STEP_MAX
         while end - position >= SIZE_BYTES and not (self._in_progress or self._held):
+            if not left:
+                self._give_way(data[position:end])
+                return
+            left -= 1
             (size,) = _SIZE.unpack_from(data, position)
             if not 0 <= size <= self._owner.request_bytes_max:
                 self._refuse(f"frame of {size} bytes")
@@ -304,6 +312,17 @@ class Connection(asyncio.BufferedProtocol):
             _frame_buffers.give(frame)
         if self._head and not self.finishing:
             self._cut_head()
+
+    def _give_way(self, rest: memoryview) -> None:
+        """Others have their turn before this connection goes on with `rest`."""
+        self._head = bytes(rest)
+        self._in_progress = True
+        self._pause_reading()  # also so that a close by the peer is not seen before its requests
+        asyncio.get_running_loop().call_soon(self._have_turn)
+
+    def _have_turn(self) -> None:
+        self._in_progress = False
+        self._next()
 
     def _cut_head(self) -> None:
         data, self._head = self._head, b""

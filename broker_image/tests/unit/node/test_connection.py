@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import os
 import socket
 import struct
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from logfleet.node.connection import (
+    REQUESTS_PER_STEP_MAX,
     SMALL_FRAME_BYTES_MAX,
     UNSENT_BYTES_MAX,
     WRITE_PAUSED,
@@ -173,6 +175,25 @@ async def test_pipelined_frames_of_one_size_are_answered_in_order(
     async with running(tmp_path) as rig, rig.client() as client:
         client.send(*bodies)
         assert [await client.receive() for _ in bodies] == bodies
+
+
+async def test_a_peer_that_pipelines_gives_way_to_others_and_loses_nothing(tmp_path: Path) -> None:
+    count = 20 * REQUESTS_PER_STEP_MAX + 3
+    async with running(tmp_path) as rig, rig.client() as greedy:
+        served: list[int] = []
+
+        def each_step() -> None:
+            served.append(len(rig.service.seen))
+            if served[-1] < count:
+                asyncio.get_running_loop().call_soon(each_step)
+
+        greedy.writer.write(b"".join(framed(b"\0\1e%d" % number) for number in range(count)))
+        greedy.writer.write_eof()
+        each_step()
+        answers = [await greedy.receive() for _ in range(count)]
+        assert answers == [b"\0\1e%d" % number for number in range(count)]
+        steps = [now - before for before, now in itertools.pairwise(served)]
+        assert max(steps) == REQUESTS_PER_STEP_MAX
 
 
 async def test_frames_of_mixed_sizes_are_answered_in_order(tmp_path: Path) -> None:
