@@ -165,6 +165,7 @@ class ProduceRepeat:
             or not partition.is_leading
             or partition.is_internal
             or not partition.commits_at_once
+            or self._broker.disk_space.full
         ):
             return None
         try:

@@ -203,6 +203,16 @@ def test_while_a_client_has_a_quota_all_are_decoded(sides, monkeypatch) -> None:
         side.ask(frame(9, batch()))
 
 
+def test_while_a_disk_is_full_all_are_decoded(sides, monkeypatch) -> None:
+    side, _ = sides
+    side.host.host("topic", 0)
+    side.ask(frame(9, batch()))
+    monkeypatch.setattr(side.host.disk_space, "full", {"a directory"})
+    side.refuse_to_decode(monkeypatch)
+    with pytest.raises(AssertionError, match="it was decoded"):
+        side.ask(frame(9, batch()))
+
+
 def test_what_may_have_to_wait_for_the_disk_is_decoded(sides, monkeypatch) -> None:
     side, _ = sides
     partition = side.host.host("topic", 0)
