@@ -195,9 +195,10 @@ class Cleaner:
         await self._stop_idle()
 
     async def _stop_idle(self) -> None:
-        idle, self._idle = self._idle, []
-        for process in idle:
+        while self._idle:
+            process = self._idle[0]
             await process.stop()
+            self._idle.remove(process)  # only now: a cancelled stop is done again by the last one
 
     async def _wait(self, backoff_s: float) -> None:
         tasks = [each.task for each in self._rounds.values() if each.task is not None]

@@ -64,4 +64,8 @@ class CleanerProcess:
         """End it and return once it is gone; no job may be under way."""
         self.kill()
         if self._process is not None:
+            assert self._process.stdout is not None
+            await (
+                self._process.stdout.read()
+            )  # to its end, which closes the pipe: `wait` may return before
             await self._process.wait()

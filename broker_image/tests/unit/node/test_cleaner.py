@@ -132,6 +132,27 @@ async def test_one_process_cleans_one_log_after_another(rig, monkeypatch):
     assert len(set(started)) == 1
 
 
+async def test_an_idle_process_is_ended_also_if_the_broker_stops_in_the_middle(rig, monkeypatch):
+    """Also those behind the one that was being ended."""
+    made, stopping = [], asyncio.Event()
+    stop = CleanerProcess.stop
+
+    async def slow(self):
+        made.append(self)
+        if not stopping.is_set():
+            stopping.set()
+            await asyncio.Event().wait()  # until it is cancelled
+        await stop(self)
+
+    monkeypatch.setattr(CleanerProcess, "stop", slow)
+    for index in range(2):
+        rig.add(index)
+    await rig.clean_until(stopping.is_set)
+    processes = {each._process for each in made}
+    assert len(processes) == 2
+    assert all(each.returncode is not None for each in processes)
+
+
 async def test_a_topic_that_is_not_compacted_is_not_touched(rig):
     plain, compacted = rig.add(0), rig.add(1)
     plain.log.config = LogConfig(segment_bytes=3000)
