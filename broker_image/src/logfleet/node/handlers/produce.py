@@ -64,7 +64,7 @@ def produce(
             partition = None if hosted is None else hosted.partitions.get(data.index)
             work.append((rows, topic, data, partition))
     answer = _Turn(broker, request, context, topics).append_all(work)
-    if len(work) == 1 and type(answer) is ProduceResponse:
+    if len(work) == len(topics) == 1 and type(answer) is ProduceResponse:
         remember(broker, request, context, answer, by_id=by_id)
     return answer
 

@@ -107,6 +107,21 @@ def test_the_second_request_of_a_kind_is_answered_as_the_first(sides, version) -
     assert sides[0].dispatch.stats["Produce"].seconds > 0
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_topic_without_partitions_is_answered_too(sides, first) -> None:
+    """Beside the only partition of the request: its empty row is part of every answer."""
+    data = ProduceRequest.PartitionProduceData(index=0, records=memoryview(batch()))
+    rows = [ProduceRequest.TopicProduceData(name="topic", partition_data=[data])]
+    rows.insert(0 if first else 1, ProduceRequest.TopicProduceData(name="empty"))
+    for side in sides:
+        side.host.host("topic", 0)
+    for _ in range(2):
+        ours, others = (side.ask(frame(9, None, topic_data=rows)) for side in sides)
+        assert ours == others
+        _, body = decode_response(API, 9, ours[SIZE_BYTES:])
+        assert [each.name for each in body.responses] == [each.name for each in rows]
+
+
 @pytest.mark.parametrize("version", range(7, 14))
 def test_it_is_not_decoded(sides, version, monkeypatch) -> None:
     side, _ = sides
