@@ -32,9 +32,10 @@ class Claims:
     losers: Mapping[str, Refusal]
 
 
-def claims_of(topics: Iterable[TopicResource]) -> Claims:
+def claims_of(topics: Iterable[TopicResource], lines: Ledger) -> Claims:
+    """`lines` as they were read: they say who holds a topic already."""
     listed = list(topics)
-    holders = claimants(listed)
+    holders = claimants(listed, {line.uid for line in lines.values()})
     losers = {
         topic.metadata.uid: conflict(topic, holders[topic.name])
         for topic in listed

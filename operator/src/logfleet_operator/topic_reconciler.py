@@ -180,7 +180,7 @@ class TopicReconciler:
     async def _work(self, scene: Scene) -> float | None:
         store = LedgerStore(self._kube, scene.cluster)
         written = await store.load()
-        claims = topic_plan.claims_of(scene.topics)
+        claims = topic_plan.claims_of(scene.topics, written)
         alive = frozenset(scene.live)
         gone = await self._confirm_gone(scene, written, alive)
         lines = topic_plan.inherit(written, claims, gone)

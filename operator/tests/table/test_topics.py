@@ -146,6 +146,18 @@ async def test_of_two_resources_for_one_topic_the_older_holds_it() -> None:
     assert world.topics["flights"] == ObservedTopic("id-2", 9, 1, {})
 
 
+async def test_of_two_resources_of_one_second_the_one_that_made_the_topic_keeps_it() -> None:
+    world, operation = await fleet(topic("first", topicName="flights"))
+    created = world.one("Topic", "first")["metadata"]["creationTimestamp"]
+    # before the first in the order of names
+    world.put(topic("another", topicName="flights", partitions=9))
+    world.one("Topic", "another")["metadata"]["creationTimestamp"] = created
+    await operation.settle()
+    assert world.ready("Topic", "another") == ("False", "Conflict")
+    assert world.topics["flights"].partitions == 6
+    assert ledger(world)["flights"]["name"] == "first"
+
+
 async def test_a_topic_without_its_cluster_says_so_and_works_when_it_comes() -> None:
     world = World()
     world.put(topic())

@@ -6,7 +6,7 @@ terminal. A refused resource changes nothing at all, not even its harmless parts
 change that someone asked for is a change that nobody asked for.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -153,24 +153,28 @@ def config_difference(
     return changed, sorted(key for key in found if key not in wanted)
 
 
-def claimants(topics: Iterable[TopicResource]) -> dict[str, TopicResource]:
+def claimants(
+    topics: Iterable[TopicResource], recorded: Collection[str] = ()
+) -> dict[str, TopicResource]:
     """Topic name -> the resource that may act on it: the oldest of those that name it.
 
-    Topics of one Cluster only. Without creation times (a file on a laptop) the first name in
-    alphabetical order wins, so that the answer never depends on the order of reading.
+    Topics of one Cluster only. Of resources of the same second the one whose uid is in `recorded`
+    (it holds the topic already) keeps it. Without creation times (a file on a laptop) the first
+    name in alphabetical order wins, so that the answer never depends on the order of reading.
     """
+
+    def seniority(topic: TopicResource) -> tuple[str, bool, str, str]:
+        # The API server writes creation times in UTC with whole seconds: text order is time order.
+        seen = topic.metadata
+        is_new = seen.uid not in recorded
+        return seen.creation_timestamp, is_new, seen.namespace, seen.name
+
     oldest: dict[str, TopicResource] = {}
     for topic in topics:
         holder = oldest.get(topic.name)
-        if holder is None or _seniority(topic) < _seniority(holder):
+        if holder is None or seniority(topic) < seniority(holder):
             oldest[topic.name] = topic
     return oldest
-
-
-def _seniority(topic: TopicResource) -> tuple[str, str, str]:
-    # The API server writes creation times in UTC with whole seconds: text order is time order.
-    metadata = topic.metadata
-    return metadata.creation_timestamp, metadata.namespace, metadata.name
 
 
 def conflict(loser: TopicResource, holder: TopicResource) -> Refusal:

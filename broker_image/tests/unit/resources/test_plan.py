@@ -20,12 +20,12 @@ from logfleet.resources.plan import (
 from logfleet.resources.topic import TopicResource, parse_topic
 
 
-def topic(name: str = "flights", created: str = "", **spec: Any) -> TopicResource:
+def topic(name: str = "flights", created: str = "", uid: str = "", **spec: Any) -> TopicResource:
     return parse_topic(
         {
             "apiVersion": "logfleet.dev/v1beta1",
             "kind": "Topic",
-            "metadata": {"name": name, "creationTimestamp": created},
+            "metadata": {"name": name, "uid": uid, "creationTimestamp": created},
             "spec": {"clusterRef": {"name": "fleet"}, **spec},
         }
     )
@@ -111,6 +111,15 @@ def test_the_oldest_of_two_resources_holds_a_topics_name() -> None:
     refusal = conflict(younger, held[younger.name])
     assert refusal.reason is Reason.CONFLICT
     assert "belongs to the older Topic zebra" in refusal.message
+
+
+def test_of_two_of_the_same_second_the_one_that_holds_the_topic_keeps_it() -> None:
+    """Creation times are whole seconds: a second Topic must not take over what the first made."""
+    first = topic("orders", uid="uid-1", created="2026-01-01T00:00:00Z")
+    second = topic("again", uid="uid-2", created="2026-01-01T00:00:00Z", topicName="orders")
+    assert claimants([first, second], {"uid-1"}) == {"orders": first}
+    older = topic("zebra", uid="uid-3", created="2025-12-31T23:59:59Z", topicName="orders")
+    assert claimants([first, older], {"uid-1"}) == {"orders": older}
 
 
 def test_without_times_the_first_name_holds_it_in_whatever_order() -> None:
