@@ -16,6 +16,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <librdkafka/rdkafka.h>
+#include <netdb.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -24,6 +25,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -160,16 +162,16 @@ static rd_kafka_topic_t *open_topic(rd_kafka_t *rk) {
         return topic;
 }
 
-/* Returns when every partition has a leader. */
+/* Returns when the partitions that are asked for have leaders. */
 static void await_leaders(rd_kafka_t *rk, rd_kafka_topic_t *topic) {
-        for (uint64_t end = now_ns() + PATIENCE_MS * 1000000ULL; now_ns() < end; usleep(20000)) {
+        for (uint64_t end = now_ns() + PATIENCE_MS * 1000000ULL; now_ns() < end; usleep(10000)) {
                 const struct rd_kafka_metadata *metadata;
                 if (rd_kafka_metadata(rk, 0, topic, &metadata, PATIENCE_MS)) continue;
                 long led = 0;
                 for (int n = 0; metadata->topic_cnt == 1 && n < metadata->topics[0].partition_cnt; n++)
                         led += metadata->topics[0].partitions[n].leader >= 0;
                 rd_kafka_metadata_destroy(metadata);
-                if (led == o.partitions) return;
+                if (led >= o.partitions) return;
         }
         die("%s does not have %ld led partitions", o.topic, o.partitions);
 }
@@ -314,11 +316,30 @@ static void pace(void) {
                percentile_us(count, 0.999), percentile_us(count, 1));
 }
 
+/* Returns when the broker's port is open. librdkafka, left to itself, comes back to a broker that was away once a second only. */
+static void await_port(void) {
+        char host[256];
+        const char *port = strrchr(o.bootstrap, ':');
+        struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV}, *address;
+        if (!port || (size_t)(port - o.bootstrap) >= sizeof host) die("bootstrap=%s is not HOST:PORT", o.bootstrap);
+        snprintf(host, sizeof host, "%.*s", (int)(port - o.bootstrap), o.bootstrap);
+        if (getaddrinfo(host, port + 1, &hints, &address)) die("bootstrap=%s is not ADDRESS:PORT", o.bootstrap);
+        for (int is_open = 0; !is_open; usleep(10000)) { /* ends with SIGALRM at the latest */
+                int fd = socket(address->ai_family, SOCK_STREAM, 0);
+                if (fd < 0) die("no socket");
+                is_open = !connect(fd, address->ai_addr, address->ai_addrlen);
+                close(fd);
+        }
+        freeaddrinfo(address);
+}
+
 static void first(void) {
         static const char *const settings[] = {"reconnect.backoff.ms", "10", "reconnect.backoff.max.ms", "10", "retry.backoff.ms", "10",
-                                               "topic.metadata.refresh.fast.interval.ms", "10", "linger.ms", "0", "log_level", "0", NULL};
+                                               "linger.ms", "0", "log_level", "0", NULL};
+        await_port();
         rd_kafka_t *rk = connect_as(RD_KAFKA_PRODUCER, settings);
         rd_kafka_topic_t *topic = open_topic(rk);
+        await_leaders(rk, topic);
         while (!atomic_load(&deliveries)) { /* ends with SIGALRM at the latest */
                 send_one(topic, 0, 0, now_ns());
                 while (rd_kafka_outq_len(rk) > 0) rd_kafka_poll(rk, 10);
