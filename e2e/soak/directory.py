@@ -9,9 +9,15 @@ from pathlib import Path
 import msgspec
 from logfleet.groups.partition import OFFSETS_TOPIC
 from logfleet.io.files import PosixFiles
-from logfleet.log.checkpoints import parse_properties
+from logfleet.log.checkpoints import parse_offsets, parse_properties
 from logfleet.log.config import LogConfig
-from logfleet.log.names import META_PROPERTIES
+from logfleet.log.names import (
+    CLEANED,
+    FIRST_DIRTY_OFFSETS,
+    META_PROPERTIES,
+    SWAP,
+    TopicPartition,
+)
 from logfleet.node.file_slice import FileSlice
 from logfleet.node.log_dir import LogDir
 from logfleet.node.open_files import OpenFiles
@@ -47,6 +53,18 @@ def check_directory(
                 wrong += _start_faults(log, history, retention_bytes)
             faults += [f"{log.partition}: {fault}" for fault in wrong]
         return faults
+
+
+def first_dirty_offsets(data: Path) -> dict[TopicPartition, int]:
+    """How far each log has been compacted, by the broker's checkpoint."""
+    file = data / FIRST_DIRTY_OFFSETS
+    return parse_offsets(file.read_bytes()) if file.exists() else {}
+
+
+def is_amid_compaction(data: Path) -> bool:
+    """Whether a compaction has left files that the next start has to end or undo."""
+    folders = [*data.glob(f"{COMPACTED}-*"), *data.glob(f"{OFFSETS_TOPIC}-*")]
+    return any(file.suffix in (CLEANED, SWAP) for folder in folders for file in folder.iterdir())
 
 
 def _logs(data: Path, interval_bytes: int) -> Iterator[PartitionLog]:

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 Partition = tuple[str, int]
+KEYS = 20
+"""A writer's keys; it writes them in turn, so that the numbers of one key are so far apart."""
 TOMBSTONE_EVERY = 7
-"""Every so many numbers of a key its record is a tombstone."""
+"""Every so many records of a key it is a tombstone."""
 
 
 class Value(NamedTuple):
@@ -56,6 +58,11 @@ class History:
         if offset < before:
             self.failures.append(f"{partition} began at {before}, now at {offset}")
         self.starts[partition] = max(before, offset)
+
+
+def key_of(number: int) -> str:
+    """The key of the record of this number in the compacted topic."""
+    return f"key-{number % KEYS}"
 
 
 def is_tombstone(number: int) -> bool:
@@ -109,7 +116,7 @@ def check_latest(
             faults.append(f"{name} has {record.value.number} after {last[name]}")
         last[name] = record.value.number
     for name, number in acknowledged.items():
-        newest = range(number, attempted[name] + 1)
+        newest = range(number, attempted[name] + 1, KEYS)
         if name in last:
             if last[name] < number:
                 faults.append(f"{name} is {last[name]}, but {number} was confirmed")

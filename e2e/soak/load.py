@@ -15,11 +15,10 @@ from logfleet.wire import messages as m
 from logfleet.wire.errors import ErrorCode
 
 from e2e.harness.wire_connection import Disconnected, WireConnection
-from e2e.soak.history import History, Partition, Value, is_tombstone
+from e2e.soak.history import History, Partition, Value, is_tombstone, key_of
 
 KEPT, PRUNED, COMPACTED = "kept", "pruned", "compacted"
 PARTITIONS = {KEPT: 2, PRUNED: 2, COMPACTED: 1}
-KEYS = 20
 NUMBER = "number"
 PADDING = b"." * 60
 GROUP, PLAIN_GROUP = "readers", "plain"
@@ -80,7 +79,7 @@ class Writer(Worker):
         for topic in (KEPT, PRUNED):
             for partition in range(PARTITIONS[topic]):
                 self._produce(topic, partition, value, text + PADDING)
-        name = f"key-{self._number % KEYS}"
+        name = key_of(self._number)
         self.history.attempted[self.name, name] = self._number
         content = None if is_tombstone(self._number) else text
         self._produce(COMPACTED, 0, value, content, f"{self.name} {name}")
@@ -127,7 +126,7 @@ class Writer(Worker):
         assert partition is not None
         assert offset is not None
         if topic == COMPACTED:
-            self.history.keys[self.name, f"key-{value.number % KEYS}"] = value.number
+            self.history.keys[self.name, key_of(value.number)] = value.number
         elif (
             offset >= 0
         ):  # librdkafka does not know it of a batch that was confirmed as a repetition

@@ -2,15 +2,17 @@
 
 import random
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from logfleet.log.names import TopicPartition
 
 from e2e.harness.numbers import PATIENCE_S
 from e2e.harness.processes import Rig
 from e2e.harness.wire_connection import WireConnection
-from e2e.soak.directory import check_directory
+from e2e.soak.directory import check_directory, first_dirty_offsets, is_amid_compaction
 from e2e.soak.history import History, check_not_less
 from e2e.soak.load import (
     COMPACTED,
@@ -34,15 +36,23 @@ ACKNOWLEDGED_BETWEEN_KILLS = (500, 4000)
 """Records confirmed in one life of the broker, at least and at most."""
 DIES_STARTING = 0.2
 """Probability that a life ends while the broker starts."""
+DIES_COMPACTING = 0.3
+"""Probability that a life ends soon after a compaction has begun to write."""
+COMPACTION_S = 0.1
+"""About as long as one takes here, from its first file to its last rename."""
 START_S = 1.0
 """About as long as a start takes; a start is cut short anywhere in it."""
 POLL_S = 0.002
+FLUSH_MS = (200, 200, 5000)
+"""Of rounds in turns. What is not flushed and checkpointed is not compacted, and is looked through after a crash."""
 
 BROKER_CONFIG = {
     "log.index.interval.bytes": str(INTERVAL_BYTES),
     "log.retention.check.interval.ms": "200",
     "offsets.topic.num.partitions": "2",
     "log.cleaner.backoff.ms": "200",
+    "log.roll.ms": "400",  # of the topics that say nothing else: so that commits are compacted, too
+    "log.cleaner.min.cleanable.ratio": "0.1",
 }
 TOPIC_CONFIGS = {
     KEPT: {"segment.ms": "700"},
@@ -62,12 +72,17 @@ TOPIC_CONFIGS = {
 
 
 class Figures(NamedTuple):
-    """What a round went through."""
+    """What a round went through.
+
+    compactions: lives of the broker in which one went further, counted per log; kills_amid_compaction: those that left one unfinished.
+    """
 
     kills: int = 0
     records: int = 0
     commits: int = 0
     deletions: int = 0
+    compactions: int = 0
+    kills_amid_compaction: int = 0
     seconds: float = 0.0
 
 
@@ -80,8 +95,12 @@ class Round:
 
     def __init__(self, rig: Rig, seed: int) -> None:
         self._dice = random.Random(seed)
-        self._kills = 0
-        self._broker = rig.broker(BROKER_CONFIG)
+        self._kills = self._compactions = self._kills_amid_compaction = 0
+        self._clean: dict[TopicPartition, int] = {}
+        flush_ms = FLUSH_MS[seed % len(FLUSH_MS)]
+        self._broker = rig.broker(
+            {**BROKER_CONFIG, "log.flush.scheduler.interval.ms": str(flush_ms)}
+        )
         self._committed: dict[str, dict[tuple[str, int], int]] = {GROUP: {}, PLAIN_GROUP: {}}
         self.history = History(
             {(topic, p): {} for topic, count in PARTITIONS.items() for p in range(count)}
@@ -121,12 +140,18 @@ class Round:
             self.history.count(),
             self.history.commits,
             self.history.deletions,
+            self._compactions,
+            self._kills_amid_compaction,
             time.monotonic() - started,
         )
 
     def _kill(self) -> None:
         self._broker.kill()
         self._kills += 1
+        clean = first_dirty_offsets(self._broker.data)
+        self._compactions += sum(self._clean.get(log, 0) < end for log, end in clean.items())
+        self._clean = clean
+        self._kills_amid_compaction += is_amid_compaction(self._broker.data)
 
     def _abandon(self) -> None:
         """It has failed: what the writers still hold does not matter."""
@@ -138,17 +163,26 @@ class Round:
 
     def _live(self) -> None:
         """Until the moment of death has come."""
-        if self._dice.random() < DIES_STARTING:
+        kind = self._dice.random()
+        if kind < DIES_STARTING:
             self._kill()
             self._broker.launch()
             time.sleep(self._dice.uniform(0, START_S))  # the moment is the point of it
-            return
-        wanted = self.history.count() + self._dice.randint(*ACKNOWLEDGED_BETWEEN_KILLS)
+        elif kind < DIES_STARTING + DIES_COMPACTING:
+            data = self._broker.data
+            self._wait("a compaction", lambda: is_amid_compaction(data))
+            time.sleep(self._dice.uniform(0, COMPACTION_S))
+        else:
+            count = self._dice.randint(*ACKNOWLEDGED_BETWEEN_KILLS)
+            wanted = self.history.count() + count
+            self._wait(f"{count} records", lambda: self.history.count() >= wanted)
+
+    def _wait(self, what: str, is_there: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE_S
-        while self.history.count() < wanted:
+        while not is_there():
             self._raise_for(self.history.failures)
             if time.monotonic() > deadline:
-                raise SoakFailed(f"{wanted - self.history.count()} records are missing")
+                raise SoakFailed(f"{PATIENCE_S:.0f} s without {what}")
             time.sleep(POLL_S)
 
     def _start(self) -> None:

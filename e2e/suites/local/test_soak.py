@@ -12,4 +12,4 @@ def test_ten_kills_lose_repeat_and_turn_back_nothing(tmp_path: Path) -> None:
     figures = run_round(tmp_path, seed=1, kills=10)
     print(figures)
     assert figures.kills >= 10
-    assert min(figures.records, figures.commits, figures.deletions) > 0
+    assert min(figures.records, figures.commits, figures.deletions, figures.compactions) > 0

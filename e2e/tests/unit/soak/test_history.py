@@ -50,7 +50,7 @@ NAME = ("a", "k")
 
 @pytest.mark.parametrize(
     "numbers,confirmed,attempted",
-    [((1, 2, 3), 3, 3), ((1, 3), 2, 3), ((), 7, 7), ((), 6, 8)],
+    [((1, 2, 3), 3, 3), ((1, 3), 2, 3), ((), 7, 7), ((), 1, 21)],
 )
 def test_the_latest_value_of_a_key_is_there_unless_a_tombstone_took_it(
     numbers, confirmed, attempted
@@ -60,7 +60,7 @@ def test_the_latest_value_of_a_key_is_there_unless_a_tombstone_took_it(
 
 @pytest.mark.parametrize(
     "numbers,confirmed,attempted",
-    [((1, 2), 3, 3), ((2, 1), 1, 2), ((1, 1), 1, 1), ((), 3, 6)],
+    [((1, 2), 3, 3), ((2, 1), 1, 2), ((1, 1), 1, 1), ((), 3, 6), ((), 6, 8)],
 )
 def test_an_older_value_and_a_vanished_one_are_found(numbers, confirmed, attempted):
     assert check_latest(keyed(*numbers), {NAME: confirmed}, {NAME: attempted})
