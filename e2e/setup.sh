@@ -12,7 +12,7 @@ python=$(command -v python3 || true)
   { echo "python3 cannot make environments: install its venv module (Debian: apt-get install python3-venv)" >&2; exit 1; }
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "uv==$uv_version"
 export VIRTUAL_ENV=$PWD/$venv
-"$venv/bin/uv" pip sync --quiet --require-hashes e2e/requirements.lock
+"$venv/bin/uv" pip sync --quiet --compile-bytecode --require-hashes e2e/requirements.lock
 "$venv/bin/uv" pip install --quiet "uv==$uv_version"
 "$venv/bin/uv" pip install --quiet --no-deps --no-build-isolation \
   -e broker_image -e operator -e spark-on-k8s -e e2e
