@@ -41,6 +41,7 @@ class LogConfigs:
         self._static = static
         self._layers: BrokerLayers | None = None
         self._defaults: Mapping[str, str | None] = {}
+        self._latest: tuple[Mapping[str, str], LogConfig] | None = None
 
     def may_differ(self, image: ClusterImage) -> bool:
         """Whether the defaults of topics that `image` means are other ones than `of` last used."""
@@ -53,8 +54,13 @@ class LogConfigs:
         if layers != self._layers:
             self._layers = layers
             self._defaults = topic_defaults(layers)
+            self._latest = None
         known = image.topic(topic)
-        return log_config(topic_values(known.configs if known else {}, self._defaults))
+        overrides = known.configs if known else {}
+        # Logs are opened in the order of their topics, some with a thousand partitions: a fifth of a broker's start.
+        if self._latest is None or self._latest[0] != overrides:
+            self._latest = overrides, log_config(topic_values(overrides, self._defaults))
+        return self._latest[1]
 
 
 def log_config(values: Mapping[str, ConfigValue]) -> LogConfig:

@@ -7,6 +7,7 @@ from logfleet.metadata.store import KeyValue
 from logfleet.node.log_configs import LogConfigs, log_config
 from logfleet.records.batch import TimestampType
 from logfleet.records.compression import Codec
+from logfleet.wire import uuids
 
 DEFAULTS = topic_defaults(BrokerLayers())
 
@@ -60,3 +61,24 @@ def test_a_brokers_own_and_dynamic_values_are_defaults_of_its_topics() -> None:
     assert config.segment_bytes == 3145728
     assert config.index_interval_bytes == 100
     assert configs.of(ClusterImage(), "unknown").segment_bytes == 2097152
+
+
+def test_topics_are_told_apart_in_any_order() -> None:
+    configs = LogConfigs(7, {})
+    sizes = {"a": 1_048_576, "b": 2_097_152}
+    values: dict[str, object] = {}
+    for number, (name, size) in enumerate(sizes.items(), start=1):
+        uuid = uuids.to_text(number.to_bytes(16, "big"))
+        overrides = {"segment.bytes": str(size)}
+        values |= {
+            keys.topic(name): keys.TopicValue(uuid, overrides),
+            keys.topic_id(uuid): name,
+            keys.ready(uuid): keys.ReadyValue(1),
+            keys.partition(uuid, 0): keys.PartitionValue((1,), ((1, 5),), 1, 0, 0, 1),
+        }
+    image = image_with(**values)
+    for name in ("a", "a", "b", "a"):
+        assert configs.of(image, name).segment_bytes == sizes[name]
+    assert configs.of(image, "unknown") == LogConfig()
+    other = image_with(**{"config/broker/default": {"log.segment.bytes": "3145728"}})
+    assert configs.of(other, "unknown").segment_bytes == 3_145_728
