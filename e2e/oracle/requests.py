@@ -14,6 +14,8 @@ T0: Final = time.time_ns() // 1_000_000 - 3_600_000
 """Time of the first record: not so long ago that retention takes it, and the same on both sides."""
 TIMEOUT_MS: Final = 30_000
 SESSION_MS: Final = 60_000
+NODE_ID: Final = 1
+"""Of both brokers."""
 CONSUMER: Final = "consumer"
 
 

@@ -219,6 +219,10 @@ def _list_reassignments(stage: Stage) -> msgspec.Struct:
     return kind(topics=[topic], timeout_ms=r.TIMEOUT_MS)
 
 
+def _unregister_broker(_stage: Stage) -> msgspec.Struct:
+    return m.UnregisterBrokerRequest(broker_id=4711)
+
+
 ACL: Final[dict[str, Any]] = {
     "resource_type": 2,
     "resource_name": "a",
@@ -308,4 +312,5 @@ BASES: Final[dict[str, Base]] = {
     "ListPartitionReassignments": _list_reassignments,
     "AlterClientQuotas": _alter_client_quotas,
     "DescribeClientQuotas": _describe_client_quotas,
+    "UnregisterBroker": _unregister_broker,
 }

@@ -91,6 +91,8 @@ def changes(
     for value in values(field, now, version):
         if name == "timeout_ms" and 0 < value < r.TIMEOUT_MS:
             continue  # whether it is enough is a matter of speed
+        if name == "broker_id" and value == r.NODE_ID:
+            continue  # UnregisterBroker: Kafka forgets itself, and answers nobody any more
         if value != now or type(value) is not type(now):
             yield Change(here, value)
     inner: Any = now[0] if isinstance(now, list) and now else now

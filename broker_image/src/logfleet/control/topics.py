@@ -25,7 +25,6 @@ from logfleet.metadata.store import (
     Compare,
     Delete,
     DeletePrefix,
-    Operation,
     Put,
     Txn,
     absent,
@@ -177,12 +176,18 @@ def remove_unfinished(epoch: int, topic: Topic) -> Txn:
 
 def confirm_deleted(deleted: DeletedTopic, broker_id: int) -> Txn:
     """A broker's own transaction: its logs of the topic are gone. To be repeated from a newer image if it fails."""
+    step = without_broker(deleted, broker_id)
+    return Txn(step.compares, (step.write,))
+
+
+def without_broker(deleted: DeletedTopic, broker_id: int) -> Step:
+    """The deleted topic waits no longer for this broker."""
     key = keys.deleted(uuids.to_text(deleted.id))
     left = tuple(broker for broker in deleted.brokers if broker != broker_id)
-    write: Operation = (
+    write: Put | Delete = (
         Put(key, keys.encode(DeletedValue(deleted.name, left))) if left else Delete(key)
     )
-    return Txn((modified_at(key, deleted.revision),), (write,))
+    return Step(write, (modified_at(key, deleted.revision),))
 
 
 def unknown_topic() -> Refusal:

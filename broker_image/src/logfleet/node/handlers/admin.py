@@ -8,6 +8,7 @@ from logfleet.node.controller_access import ControllerWork, Origin
 from logfleet.node.controller_term import NotControllerError
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers import (
+    admin_brokers,
     admin_configs,
     admin_partitions,
     admin_quotas,
@@ -31,6 +32,7 @@ from logfleet.wire.messages import (
     IncrementalAlterConfigsRequest,
     ListConfigResourcesRequest,
     ListPartitionReassignmentsRequest,
+    UnregisterBrokerRequest,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ WORK: Final[dict[type[msgspec.Struct], ControllerWork]] = {
     AlterClientQuotasRequest: admin_quotas.ALTER,
     IncrementalAlterConfigsRequest: admin_configs.INCREMENTAL_ALTER,
     AlterConfigsRequest: admin_configs.ALTER,
+    UnregisterBrokerRequest: admin_brokers.UNREGISTER,
 }
 ADDRESS_BYTES: Final = (4, 16)
 

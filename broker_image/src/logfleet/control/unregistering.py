@@ -1,0 +1,43 @@
+"""UnregisterBroker (KIP-631): the controller forgets a broker that will not come back.
+
+Kafka forgets any broker, also one that runs or is named as a replica, and leaves the rest to the operator. Here it is
+refused until the broker has stopped and holds nothing, so that no partition waits for a broker nobody knows.
+"""
+
+from collections.abc import Iterator
+
+from logfleet.control.topics import without_broker
+from logfleet.control.transactions import Refusal, Step
+from logfleet.metadata import keys
+from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.store import Delete, absent, modified_at
+from logfleet.wire.errors import ErrorCode
+
+
+def unregister(image: ClusterImage, broker_id: int) -> tuple[Step, ...] | Refusal:
+    """What has to be written, or why not: BROKER_ID_NOT_REGISTERED as Kafka has it, INVALID_REQUEST by our own rule."""
+    fence = image.fences.get(broker_id)
+    if broker_id in image.brokers:
+        message = f"Broker {broker_id} is running: stop it first."
+        return Refusal(ErrorCode.INVALID_REQUEST, message)
+    if fence is None:
+        message = f"Broker ID {broker_id} is not currently registered."
+        return Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, message)
+    held = next(_held(image, broker_id), None)
+    if held is not None:
+        message = f"Broker {broker_id} holds a replica of {held}: delete the topic first, or bring the broker back."
+        return Refusal(ErrorCode.INVALID_REQUEST, message)
+    unchanged = absent(keys.broker(broker_id)), modified_at(keys.fence(broker_id), fence.revision)
+    forgotten = (
+        without_broker(deleted, broker_id)
+        for deleted in image.deleted.values()
+        if broker_id in deleted.brokers
+    )
+    return (*forgotten, Step(Delete(keys.fence(broker_id)), unchanged))
+
+
+def _held(image: ClusterImage, broker_id: int) -> Iterator[str]:
+    for topic in image.topics():
+        for index, partition in enumerate(topic.partitions):
+            if broker_id in partition.replicas:
+                yield f"{topic.name}-{index}"

@@ -1,0 +1,31 @@
+import pytest
+from logfleet.metadata import keys
+from logfleet.metadata.store import Delete, Put
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import UnregisterBrokerRequest
+
+pytestmark = pytest.mark.asyncio
+OTHER = 4711
+
+
+async def unregister(node, broker_id: int) -> tuple[str, str | None]:
+    answer = await node.ask(UnregisterBrokerRequest(broker_id=broker_id))
+    return ErrorCode(answer.error_code).name, answer.error_message
+
+
+async def test_a_broker_that_has_stopped_is_forgotten(node):
+    value = keys.encode(keys.BrokerValue("i", ()))
+    await node.write(Put(keys.broker(OTHER), value))
+    await node.until(lambda image: image.brokers[OTHER].is_active)
+    assert await unregister(node, OTHER) == (
+        "INVALID_REQUEST",
+        f"Broker {OTHER} is running: stop it first.",
+    )
+    await node.write(Delete(keys.broker(OTHER)))
+    await node.until(lambda image: image.fences[OTHER].state == keys.FENCED)
+    assert await unregister(node, OTHER) == ("NONE", None)
+    assert OTHER not in node.follower.image.fences
+    assert await unregister(node, OTHER) == (
+        "BROKER_ID_NOT_REGISTERED",
+        f"Broker ID {OTHER} is not currently registered.",
+    )
