@@ -165,6 +165,7 @@ def deleting_by_id(side: Side) -> None:
         [kind(name=None)],
         [kind(name=topic.name, topic_id=topic.id)],
         [kind(name=None, topic_id=topic.id), kind(name=topic.name)],
+        [kind(name=None, topic_id=topic.id)] * 2 + [kind(name=topic.name)],
         [kind(name=None, topic_id=topic.id), kind(name=None, topic_id=topic.id)],
         [kind(name=None, topic_id=topic.id)],
         [kind(name=None, topic_id=topic.id)],
@@ -276,6 +277,9 @@ def several_changes_at_once(side: Side) -> None:
 @CORPUS.case
 def resources_that_are_not_there(side: Side) -> None:
     change = ("retention.ms", SET, "5000")
+    for wrong in (("retention.ms", SET, "x"), ("retention.ms", APPEND, "1"), ("no.key", SET, "1")):
+        for name in (f"{side.prefix}none", "", "no name!"):
+            alter(side, name, wrong)
     for kind in (0, 1, TOPIC, BROKER, LOGGER, 3, 64):
         for name in (f"{side.prefix}none", "", "2", "x"):
             if (kind, name) != (BROKER, ""):

@@ -110,6 +110,11 @@ class ControllerAccess:
             self._connection.close()
 
     @property
+    def image(self) -> ClusterImage:
+        """The cluster as this broker sees it."""
+        return self._follower.image
+
+    @property
     def layers(self) -> BrokerLayers:
         """Defaults of the cluster, as this broker sees them."""
         cluster = self._follower.image.configs_of_broker(None)

@@ -54,6 +54,9 @@ CREATION_STRICT_SINCE: Final = 6
 DELETION_STRICT_SINCE: Final = 5
 GROWTH_STRICT_SINCE: Final = 3
 DUPLICATE_NAME: Final = "Duplicate topic name."
+NAMED_BY_ID_TOO: Final = Refusal(
+    ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied."
+)
 
 
 class _Settled(msgspec.Struct, frozen=True):
@@ -243,12 +246,16 @@ async def _delete(
         disabled = version >= DELETION_DISABLED_SINCE
         error = ErrorCode.TOPIC_DELETION_DISABLED if disabled else ErrorCode.INVALID_REQUEST
         return _refuse_deletion(request, version, Refusal(error, "Topic deletion is disabled."))
+    both = _named_both_ways(access.image, wanted)
+    results = [_not_deleted(each, NAMED_BY_ID_TOO) for each in both]
+    taken = {each.name for each in both}, {each.topic_id for each in both}
     counts = Counter((each.name, each.topic_id) for each in wanted)
-    results = []
     for each in {(each.name, each.topic_id): each for each in wanted}.values():
         answer: Refusal | Topic | None = _refuse_one_deletion(
             each, counts[each.name, each.topic_id]
         )
+        if answer is None and (each.name in taken[0] or each.topic_id in taken[1]):
+            continue
         if answer is None:
             operation = _charged(_deletion(each), budget, lambda topic: len(topic.partitions))
             answer = await access.controller.submit(operation)
@@ -263,6 +270,18 @@ def _deletions(request: DeleteTopicsRequest, version: int) -> list[_Deletion]:
     if version >= DELETION_BY_ID_SINCE:
         return request.topics
     return [_Deletion(name=name) for name in request.topic_names]
+
+
+def _named_both_ways(image: ClusterImage, wanted: list[_Deletion]) -> list[_Deletion]:
+    """Topics that the request names once by their name and also by their id; each with both. Kafka: ControllerApis.deleteTopics."""
+    names = Counter(each.name for each in wanted if each.topic_id == uuids.ZERO_UUID)
+    ids = {each.topic_id for each in wanted if each.name is None}
+    found = (image.topic(name) for name, times in names.items() if name is not None and times == 1)
+    return [
+        _Deletion(name=topic.name, topic_id=topic.id)
+        for topic in found
+        if topic is not None and topic.id in ids
+    ]
 
 
 def _refuse_one_deletion(wanted: _Deletion, times: int) -> Refusal | None:

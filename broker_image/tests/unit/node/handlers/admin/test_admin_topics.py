@@ -156,6 +156,22 @@ async def test_a_deletion_that_is_not_clear_is_refused(node):
     ]
 
 
+async def test_a_topic_named_by_its_name_and_by_its_id_is_not_deleted(node):
+    await node.ask(creation("t", "u"))
+    t, u = (node.image.topic(name).id for name in "tu")
+    by_id = Deletion(name=None, topic_id=t)
+    for again in ([], [by_id]):
+        rows = [by_id, Deletion(name="t"), Deletion(name="u"), *again]
+        request = DeleteTopicsRequest(topics=rows, timeout_ms=10_000)
+        found = {(row.name, row.topic_id): row for row in (await node.ask(request)).responses}
+        assert found["t", t].error_code == ErrorCode.INVALID_REQUEST
+        assert found["t", t].error_message.endswith("already supplied.")
+        assert ((None, t) in found) == bool(again)
+        assert ("u", u) in found or again
+        assert node.image.topic("t") is not None
+    assert node.image.topic("u") is None
+
+
 @pytest.mark.parametrize("version, error", [(6, "TOPIC_DELETION_DISABLED"), (2, "INVALID_REQUEST")])
 async def test_deletion_can_be_forbidden(start, version, error):
     node = await start(delete_topic_enable="false")
