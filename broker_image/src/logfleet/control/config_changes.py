@@ -56,25 +56,31 @@ def alter_topic_configs(
     """The transaction that makes a topic's configs what `changes` say; none if that changes nothing.
 
     replaces: keys that are not named go back to their defaults (AlterConfigs), instead of staying as they are.
+    As in Kafka what is wrong with a change is told before what is wrong with the name, and that the topic is missing comes last
+    (ConfigurationControlManager.validateAlterConfig).
     """
-    if not name:
-        return Refusal(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
-    problem = name_problem(name)
-    if problem is not None:
-        return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
     topic = image.topic(name)
-    if topic is None:
-        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-    values = _changed({} if replaces else topic.configs, changes, _topic_list)
-    refusal = values if isinstance(values, Refusal) else refuse_topic_configs(values)
+    values = _changed({} if replaces or topic is None else topic.configs, changes, _topic_list)
+    if isinstance(values, Refusal):
+        return values
+    refusal = _refuse_resource(name) or refuse_topic_configs(values)
     if refusal is not None:
         return refusal
-    assert not isinstance(values, Refusal)
+    if topic is None:
+        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     if values == topic.configs:
         return ()
     key = keys.topic(name)
     write = Put(key, keys.encode(TopicValue(uuids.to_text(topic.id), values)))
     return pack(epoch, [Step(write, (modified_at(key, topic.revision),))])
+
+
+def _refuse_resource(name: str) -> Refusal | None:
+    """What is wrong with the name of a topic whose configs are to be changed."""
+    if not name:
+        return Refusal(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    problem = name_problem(name)
+    return None if problem is None else Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
 
 
 def alter_broker_configs(

@@ -73,9 +73,14 @@ def describe_topic(overrides: Mapping[str, str], layers: BrokerLayers) -> Iterat
 def describe_new_topic(
     overrides: Mapping[str, str], layers: BrokerLayers
 ) -> Iterator[DescribedConfig]:
-    """As `describe_topic`, but a coarser unit counts as the source of a value (Kafka: KafkaConfigSchema)."""
+    """As `describe_topic`, but a coarser unit counts as the source of a value, and what is set is told as it was set.
+
+    Source: Kafka's KafkaConfigSchema.
+    """
     for described in describe_topic(overrides, layers):
-        if described.source is ConfigSource.DEFAULT:
+        if described.name in overrides:
+            yield msgspec.structs.replace(described, value=overrides[described.name])
+        elif described.source is ConfigSource.DEFAULT:
             names = [source for source, _ in TOPIC_KEYS[described.name].sources]
             found = _every_synonym(names, layers)
             source = found[0].source if found else ConfigSource.DEFAULT

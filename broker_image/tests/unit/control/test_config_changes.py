@@ -84,6 +84,14 @@ def test_a_topic_that_is_not_there_or_not_named(topic):
         "The topic 'nope' does not exist.",
     )
     assert topic(name="")[0] == "INVALID_REQUEST"
+    assert topic(name="no name!")[0] == "INVALID_TOPIC_EXCEPTION"
+
+
+@pytest.mark.parametrize("name", ["nope", "", "no name!"])
+def test_a_change_that_cannot_be_made_is_told_before_a_topic_that_is_not_there(topic, name):
+    assert topic(("retention.ms", APPEND, "1"), name=name)[0] == "INVALID_CONFIG"
+    wrong_value = topic(("retention.ms", SET, "x"), name=name)[0]
+    assert wrong_value == ("INVALID_CONFIG" if name == "nope" else topic(name=name)[0])
 
 
 def test_a_change_decided_before_another_one_fails(cluster, topic):

@@ -47,6 +47,12 @@ def test_a_new_topic_owns_up_to_values_of_coarser_units():
     assert described["remote.storage.enable"].source is ConfigSource.DEFAULT
 
 
+def test_a_new_topics_own_value_is_told_as_it_was_given():
+    given = {"cleanup.policy": " compact , delete,compact"}
+    described = {each.name: each.value for each in describe_new_topic(given, BrokerLayers())}
+    assert described["cleanup.policy"] == given["cleanup.policy"]
+
+
 WHILE_SET = {
     "follower.replication.throttled.rate",
     "leader.replication.throttled.rate",
