@@ -8,8 +8,11 @@ case = "versions/*"          # any if left out
 kafka = 0                    # the values, where only these may differ
 ours = "<absent>"
 reason = "not built yet: ..."
+
+api, field and case may be lists: each combination is a line of its own, and must be needed.
 """
 
+import itertools
 import re
 import tomllib
 from collections.abc import Iterable
@@ -22,6 +25,7 @@ from logfleet.wire.schema import within
 
 from e2e.oracle.compare import Difference
 
+SEVERAL = ("api", "field", "case")
 Value = str | int | bool | float | list[str | int]
 
 
@@ -62,9 +66,12 @@ class Reviewed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tru
 
 
 def _each(table: dict[str, Any]) -> list[dict[str, Any]]:
-    """A table of several fields as one of each: each must be needed."""
-    fields = table.get("field")
-    return [{**table, "field": one} for one in fields] if isinstance(fields, list) else [table]
+    """A table with lists as one of each combination."""
+    lists = {name: table[name] for name in SEVERAL if isinstance(table.get(name), list)}
+    return [
+        {**table, **dict(zip(lists, chosen, strict=True))}
+        for chosen in itertools.product(*lists.values())
+    ]
 
 
 def _same(wanted: object, value: object) -> bool:
@@ -76,7 +83,7 @@ class ReviewedList:
 
     def __init__(self, lines: Iterable[Reviewed]) -> None:
         self.lines = list(lines)
-        self._needed = [False] * len(self.lines)
+        self._covering: set[frozenset[int]] = set()
 
     @classmethod
     def parse(cls, text: str) -> "ReviewedList":
@@ -89,12 +96,17 @@ class ReviewedList:
         return cls(lines)
 
     def allows(self, place: Place, difference: Difference) -> bool:
-        """Whether a line covers the difference. Every line that does counts as needed."""
-        covering = [n for n, line in enumerate(self.lines) if line.covers(place, difference)]
-        for number in covering:
-            self._needed[number] = True
+        """Whether a line covers the difference."""
+        lines = enumerate(self.lines)
+        covering = frozenset(n for n, line in lines if line.covers(place, difference))
+        if covering:
+            self._covering.add(covering)
         return bool(covering)
 
     def unneeded(self) -> list[Reviewed]:
-        """Lines that have covered nothing."""
-        return [line for line, used in zip(self.lines, self._needed, strict=True) if not used]
+        """Lines that could be left out: they have covered nothing, or only what other lines cover as well."""
+        needed = {number for each in self._covering if len(each) == 1 for number in each}
+        for each in sorted(self._covering, key=sorted):
+            if needed.isdisjoint(each):
+                needed.add(min(each))
+        return [line for number, line in enumerate(self.lines) if number not in needed]

@@ -62,6 +62,25 @@ def test_each_of_several_fields_must_be_needed() -> None:
     assert [line.field for line in reviewed.unneeded()] == ["*.error_message"]
 
 
+def test_each_of_several_apis_and_cases_must_be_needed() -> None:
+    reviewed = listed(api=["Produce", "Fetch"], case=["produce/*", "fetch/*"])
+    assert reviewed.allows(PLACE, DIFFERENCE)
+    assert [(line.api, line.case) for line in reviewed.unneeded()] == [
+        ("Produce", "fetch/*"),
+        ("Fetch", "produce/*"),
+        ("Fetch", "fetch/*"),
+    ]
+
+
+def test_a_line_that_covers_only_what_another_covers_is_not_needed() -> None:
+    wide, narrow = listed(field="*").lines + listed().lines
+    reviewed = ReviewedList([narrow, wide])
+    assert reviewed.allows(PLACE, DIFFERENCE)
+    assert reviewed.unneeded() == [wide]
+    assert reviewed.allows(PLACE, DIFFERENCE._replace(path="elsewhere"))
+    assert reviewed.unneeded() == [narrow]
+
+
 @pytest.mark.parametrize("keys", [{"reason": " "}, {"verions": "1"}, {"api": 3}])
 def test_a_line_that_is_no_line_is_refused(keys: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"reason|unknown field|Expected"):
