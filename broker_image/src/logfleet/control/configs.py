@@ -77,6 +77,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     producer_id_expiration_ms: int
 
     logfleet_disk_reserve_bytes: int
+    logfleet_metrics_series_max: int
     logfleet_metadata_store: str
     logfleet_cluster_name: str
     logfleet_etcd_endpoints: tuple[str, ...]

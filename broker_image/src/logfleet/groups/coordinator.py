@@ -9,7 +9,7 @@ Upholds I14: a partition has one owner per generation because only the leader's 
 generations only grow, and commits of old generations are refused; and I15 (`offsets`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from logfleet.groups.classic import ClassicGroup, GroupState, Member
@@ -234,6 +234,16 @@ class GroupCoordinator:
             for group in self._table.groups.values()
             if not wanted_states or group.state.value.lower() in wanted_states
         ]
+
+    def groups(self) -> list[ClassicGroup]:
+        """All groups as they are now; they go on changing."""
+        return list(self._table.groups.values())
+
+    def committed(self) -> Iterator[tuple[str, str, dict[int, int]]]:
+        """Group, topic, and the committed offset of each partition; offsets may be committed between two steps."""
+        for group_id, topics in list(self._table.offsets.items()):
+            for topic, partitions in list(topics.items()):
+                yield group_id, topic, {at: value.offset for at, value in partitions.items()}
 
     def describe(self, group_id: str, api_version: int) -> DescribeGroupsResponse.DescribedGroup:
         """A group with its members; what they subscribe to only while it is stable."""

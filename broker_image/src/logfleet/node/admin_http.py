@@ -1,27 +1,28 @@
 """The admin port: /healthz, /readyz and /metrics over HTTP."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+from logfleet.telemetry.exposition import CONTENT_TYPE
 
 SHUTDOWN_GRACE_S = 1.0
 
 
 class AdminHttp:
-    """health and readiness return None if all is well, else the reason in one sentence.
+    """metrics: makes their text. health and readiness return None if all is well, else the reason in one sentence.
 
     Healthy: the process works and need not be restarted. Ready: clients may be sent here.
     """
 
     def __init__(
         self,
-        registry: CollectorRegistry,
+        metrics: Callable[[], Awaitable[str]],
         *,
         health: Callable[[], str | None],
         readiness: Callable[[], str | None],
     ) -> None:
-        self._registry = registry
+        self._metrics = metrics
         self._health = health
         self._readiness = readiness
         self._runner: web.AppRunner | None = None
@@ -54,8 +55,8 @@ class AdminHttp:
 
     async def _answer_metrics(self, request: web.Request) -> web.Response:
         del request
-        body = generate_latest(self._registry)
-        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+        body = (await self._metrics()).encode()
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
 
 def _verdict(reason: str | None) -> web.Response:

@@ -27,7 +27,6 @@ from logfleet.metadata.keys import Listener as Address
 from logfleet.metadata.store import MetadataStore, StoreError
 from logfleet.node.checkpointer import Checkpointer
 from logfleet.node.cleaner import Cleaner
-from logfleet.node.cleaner_metrics import CleanerMetrics
 from logfleet.node.client_quotas import quotas_of
 from logfleet.node.connection_rules import ConnectionRules
 from logfleet.node.controller_access import ControllerAccess
@@ -47,12 +46,12 @@ from logfleet.node.local_partitions import LocalPartitions, now_ms
 from logfleet.node.log_configs import LogConfigs
 from logfleet.node.log_dir import LogDir, LogDirRefused
 from logfleet.node.log_dirs import LogDirs, cluster_id_on_disk
-from logfleet.node.loop_lag import LoopLag
 from logfleet.node.maintenance import Maintenance
 from logfleet.node.metadata_follower import MetadataFollower
 from logfleet.node.metadata_store import open_store
-from logfleet.node.metrics import describe_broker, new_registry
+from logfleet.node.observation import Observation
 from logfleet.node.open_files import OpenFiles
+from logfleet.node.parked import Parked
 from logfleet.node.partition import Partition
 from logfleet.node.partition_table import PartitionTable
 from logfleet.node.registration import Registrar, Registration, RegistrationError, join_cluster
@@ -78,7 +77,7 @@ class StartError(Exception):
 class Broker:
     """A broker in this process; an asynchronous context manager that is serving inside.
 
-    config: as it was started. partitions: those it leads. timers: for parked requests. fetch_sessions: of its readers. registry: its metrics.
+    config: as it was started. partitions: those it leads. timers: for parked requests. fetch_sessions: of its readers.
     failure: why it ended by itself, else None. What is only annotated below is there once it has started.
     """
 
@@ -97,7 +96,7 @@ class Broker:
         self.node_id = config.node_id
         self.incarnation = str(uuid.uuid4())
         self.timers = TimerWheel()
-        self.registry = new_registry()
+        self.parked = Parked()
         self.fetch_sessions = SessionCache(
             config.max_incremental_fetch_session_cache_slots,
             # not to be guessed from others': a session is whoever knows its id
@@ -122,6 +121,7 @@ class Broker:
         self._loaded: set[LogDir] = set()
         self._high_watermarks: Mapping[TopicPartition, int] = {}
         self._stack = contextlib.AsyncExitStack()
+        self._observation = Observation(self, lambda: self._listeners)
         self._ended = asyncio.Event()
         self._state = "starting"
 
@@ -219,24 +219,21 @@ class Broker:
         await self._serve()
 
     async def _start_admin(self) -> None:
-        lag = LoopLag(self.registry)
-        lag.start()
-        self._stack.callback(lag.stop)
-        describe_broker(self.registry, self, lambda: self._listeners)
-        address = self.config.logfleet_admin_listener
-        if address is None:
-            return
-        from logfleet.node.admin_http import AdminHttp  # aiohttp takes 10 MiB
-
-        admin = AdminHttp(self.registry, health=lambda: self.failure, readiness=self._not_ready)
-        self._stack.push_async_callback(admin.stop)
         try:
-            await admin.start(address.host, address.port)
+            await self._observation.start(self._stack)
         except OSError as error:
+            address = self.config.logfleet_admin_listener
             raise _cannot_listen("logfleet.admin.listener", address, error) from error
 
-    def _not_ready(self) -> str | None:
-        return None if self._state == "serving" else self._state
+    def not_ready(self) -> str | None:
+        """Why clients may not be sent here, None if they may: it serves, is registered, and the controller lets it lead."""
+        if self._state != "serving":
+            return self._state
+        registration = None if self._registrar is None else self._registrar.registration
+        broker = self.image.brokers.get(self.node_id)
+        if registration is None or broker is None or broker.epoch != registration.epoch:
+            return "not registered with the cluster: the metadata store cannot be reached, or is behind"
+        return None if broker.is_active else "the controller does not let it lead yet"
 
     async def _bind(self) -> tuple[Address, ...]:
         """Take the ports; the addresses that clients are told."""
@@ -417,6 +414,7 @@ class Broker:
         self._stack.callback(self._remember_high_watermarks, maintenance)
         self._spawn("maintenance", maintenance.run())
         self._spawn("disk space", self.disk_space.run())
+        cleaner = None
         if self.config.log_cleaner_enable:
             cleaner = Cleaner(
                 self._files,
@@ -430,8 +428,8 @@ class Broker:
                 on_disk_failure=self._disk_failed,
             )
             self.local.on_lost.append(cleaner.lost)
-            self.registry.register(CleanerMetrics(cleaner, self._log_dirs))
             self._spawn("cleaner", cleaner.run())
+        self._observation.tell_all(cleaner)
         return maintenance
 
     def _remember_high_watermarks(self, maintenance: Maintenance) -> None:

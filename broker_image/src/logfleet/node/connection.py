@@ -15,12 +15,14 @@ import asyncio
 import struct
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
+from time import perf_counter
 from typing import Protocol, TypeAlias, cast
 
 import structlog
 
 from logfleet.node.file_sender import FileSender, Part, read_inline
 from logfleet.node.frame_buffers import FrameBuffers
+from logfleet.telemetry.histogram import Histogram
 
 log = structlog.get_logger(__name__)
 
@@ -41,6 +43,15 @@ REQUESTS_PER_STEP_MAX = 16
 # Why a connection takes no further request for now, as bits: its peer does not read, or has gone too fast.
 WRITE_PAUSED = 1
 THROTTLED = 2
+
+# Why a connection ends.
+BY_PEER = "peer"
+IDLE = "idle"
+INVALID = "invalid"
+EVICTED = "evicted"
+CONNECTS_TOO_OFTEN = "throttled"
+STOPPED = "stop"
+REASONS = (BY_PEER, IDLE, INVALID, EVICTED, CONNECTS_TOO_OFTEN, STOPPED)
 
 _SIZE = struct.Struct(">i")
 _PRODUCE_KEY = b"\0\0"
@@ -87,6 +98,7 @@ class Peer:
     on_leave: set by a handler that parks a request, and cleared by it afterwards; called when the
         connection is lost or the broker stops, so that the request is answered at once.
     on_throttle: how its connection is held, None where there is none.
+    queued_since: since when (perf_counter) the requests that are being served have waited, as the others had their turn; else 0.
     repeats: requests that need no decoding, by the bytes of a frame from behind the correlation id to `repeat_end`, which is 0
         while there are none. repeats_left: how many more may be remembered.
     """
@@ -97,6 +109,7 @@ class Peer:
         "on_leave",
         "on_throttle",
         "port",
+        "queued_since",
         "repeat_end",
         "repeats",
         "repeats_left",
@@ -107,6 +120,7 @@ class Peer:
         self.listener = listener
         self.host = host
         self.port = port
+        self.queued_since = 0.0
         self.software = ("", "")
         self.on_leave: Callable[[], None] | None = None
         self.on_throttle: Callable[[int], None] | None = None
@@ -125,6 +139,7 @@ class Owner(Protocol):
 
     now: the loop's time, a second old at most: idleness needs no more.
     request_bytes_max: Kafka's socket.request.max.bytes; a larger or negative length closes.
+    send_time: of answers from files.
     """
 
     name: str
@@ -132,6 +147,7 @@ class Owner(Protocol):
     service: Service
     request_bytes_max: int
     disk: Executor
+    send_time: Histogram
 
     def opened(self, connection: "Connection") -> int:
         """For how many ms to keep the connection, unread, before it is closed; 0 to serve it."""
@@ -166,6 +182,9 @@ class Connection(asyncio.BufferedProtocol):
         self._largest = 0
         self._expects_large = False
         self._in_progress = False  # a request is being answered
+        self._gave_way_at = 0.0
+        self._sending_since = 0.0
+        self.end_reason = BY_PEER
         self._held = 0  # WRITE_PAUSED, THROTTLED: why no request is taken
         self._release: asyncio.TimerHandle | None = None  # ends the throttling
         self._unsent: list[Part] | None = None  # an answer waiting for the transport to be empty
@@ -185,6 +204,7 @@ class Connection(asyncio.BufferedProtocol):
         refused_ms = self._owner.opened(self)
         if refused_ms:
             self.finishing = True  # as soon as it may go on
+            self.end_reason = CONNECTS_TOO_OFTEN
             self.throttle(refused_ms)
             self._pause_reading()
 
@@ -202,8 +222,10 @@ class Connection(asyncio.BufferedProtocol):
         if self.peer.on_leave is not None:
             self.peer.on_leave()
 
-    def finish(self) -> None:
-        """Answer the request in progress, if any, then close."""
+    def finish(self, reason: str = STOPPED) -> None:
+        """Answer the request in progress, if any, then close. reason: one of the REASONS."""
+        if not self.finishing:
+            self.end_reason = reason
         self.finishing = True
         if self.peer.on_leave is not None:
             self.peer.on_leave()
@@ -216,6 +238,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _refuse(self, reason: str) -> None:
         log.info("connection_refused", peer=f"{self.peer.host}:{self.peer.port}", reason=reason)
+        self.end_reason = INVALID
         self.finishing = True
         self._transport.close()
 
@@ -257,7 +280,7 @@ class Connection(asyncio.BufferedProtocol):
         # A peer may close its sending side and still read: it gets the answer in progress.
         if not self._in_progress:
             return False  # the transport closes itself
-        self.finish()
+        self.finish(BY_PEER)
         return True
 
     def _cut(self, data: memoryview) -> None:
@@ -317,12 +340,17 @@ class Connection(asyncio.BufferedProtocol):
         """Others have their turn before this connection goes on with `rest`."""
         self._head = bytes(rest)
         self._in_progress = True
+        self._gave_way_at = perf_counter()
         self._pause_reading()  # also so that a close by the peer is not seen before its requests
         asyncio.get_running_loop().call_soon(self._have_turn)
 
     def _have_turn(self) -> None:
         self._in_progress = False
-        self._next()
+        self.peer.queued_since = self._gave_way_at
+        try:
+            self._next()
+        finally:
+            self.peer.queued_since = 0.0
 
     def _cut_head(self) -> None:
         data, self._head = self._head, b""
@@ -384,11 +412,14 @@ class Connection(asyncio.BufferedProtocol):
             self._sender = FileSender(
                 fd, disk=self._owner.disk, on_done=self._files_sent, on_error=self._files_failed
             )
+        self._sending_since = perf_counter()
         if self._sender.send(parts):
             self._in_progress = False
+            self._owner.send_time.observe(perf_counter() - self._sending_since)
 
     def _files_sent(self) -> None:
         self.last_active = self._owner.now
+        self._owner.send_time.observe(perf_counter() - self._sending_since)
         self._in_progress = False
         self._next()
 

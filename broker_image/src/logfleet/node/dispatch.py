@@ -18,8 +18,10 @@ from logfleet.node.client_quotas import ClientQuotas
 from logfleet.node.connection import Answer, CloseConnection, Peer, Repeat
 from logfleet.node.file_sender import Part
 from logfleet.node.throttling import Usage, settled
+from logfleet.telemetry.request_stats import RequestStats
 from logfleet.wire.apis import API_VERSIONS_KEY, Api, api_of
 from logfleet.wire.codec import decoder, encoder
+from logfleet.wire.error_codes import error_finder
 from logfleet.wire.errors import MalformedMessage, UnsupportedVersion
 from logfleet.wire.frame import (
     CORRELATION_END,
@@ -33,6 +35,8 @@ from logfleet.wire.frame import (
 log = structlog.get_logger(__name__)
 
 B = TypeVar("B")
+
+API_KEY_BYTES = 2
 
 
 class RequestContext(msgspec.Struct, frozen=True, gc=False):
@@ -58,24 +62,20 @@ Handler = Callable[[B, Any, RequestContext], Response | Awaitable[Response]]
 Handlers = Mapping[type[msgspec.Struct], Handler[B]]
 
 
-class RequestStats:
-    """Counters of one API: plain numbers, read by the metrics when they are asked for.
-
-    seconds: from the frame's arrival to its encoded answer, waiting included.
-    """
-
-    __slots__ = ("failures", "requests", "seconds")
-
-    def __init__(self) -> None:
-        self.requests = 0
-        self.failures = 0
-        self.seconds = 0.0
-
-
 class _Version:
     """One version of an API: its codecs and the header of its answers."""
 
-    __slots__ = ("api", "decode", "encode", "handler", "head", "head_bytes", "response", "stats")
+    __slots__ = (
+        "api",
+        "decode",
+        "encode",
+        "errors",
+        "handler",
+        "head",
+        "head_bytes",
+        "response",
+        "stats",
+    )
 
     def __init__(self, route: "_Route", version: int) -> None:
         api = route.api
@@ -85,6 +85,7 @@ class _Version:
         self.response = api.response
         self.decode = decoder(api.request, version)
         self.encode = encoder(api.response, version)
+        self.errors = error_finder(f"{api.name}Response")
         head = RESPONSE_HEADS[api.response_header_version(version)]
         self.head = head.pack
         self.head_bytes = head.size - SIZE_BYTES
@@ -135,6 +136,8 @@ class Dispatcher(Generic[B]):
 
     def __call__(self, peer: Peer, frame: memoryview) -> Answer | Awaitable[Answer]:
         started = perf_counter()
+        if peer.queued_since:
+            self._queued(frame, started - peer.queued_since)
         end = peer.repeat_end
         if end and self.quotas is None:
             repeat = peer.repeats.get(bytes(frame[CORRELATION_END:end]))
@@ -164,18 +167,22 @@ class Dispatcher(Generic[B]):
             if type(response) is served.response:
                 if usage is not None:
                     usage.settle(request, response)
-                return self._encode(served, correlation_id, response, started)
+                encoded = self._encode(served, correlation_id, response)
+                served.stats.at_once.observe(perf_counter() - started)
+                if usage is not None and usage.throttle_ms:
+                    served.stats.throttle.observe(usage.throttle_ms / 1_000)
+                return encoded
         except Exception as error:  # noqa: BLE001  the supervisor of all handlers
             raise self._failed(served, error) from None
         if response is None:
-            served.stats.requests += 1
             if usage is not None:
                 usage.settle(request, None)
+            served.stats.at_once.observe(perf_counter() - started)
             return None
         pending = cast("Awaitable[Response]", response)
         if usage is not None:
             pending = settled(pending, request, usage)
-        return self._answer_later(served, correlation_id, pending, started)
+        return self._answer_later(served, correlation_id, pending, started, usage)
 
     def _repeated(self, repeat: Repeat, frame: memoryview, started: float) -> bytes | None:
         """The answer to a request that is known by its bytes, None if it must be decoded.
@@ -190,10 +197,14 @@ class Dispatcher(Generic[B]):
         except Exception as error:  # noqa: BLE001  as above
             raise self._failed(route, error) from None
         if answer is not None:
-            stats = route.stats
-            stats.requests += 1
-            stats.seconds += perf_counter() - started
+            route.stats.at_once.observe(perf_counter() - started)
         return answer
+
+    def _queued(self, frame: memoryview, waited_s: float) -> None:
+        """The request waited until others of its connection had had their turn."""
+        route = self._routes.get(int.from_bytes(frame[:API_KEY_BYTES], "big"))
+        if route is not None:
+            route.stats.queue.observe(waited_s)
 
     def _prepare(self, header: RequestHeader) -> _Version | None:
         """The first request of a version; None for a version of ApiVersions that nobody knows."""
@@ -208,20 +219,31 @@ class Dispatcher(Generic[B]):
         raise CloseConnection(f"{route.api.name} version {header.api_version} is not served")
 
     async def _answer_later(
-        self, served: _Version, correlation_id: int, response: Awaitable[Response], started: float
+        self,
+        served: _Version,
+        correlation_id: int,
+        pending: Awaitable[Response],
+        started: float,
+        usage: Usage | None,
     ) -> Answer:
+        stats = served.stats
+        parked = perf_counter()
         try:
-            answer = await response
-            if answer is None:
-                served.stats.requests += 1
-                return None
-            return self._encode(served, correlation_id, answer, started)
+            response = await pending
+            ready = perf_counter()
+            answer: Answer = None
+            if response is not None:
+                answer = self._encode(served, correlation_id, response)
         except Exception as error:  # noqa: BLE001  as above
             raise self._failed(served, error) from None
+        stats.waited(parked - started + perf_counter() - ready, ready - parked)
+        if usage is not None and usage.throttle_ms:
+            stats.throttle.observe(usage.throttle_ms / 1_000)
+        return answer
 
     @staticmethod
     def _encode(
-        served: _Version, correlation_id: int, response: msgspec.Struct, started: float
+        served: _Version, correlation_id: int, response: msgspec.Struct
     ) -> bytes | list[Part]:
         assert type(response) is served.response, f"{served.api.name} answered by {response!r}"
         body = served.encode(response)
@@ -232,9 +254,9 @@ class Dispatcher(Generic[B]):
         else:
             size = served.head_bytes + sum(map(len, body))
             answer = [served.head(size, correlation_id), *cast("list[Part]", body)]
-        stats = served.stats
-        stats.requests += 1
-        stats.seconds += perf_counter() - started
+        errors = served.errors(response)
+        if errors:
+            served.stats.failed_with(errors)
         return answer
 
     def _failed(self, served: "_Version | _Route", error: Exception) -> CloseConnection:

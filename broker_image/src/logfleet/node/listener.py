@@ -14,8 +14,9 @@ from logfleet.control.connection_limits import connection_limits
 from logfleet.control.quotas import address_of
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.io.net import bind_tcp, prepare_accepted
-from logfleet.node.connection import Connection, Service
+from logfleet.node.connection import EVICTED, IDLE, REASONS, Connection, Service
 from logfleet.node.connection_quotas import ConnectionQuotas
+from logfleet.telemetry.histogram import Histogram
 
 log = structlog.get_logger(__name__)
 
@@ -66,7 +67,9 @@ class Listener:
         self.port = 0
         self.now = 0.0
         self.quotas = quotas or unlimited(name)
-        self.accepted = self.refused = self.evicted = 0
+        self.accepted = self.refused = 0
+        self.closed_by = dict.fromkeys(REASONS, 0)
+        self.send_time = Histogram()
         self.waited_s = 0.0
         self.connections: set[Connection] = set()
         self._backlog = backlog or BACKLOG
@@ -196,6 +199,7 @@ class Listener:
 
     def closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
+        self.closed_by[connection.end_reason] += 1
         self.quotas.leave(self.name, _address(connection.peer.host))
         if not self.connections:
             self._empty.set()
@@ -233,7 +237,7 @@ class Listener:
                 if connection.finishing:
                     connection.abort()  # closed long ago, but the peer does not take what is left
                 else:
-                    connection.finish()
+                    connection.finish(IDLE)
             await asyncio.sleep(0)
 
 
@@ -243,9 +247,8 @@ def close_least_recently_used(listeners: Iterable[Listener], excess: int) -> Non
     ending = sum(connection.finishing for connection, _ in open_now)
     staying = [(each, owner) for each, owner in open_now if not each.finishing]
     staying.sort(key=lambda pair: pair[0].last_active)
-    for connection, owner in staying[: max(0, excess - ending)]:
-        owner.evicted += 1
-        connection.finish()
+    for connection, _ in staying[: max(0, excess - ending)]:
+        connection.finish(EVICTED)
 
 
 def unlimited(listener: str) -> ConnectionQuotas:

@@ -6,23 +6,18 @@ step may take more than 5 ms, so what shows up above that is a defect or a machi
 
 import asyncio
 
-from prometheus_client import CollectorRegistry, Histogram
+from logfleet.telemetry.histogram import Histogram
 
 PERIOD_S = 0.1
-BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
 class LoopLag:
-    """worst_s: the longest lag since the start, in seconds."""
+    """histogram: of the lags, in seconds. worst_s: the longest since the start."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self) -> None:
         self.worst_s = 0.0
-        self._lag = Histogram(
-            "logfleet_event_loop_lag_seconds",
-            "How late the event loop serves a timer",
-            buckets=BUCKETS_S,
-            registry=registry,
-        )
+        self.histogram = Histogram(BOUNDS_S)
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
 
@@ -39,6 +34,6 @@ class LoopLag:
 
     def _measure(self, loop: asyncio.AbstractEventLoop) -> None:
         lag = max(0.0, loop.time() - self._due)
-        self._lag.observe(lag)
+        self.histogram.observe(lag)
         self.worst_s = max(self.worst_s, lag)
         self.start()

@@ -10,6 +10,7 @@ from typing import Protocol
 from logfleet.log.validation import NeedsThread, Prepared, Rejected
 from logfleet.metadata.image import INTERNAL_TOPICS
 from logfleet.node.partition_log import AppendResult, PartitionLog
+from logfleet.node.traffic import Traffic
 from logfleet.wire.errors import ErrorCode
 
 HIGH_WATERMARK = -1
@@ -46,6 +47,7 @@ class Partition:
     high_watermark: offset below which every record is committed (exclusive); consumers see no more.
     is_internal: clients may not write to it.
     is_leading: False once leadership ended; then nothing may be appended or read.
+    first_offset: where the log ended when leading began. bytes_in, bytes_out: appended, and sent to consumers, since then.
     """
 
     __slots__ = (
@@ -53,6 +55,9 @@ class Partition:
         "_moved",
         "_rule",
         "_waiters",
+        "bytes_in",
+        "bytes_out",
+        "first_offset",
         "high_watermark",
         "index",
         "is_internal",
@@ -78,7 +83,8 @@ class Partition:
         self.index = index
         self.log = log
         self.leader_epoch = leader_epoch
-        self.high_watermark = log.log_end_offset
+        self.high_watermark = self.first_offset = log.log_end_offset
+        self.bytes_in = self.bytes_out = 0
         self.is_internal = topic in INTERNAL_TOPICS
         self.is_leading = True
         self._rule = rule
@@ -98,6 +104,12 @@ class Partition:
         log = self.log
         return not log.has_flush_rules and self.high_watermark == log.log_end_offset
 
+    @property
+    def traffic(self) -> Traffic:
+        """What went in and out since leading began."""
+        messages_in = self.log.log_end_offset - self.first_offset
+        return Traffic(self.bytes_in, self.bytes_out, messages_in)
+
     def append(
         self, batch: bytearray | memoryview | Prepared, now_ms: int
     ) -> AppendResult | Rejected | NeedsThread:
@@ -111,15 +123,15 @@ class Partition:
         result = log.append_as_leader(batch, self.leader_epoch, now_ms)
         end_offset = log.log_end_offset
         if end_offset != size_before:
+            size = len(batch.buffer if isinstance(batch, Prepared) else batch)
+            self.bytes_in += size
             if log.has_flush_rules and self._rule is not None and self._rule.hold(self):
-                size = len(batch.buffer if isinstance(batch, Prepared) else batch)
                 self._held.append((end_offset, size))
                 return result
             self.high_watermark = end_offset
             if self._held or self._moved:
                 self.commit(end_offset)
             if self._waiters:
-                size = len(batch.buffer if isinstance(batch, Prepared) else batch)
                 for waiter in tuple(self._waiters):
                     waiter.appended(size)
         return result

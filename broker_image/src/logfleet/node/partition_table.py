@@ -6,18 +6,20 @@ import msgspec
 
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.node.partition import Partition
+from logfleet.node.traffic import Traffic
 from logfleet.wire.errors import ErrorCode
 
 
 class HostedTopic:
-    """A topic of which this broker leads partitions."""
+    """A topic of which this broker leads partitions. gone: the traffic of those that it led before."""
 
-    __slots__ = ("id", "name", "partitions")
+    __slots__ = ("gone", "id", "name", "partitions")
 
     def __init__(self, name: str, topic_id: bytes) -> None:
         self.name = name
         self.id = topic_id
         self.partitions: dict[int, Partition] = {}
+        self.gone = Traffic()
 
 
 class Leader(msgspec.Struct, frozen=True):
@@ -31,12 +33,16 @@ class Leader(msgspec.Struct, frozen=True):
 
 
 class PartitionTable:
-    """by_name and by_id are read on every produce and fetch; they change only through `add` and `remove`."""
+    """by_name and by_id are read on every produce and fetch; they change only through `add` and `remove`.
+
+    gone: the traffic of topics of which it led partitions before.
+    """
 
     def __init__(self, image: Callable[[], ClusterImage]) -> None:
         self._image = image
         self.by_name: dict[str, HostedTopic] = {}
         self.by_id: dict[bytes, HostedTopic] = {}
+        self.gone = Traffic()
         self.offline: set[tuple[bytes, int]] = set()  # on a log directory that failed
 
     def __iter__(self) -> Iterator[Partition]:
@@ -59,7 +65,9 @@ class PartitionTable:
         """Serve it no more; whoever waits on it is told."""
         topic = self.by_id[partition.topic_id]
         del topic.partitions[partition.index]
+        topic.gone.add(partition.traffic)
         if not topic.partitions:
+            self.gone.add(topic.gone)
             del self.by_id[topic.id]
             if (
                 self.by_name.get(topic.name) is topic

@@ -33,7 +33,10 @@ _SIZE_BYTES: Final = 4
 
 
 class Usage:
-    """What one request uses. Made when its frame is there, `started` by perf_counter; frame_bytes without the length."""
+    """What one request uses. Made when its frame is there, `started` by perf_counter; frame_bytes without the length.
+
+    throttle_ms: for how long the client is throttled, once that is settled.
+    """
 
     __slots__ = (
         "_busy_s",
@@ -43,6 +46,7 @@ class Usage:
         "_quotas",
         "_resumed",
         "_version",
+        "throttle_ms",
     )
 
     def __init__(
@@ -55,6 +59,7 @@ class Usage:
         self._frame_bytes = 0
         self._busy_s = 0.0
         self._resumed = 0.0
+        self.throttle_ms = 0
 
     def begin(self, request: msgspec.Struct, frame_bytes: int, started: float) -> None:
         """The request is about to be handled. A consumer gets no more at once than its quota would ever allow."""
@@ -119,6 +124,7 @@ class Usage:
             elif quota is not None:
                 quota.count(throttle_ms)
             self._peer.throttle(throttle_ms)
+            self.throttle_ms = throttle_ms
         return throttle_ms
 
 

@@ -1,18 +1,16 @@
 import aiohttp
 import pytest
 from logfleet.node.admin_http import AdminHttp
-from prometheus_client import CollectorRegistry, Gauge
 
 pytestmark = pytest.mark.asyncio
 
 
 async def test_it_answers_health_readiness_and_metrics() -> None:
-    registry = CollectorRegistry()
-    Gauge("partitions", "how many", registry=registry).set(7)
+    async def metrics() -> str:
+        return "partitions 7\n"
+
     reasons: dict[str, str | None] = {"health": None, "ready": "loading 3 of 7 partitions"}
-    admin = AdminHttp(
-        registry, health=lambda: reasons["health"], readiness=lambda: reasons["ready"]
-    )
+    admin = AdminHttp(metrics, health=lambda: reasons["health"], readiness=lambda: reasons["ready"])
     port = await admin.start("127.0.0.1", 0)
     base = f"http://127.0.0.1:{port}"
     async with aiohttp.ClientSession() as session:
@@ -25,14 +23,17 @@ async def test_it_answers_health_readiness_and_metrics() -> None:
             assert answer.status == 200
         async with session.get(f"{base}/metrics") as answer:
             assert answer.headers["Content-Type"].startswith("text/plain")
-            assert "partitions 7.0" in await answer.text()
+            assert await answer.text() == "partitions 7\n"
     await admin.stop()
     await admin.stop()
 
 
 async def test_a_taken_port_is_an_error() -> None:
-    first = AdminHttp(CollectorRegistry(), health=lambda: None, readiness=lambda: None)
-    second = AdminHttp(CollectorRegistry(), health=lambda: None, readiness=lambda: None)
+    async def metrics() -> str:
+        return ""
+
+    first = AdminHttp(metrics, health=lambda: None, readiness=lambda: None)
+    second = AdminHttp(metrics, health=lambda: None, readiness=lambda: None)
     port = await first.start("127.0.0.1", 0)
     with pytest.raises(OSError, match="in use"):
         await second.start("127.0.0.1", port)

@@ -10,16 +10,17 @@ from logfleet.io.files import PosixFiles
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
 from logfleet.node.cleaner import FAILURES_MAX, Cleaner
-from logfleet.node.cleaner_metrics import CleanerMetrics
 from logfleet.node.cleaner_process import CleanerProcess
 from logfleet.node.flusher import Flusher
 from logfleet.node.log_dir import LogDir
 from logfleet.node.log_dirs import LogDirs
+from logfleet.node.metrics.storage import compaction
 from logfleet.node.open_files import OpenFiles
 from logfleet.node.partition import Partition
 from logfleet.records.record import ProducerStamp, Record, build_batch
 
 from broker_image.tests.unit.node.compaction_rig import SETTINGS, latest
+from broker_image.tests.unit.node.metrics.told import told
 
 pytestmark = pytest.mark.asyncio
 NOW = 1_700_000_000_000
@@ -229,16 +230,13 @@ async def test_a_log_that_cannot_be_compacted_is_named_and_not_tried_again(rig):
     await rig.clean_until(lambda: rig.cleaner.stats.cleanings and rig.cleaner.uncleanable)
     assert "belongs to a transaction" in rig.cleaner.uncleanable[bad.log]
     assert rig.cleaner.stats.failures == 1
-    metrics = {
-        sample.name: sample.value
-        for metric in CleanerMetrics(rig.cleaner, [rig.log_dir]).collect()
-        for sample in metric.samples
-    }
-    assert metrics["logfleet_log_cleaner_uncleanable_partitions"] == 1
-    assert metrics["logfleet_log_cleaner_uncleanable_bytes"] == bad.log.size
-    assert metrics["logfleet_log_cleaner_cleanings_total"] == 1
-    assert metrics["logfleet_log_cleaner_failures_total"] == 1
-    assert metrics["logfleet_log_cleaner_kept_bytes_total"] > 0
+    said = told(compaction(rig.cleaner, LogDirs(OpenFiles(PosixFiles()), [rig.log_dir])))
+    where = {"directory": rig.log_dir.path}
+    assert said("logfleet_log_cleaner_uncleanable_partitions", **where) == 1
+    assert said("logfleet_log_cleaner_uncleanable_bytes", **where) == bad.log.size
+    assert said("logfleet_log_cleaner_cleanings_total") == 1
+    assert said("logfleet_log_cleaner_failures_total") == 1
+    assert (said("logfleet_log_cleaner_kept_bytes_total") or 0) > 0
 
 
 async def test_a_process_that_is_killed_is_started_again_but_not_for_ever(rig, monkeypatch):

@@ -1,4 +1,5 @@
 import asyncio
+from time import perf_counter
 from typing import Any
 
 import msgspec
@@ -57,7 +58,8 @@ def test_a_request_reaches_its_handler_and_the_answer_its_client() -> None:
         assert body.throttle_time_ms == (5 if version else 0)
         assert seen[-1] == (BROKER, request, version, "c", "PLAINTEXT")
     assert dispatch.stats["ListGroups"].requests == 3
-    assert dispatch.stats["ListGroups"].seconds > 0
+    assert dispatch.stats["ListGroups"].at_once.total > 0
+    assert dispatch.stats["ListGroups"].errors == {}
 
 
 def test_a_handler_may_answer_later_or_not_at_all() -> None:
@@ -76,6 +78,16 @@ def test_a_handler_may_answer_later_or_not_at_all() -> None:
         assert not isinstance(pending, bytes | list | None)
         assert body_of("ListGroups", 3, await pending).error_code == 14
         assert dispatch(PEER, frame_of(ProduceRequest(acks=0), 9)) is None
+        stats = dispatch.stats["ListGroups"]
+        assert (stats.requests, stats.at_once.count, stats.remote.count) == (1, 0, 1)
+        assert stats.errors == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: 1}
+        assert dispatch.stats["Produce"].requests == 1
+
+        peer = Peer("PLAINTEXT")
+        peer.queued_since = perf_counter() - 7
+        await dispatch(peer, frame_of(ListGroupsRequest(), 3))  # type: ignore[misc]
+        assert 7 <= stats.queue.total < 8
+        assert stats.queue.count == 1
 
     asyncio.run(main())
 

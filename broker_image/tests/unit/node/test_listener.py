@@ -208,7 +208,7 @@ async def test_room_is_made_by_those_that_were_idle_for_longest(until: Until) ->
         close_least_recently_used([listener], 1)
         close_least_recently_used([listener], 2)  # one of them is ending already
         await until(lambda: len(listener.connections) == 1)
-        assert listener.evicted == 2
+        assert listener.closed_by["evicted"] == 2
         pairs.sort(key=lambda pair: pair[1].get_extra_info("sockname")[1])
         assert [await answers(*pair) for pair in pairs] == [True, False, False]
         for _, writer in pairs:

@@ -9,6 +9,7 @@ logfleet.etcd.cert.location STRING ro medium null | PEM file with the client cer
 logfleet.etcd.endpoints LIST ro medium "" | Addresses of etcd as host:port. | in node.metadata_store
 logfleet.etcd.key.location STRING ro medium null | PEM file with the key of the client certificate. | in node.metadata_store
 logfleet.metadata.store STRING ro medium sqlite {sqlite,etcd} | Where cluster metadata lives: sqlite for one broker, etcd for a fleet. | in node.metadata_store
+logfleet.metrics.series.max INT ro medium 1000 0.. | Partitions, topics and offsets of groups, of each kind, that metrics tell one by one; of a kind of which there are more only totals. | in node.observation
 logfleet.partitions.max INT cluster medium -1 -1.. | Partitions that the cluster may have, internal topics included; -1 for no limit. | in control.topics
 logfleet.topics.max INT cluster medium -1 -1.. | Topics that the cluster may have, internal ones included; -1 for no limit. | in control.topics
 """

@@ -44,6 +44,7 @@ def fetch(
         reading = _read(broker, request, context, wanted)
         # the usual case of most clients: nothing to remember, nothing to wait for, no quota
         if reading.is_enough and context.usage is None:
+            reading.count()
             return reading.answer(reading.all_rows())
         return _Turn(broker, request, context, wanted).answer_or_wait(reading)
     forgotten = [
@@ -114,6 +115,7 @@ class _Turn:
         wait = FetchWait(self._request.min_bytes - reading.bytes)
         timer = self._broker.timers.add(self._request.max_wait_ms / 1000, wait.end)
         self._context.peer.on_leave = wait.end
+        self._broker.parked.fetches += 1
         self._watch(wait, reading)
         return self._answer_after(wait, timer, reading)
 
@@ -121,6 +123,7 @@ class _Turn:
         try:
             await wait.done
         finally:
+            self._broker.parked.fetches -= 1
             self._stop_watching(wait, reading)
             self._context.peer.on_leave = None
             timer.cancel()
@@ -154,6 +157,7 @@ class _Turn:
             partition.forget(wait)
 
     def _answer(self, reading: Reading) -> FetchResponse:
+        reading.count()
         rows = reading.all_rows()
         session = None
         if self._request.session_epoch == INITIAL_EPOCH:
@@ -208,6 +212,7 @@ class _SessionTurn(_Turn):
         overtaken = self._refuse_overtaken()
         if overtaken is not None:
             return overtaken
+        reading.count()
         rows = [
             (key, row)
             for key, row in reading.all_rows()

@@ -44,6 +44,7 @@ class Reading:
         "_from_replica",
         "_listener",
         "_request",
+        "_sizes",
         "_table",
         "_unknown_ids",
         "_version",
@@ -74,6 +75,7 @@ class Reading:
         self.rows: Rows = []
         self.unknown: Rows = []
         self._unknown_ids = 0
+        self._sizes: list[tuple[Partition, int]] = []
 
     def add(self, key: Key, wanted: FetchRequest.FetchPartition) -> Partition | None:
         """Read one partition from its offset on; returns it, None if it is not served here."""
@@ -94,6 +96,11 @@ class Reading:
     def all_rows(self) -> Rows:
         """In the order of the answer."""
         return self.rows + self.unknown if self.unknown else self.rows
+
+    def count(self) -> None:
+        """What was read is being sent: count it with its partitions."""
+        for partition, size in self._sizes:
+            partition.bytes_out += size
 
     def answer(self, rows: Rows, session_id: int = 0) -> FetchResponse:
         """An answer with these of the rows; neighbours of one topic stand together."""
@@ -159,6 +166,7 @@ class Reading:
         if records is not None:
             size = len(records)
             self.bytes += size
+            self._sizes.append((partition, size))
             self._bytes_left = max(0, self._bytes_left - size)
             if self.bytes >= self._request.min_bytes:
                 self.is_enough = True

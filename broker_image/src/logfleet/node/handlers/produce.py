@@ -124,15 +124,24 @@ class _Turn:
 
     async def _answer_once_committed(self) -> ProduceResponse | None:
         """With one replica all that is waited for is the disk, where the topic wants that (flush.messages)."""
-        for row, topic, partition, end_offset in self._waits:
-            try:
-                await partition.wait_committed(end_offset)
-            except NotLeading:
-                if partition.high_watermark < end_offset:
-                    failed = self._not_led(topic, partition.index)
-                    for field in row.__struct_fields__:
-                        setattr(row, field, getattr(failed, field))
+        self._broker.parked.produces += 1
+        try:
+            for row, topic, partition, end_offset in self._waits:
+                await self._wait_committed(row, topic, partition, end_offset)
+        finally:
+            self._broker.parked.produces -= 1
         return self._answer()
+
+    async def _wait_committed(
+        self, row: _Row, topic: _TopicData, partition: Partition, end_offset: int
+    ) -> None:
+        try:
+            await partition.wait_committed(end_offset)
+        except NotLeading:
+            if partition.high_watermark < end_offset:
+                failed = self._not_led(topic, partition.index)
+                for field in row.__struct_fields__:
+                    setattr(row, field, getattr(failed, field))
 
     def _append(
         self, topic: _TopicData, data: _PartitionData, partition: Partition | None, batch: Any

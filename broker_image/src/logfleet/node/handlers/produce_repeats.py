@@ -172,6 +172,8 @@ class ProduceRepeat:
             result = partition.append(frame[start:end], self._broker.now_ms())
         except OSError as error:
             self._broker.storage_failed(partition, error)
+            stats = self._broker.dispatcher.stats["Produce"]
+            stats.failed_with([ErrorCode.KAFKA_STORAGE_ERROR])
             return self._encoded(correlation_id, error=ErrorCode.KAFKA_STORAGE_ERROR)
         if type(result) is not AppendResult:
             return None

@@ -20,6 +20,7 @@ from logfleet.node.flusher import Flusher
 from logfleet.node.log_dir import LogDir
 from logfleet.node.log_dirs import LogDirs
 from logfleet.node.open_files import OpenFiles
+from logfleet.node.parked import Parked
 from logfleet.node.partition import CommitRule, Partition
 from logfleet.node.partition_table import PartitionTable
 from logfleet.node.timers import TimerWheel
@@ -43,6 +44,7 @@ class Host:
         self.image = ClusterImage()
         self.partitions = PartitionTable(lambda: self.image)
         self.fetch_sessions = SessionCache(2, iter(range(100, 1000)).__next__)
+        self.parked = Parked()
         self.failed: list[tuple[Partition, OSError]] = []
         self.threads: list[Any] = []
         files = PosixFiles()

@@ -1,0 +1,29 @@
+"""The cluster as the controller sees it; brokers that are not the controller tell zeros, as Kafka's do."""
+
+from collections.abc import Callable, Iterator
+
+from logfleet.metadata.image import ClusterImage
+from logfleet.telemetry import table
+from logfleet.telemetry.exposition import Family, Row, single
+
+
+def cluster(image: ClusterImage, *, is_controller: bool) -> Iterator[Family]:
+    """is_controller: whether this broker is it."""
+    yield single(table.ACTIVE_CONTROLLER, is_controller)
+    active = sum(broker.is_active for broker in image.brokers.values())
+    yield single(table.ACTIVE_BROKERS, active if is_controller else 0)
+    yield single(table.TOPICS, image.topic_count() if is_controller else 0)
+    yield Family(table.OFFLINE_PARTITIONS, _offline(image if is_controller else ClusterImage()))
+
+
+def _offline(image: ClusterImage) -> Iterator[Row]:
+    offline = 0
+    for topic in image.topics():
+        offline += sum(not partition.has_leader for partition in topic.partitions)
+        yield None
+    yield "", offline
+
+
+def readiness(reason: Callable[[], str | None]) -> Iterator[Family]:
+    """reason: why clients may not be sent to this broker, None if they may."""
+    yield single(table.READY, reason() is None)

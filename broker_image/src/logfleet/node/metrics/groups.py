@@ -1,0 +1,97 @@
+"""Groups that this broker coordinates, and how far each is behind the partitions that it leads too."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from logfleet.groups.classic import GroupState
+from logfleet.node.group_shard import GroupShard
+from logfleet.node.parked import Parked
+from logfleet.node.partition_table import PartitionTable
+from logfleet.telemetry import table
+from logfleet.telemetry.exposition import Family, Row, labelled, labels_text, single
+
+STEP_ROWS = 50
+"""Offsets looked at before others may have their turn."""
+
+
+class GroupFigures:
+    """Made anew for each scrape. series_max: offsets that are told one by one."""
+
+    def __init__(
+        self,
+        shards: Iterable[GroupShard],
+        partitions: PartitionTable,
+        parked: Parked,
+        series_max: int,
+    ) -> None:
+        self._shards = [shard for shard in shards if shard.is_loaded and not shard.is_closed]
+        self._partitions = partitions
+        self._parked = parked
+        self._series_max = series_max
+        self._states = Counter(dict.fromkeys(GroupState, 0))
+        self._members = self._offsets = self._joining = 0
+        self._committed: list[tuple[str, int]] = []
+        self._lags: list[tuple[str, int]] = []
+        self._sums: list[tuple[str, int]] = []
+
+    def families(self) -> Iterator[Family]:
+        """Groups by state, members, committed offsets, lag; and requests that wait, joining members among them."""
+        yield Family(table.GROUPS, self._count())
+        yield single(table.GROUP_MEMBERS, self._members)
+        waiting = {
+            "Fetch": self._parked.fetches,
+            "Produce": self._parked.produces,
+            "Rebalance": self._joining,
+        }
+        yield labelled(table.PURGATORY_SIZE, [((name,), count) for name, count in waiting.items()])
+        yield Family(table.GROUP_OFFSETS, self._measure())
+        is_told = self._offsets <= self._series_max
+        yield Family(table.GROUP_COMMITTED_OFFSET, self._committed if is_told else ())
+        yield Family(table.GROUP_PARTITION_LAG, self._lags if is_told else ())
+        yield Family(table.GROUP_LAG, self._sums if len(self._sums) <= self._series_max else ())
+        topics = len(self._partitions.by_id)
+        kinds = {
+            "group offsets": self._offsets,
+            "partitions": len(self._partitions),
+            "topics": topics,
+        }
+        yield labelled(
+            table.LEFT_OUT,
+            [((kind,), count if count > self._series_max else 0) for kind, count in kinds.items()],
+        )
+
+    def _count(self) -> Iterator[Row]:
+        for shard in self._shards:
+            for group in shard.coordinator.groups():
+                self._states[group.state] += 1
+                self._members += len(group.members)
+                self._joining += group.awaiting_join
+                yield None
+        for state in GroupState:
+            yield labels_text(table.GROUPS.labels, [state.value]), self._states[state]
+
+    def _measure(self) -> Iterator[Row]:
+        for shard in self._shards:
+            for group, topic, offsets in shard.coordinator.committed():
+                yield from self._measure_topic(group, topic, offsets)
+        yield "", self._offsets
+
+    def _measure_topic(self, group: str, topic: str, offsets: dict[int, int]) -> Iterator[Row]:
+        self._offsets += len(offsets)
+        is_told = self._offsets <= self._series_max
+        total: int | None = None
+        for row, (index, committed) in enumerate(offsets.items()):
+            partition = self._partitions.get(topic, index)
+            lag = None if partition is None else partition.high_watermark - committed
+            if lag is not None:
+                total = (total or 0) + lag
+            if is_told:
+                label = labels_text(table.GROUP_PARTITION_LAG.labels, [group, topic, index])
+                self._committed.append((label, committed))
+                if lag is not None:
+                    self._lags.append((label, lag))
+            if row % STEP_ROWS == STEP_ROWS - 1:
+                yield None
+        if total is not None and len(self._sums) <= self._series_max:
+            self._sums.append((labels_text(table.GROUP_LAG.labels, [group, topic]), total))
+        yield None

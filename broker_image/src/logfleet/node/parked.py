@@ -1,0 +1,11 @@
+"""Counts requests that wait in this broker (Kafka: DelayedOperationPurgatory)."""
+
+
+class Parked:
+    """fetches: wait for records. produces: wait until what they appended is committed."""
+
+    __slots__ = ("fetches", "produces")
+
+    def __init__(self) -> None:
+        self.fetches = 0
+        self.produces = 0

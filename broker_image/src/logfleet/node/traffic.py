@@ -1,0 +1,21 @@
+"""What went into partitions and out of them while this broker led them."""
+
+
+class Traffic:
+    """bytes_in, messages_in: appended, bytes with the headers of batches. bytes_out: answered to consumers."""
+
+    __slots__ = ("bytes_in", "bytes_out", "messages_in")
+
+    def __init__(self, bytes_in: int = 0, bytes_out: int = 0, messages_in: int = 0) -> None:
+        self.bytes_in = bytes_in
+        self.bytes_out = bytes_out
+        self.messages_in = messages_in
+
+    def add(self, other: "Traffic") -> None:
+        """Count in another's."""
+        self.bytes_in += other.bytes_in
+        self.bytes_out += other.bytes_out
+        self.messages_in += other.messages_in
+
+    def copy(self) -> "Traffic":
+        return Traffic(self.bytes_in, self.bytes_out, self.messages_in)

@@ -1,0 +1,64 @@
+"""Counts of values by their size, cheap enough for every request: one search in a dozen bounds and two additions.
+
+The histograms of prometheus_client take a lock and a look-up per value, about as long as decoding a small request.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Final
+
+LATENCY_BOUNDS_S: Final = (
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+)
+"""From a request that is answered from memory to one that waits for others."""
+
+
+class Histogram:
+    """counts: values in (bounds[i - 1], bounds[i]], the last of those above all bounds. total: sum of the values."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float] = LATENCY_BOUNDS_S) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count a value."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    @property
+    def count(self) -> int:
+        """How many values there were."""
+        return sum(self.counts)
+
+    def plus(self, other: "Histogram") -> "Histogram":
+        """Another with the values of both, which have the same bounds."""
+        assert self.bounds == other.bounds
+        both = Histogram(self.bounds)
+        both.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
+        both.total = self.total + other.total
+        return both
+
+    def with_zeros(self, count: int) -> "Histogram":
+        """Another with so many values of 0 besides: of what did not wait nothing is counted while it happens."""
+        more = Histogram(self.bounds)
+        more.counts = [self.counts[0] + count, *self.counts[1:]]
+        more.total = self.total
+        return more

@@ -1,0 +1,40 @@
+"""What a metric is."""
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Kind(StrEnum):
+    """Prometheus' types."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class Metric(msgspec.Struct, frozen=True):
+    """One metric of a broker. kafka: the MBeans of a Kafka broker that mean the same, empty if none does."""
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    text: str
+    kafka: str = ""
+
+
+def counter(name: str, text: str, kafka: str = "", *, labels: str = "") -> Metric:
+    """A total that only grows while the broker runs; its name ends with _total. labels: separated by spaces."""
+    assert name.endswith("_total"), name
+    return Metric(name, Kind.COUNTER, tuple(labels.split()), text, kafka)
+
+
+def gauge(name: str, text: str, kafka: str = "", *, labels: str = "") -> Metric:
+    """A value as it is now."""
+    assert not name.endswith("_total"), name
+    return Metric(name, Kind.GAUGE, tuple(labels.split()), text, kafka)
+
+
+def histogram(name: str, text: str, kafka: str = "", *, labels: str = "") -> Metric:
+    """Counts of values by size; NAME_bucket, NAME_sum and NAME_count."""
+    return Metric(name, Kind.HISTOGRAM, tuple(labels.split()), text, kafka)

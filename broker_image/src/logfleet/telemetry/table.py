@@ -1,0 +1,418 @@
+"""The metrics of a broker, in the order in which docs/metrics.md tells them; their meaning is Kafka's where an MBean is named."""
+
+from typing import Final, NamedTuple
+
+from logfleet.telemetry.metric import Metric, counter, gauge, histogram
+
+_REQUEST = "kafka.network:type=RequestMetrics,request=API,name="
+_TOPIC = "kafka.server:type=BrokerTopicMetrics,name="
+_LOG = "kafka.log:type=Log,topic=TOPIC,partition=P,name="
+_GROUP = "kafka.coordinator.group:type=GroupMetadataManager,name="
+_NETWORK = "kafka.server:type=socket-server-metrics,listener=NAME"
+_REPLICAS = "kafka.server:type=ReplicaManager,name="
+_SESSIONS = "kafka.server:type=FetchSessionCache,name="
+_CLEANER = "kafka.log:type=LogCleaner,name="
+_CLEANER_MANAGER = "kafka.log:type=LogCleanerManager,name="
+_PURGATORY = (
+    "kafka.server:type=DelayedOperationPurgatory,delayedOperation=OPERATION,name=PurgatorySize"
+)
+
+# Requests
+
+REQUESTS = counter(
+    "logfleet_requests_total",
+    "Requests answered, and those that want no answer",
+    f"{_REQUEST}RequestsPerSec",
+    labels="api",
+)
+REQUEST_ERRORS = counter(
+    "logfleet_request_errors_total",
+    "Errors in answers by their name, one for each partition, topic or other row that has one; "
+    "Kafka counts NONE too",
+    f"{_REQUEST}ErrorsPerSec,error=NAME",
+    labels="api error",
+)
+REQUEST_FAILURES = counter(
+    "logfleet_request_failures_total",
+    "Requests that a bug of the broker ended; their connection was closed",
+    labels="api",
+)
+REQUEST_SECONDS = histogram(
+    "logfleet_request_seconds",
+    "Time from the beginning of the work on a request until its answer is there to be sent: local and remote",
+    f"{_REQUEST}TotalTimeMs",
+    labels="api",
+)
+REQUEST_QUEUE_SECONDS = histogram(
+    "logfleet_request_queue_seconds",
+    "Time for which a request that came with many others of its connection waited while other connections had their turn; "
+    "0 for nearly all, as a request is worked on when it is read",
+    f"{_REQUEST}RequestQueueTimeMs",
+    labels="api",
+)
+REQUEST_LOCAL_SECONDS = histogram(
+    "logfleet_request_local_seconds",
+    "Time of work on the event loop: decoding, the handler, encoding",
+    f"{_REQUEST}LocalTimeMs",
+    labels="api",
+)
+REQUEST_REMOTE_SECONDS = histogram(
+    "logfleet_request_remote_seconds",
+    "Time of waiting for records, other members, the disk, a thread or the controller; 0 if nothing was waited for",
+    f"{_REQUEST}RemoteTimeMs",
+    labels="api",
+)
+REQUEST_THROTTLE_SECONDS = histogram(
+    "logfleet_request_throttle_seconds",
+    "Time for which the answer tells the client to be still",
+    f"{_REQUEST}ThrottleTimeMs",
+    labels="api",
+)
+RESPONSE_SEND_SECONDS = histogram(
+    "logfleet_response_send_seconds",
+    "Time of sending an answer with parts of files that is longer than 96 KiB, until the kernel has its last byte; "
+    "all others are handed over in one call",
+    f"{_REQUEST}ResponseSendTimeMs",
+    labels="listener",
+)
+PURGATORY_SIZE = gauge(
+    "logfleet_purgatory_size",
+    "Requests that wait: Fetch for records, Produce for the disk, Rebalance (JoinGroup) for the other members",
+    _PURGATORY,
+    labels="operation",
+)
+
+# Topics and partitions
+
+BYTES_IN = counter(
+    "logfleet_bytes_in_total",
+    "Bytes of record batches that were appended",
+    f"{_TOPIC}BytesInPerSec",
+)
+BYTES_OUT = counter(
+    "logfleet_bytes_out_total",
+    "Bytes of record batches in answers to consumers",
+    f"{_TOPIC}BytesOutPerSec",
+)
+MESSAGES_IN = counter(
+    "logfleet_messages_in_total",
+    "Records that were appended",
+    f"{_TOPIC}MessagesInPerSec",
+)
+TOPIC_BYTES_IN = counter(
+    "logfleet_topic_bytes_in_total",
+    "Bytes of record batches that were appended to the topic here",
+    f"{_TOPIC}BytesInPerSec,topic=TOPIC",
+    labels="topic",
+)
+TOPIC_BYTES_OUT = counter(
+    "logfleet_topic_bytes_out_total",
+    "Bytes of its record batches in answers to consumers",
+    f"{_TOPIC}BytesOutPerSec,topic=TOPIC",
+    labels="topic",
+)
+TOPIC_MESSAGES_IN = counter(
+    "logfleet_topic_messages_in_total",
+    "Records that were appended to the topic here",
+    f"{_TOPIC}MessagesInPerSec,topic=TOPIC",
+    labels="topic",
+)
+PARTITIONS_LED = gauge(
+    "logfleet_partitions_led",
+    "Partitions that this broker leads",
+    f"{_REPLICAS}LeaderCount",
+)
+UNDER_REPLICATED = gauge(
+    "logfleet_under_replicated_partitions",
+    "Of them, those that lack an in-sync replica",
+    f"{_REPLICAS}UnderReplicatedPartitions",
+)
+UNDER_MIN_ISR = gauge(
+    "logfleet_under_min_isr_partitions",
+    "Of them, those with fewer in-sync replicas than min.insync.replicas",
+    f"{_REPLICAS}UnderMinIsrPartitionCount",
+)
+PRODUCER_IDS = gauge(
+    "logfleet_producer_ids",
+    "Idempotent producers that its partitions remember, counted once per partition",
+    f"{_REPLICAS}ProducerIdCount",
+)
+PARTITION_LOG_START = gauge(
+    "logfleet_partition_log_start_offset",
+    "First offset of the log",
+    f"{_LOG}LogStartOffset",
+    labels="topic partition",
+)
+PARTITION_LOG_END = gauge(
+    "logfleet_partition_log_end_offset",
+    "Offset that the next record gets",
+    f"{_LOG}LogEndOffset",
+    labels="topic partition",
+)
+PARTITION_HIGH_WATERMARK = gauge(
+    "logfleet_partition_high_watermark",
+    "Offset below which all is committed",
+    labels="topic partition",
+)
+PARTITION_SIZE = gauge(
+    "logfleet_partition_size_bytes",
+    "Bytes of the segments",
+    f"{_LOG}Size",
+    labels="topic partition",
+)
+PARTITION_SEGMENTS = gauge(
+    "logfleet_partition_segments",
+    "Number of segments",
+    f"{_LOG}NumLogSegments",
+    labels="topic partition",
+)
+LEFT_OUT = gauge(
+    "logfleet_metrics_left_out",
+    "Topics, partitions or offsets of groups that are not told one by one, as there are more than "
+    "logfleet.metrics.series.max; 0 if all are",
+    labels="kind",
+)
+
+# Groups
+
+GROUPS = gauge(
+    "logfleet_groups",
+    "Groups that this broker coordinates, by state",
+    f"{_GROUP}NumGroupsSTATE",
+    labels="state",
+)
+GROUP_MEMBERS = gauge("logfleet_group_members", "Members of all of them")
+GROUP_COMMITTED_OFFSET = gauge(
+    "logfleet_group_committed_offset",
+    "Offset that a group committed",
+    labels="group topic partition",
+)
+GROUP_PARTITION_LAG = gauge(
+    "logfleet_group_partition_lag",
+    "Offsets from the committed one to the high watermark, of partitions that this broker leads too",
+    labels="group topic partition",
+)
+GROUP_LAG = gauge(
+    "logfleet_group_lag",
+    "Sum of these over a topic's partitions",
+    labels="group topic",
+)
+GROUP_OFFSETS = gauge("logfleet_group_offsets", "Committed offsets", f"{_GROUP}NumOffsets")
+
+# Connections
+
+CONNECTIONS = gauge(
+    "logfleet_connections",
+    "Open connections",
+    f"{_NETWORK},networkProcessor=N: connection-count",
+    labels="listener",
+)
+CONNECTIONS_ACCEPTED = counter(
+    "logfleet_connections_accepted_total",
+    "Connections accepted",
+    f"{_NETWORK},networkProcessor=N: connection-creation-total",
+    labels="listener",
+)
+CONNECTIONS_CLOSED = counter(
+    "logfleet_connections_closed_total",
+    "Connections closed: by the peer (or an error of it), idle for connections.max.idle.ms, invalid (a request that cannot be "
+    "answered), evicted for max.connections, throttled for connecting too often, stop of the broker",
+    f"{_NETWORK},networkProcessor=N: connection-close-total, expired-connections-killed-count",
+    labels="listener reason",
+)
+CONNECTIONS_REFUSED = counter(
+    "logfleet_connections_refused_total",
+    "Connections closed at once because their address had as many as max.connections.per.ip",
+    labels="listener",
+)
+CONNECTIONS_WAIT = counter(
+    "logfleet_connections_wait_seconds_total",
+    "Time for which new connections were kept waiting by max.connections and the rate of new ones",
+    f"{_NETWORK}: connection-accept-throttle-time",
+    labels="listener",
+)
+CONNECTIONS_THROTTLED = counter(
+    "logfleet_connections_throttled_total",
+    "Connections turned away because their address opened too many",
+    "kafka.server:type=socket-server-metrics: ip-connection-accept-throttle-time",
+)
+FETCH_SESSIONS = gauge(
+    "logfleet_incremental_fetch_sessions",
+    "Fetch sessions kept for readers (KIP-227)",
+    f"{_SESSIONS}NumIncrementalFetchSessions",
+)
+FETCH_SESSION_PARTITIONS = gauge(
+    "logfleet_incremental_fetch_partitions_cached",
+    "Partitions of all fetch sessions",
+    f"{_SESSIONS}NumIncrementalFetchPartitionsCached",
+)
+FETCH_SESSION_EVICTIONS = counter(
+    "logfleet_incremental_fetch_session_evictions_total",
+    "Fetch sessions that had to make room for others",
+    f"{_SESSIONS}IncrementalFetchSessionEvictionsPerSec",
+)
+QUOTA_THROTTLES = counter(
+    "logfleet_quota_throttles_total", "Answers that throttled their client", labels="quota"
+)
+QUOTA_THROTTLE_SECONDS = counter(
+    "logfleet_quota_throttle_seconds_total",
+    "Time for which clients were throttled",
+    "kafka.server:type=QUOTA,user=U,client-id=C: throttle-time",
+    labels="quota",
+)
+QUOTA_CLIENTS = gauge("logfleet_quota_clients", "Clients that are measured", labels="quota")
+
+# The cluster
+
+READY = gauge("logfleet_ready", "1 while /readyz says that clients may be sent here, else 0")
+ACTIVE_CONTROLLER = gauge(
+    "logfleet_active_controller",
+    "1 on the broker that is the controller, else 0: their sum is 1 in a cluster that is well",
+    "kafka.controller:type=KafkaController,name=ActiveControllerCount",
+)
+ACTIVE_BROKERS = gauge(
+    "logfleet_active_brokers",
+    "Brokers that may lead, as the controller sees it; 0 on others",
+    "kafka.controller:type=KafkaController,name=ActiveBrokerCount",
+)
+TOPICS = gauge(
+    "logfleet_topics",
+    "Topics of the cluster, as the controller sees it; 0 on others",
+    "kafka.controller:type=KafkaController,name=GlobalTopicCount",
+)
+OFFLINE_PARTITIONS = gauge(
+    "logfleet_offline_partitions",
+    "Partitions of the cluster without a leader, as the controller sees it; 0 on others",
+    "kafka.controller:type=KafkaController,name=OfflinePartitionsCount",
+)
+
+# Disks
+
+DISK_BYTES = gauge("logfleet_disk_bytes", "Size of the disk", labels="path")
+DISK_FREE = gauge("logfleet_disk_free_bytes", "What may still be written to it", labels="path")
+DISK_FULL = gauge("logfleet_disk_full", "1 while its directory takes no records", labels="path")
+DISK_USED_OVER = gauge(
+    "logfleet_disk_used_over",
+    "1 while more than so many percent of it are used",
+    labels="path percent",
+)
+OFFLINE_LOG_DIRS = gauge(
+    "logfleet_offline_log_directories",
+    "Log directories that failed and are not used any more",
+    "kafka.log:type=LogManager,name=OfflineLogDirectoryCount",
+)
+
+# Compaction
+
+CLEANINGS = counter(
+    "logfleet_log_cleaner_cleanings_total", "Rounds of compaction, each over one log"
+)
+CLEANER_FAILURES = counter(
+    "logfleet_log_cleaner_failures_total",
+    "Rounds that ended early, not counting those of logs that went",
+)
+CLEANER_READ_BYTES = counter(
+    "logfleet_log_cleaner_read_bytes_total", "Bytes of log that were compacted"
+)
+CLEANER_KEPT_BYTES = counter(
+    "logfleet_log_cleaner_kept_bytes_total",
+    "Bytes that were left of them",
+    f"{_CLEANER}cleaner-recopy-percent",
+)
+CLEANER_READ_RECORDS = counter(
+    "logfleet_log_cleaner_read_records_total", "Records that were compacted"
+)
+CLEANER_KEPT_RECORDS = counter(
+    "logfleet_log_cleaner_kept_records_total", "Records that were left of them"
+)
+CLEANER_KEYLESS_RECORDS = counter(
+    "logfleet_log_cleaner_keyless_records_total", "Records dropped because they had no key"
+)
+CLEANER_CPU = counter(
+    "logfleet_log_cleaner_cpu_seconds_total", "Processor time of the child processes"
+)
+CLEANER_DIRTY_RATIO = gauge(
+    "logfleet_log_cleaner_max_dirty_ratio",
+    "Largest share of bytes not compacted among the logs that may be",
+    f"{_CLEANER_MANAGER}max-dirty-percent",
+)
+CLEANER_DELAY = gauge(
+    "logfleet_log_cleaner_max_compaction_delay_seconds",
+    "How long the oldest record has waited beyond max.compaction.lag.ms",
+    f"{_CLEANER}max-compaction-delay-secs",
+)
+CLEANER_ROUND = gauge(
+    "logfleet_log_cleaner_last_round_seconds",
+    "Duration of the last round",
+    f"{_CLEANER}max-clean-time-secs",
+)
+CLEANER_MAP = gauge(
+    "logfleet_log_cleaner_last_map_utilization_ratio",
+    "How full the map of keys was in the last round",
+    f"{_CLEANER}max-buffer-utilization-percent",
+)
+CLEANER_LOOKED = gauge(
+    "logfleet_log_cleaner_seconds_since_last_look",
+    "Time since logs were last looked at",
+    f"{_CLEANER_MANAGER}time-since-last-run-ms",
+)
+CLEANER_UNCLEANABLE = gauge(
+    "logfleet_log_cleaner_uncleanable_partitions",
+    "Logs that cannot be compacted; the broker's log says why",
+    f"{_CLEANER_MANAGER}uncleanable-partitions-count,logDirectory=PATH",
+    labels="directory",
+)
+CLEANER_UNCLEANABLE_BYTES = gauge(
+    "logfleet_log_cleaner_uncleanable_bytes",
+    "Size of these logs",
+    f"{_CLEANER_MANAGER}uncleanable-bytes,logDirectory=PATH",
+    labels="directory",
+)
+
+# The process
+
+LOOP_LAG = histogram(
+    "logfleet_event_loop_lag_seconds",
+    "How late the event loop serves a timer, looked at ten times a second",
+    "instead of kafka.network:type=SocketServer,name=NetworkProcessorAvgIdlePercent",
+)
+LOOP_LAG_MAX = gauge("logfleet_event_loop_lag_max_seconds", "The longest such lag since the start")
+PROCESS_CPU = counter("process_cpu_seconds_total", "Processor time of the process, user and system")
+PROCESS_RSS = gauge("process_resident_memory_bytes", "Memory of the process that is resident")
+PROCESS_VIRTUAL = gauge("process_virtual_memory_bytes", "Address space of the process")
+PROCESS_STARTED = gauge("process_start_time_seconds", "When it was started, in seconds since 1970")
+PROCESS_OPEN_FDS = gauge("process_open_fds", "File descriptors in use")
+PROCESS_MAX_FDS = gauge("process_max_fds", "How many it may have")
+
+
+class Section(NamedTuple):
+    """Metrics that belong together, for people."""
+
+    title: str
+    metrics: tuple[Metric, ...]
+
+
+METRICS: Final = {each.name: each for each in tuple(globals().values()) if isinstance(each, Metric)}
+"""All by name, as they stand above."""
+
+_BEGIN: Final = {
+    REQUESTS.name: "Requests",
+    BYTES_IN.name: "Topics and partitions",
+    GROUPS.name: "Groups",
+    CONNECTIONS.name: "Connections, sessions, quotas",
+    READY.name: "The cluster",
+    DISK_BYTES.name: "Disks",
+    CLEANINGS.name: "Compaction",
+    LOOP_LAG.name: "The process",
+}
+"""First metric of each section."""
+
+
+def sections() -> list[Section]:
+    """All metrics under their titles."""
+    found: list[Section] = []
+    for name, metric in METRICS.items():
+        if name in _BEGIN:
+            found.append(Section(_BEGIN[name], ()))
+        found[-1] = Section(found[-1].title, (*found[-1].metrics, metric))
+    return found

@@ -1,0 +1,55 @@
+from concurrent.futures import ThreadPoolExecutor
+
+from logfleet.control.quota_rates import Windows
+from logfleet.metadata.image import Quotas
+from logfleet.node.client_quotas import ClientQuotas
+from logfleet.node.connection import Answer, Peer
+from logfleet.node.listener import Listener
+from logfleet.node.metrics.connections import connections, fetch_sessions, throttled_clients
+from logfleet.sessions.cache import SessionCache
+from logfleet.wire.messages import FetchRequest
+
+from broker_image.tests.unit.node.metrics.told import told
+
+
+def nothing(peer: Peer, frame: memoryview) -> Answer:
+    del peer, frame
+    return None
+
+
+def test_connections_are_told_by_listener() -> None:
+    with ThreadPoolExecutor(1) as disk:
+        listener = Listener("INTERNAL", nothing, disk=disk)
+        listener.accepted = 3
+        listener.closed_by["idle"] = 2
+        said = told(connections(lambda: [listener]))
+    assert said("logfleet_connections", listener="INTERNAL") == 0
+    assert said("logfleet_connections_accepted_total", listener="INTERNAL") == 3
+    closed = "logfleet_connections_closed_total"
+    assert said(closed, listener="INTERNAL", reason="idle") == 2
+    assert said(closed, listener="INTERNAL", reason="peer") == 0
+    assert said("logfleet_response_send_seconds_count", listener="INTERNAL") == 0
+
+
+def test_fetch_sessions_are_counted() -> None:
+    cache = SessionCache(1, iter([1, 2]).__next__)
+    wanted = {("topic", index): FetchRequest.FetchPartition() for index in range(3)}
+    for privileged in (False, True):
+        cache.create(wanted, by_id=False, privileged=privileged, now_ms=0)
+    said = told(fetch_sessions(cache))
+    name = "logfleet_incremental_fetch"
+    assert said(f"{name}_sessions") == 1
+    assert said(f"{name}_partitions_cached") == 3
+    assert said(f"{name}_session_evictions_total") == 1
+
+
+def test_throttled_clients_are_counted_by_quota() -> None:
+    quotas = ClientQuotas(Windows(), Windows())
+    quotas.update({(("client-id", None),): Quotas({"producer_byte_rate": 1.0})})
+    quotas.produce.count(quotas.produce.charge("c", 20))
+    quotas.connection.throttled = 3
+    said = told(throttled_clients(quotas))
+    assert said("logfleet_quota_throttles_total", quota="producer_byte_rate") == 1
+    assert said("logfleet_quota_throttle_seconds_total", quota="producer_byte_rate") == 10
+    assert said("logfleet_quota_clients", quota="producer_byte_rate") == 1
+    assert said("logfleet_connections_throttled_total") == 3

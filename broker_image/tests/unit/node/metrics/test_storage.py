@@ -1,0 +1,25 @@
+from logfleet.io.files import PosixFiles
+from logfleet.log.disk_space import Room
+from logfleet.node.disk_space import DiskSpace
+from logfleet.node.flusher import Flusher
+from logfleet.node.log_dirs import LogDirs
+from logfleet.node.metrics.storage import disks
+from logfleet.node.open_files import OpenFiles
+
+from broker_image.tests.unit.node.metrics.told import told
+
+
+def test_a_disk_that_fills_up_is_told() -> None:
+    files = PosixFiles()
+    log_dirs = LogDirs(OpenFiles(files), [])
+    space = DiskSpace(files, Flusher(files), log_dirs, 0)
+    space.rooms["/data"] = Room(1_000, 100, 100)
+    space.full.add("/data")
+    log_dirs.failed.append("/other")
+    said = told(disks(space, log_dirs))
+    assert said("logfleet_disk_bytes", path="/data") == 1_000
+    assert said("logfleet_disk_free_bytes", path="/data") == 200
+    assert said("logfleet_disk_full", path="/data") == 1
+    assert said("logfleet_disk_used_over", path="/data", percent="80") == 1
+    assert said("logfleet_disk_used_over", path="/data", percent="95") == 0
+    assert said("logfleet_offline_log_directories") == 1

@@ -1,0 +1,42 @@
+"""The table, and the page that is made from it."""
+
+import re
+from pathlib import Path
+
+import pytest
+from logfleet.telemetry.docs import metric_docs
+from logfleet.telemetry.metric import Kind, counter, gauge
+from logfleet.telemetry.table import METRICS, sections
+
+PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
+
+
+def test_the_committed_page_is_current():
+    assert PAGE.read_text(encoding="utf-8") == metric_docs(), (
+        "run: python broker_image/tools/metric_docs.py"
+    )
+
+
+def test_every_metric_stands_in_one_section():
+    told = [metric.name for section in sections() for metric in section.metrics]
+    assert told == list(METRICS)
+    assert len(sections()) == 8
+    page = metric_docs()
+    assert all(f"\n| `{name}` |" in page for name in METRICS)
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=lambda metric: metric.name)
+def test_names_follow_prometheus(metric):
+    assert re.fullmatch(r"(logfleet|process)_[a-z0-9_]+", metric.name)
+    assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)
+    assert not metric.text.endswith(".")
+    assert "|" not in metric.text + metric.kafka
+    if metric.kind is Kind.HISTOGRAM:
+        assert metric.name.endswith("_seconds")
+
+
+def test_a_name_that_does_not_fit_its_kind_is_refused():
+    with pytest.raises(AssertionError):
+        counter("things", "")
+    with pytest.raises(AssertionError):
+        gauge("things_total", "")
