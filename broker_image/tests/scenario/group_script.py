@@ -88,6 +88,7 @@ class Script:
             "initial-delay": "initial_rebalance_delay_ms",
             "max-size": "max_size",
             "max-metadata": "offset_metadata_max_bytes",
+            "offsets-retention": "offsets_retention_ms",
         }
         changes = {names[name]: int(value) for name, value in options.items()}
         self.host.config = replace(self.host.config, **changes)

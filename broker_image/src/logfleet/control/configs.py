@@ -67,6 +67,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     group_max_size: int
     offset_metadata_max_bytes: int
     offsets_commit_timeout_ms: int
+    offsets_retention_check_interval_ms: int
+    offsets_retention_minutes: int
     offsets_topic_num_partitions: int
     offsets_topic_replication_factor: int
     offsets_topic_segment_bytes: int

@@ -23,3 +23,5 @@ class GroupConfig:
     """group.max.size"""
     offset_metadata_max_bytes: int = 4_096
     """offset.metadata.max.bytes; counted in UTF-16 code units, as Kafka does"""
+    offsets_retention_ms: int = 7 * 24 * 3_600_000
+    """offsets.retention.minutes"""

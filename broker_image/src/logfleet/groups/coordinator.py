@@ -14,6 +14,7 @@ from functools import partial
 
 from logfleet.groups.classic import ClassicGroup, GroupState, Member
 from logfleet.groups.config import GroupConfig
+from logfleet.groups.expiry import OffsetExpiry
 from logfleet.groups.join import Join
 from logfleet.groups.membership import Membership
 from logfleet.groups.offsets import OffsetCommits
@@ -55,6 +56,7 @@ class GroupCoordinator:
         self._rebalancer = Rebalancer(self._table)
         self._membership = Membership(self._table, self._rebalancer)
         self._offsets = OffsetCommits(self._table, self._rebalancer)
+        self._expiry = OffsetExpiry(self._table)
 
     # -- what the log says
 
@@ -213,6 +215,10 @@ class GroupCoordinator:
 
     def forget_topics(self, turn: Turn, deleted: Iterable[tuple[str, bytes]]) -> None:
         self._offsets.forget_topics(turn, deleted)
+
+    def expire_offsets(self, turn: Turn) -> bool:
+        """Remove what has expired, a step of it; False when all groups were looked at (`logfleet.groups.expiry`)."""
+        return self._expiry.step(turn)
 
     # -- administration
 

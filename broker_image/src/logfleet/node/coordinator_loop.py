@@ -65,6 +65,7 @@ class CoordinatorLoop:
             initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
             max_size=config.group_max_size,
             offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+            offsets_retention_ms=config.offsets_retention_minutes * 60_000,
         )
         self._create_topic = create_topic
         self._run_in_thread = run_in_thread
@@ -122,6 +123,7 @@ class CoordinatorLoop:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._load_all())
                 tasks.create_task(self._follow(subscription))
+                tasks.create_task(self._expire_offsets())
                 tasks.create_task(self._supervise())
         finally:
             if self._timer is not None:
@@ -225,6 +227,16 @@ class CoordinatorLoop:
                 shard.tick()
             else:
                 self._arm(due_ms)
+
+    async def _expire_offsets(self) -> None:
+        """Every offsets.retention.check.interval.ms look for offsets whose retention is over, one short step at a time."""
+        while True:
+            await asyncio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
+            for shard in self.shards():
+                is_unfinished = True
+                while is_unfinished:
+                    is_unfinished = shard.expire_offsets()
+                    await asyncio.sleep(0)
 
     # -- deleted topics
 

@@ -126,6 +126,15 @@ class GroupShard:
         self.coordinator.tick(turn)
         self.execute(turn)
 
+    def expire_offsets(self) -> bool:
+        """Remove offsets whose retention is over, a step of it; False when all groups were looked at."""
+        if not self.is_loaded or self.is_closed:
+            return False
+        turn = self.turn()
+        is_unfinished = self.coordinator.expire_offsets(turn)
+        self.execute(turn)
+        return is_unfinished
+
     # -- life
 
     def loaded(self) -> None:

@@ -6,6 +6,7 @@ import pytest
 from logfleet.control.configs import broker_config
 from logfleet.control.transactions import Refusal
 from logfleet.groups.partition import OFFSETS_TOPIC, partition_for
+from logfleet.groups.records import OffsetRecord, encode_record
 from logfleet.metadata.image_builder import Changes
 from logfleet.node import coordinator_loop
 from logfleet.node.coordinator_loop import CoordinatorLoop
@@ -14,6 +15,7 @@ from logfleet.node.metadata_follower import Subscription
 from logfleet.node.partition import Partition
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import OffsetCommitKey, OffsetCommitValue
 
 from broker_image.tests.unit.node.groups_rig import (
     OFFSETS_ID,
@@ -278,3 +280,25 @@ async def test_a_bug_in_a_task_of_it_ends_the_broker(tmp_path):
     with pytest.raises(ExceptionGroup) as raised:
         await task
     assert raised.group_contains(ZeroDivisionError)
+
+
+async def test_offsets_expire_while_the_broker_runs(tmp_path, until):
+    rig = Rig(offsets_retention_check_interval_ms="1", offsets_retention_minutes="1")
+    partition = LaggingPartition(open_log(str(tmp_path)))
+    now_ms = GroupShard.turn().wall_ms
+    for group, at_ms in (("old", now_ms - 60_000), ("g", now_ms)):
+        key = OffsetCommitKey(group=group, topic="t", partition=0)
+        value = OffsetCommitValue(offset=5, metadata="", commit_timestamp=at_ms)
+        encoded = encode_record(OffsetRecord(key, value))
+        partition.append(build_batch([Record(*encoded, now_ms)]), now_ms)
+    async with rig.running():
+        rig.loop.led(partition)
+        await until(lambda: partition.log.log_end_offset > 2)
+        assert [row.group_id for row in shard_of(rig).coordinator.list_groups([], [])] == ["g"]
+        assert fetch(shard_of(rig)) == 5
+        rig.loop.lost(partition)
+        end_offset = partition.log.log_end_offset
+        rig.loop.led(partition)
+        await until(lambda: isinstance(rig.shard(), GroupShard))
+        assert [row.group_id for row in shard_of(rig).coordinator.list_groups([], [])] == ["g"]
+        assert partition.log.log_end_offset == end_offset, "there is nothing more to remove"

@@ -64,8 +64,8 @@ group.streams.topology.description.plugin.class CLASS ro medium null | Java clas
 offset.metadata.max.bytes INT ro high 4096 | Longest metadata text that may be committed with an offset. | in node.coordinator_loop
 offsets.commit.timeout.ms INT ro high 5000 1.. | A commit that is not replicated within this time fails. | in node.coordinator_loop
 offsets.load.buffer.size INT ro high 5242880 1.. | Bytes read at once when committed offsets are loaded.
-offsets.retention.check.interval.ms LONG ro high 600000 1.. | How often committed offsets are looked at for expiry.
-offsets.retention.minutes INT ro high 10080 1.. | Committed offsets are kept this long after their group was last in use.
+offsets.retention.check.interval.ms LONG ro high 600000 1.. | How often committed offsets are looked at for expiry. | in node.coordinator_loop
+offsets.retention.minutes INT ro high 10080 1.. | Committed offsets are kept this long after their group was last in use. | in node.coordinator_loop
 offsets.topic.compression.codec INT ro high 0 | Number of the codec that __consumer_offsets is written with.
 offsets.topic.num.partitions INT ro high 50 1.. | Partitions of __consumer_offsets. | in node.coordinator_loop
 offsets.topic.replication.factor SHORT ro high 1 1.. | Replicas of __consumer_offsets; 1 in this version. | in node.coordinator_loop
