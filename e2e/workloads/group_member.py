@@ -23,6 +23,8 @@ from typing import Any, Final
 import msgspec
 
 POLL_S: Final = 0.05
+JOIN_S: Final = 30.0
+"""Longest first poll where a join must not be spread over several."""
 FATAL: Final = -150
 """librdkafka's RD_KAFKA_RESP_ERR__FATAL: the instance is of no use any more, as when another took its group.instance.id."""
 
@@ -41,10 +43,11 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Telling:
-    """What the member tells, and whether it shall leave."""
+    """What the member tells, whether it shall leave, and whether it ever was assigned anything."""
 
     def __init__(self) -> None:
         self.leaving = False
+        self.has_joined = False
         self._owned: set[int] = set()
         self._told = self._committed = 0
         signal.signal(signal.SIGTERM, self._leave)
@@ -53,6 +56,7 @@ class Telling:
         self.leaving = True
 
     def assigned(self, partitions: Iterable[int]) -> None:
+        self.has_joined = True
         self._owned.update(partitions)
         _tell({"owns": sorted(self._owned)})
 
@@ -172,8 +176,12 @@ def kafka_python(settings: Settings, telling: Telling) -> None:
     # silent for ever, on any broker (kafka-python 3.0.12; Java's consumer had it until KAFKA-9815).
     consumer.topics()
     while not telling.leaving:
-        # It rebalances inside `poll` alone, so what came is committed before anything is given back.
-        for messages in consumer.poll(timeout_ms=int(POLL_S * 1000)).values():
+        # It rebalances inside `poll` alone, so what came is committed before anything is given back. A join that ends between
+        # two polls is thrown away, answer and assignment, and sent again (ensure_active_group of kafka-python 3.0.12, which
+        # begins anew when it finds its task done). A leader's second join is a rebalance on any broker, so the first has one
+        # poll for itself.
+        poll_s = POLL_S if telling.has_joined else JOIN_S
+        for messages in consumer.poll(timeout_ms=int(poll_s * 1000)).values():
             for message in messages:
                 telling.read(message.partition, message.value)
         if telling.is_behind:
