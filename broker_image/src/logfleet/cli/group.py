@@ -31,6 +31,7 @@ from logfleet.client.cluster import Client
 from logfleet.client.errors import KafkaError
 from logfleet.client.groups import Groups, Member
 from logfleet.client.offsets import OffsetSpec, TopicPartition
+from logfleet.groups.lag import lag
 from logfleet.wire.errors import ErrorCode
 
 KIND: Final = "group"
@@ -119,7 +120,7 @@ async def _describe(client: Client, name: str) -> dict[str, Any]:
                 "partition": key.partition,
                 "committed": at,
                 "end": end,
-                "lag": None if at is None or end is None else end - at,
+                "lag": lag(end, at),
                 "member": None if reader is None else reader.member_id,
             }
         )

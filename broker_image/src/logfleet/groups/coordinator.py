@@ -34,6 +34,7 @@ from logfleet.wire.messages import (
     LeaveGroupRequest,
     ListGroupsResponse,
     OffsetCommitRequest,
+    OffsetCommitValue,
     OffsetDeleteRequest,
     OffsetFetchRequest,
     SyncGroupRequest,
@@ -215,6 +216,10 @@ class GroupCoordinator:
 
     def forget_topics(self, turn: Turn, deleted: Iterable[tuple[str, bytes]]) -> None:
         self._offsets.forget_topics(turn, deleted)
+
+    def committed_offsets(self) -> Iterator[tuple[str, str, int, OffsetCommitValue]]:
+        """Group, topic, partition and the offset committed there. Groups may change while somebody walks over them."""
+        return self._offsets.walk()
 
     def expire_offsets(self, turn: Turn) -> bool:
         """Remove what has expired, a step of it; False when all groups were looked at (`logfleet.groups.expiry`)."""

@@ -5,7 +5,7 @@ the shell: a commit is answered when its records are committed, a fetch when all
 Source: Kafka's OffsetMetadataManager and ClassicGroup.validateOffsetCommit.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from logfleet.groups.classic import ClassicGroup, GroupState
@@ -185,6 +185,13 @@ class OffsetCommits:
             for topic, partitions in self._table.offsets.get(group_id, {}).items()
             for number in partitions
         ]
+
+    def walk(self) -> Iterator[tuple[str, str, int, OffsetCommitValue]]:
+        """Every committed offset with its group, topic and partition; made one by one, so that changes in between do no harm."""
+        for group_id in list(self._table.offsets):
+            for topic, partitions in list(self._table.offsets.get(group_id, {}).items()):
+                for number, value in list(partitions.items()):
+                    yield group_id, topic, number, value
 
     def forget_topics(self, turn: Turn, deleted: Iterable[tuple[str, bytes]]) -> None:
         """Remove the offsets of deleted topics, given by name and id.
