@@ -42,12 +42,15 @@ def _take_unknown(image: ClusterImage, request: OffsetDeleteRequest) -> list[_To
     for wanted in request.topics:
         topic = image.topic(wanted.name)
         count = 0 if topic is None else len(topic.partitions)
-        missing = [row for row in wanted.partitions if not 0 <= row.partition_index < count]
-        if missing:
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            rows = [offset_deleted(row.partition_index, error) for row in missing]
+        there = [row for row in wanted.partitions if 0 <= row.partition_index < count]
+        if len(there) < len(wanted.partitions):
+            rows = [
+                offset_deleted(row.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                for row in wanted.partitions
+                if not 0 <= row.partition_index < count
+            ]
             unknown.append(_Topic(name=wanted.name, partitions=rows))
-            wanted.partitions = [row for row in wanted.partitions if row not in missing]
+            wanted.partitions = there
     request.topics = [wanted for wanted in request.topics if wanted.partitions]
     return unknown
 
