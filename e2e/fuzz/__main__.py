@@ -1,4 +1,5 @@
-"""`make fuzz`: EXAMPLES hostile inputs to the dispatcher in this process, and as many to a broker over TCP.
+"""`make fuzz`: EXAMPLES hostile inputs to the dispatcher in this process, as many to a broker over TCP, and frames full of
+tiny elements.
 
 Each run over the same sources has a seed of its own, and its counts are added to those in e2e/results/fuzz.json.
 """
@@ -12,7 +13,7 @@ from typing import Any
 
 from e2e.fuzz.in_process import fuzz_in_process
 from e2e.fuzz.judge import Tally
-from e2e.fuzz.over_tcp import fuzz_over_tcp
+from e2e.fuzz.over_tcp import crowds_over_tcp, fuzz_over_tcp
 from e2e.harness.processes import Rig
 from e2e.harness.results import RESULTS, entry_of, source_key, store
 
@@ -54,9 +55,11 @@ def main() -> int:
         rig = Rig(Path(scratch) / "tcp")
         try:
             result = fuzz_over_tcp(rig, seed, arguments.examples)
+            crowds = crowds_over_tcp(rig)
         finally:
             rig.close()
         tallies["tcp"] = result.tally
+        tallies["crowds"] = crowds.tally
     for name, tally in tallies.items():
         print(
             f"{name}: {tally.inputs} inputs, {len(tally.apis)} API versions, {dict(tally.outcomes)}"
@@ -65,12 +68,24 @@ def main() -> int:
             print(f"  FAULT (seed {seed}) {fault}")
         entry = added(entry, name, tally)
     growth = max(result.rss_growth_bytes, entry.get("rss_growth_bytes_max", 0))
-    print(f"the broker grew by {result.rss_growth_bytes} bytes")
+    peak = max(crowds.rss_growth_bytes, entry.get("crowds_rss_peak_bytes_max", 0))
+    print(
+        f"the broker grew by {result.rss_growth_bytes} bytes; full frames took {peak} at the peak"
+    )
     if any(tally.faults for tally in tallies.values()):
         return 1
     if arguments.seed is None:
         runs = entry.get("runs", 0) + 1
-        store(STORE, key, {**entry, "runs": runs, "rss_growth_bytes_max": growth})
+        store(
+            STORE,
+            key,
+            {
+                **entry,
+                "runs": runs,
+                "rss_growth_bytes_max": growth,
+                "crowds_rss_peak_bytes_max": peak,
+            },
+        )
     return 0
 
 

@@ -14,7 +14,6 @@ from logfleet.control.configs import broker_config
 from logfleet.node.broker import Broker
 from logfleet.node.connection import CloseConnection, Peer
 from logfleet.wire.apis import api_of
-from logfleet.wire.codec import MEMORY_PER_BYTE_MAX
 from logfleet.wire.frame import SIZE_BYTES, decode_response, encode_request
 
 from e2e.fuzz.inputs import BATCHES, Input, inputs
@@ -25,6 +24,8 @@ from e2e.fuzz.values import World
 LISTENER: Final = "PLAINTEXT"
 MEASURE_EVERY: Final = 10
 """Inputs of which one is measured: that takes four times as long."""
+GROWTH_MAX: Final = 8
+"""Bytes that may be allocated per byte of input."""
 OWN_BYTES: Final = 2 * 1024 * 1024
 """What the broker allocates meanwhile for itself, a codec that is used for the first time among it."""
 BATCH_BYTES: Final = 4 * DECOMPRESSED_BYTES_MAX
@@ -98,7 +99,7 @@ class Target:
         if measured:
             _, peak = tracemalloc.get_traced_memory()
             tracemalloc.stop()
-            limit = MEMORY_PER_BYTE_MAX * len(given.frame) + OWN_BYTES
+            limit = GROWTH_MAX * len(given.frame) + OWN_BYTES
             if peak > limit + (BATCH_BYTES if given.kind == BATCHES or is_produce(given) else 0):
                 self.tally.fault(given, f"took {peak} bytes")
         failures = sum(stats.failures for stats in self._broker.dispatcher.stats.values())

@@ -14,6 +14,7 @@ from e2e.fuzz.mutations import mutate, nonsense
 from e2e.fuzz.values import Requests, World
 
 VALUES, BYTES, BATCHES, NONSENSE = "values", "bytes", "batches", "nonsense"
+CROWDS = "crowds"  # sent by themselves: see `over_tcp`
 KINDS: Final = (VALUES, VALUES, BYTES, BYTES, BATCHES, NONSENSE)
 CORRELATION_ID: Final = 1
 

@@ -172,6 +172,11 @@ class Program:
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
+    def peak_rss_bytes(self) -> int:
+        """The most resident memory it ever had."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
     def said(self) -> str:
         """What it has written since it was last launched."""
         with self.log.open("rb") as log:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from e2e.fuzz.in_process import fuzz_in_process
-from e2e.fuzz.over_tcp import fuzz_over_tcp
+from e2e.fuzz.over_tcp import crowds_over_tcp, fuzz_over_tcp
 from e2e.harness.processes import Rig
 
 EXAMPLES = 4000
@@ -21,3 +21,11 @@ def test_a_broker_outlives_hostile_peers_and_stays_small(rig: Rig) -> None:
     print(dict(result.tally.outcomes), result.rss_growth_bytes)
     assert result.tally.faults == []
     assert result.tally.inputs == EXAMPLES
+
+
+def test_frames_full_of_tiny_elements_take_bounded_memory_and_time(rig: Rig) -> None:
+    result = crowds_over_tcp(rig)
+    print(dict(result.tally.outcomes), result.rss_growth_bytes)
+    assert result.tally.faults == []
+    assert result.tally.outcomes["crowds answered"] > 100
+    assert result.tally.outcomes["crowds closed"] > 50

@@ -20,7 +20,7 @@ from logfleet.node.file_sender import Part
 from logfleet.node.throttling import Usage, settled
 from logfleet.telemetry.request_stats import RequestStats
 from logfleet.wire.apis import API_VERSIONS_KEY, Api, api_of
-from logfleet.wire.codec import decoder, encoder
+from logfleet.wire.codec import encoder, request_decoder
 from logfleet.wire.error_codes import error_finder
 from logfleet.wire.errors import MalformedMessage, UnsupportedVersion
 from logfleet.wire.frame import (
@@ -83,7 +83,7 @@ class _Version:
         self.handler = route.handler
         self.stats = route.stats
         self.response = api.response
-        self.decode = decoder(api.request, version)
+        self.decode = request_decoder(api.request, version)
         self.encode = encoder(api.response, version)
         self.errors = error_finder(f"{api.name}Response")
         head = RESPONSE_HEADS[api.response_header_version(version)]

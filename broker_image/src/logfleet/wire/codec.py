@@ -10,20 +10,21 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from logfleet.wire.decoding import generate_decoder
+from logfleet.wire.decoding import generate_decoder, generate_request_decoder
 from logfleet.wire.encoding import generate_encoder
 from logfleet.wire.errors import MalformedMessage, UnencodableMessage, UnsupportedVersion
 from logfleet.wire.primitives import Buffer, Sized
 from logfleet.wire.schema import Message, load_table
 
-# What a decoded message may take, per byte it came in: Python's smallest struct of two empty lists takes 150 bytes
-# where the wire takes three. Whoever reads frames bounds memory by this factor times the frame size it allows.
+# What a message may take that is decoded without a limit, per byte it came in: Python's smallest struct of two empty lists
+# takes 150 bytes where the wire takes three. Only for what a broker of ours has written; requests are counted.
 MEMORY_PER_BYTE_MAX = 64
 
 M = TypeVar("M", bound=msgspec.Struct)
 
 # Filled at first use, never emptied: at most one entry per message and version of the table.
 _decoders: dict[tuple[type, int], Callable[..., Any]] = {}
+_request_decoders: dict[tuple[type, int], Callable[..., Any]] = {}
 _encoders: dict[tuple[type, int], Callable[..., Any]] = {}
 
 
@@ -38,7 +39,21 @@ def decoder(cls: type[M], version: int) -> Callable[[Buffer, int], tuple[M, int]
     """The function behind `decode` for one message and version; raises UnsupportedVersion."""
     made = _decoders.get((cls, version))
     if made is None:
-        made = _decoders[cls, version] = _guarded_decoder(cls, version)
+        generated = generate_decoder(cls, _schema(cls, version), version)
+        made = _decoders[cls, version] = _guarded(generated, cls, version)
+    return made
+
+
+def request_decoder(cls: type[M], version: int) -> Callable[[Buffer, int], tuple[M, int]]:
+    """A function (frame, position) -> (request, bytes of memory counted for its arrays): for what strangers send.
+
+    A request that would take more memory than `request_memory` allows is a MalformedMessage, before that memory is taken.
+    Raises UnsupportedVersion.
+    """
+    made = _request_decoders.get((cls, version))
+    if made is None:
+        generated = generate_request_decoder(cls, _schema(cls, version), version)
+        made = _request_decoders[cls, version] = _guarded(generated, cls, version)
     return made
 
 
@@ -50,11 +65,12 @@ def encoder(cls: type[M], version: int) -> Callable[[M], list[Buffer | Sized]]:
     return made
 
 
-def _guarded_decoder(cls: type[M], version: int) -> Callable[[Buffer, int], tuple[M, int]]:
-    generated = generate_decoder(cls, _schema(cls, version), version)
+def _guarded(
+    generated: Callable[..., Any], cls: type[msgspec.Struct], version: int
+) -> Callable[..., Any]:
     name = f"{cls.__name__} version {version}"
 
-    def decode(buffer: Buffer, position: int) -> tuple[M, int]:
+    def decode(buffer: Buffer, position: int) -> tuple[msgspec.Struct, int]:
         try:
             return generated(buffer, position)  # type: ignore[no-any-return]
         except MalformedMessage as error:

@@ -17,6 +17,11 @@ from logfleet.wire.generated import (
     element_bytes_min,
 )
 from logfleet.wire.primitives import array_unpackers
+from logfleet.wire.request_memory import (
+    REQUEST_MEMORY_BYTES,
+    REQUEST_MEMORY_PER_BYTE,
+    element_memory,
+)
 from logfleet.wire.schema import FIXED_FORMATS, Field, Message
 
 
@@ -27,6 +32,16 @@ def generate_decoder(
     return _Decoder(cls, schema, version).generate()
 
 
+def generate_request_decoder(
+    cls: type[msgspec.Struct], schema: Message, version: int
+) -> Callable[..., Any]:
+    """A function (frame, position) -> (request, bytes of memory that were counted for it).
+
+    It raises MalformedMessage before it makes an array whose elements go beyond `request_memory`'s limits.
+    """
+    return _Decoder(cls, schema, version, counts=True).generate()
+
+
 def carries_records(schema: Message) -> bool:
     """True if some field of the message is `records`."""
     groups = (schema.fields, *schema.structs.values())
@@ -34,11 +49,14 @@ def carries_records(schema: Message) -> bool:
 
 
 class _Decoder:
-    def __init__(self, cls: type[msgspec.Struct], schema: Message, version: int) -> None:
-        self.cls, self.schema, self.version = cls, schema, version
+    def __init__(
+        self, cls: type[msgspec.Struct], schema: Message, version: int, *, counts: bool = False
+    ) -> None:
+        self.cls, self.schema, self.version, self.counts = cls, schema, version, counts
         self.flexible = schema.is_flexible(version)
         self.zero_copy = carries_records(schema)
-        self.source = Source(f"decode {cls.__name__} v{version}")
+        title = "decode and count" if counts else "decode"
+        self.source = Source(f"{title} {cls.__name__} v{version}")
         self.run: list[tuple[str, str]] = []  # struct code, name of the variable
         self.source.globals["Message"] = cls
         for name in schema.structs:
@@ -51,9 +69,12 @@ class _Decoder:
         wanted = "memoryview" if self.zero_copy else "bytes"
         line(f"if type(b) is not {wanted}: b = {wanted}(b)")
         line("limit = len(b)")
+        if self.counts:
+            line(f"room = given = {REQUEST_MEMORY_BYTES} + {REQUEST_MEMORY_PER_BYTE} * limit")
         # a slice that starts behind the end would be empty, not an error
         line("if not 0 <= p <= limit: raise IndexError('position beyond the end')")
-        line(f"return {self.struct('Message', self.schema.fields)}, p")
+        message = self.struct("Message", self.schema.fields)
+        line(f"return {message}, {'given - room' if self.counts else 'p'}")
         return self.source.compile("decode")
 
     def flush(self) -> None:
@@ -174,6 +195,9 @@ class _Decoder:
         line(
             f"if not 0 <= {count} <= (limit - p) // {size_min}: raise bad_length({count}, {field.name!r})"
         )
+        if self.counts:
+            line(f"room -= {element_memory(field, self.schema.structs, self.version)} * {count}")
+            line(f"if room < 0: raise too_many({field.name!r})")
         self.elements(field, name, count)
         if nullable:
             self.source.indent -= 1

@@ -10,7 +10,7 @@ from typing import cast
 import msgspec
 
 from logfleet.wire.apis import API_BY_KEY, API_BY_NAME, API_VERSIONS_KEY, Api
-from logfleet.wire.codec import decoder, encoder
+from logfleet.wire.codec import decoder, encoder, request_decoder
 from logfleet.wire.errors import ErrorCode, MalformedMessage, UnsupportedVersion
 from logfleet.wire.primitives import Buffer, Sized, skip_tags
 
@@ -60,7 +60,7 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
 
 def decode_request(header: RequestHeader, frame: Buffer, position: int) -> msgspec.Struct:
     """The body of a request; raises UnsupportedVersion or MalformedMessage."""
-    decode = decoder(API_BY_KEY[header.api_key].request, header.api_version)
+    decode = request_decoder(API_BY_KEY[header.api_key].request, header.api_version)
     return decode(frame, position)[0]
 
 

@@ -71,6 +71,7 @@ _RUNTIME = (
     "pack_array",
     "read_uvarint",
     "skip_tags",
+    "too_many",
     "unpack_array",
     "uvarint",
 )

@@ -78,6 +78,10 @@ def bad_length(length: int, what: str) -> MalformedMessage:
     )
 
 
+def too_many(what: str) -> MalformedMessage:
+    return MalformedMessage(f"{what}: more elements than one request may hold")
+
+
 @cache
 def array_unpackers(code: str) -> list[Any]:
     """For arrays of one struct code: n -> function that unpacks n of them, n < SMALL_ARRAY_MAX."""

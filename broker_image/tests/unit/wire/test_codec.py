@@ -21,7 +21,9 @@ from logfleet.wire.messages import (
     ShareAcknowledgeRequest,
 )
 from logfleet.wire.primitives import uvarint
-from logfleet.wire.schema import FIXED_BYTES, FIXED_FORMATS, Field, Message, load_table
+from logfleet.wire.schema import load_table
+
+from broker_image.tests.unit.wire.shortest import full_of
 
 PAIRS = [
     (name, version)
@@ -158,28 +160,6 @@ def test_hostile_bytes_give_a_message_or_one_error(pair: tuple[str, int], data: 
     assert end <= len(data)
 
 
-def emptiest(fields: tuple[Field, ...], schema: Message, version: int) -> bytes:
-    """The shortest bytes of a struct whose arrays are empty, with integers that are no cached objects."""
-    flexible = schema.is_flexible(version)
-    out = b""
-    for field in fields:
-        if field.exists(version) and not field.is_tagged(version):
-            out += shortest(field, field.type, schema, version)
-    return out + b"\0" * flexible
-
-
-def shortest(field: Field, type_name: str, schema: Message, version: int) -> bytes:
-    if field.is_struct and field.is_nullable(version):
-        return b"\xff"
-    if (code := FIXED_FORMATS.get(type_name)) is not None:
-        return b"\x90" * FIXED_BYTES[code]
-    if type_name[0].isupper():
-        return emptiest(schema.structs[type_name], schema, version)
-    if schema.is_flexible(version):
-        return b"\x01"
-    return bytes(2) if type_name == "string" else bytes(4)
-
-
 @pytest.mark.parametrize("name", load_table())
 def test_memory_is_bounded_by_the_input_for_arrays_of_nothing(name: str) -> None:
     """The worst an attacker can ask for: as many of the emptiest elements as the frame can hold."""
@@ -190,17 +170,7 @@ def test_memory_is_bounded_by_the_input_for_arrays_of_nothing(name: str) -> None
                 continue
             if hostile.is_tagged(version):
                 continue
-            frame = b""
-            for field in schema.fields:
-                if field is hostile:
-                    element = shortest(field, field.element_type, schema, version)
-                    count = 4_000 // len(element)
-                    flexible = schema.is_flexible(version)
-                    frame += uvarint(count + 1) if flexible else count.to_bytes(4, "big")
-                    frame += element * count
-                elif field.exists(version) and not field.is_tagged(version):
-                    frame += shortest(field, field.type, schema, version)
-            frame += b"\0" * schema.is_flexible(version)
+            frame = full_of(hostile, schema, version, 4_000)
             decode(cls, version, frame)  # generates the decoder, whose memory is not meant here
             tracemalloc.start()
             decode(cls, version, frame)
