@@ -23,6 +23,7 @@ from e2e.harness.java import JavaMissing, find_java
 HERE = Path(__file__).resolve().parents[1] / "kafka"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "logfleet" / "kafka"
 COPY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+QUICK = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 READY_SECONDS = 300
 """Kafka needs 5 to 10 s; a cold JVM beside twenty busy processes has needed more than 90."""
 TOOL_SECONDS = 180
@@ -122,7 +123,7 @@ def dump_log(files: Sequence[Path], *flags: str) -> str:
 
 def tool_command(main: str, arguments: Sequence[str]) -> list[str]:
     """What runs one of Kafka's tools."""
-    flags = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    flags = ["-Xmx256m", *QUICK]
     jars = f"{HERE / 'conf'}:{classpath('tools')}"
     return [java(), *flags, "-cp", jars, main, *arguments]
 
@@ -138,12 +139,13 @@ def free_port() -> int:
 class KafkaBroker:
     """One Apache Kafka 4.4.0 node (KRaft, broker and controller in one) on loopback, until the block ends.
 
-    jvm: flags of the Java machine, to be set before it is formatted.
+    jvm: flags of the Java machine, to be set before it is formatted. The usual ones start with the least work: what runs
+    for a minute is not worth being compiled well.
     """
 
     def __init__(self, directory: Path, **config: str) -> None:
         self.directory = directory
-        self.jvm = ["-Xms256m", "-Xmx1g"]
+        self.jvm = ["-Xms256m", "-Xmx1g", *QUICK]
         self.port = free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
         controller = free_port()

@@ -4,8 +4,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from e2e.harness.kafka import KafkaBroker
-from e2e.harness.processes import Broker
+from e2e.harness.beside_kafka import BesideKafka
 from e2e.oracle.side import Side
 
 CONFIG: Final = {
@@ -23,17 +22,15 @@ class Pair:
     ours: Side
 
     def __init__(self, directory: Path) -> None:
-        self._kafka = KafkaBroker(directory / "kafka", **CONFIG)
-        self._ours = Broker(directory / "ours", CONFIG)
+        self.brokers = BesideKafka(directory, CONFIG)
 
     def __enter__(self) -> Self:
+        self.brokers.__enter__()
         try:
-            self._kafka.__enter__()
-            self._ours.start()
-            self.kafka = Side("kafka", self._kafka.port, self._kafka.config["log.dirs"])
-            self.ours = Side("ours", self._ours.port, str(self._ours.data))
+            self.kafka = self._side("kafka", self.brokers.kafka.port)
+            self.ours = self._side("ours", self.brokers.ours.port)
         except BaseException:
-            self._end()
+            self.brokers.__exit__(None, None, None)
             raise
         return self
 
@@ -43,19 +40,20 @@ class Pair:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._end()
+        for side in (self.kafka, self.ours):
+            side.close()
+        self.brokers.__exit__(kind, error, trace)
 
     def stop(self) -> None:
         """Both stopped in order, their files complete."""
         for side in (self.kafka, self.ours):
             side.close()
-        self._kafka.stop()
-        self._ours.terminate()
+        self.brokers.kafka.stop()
+        self.brokers.ours.terminate()
 
     def start_kafka(self) -> None:
-        self._kafka.start()
-        self.kafka = Side("kafka", self._kafka.port, self._kafka.config["log.dirs"])
+        self.brokers.kafka.start()
+        self.kafka = self._side("kafka", self.brokers.kafka.port)
 
-    def _end(self) -> None:
-        self._kafka.stop()
-        self._ours.close()
+    def _side(self, product: str, port: int) -> Side:
+        return Side(product, port, str(self.brokers.log_dirs[product][0]))

@@ -7,6 +7,7 @@ import pytest
 
 from e2e.harness.command_line import said
 from e2e.harness.processes import Broker, Rig
+from e2e.oracle.brokers import Pair
 
 FAILED = pytest.StashKey[bool]()
 
@@ -17,6 +18,13 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
     if report.failed:
         item.stash[FAILED] = True
     return report
+
+
+@pytest.fixture(scope="session")
+def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """Apache Kafka and a broker, for all tests of the group beside-kafka."""
+    with Pair(tmp_path_factory.mktemp("both")) as pair:
+        yield pair
 
 
 @pytest.fixture

@@ -14,9 +14,8 @@ from logfleet.wire.apis import API_BY_NAME
 from logfleet.wire.consumer_protocol import write_subscription
 from logfleet.wire.errors import ErrorCode
 
+from e2e.harness.beside_kafka import BesideKafka
 from e2e.harness.client_requests import fit
-from e2e.harness.kafka import KafkaBroker
-from e2e.harness.processes import Broker
 from e2e.harness.talks import Talker, comparable, error_codes
 from e2e.harness.wire_connection import Disconnected
 
@@ -65,8 +64,8 @@ def _ask(talker: Talker, request: msgspec.Struct, version: int) -> Any:
         return CLOSED
 
 
-def filled(port: int, log_dir: Path) -> Talker:
-    talker = Talker(port, log_dir)
+def fill(talker: Talker) -> None:
+    """Make TOPICS, and the topic of the groups' coordinators."""
     for name, (partitions, configs) in TOPICS.items():
         topic_id = talker.make_topic(name, partitions, configs)
         batch = bytes(build_batch([Record(b"k%d" % n, b"v", NOW) for n in range(RECORDS)]))
@@ -74,23 +73,16 @@ def filled(port: int, log_dir: Path) -> Talker:
         topic = m.ProduceRequest.TopicProduceData(topic_id=topic_id, partition_data=[data])
         answer = talker.call(m.ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic]), 13)
         assert not any(error_codes(answer)), answer
-    talker.call(m.FindCoordinatorRequest(coordinator_keys=["group"]), 4)  # makes its topic
-    return talker
+    talker.call(m.FindCoordinatorRequest(coordinator_keys=["group"]), 4)
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    there, here = tmp_path_factory.mktemp("kafka"), tmp_path_factory.mktemp("ours")
-    broker = Broker(here, {**CONFIG, "log.dirs": f"{here}/one,{here}/two"})
-    try:
-        broker.start()
-        with KafkaBroker(there, **CONFIG, log_dirs=f"{there}/one,{there}/two") as kafka:
-            made = Pair(filled(kafka.port, there / "one"), filled(broker.port, here / "one"))
-            yield made
-            made.kafka.close()
-            made.ours.close()
-    finally:
-        broker.close()
+    directory = tmp_path_factory.mktemp("both")
+    with BesideKafka(directory, CONFIG, log_dirs=2) as both, both.talkers() as talkers:
+        for talker in talkers:
+            fill(talker)
+        yield Pair(*talkers)
 
 
 # --- records
@@ -132,7 +124,8 @@ def test_records_are_deleted_and_refused_as_kafka_does(pair: Pair) -> None:
 
 def test_what_was_deleted_stays_so_after_sigkill(rig) -> None:
     broker = rig.broker()
-    talker = filled(broker.port, broker.data)
+    talker = Talker(broker.port, broker.data)
+    fill(talker)
     talker.call(deletion(("plain", 0, 4), ("both", 0, -1)), 2)
     talker.close()
     broker.kill()

@@ -4,16 +4,14 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 from logfleet.wire import messages as m
 from logfleet.wire.errors import ErrorCode
 
+from e2e.harness.beside_kafka import BesideKafka
 from e2e.harness.config_edges import BROKER, DELETE, GROUP, SET, TOPIC, Change, edges
-from e2e.harness.kafka import KafkaBroker
-from e2e.harness.processes import Broker
 from e2e.harness.talks import Talker
 from e2e.harness.wire_connection import Disconnected, WireConnection
 
@@ -31,24 +29,21 @@ DYNAMIC_DEFAULT, DEFAULT = 3, 5
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talker]:
-    with KafkaBroker(tmp_path_factory.mktemp("kafka") / "kafka", **CONFIG) as broker:
-        yield from ready(broker.port, Path(broker.config["log.dirs"]))
+def talkers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Talker, Talker]]:
+    with BesideKafka(tmp_path_factory.mktemp("both"), CONFIG) as both, both.talkers() as made:
+        for talker in made:
+            talker.make_topic(NAME)
+        yield made
 
 
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talker]:
-    broker = Broker(tmp_path_factory.mktemp("ours"), CONFIG)
-    broker.start()
-    yield from ready(broker.port, broker.data)
-    broker.close()
+@pytest.fixture
+def kafka(talkers: tuple[Talker, Talker]) -> Talker:
+    return talkers[0]
 
 
-def ready(port: int, log_dir: Path) -> Iterator[Talker]:
-    talker = Talker(port, log_dir)
-    talker.make_topic(NAME)
-    yield talker
-    talker.connection.socket.close()
+@pytest.fixture
+def ours(talkers: tuple[Talker, Talker]) -> Talker:
+    return talkers[1]
 
 
 def alter(

@@ -2,34 +2,20 @@
 
 from collections.abc import Iterator
 from itertools import zip_longest
-from pathlib import Path
 
 import pytest
 
 from e2e.harness import fetch_talks, produce_talks, topic_id_talks
-from e2e.harness.kafka import KafkaBroker
-from e2e.harness.processes import Broker
 from e2e.harness.talks import Talker
+from e2e.oracle.brokers import Pair
 
-pytestmark = [pytest.mark.xdist_group("data-path-beside-kafka"), pytest.mark.timeout(900)]
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talker]:
-    with KafkaBroker(tmp_path_factory.mktemp("kafka") / "kafka") as broker:
-        talker = Talker(broker.port, Path(broker.config["log.dirs"]))
-        yield talker
-        talker.close()
+pytestmark = [pytest.mark.xdist_group("beside-kafka"), pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talker]:
-    broker = Broker(tmp_path_factory.mktemp("ours"), {})
-    broker.start()
-    talker = Talker(broker.port, broker.data)
-    yield talker
-    talker.close()
-    broker.close()
+def talkers(beside: Pair) -> Iterator[tuple[Talker, Talker]]:
+    with beside.brokers.talkers() as made:
+        yield made
 
 
 TALKS = {
@@ -49,8 +35,9 @@ TALKS = {
     ],
 )
 def test_the_same_is_answered_as_kafka_answers_it(
-    kafka: Talker, ours: Talker, kind: str, name: str, version: int
+    talkers: tuple[Talker, Talker], kind: str, name: str, version: int
 ) -> None:
+    kafka, ours = talkers
     talk, _ = TALKS[kind][name]
     steps = zip_longest(talk(kafka, version), talk(ours, version))
     for number, (theirs, own) in enumerate(steps):

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import confluent_kafka
@@ -12,10 +11,10 @@ from logfleet.records.record import Record, build_batch
 from logfleet.wire import messages as m
 from logfleet.wire.errors import ErrorCode
 
-from e2e.harness.kafka import KafkaBroker
 from e2e.harness.processes import Broker, Rig
 from e2e.harness.talks import Talker
 from e2e.harness.wire_connection import WireConnection
+from e2e.oracle.brokers import Pair
 
 pytestmark = [pytest.mark.xdist_group("beside-kafka"), pytest.mark.timeout(600)]
 Names = tuple[tuple[str, str | None], ...]
@@ -90,34 +89,17 @@ def describe(
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talker]:
-    with KafkaBroker(tmp_path_factory.mktemp("kafka") / "kafka") as broker:
-        talker = Talker(broker.port, Path(broker.config["log.dirs"]))
-        talker.make_topic(TOPIC)
-        yield talker
-        talker.close()
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    broker = Broker(tmp_path_factory.mktemp("ours"))
-    broker.start()
-    yield broker
-    broker.close()
-
-
-@pytest.fixture(scope="module")
-def ours(program: Broker) -> Iterator[Talker]:
-    talker = Talker(program.port, program.data)
-    talker.make_topic(TOPIC)
-    yield talker
-    talker.close()
+def talkers(beside: Pair) -> Iterator[tuple[Talker, Talker]]:
+    with beside.brokers.talkers() as made:
+        for talker in made:
+            talker.make_topic(TOPIC)
+        yield made
 
 
 @pytest.fixture
-def both(kafka: Talker, ours: Talker) -> Iterator[tuple[Talker, Talker]]:
-    yield kafka, ours
-    for talker in (kafka, ours):
+def both(talkers: tuple[Talker, Talker]) -> Iterator[tuple[Talker, Talker]]:
+    yield talkers
+    for talker in talkers:
         for names, values in describe(talker)[2]:
             entity = tuple((kind, name or None) for kind, name in names)
             alter(talker, (entity, dict.fromkeys(dict(values))))

@@ -1,0 +1,62 @@
+"""Apache Kafka and a broker of ours side by side, started alike: for what asks both the same."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from e2e.harness.kafka import KafkaBroker
+from e2e.harness.processes import Broker
+from e2e.harness.talks import Talker
+
+
+class BesideKafka:
+    """Both until the block ends.
+
+    directory: for all that they write. log_dirs: how many directories for logs each has.
+    """
+
+    def __init__(self, directory: Path, config: Mapping[str, str], *, log_dirs: int = 1) -> None:
+        self.log_dirs: dict[str, list[Path]] = {
+            product: [directory / product / f"logs-{number}" for number in range(log_dirs)]
+            for product in ("kafka", "ours")
+        }
+        dirs = {product: ",".join(map(str, paths)) for product, paths in self.log_dirs.items()}
+        self.kafka = KafkaBroker(directory / "kafka", **{**config, "log.dirs": dirs["kafka"]})
+        self.ours = Broker(directory / "ours", {**config, "log.dirs": dirs["ours"]})
+
+    def __enter__(self) -> Self:
+        try:
+            self.ours.launch()  # it is there long before Kafka
+            self.kafka.__enter__()
+            self.ours.wait_ready()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._end()
+
+    @contextmanager
+    def talkers(self) -> Iterator[tuple[Talker, Talker]]:
+        """One to Kafka and one to ours."""
+        made = [
+            Talker(broker.port, self.log_dirs[product][0])
+            for product, broker in (("kafka", self.kafka), ("ours", self.ours))
+        ]
+        try:
+            yield made[0], made[1]
+        finally:
+            for talker in made:
+                talker.close()
+
+    def _end(self) -> None:
+        self.kafka.stop()
+        self.ours.close()
