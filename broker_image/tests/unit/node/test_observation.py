@@ -168,7 +168,10 @@ async def test_a_fetch_that_waits_is_in_the_purgatory(tmp_path: Path) -> None:
         await scraped.topic("t", 1)
         wanted = FetchRequest.FetchPartition(partition=0, partition_max_bytes=1 << 20)
         topic = FetchRequest.FetchTopic(topic="t", partitions=[wanted])
-        request = FetchRequest(max_wait_ms=60_000, max_bytes=1, min_bytes=1, topics=[topic])
+        size = await scraped.produce("t", 0, 1)
+        request = FetchRequest(
+            max_wait_ms=60_000, max_bytes=1 << 20, min_bytes=size + 1, topics=[topic]
+        )
         waiting = asyncio.ensure_future(scraped.ask(request, 12))
         while (await scraped.told())("logfleet_purgatory_size", operation="Fetch") != 1:
             pass
@@ -177,6 +180,8 @@ async def test_a_fetch_that_waits_is_in_the_purgatory(tmp_path: Path) -> None:
         said = await scraped.told()
         assert said("logfleet_purgatory_size", operation="Fetch") == 0
         assert said("logfleet_request_remote_seconds_sum", api="Fetch") > 0
+        # what was read before the wait was not sent
+        assert said("logfleet_topic_bytes_out_total", topic="t") == 2 * size
 
 
 async def test_it_is_ready_while_it_may_lead(tmp_path: Path) -> None:

@@ -44,7 +44,6 @@ class Reading:
         "_from_replica",
         "_listener",
         "_request",
-        "_sizes",
         "_table",
         "_unknown_ids",
         "_version",
@@ -75,7 +74,6 @@ class Reading:
         self.rows: Rows = []
         self.unknown: Rows = []
         self._unknown_ids = 0
-        self._sizes: list[tuple[Partition, int]] = []
 
     def add(self, key: Key, wanted: FetchRequest.FetchPartition) -> Partition | None:
         """Read one partition from its offset on; returns it, None if it is not served here."""
@@ -97,10 +95,13 @@ class Reading:
         """In the order of the answer."""
         return self.rows + self.unknown if self.unknown else self.rows
 
-    def count(self) -> None:
-        """What was read is being sent: count it with its partitions."""
-        for partition, size in self._sizes:
-            partition.bytes_out += size
+    def take_back(self) -> None:
+        """What was read is not sent after all: it went out of no partition."""
+        for key, row in self.rows:
+            size = 0 if row.records is None else len(row.records)
+            partition = self.find(*key) if size else None
+            if isinstance(partition, Partition):
+                partition.bytes_out -= size
 
     def answer(self, rows: Rows, session_id: int = 0) -> FetchResponse:
         """An answer with these of the rows; neighbours of one topic stand together."""
@@ -166,7 +167,7 @@ class Reading:
         if records is not None:
             size = len(records)
             self.bytes += size
-            self._sizes.append((partition, size))
+            partition.bytes_out += size
             self._bytes_left = max(0, self._bytes_left - size)
             if self.bytes >= self._request.min_bytes:
                 self.is_enough = True
