@@ -151,7 +151,9 @@ class Membership:
             turn.reply(join.waiter, generation_answer(group, member_id))
             return
         update_member(turn, group, member, join)
-        self._rebalancer.prepare_or_complete(group, turn, f"{reason}; client: {join.reason}")
+        self._rebalancer.prepare_or_complete(
+            group, turn, f"{reason}; client: {join.reason}", member_id
+        )
 
     def _reason_to_rebalance(self, group: ClassicGroup, member: Member, join: Join) -> str | None:
         """Why a member that joins again makes the group rebalance, None if it does not."""
@@ -182,7 +184,7 @@ class Membership:
         group.add(member, join.request.protocol_type)
         self._rebalancer.start_first_join(member, turn)
         self._rebalancer.prepare_or_complete(
-            group, turn, f"new member {member_id}; client: {join.reason}"
+            group, turn, f"new member {member_id}; client: {join.reason}", member_id
         )
 
     # -- sync
@@ -292,7 +294,8 @@ class Membership:
                 )
             )
         if left and group is not None and group.state is not GroupState.EMPTY:
-            self._rebalancer.prepare_or_complete(group, turn, f"left: {', '.join(left)}")
+            alone = left[0] if len(left) == 1 else None
+            self._rebalancer.prepare_or_complete(group, turn, f"left: {', '.join(left)}", alone)
         response = LeaveGroupResponse(members=answers)
         if turn.writes:
             turn.write([], partial(_answer_leave, waiter, response))
@@ -318,6 +321,7 @@ class Membership:
         turn.note(
             "member_left",
             group=group.group_id,
+            generation=group.generation,
             member=member_id,
             instance=identity.group_instance_id,
             why=identity.reason or "not provided",

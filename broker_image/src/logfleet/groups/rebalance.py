@@ -84,14 +84,18 @@ class Rebalancer:
 
     # -- the join phase
 
-    def prepare_or_complete(self, group: ClassicGroup, turn: Turn, reason: str) -> None:
-        """Begin a rebalance, or if one is under way see whether it can go on."""
+    def prepare_or_complete(
+        self, group: ClassicGroup, turn: Turn, reason: str, member_id: str | None = None
+    ) -> None:
+        """Begin a rebalance, or if one is under way see whether it can go on. member_id: whose doing it is."""
         if group.can_rebalance():
-            self.prepare(group, turn, reason)
+            self.prepare(group, turn, reason, member_id)
         else:
             self.try_complete(group, turn)
 
-    def prepare(self, group: ClassicGroup, turn: Turn, reason: str) -> None:
+    def prepare(
+        self, group: ClassicGroup, turn: Turn, reason: str, member_id: str | None = None
+    ) -> None:
         """Begin a rebalance: all members have to join again, up to the longest rebalance timeout.
 
         An empty group waits for group.initial.rebalance.delay.ms instead, again for each batch of newcomers.
@@ -108,6 +112,7 @@ class Rebalancer:
             group=group.group_id,
             generation=group.generation,
             members=len(group.members),
+            member=member_id,
             why=reason,
         )
         timeout_ms = group.rebalance_timeout_ms()
@@ -158,6 +163,7 @@ class Rebalancer:
             turn.note(
                 "members_dropped",
                 group=group.group_id,
+                generation=group.generation,
                 members=[member.member_id for member in absent],
                 why="they did not join again within the rebalance timeout",
             )
@@ -254,12 +260,14 @@ class Rebalancer:
         turn.note(
             "members_dropped",
             group=group.group_id,
+            generation=group.generation,
             members=[member.member_id],
             why=f"no heartbeat within {member.session_timeout_ms} ms",
         )
         self.drop_member(group, member, turn)
         if group.state in {GroupState.STABLE, GroupState.COMPLETING_REBALANCE}:
-            self.prepare(group, turn, f"member {member.member_id} sent no heartbeat")
+            reason = f"member {member.member_id} sent no heartbeat"
+            self.prepare(group, turn, reason, member.member_id)
         elif group.state is GroupState.PREPARING_REBALANCE and group.everybody_joined():
             self.complete_join(group, turn)
 
@@ -293,6 +301,7 @@ class Rebalancer:
         turn.note(
             "members_dropped",
             group=group.group_id,
+            generation=group.generation,
             members=late,
             why="they did not ask for their assignment within the rebalance timeout",
         )

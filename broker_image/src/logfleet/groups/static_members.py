@@ -53,6 +53,7 @@ class StaticMembers:
         turn.note(
             "static_member_replaced",
             group=group.group_id,
+            generation=group.generation,
             instance=instance_id,
             old_member=old_id,
             member=join.fresh_id,
@@ -66,7 +67,10 @@ class StaticMembers:
             turn.write([record], partial(self._replacement_stored, replacement, join))
         else:
             self._rebalancer.prepare_or_complete(
-                group, turn, f"static member {instance_id} is back; client: {join.reason}"
+                group,
+                turn,
+                f"static member {instance_id} is back; client: {join.reason}",
+                join.fresh_id,
             )
 
     def _fence(self, turn: Turn, group: ClassicGroup, member: Member) -> None:

@@ -136,3 +136,26 @@ def test_leaving_is_answered_when_the_empty_group_is_stored():
     assert "leave" not in host.answered
     host.commit(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert host.replies[-1][1].error_code == ErrorCode.NOT_COORDINATOR  # type: ignore[attr-defined]
+
+
+def test_a_rebalance_tells_its_group_generation_member_and_the_clients_reason():
+    """KIP-800: the reasons of JoinGroup since version 8 and of LeaveGroup since 5."""
+    script = Script()
+    script.run("config initial-delay=0")
+    script.run("join a version=3 reason=scaled-out; wait 0; sync a a=p0")
+    script.run("join b version=3; join a; sync a a=p0 b=p1; sync b; leave b reason=scaled-in")
+    script.run("join a; sync a a=p0; wait 10000")
+    told = [
+        (note.event, note.fields.get("generation"), note.fields.get("member"), note.fields["why"])
+        for note in script.host.notes
+        if "why" in note.fields and note.fields["group"] == "g"
+    ]
+    a, b = script.clients["a"].member_id, script.clients["b"].member_id
+    assert told == [
+        ("rebalance_started", 0, a, f"new member {a}; client: scaled-out"),
+        ("rebalance_started", 1, b, f"new member {b}; client: not provided"),
+        ("member_left", 2, b, "scaled-in"),
+        ("rebalance_started", 2, b, f"left: {b}"),
+        ("members_dropped", 3, None, "no heartbeat within 10000 ms"),
+        ("rebalance_started", 3, a, f"member {a} sent no heartbeat"),
+    ]
