@@ -1,0 +1,217 @@
+"""Limits and timers of classic groups, on a broker of ours and on Apache Kafka 4.4.0: the same steps, the same outcome."""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from logfleet.wire import messages as m
+from logfleet.wire.errors import ErrorCode
+
+from e2e.harness.kafka import KafkaBroker
+from e2e.harness.processes import Broker, Rig
+from e2e.harness.talks import Talker
+from e2e.harness.wire_connection import WireConnection
+
+pytestmark = [pytest.mark.xdist_group("beside-kafka"), pytest.mark.timeout(600)]
+PATIENCE_S = 60.0
+DELAY_MS = 1_500
+CONFIG = {
+    "group.max.size": "2",
+    "group.min.session.timeout.ms": "7000",
+    "group.max.session.timeout.ms": "120000",
+    "group.initial.rebalance.delay.ms": str(DELAY_MS),
+    "offsets.retention.check.interval.ms": "100",
+    "offsets.topic.num.partitions": "1",
+}
+REBALANCE_MS = 10_000
+"""Kafka waits so long for a member that it has refused itself."""
+JOIN_VERSION = 3
+"""The last in which a new member joins in one step."""
+COMMIT_VERSION = 2
+"""Of those that bring a retention time."""
+
+
+class Member:
+    """One consumer of the group g, with a connection of its own, as a join is answered late."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.connection = WireConnection(port)
+        self.member_id, self.generation = "", -1
+
+    def close(self) -> None:
+        self.connection.socket.close()
+
+    def reconnect(self) -> None:
+        self.close()
+        self.connection = WireConnection(self.port)
+
+    def ask(self, session_ms: int = 120_000, group: str = "g") -> None:
+        protocol = m.JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"m")
+        request = m.JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=REBALANCE_MS,
+            member_id=self.member_id,
+            protocol_type="consumer",
+            protocols=[protocol],
+        )
+        self.connection.send(request, JOIN_VERSION)
+
+    def joined(self) -> str:
+        """How the join ended; the member keeps what it was told."""
+        answer = self.connection.receive(m.JoinGroupRequest, JOIN_VERSION)
+        self.member_id, self.generation = answer.member_id, answer.generation_id
+        return ErrorCode(answer.error_code).name
+
+    def join(self, session_ms: int = 120_000, group: str = "g") -> str:
+        self.ask(session_ms, group)
+        return self.joined()
+
+    def sync(self, *assigned: str) -> str:
+        kind = m.SyncGroupRequest.SyncGroupRequestAssignment
+        request = m.SyncGroupRequest(
+            group_id="g",
+            generation_id=self.generation,
+            member_id=self.member_id,
+            assignments=[kind(member_id=each, assignment=b"a") for each in assigned],
+        )
+        return ErrorCode(self.connection.call(request, 3).error_code).name
+
+    def beat(self) -> str:
+        request = m.HeartbeatRequest(
+            group_id="g", generation_id=self.generation, member_id=self.member_id
+        )
+        return ErrorCode(self.connection.call(request, 3).error_code).name
+
+    def leave(self, group: str) -> str:
+        request = m.LeaveGroupRequest(group_id=group, member_id=self.member_id)
+        return ErrorCode(self.connection.call(request, 2).error_code).name
+
+
+class Side:
+    """A broker, with the topic t and a coordinator that has loaded."""
+
+    def __init__(self, broker: Broker | KafkaBroker) -> None:
+        self.broker = broker
+        self._members: list[Member] = []
+        self.talker = Talker(broker.port, Path())
+        self.talker.make_topic("t")
+        self.talker.call(m.FindCoordinatorRequest(key="g"), 3)  # makes the offsets topic
+        self.commit("warm", -1)
+
+    def commit(self, group: str, retention_ms: int) -> list[int]:
+        kind = m.OffsetCommitRequest
+        partition = kind.OffsetCommitRequestPartition(
+            committed_offset=5, committed_metadata="", partition_index=0
+        )
+        topic = kind.OffsetCommitRequestTopic(name="t", partitions=[partition])
+        request = m.OffsetCommitRequest(
+            group_id=group,
+            generation_id_or_member_epoch=-1,
+            retention_time_ms=retention_ms,
+            topics=[topic],
+        )
+        answer = self.talker.call(request, COMMIT_VERSION)
+        return [row.error_code for each in answer.topics for row in each.partitions]
+
+    def offset(self, group: str) -> int:
+        topic = m.OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=[0])
+        answer = self.talker.call(m.OffsetFetchRequest(group_id=group, topics=[topic]), 5)
+        committed: int = answer.topics[0].partitions[0].committed_offset
+        return committed
+
+    def groups(self) -> set[str]:
+        answer = self.talker.call(m.ListGroupsRequest(), 4)
+        return {row.group_id for row in answer.groups}
+
+    def wait_gone(self, group: str) -> str:
+        end_s = time.monotonic() + PATIENCE_S
+        while group in self.groups():
+            assert time.monotonic() < end_s, f"{group} is still there"
+            time.sleep(0.05)
+        return f"{group} is gone"
+
+    def members(self, count: int) -> list[Member]:
+        made = [Member(self.broker.port) for _ in range(count)]
+        self._members += made
+        return made
+
+    def close(self) -> None:
+        self.talker.close()
+        for member in self._members:
+            member.close()
+
+    def restart(self, **changed: str) -> None:
+        """Stopped in order and started with another configuration."""
+        self.broker.config.update({key.replace("_", "."): value for key, value in changed.items()})
+        if isinstance(self.broker, Broker):
+            self.broker.restart()
+        else:
+            self.broker.stop()
+            properties = self.broker.directory / "server.properties"
+            lines = [f"{key}={value}\n" for key, value in self.broker.config.items()]
+            properties.write_text("".join(lines))
+            self.broker.start()
+        self.talker.reconnect()
+
+
+@pytest.fixture
+def ours(rig: Rig) -> Iterator[Side]:
+    side = Side(rig.broker(CONFIG))
+    yield side
+    side.close()
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> Iterator[Side]:
+    with KafkaBroker(tmp_path / "kafka", **CONFIG) as kafka:
+        side = Side(kafka)
+        yield side
+        side.close()
+
+
+def session_timeouts(side: Side) -> list[Any]:
+    (member,) = side.members(1)
+    outcome = [member.join(session_ms, "s") for session_ms in (6_999, 120_001, 7_000, 120_000)]
+    return [*outcome, member.leave("s"), side.wait_gone("s")]
+
+
+def sizes(side: Side) -> list[Any]:
+    """Two of three find room; then the limit shrinks to one."""
+    first, second, third = side.members(3)
+    began_s = time.monotonic()
+    first.ask()
+    second.ask()
+    said = [first.joined(), second.joined(), time.monotonic() - began_s >= DELAY_MS / 1000]
+    said += [third.join(), third.member_id]
+    leader, follower = first, second
+    if leader.sync(leader.member_id, follower.member_id) != "NONE":
+        raise AssertionError("the first to come leads")
+    said += [follower.sync(), third.join(), third.member_id, follower.join(), follower.sync()]
+    side.restart(group_max_size="1")
+    for member in (leader, follower, third):
+        member.reconnect()
+    said.append(side.commit("warm", -1))  # the coordinator has loaded
+    said += [leader.beat(), follower.beat()]
+    for member in (leader, follower):
+        member.ask()
+    said.append(sorted([leader.joined(), follower.joined()]))  # whichever was heard first stays
+    stays = leader if leader.member_id else follower
+    return [*said, stays.generation, stays.sync(stays.member_id), third.join()]
+
+
+def retention(side: Side) -> list[Any]:
+    said: list[Any] = [side.commit("short", 1), side.commit("long", 3_600_000)]
+    said += [side.wait_gone("short"), side.offset("short"), side.offset("long")]
+    return [*said, side.offset("warm"), sorted(side.groups() - {"g"})]
+
+
+def test_groups_are_limited_as_on_kafka(ours: Side, theirs: Side) -> None:
+    with ThreadPoolExecutor(2) as both:
+        for steps in (session_timeouts, retention, sizes):
+            answered, expected = both.map(steps, (ours, theirs))
+            assert answered == expected, steps.__name__
