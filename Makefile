@@ -95,6 +95,10 @@ bench-kafka: $(STAMP) ## Apache Kafka and Logfleet side by side on this machine 
 	@$(PY) -m e2e.perf_kafka $(if $(ROWS),--rows "$(ROWS)") $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SIZE),--size $(SIZE)) \
 		$(if $(MINUTES),--minutes $(MINUTES)) $(if $(QUICK),--quick)
 
+.PHONY: bench-groups
+bench-groups: $(STAMP) ## what 1,000 consumer groups of 10,000 members cost a broker (REALTIME=1 on a busy machine)
+	@$(PY) -m e2e.perf.groups $(if $(REALTIME),--realtime)
+
 .PHONY: oracle
 oracle: $(STAMP) ## the same requests to Apache Kafka and to a broker, the answers compared (ONLY=regular expression on CORPUS/CASE)
 	@$(PY) -m e2e.oracle $(if $(ONLY),--only '$(ONLY)') $(if $(EXAMPLES),--examples $(EXAMPLES))

@@ -1,0 +1,16 @@
+"""Many consumer groups on one broker."""
+
+import asyncio
+
+import pytest
+
+from e2e.harness.processes import Rig
+from e2e.perf.groups import CONFIG, GROUPS, SIZE, run
+
+
+@pytest.mark.timeout(900)
+def test_a_thousand_groups_with_ten_thousand_members(rig: Rig) -> None:
+    """They come to be, live, commit, rebalance, and go on where they were when their coordinator was killed."""
+    figures = asyncio.run(run(rig.broker(CONFIG), GROUPS, SIZE, quick=True))
+    assert figures["members"] == 10_000
+    assert figures["connections"] == 100
