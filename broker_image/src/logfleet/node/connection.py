@@ -22,6 +22,7 @@ import structlog
 
 from logfleet.node.file_sender import FileSender, Part, read_inline
 from logfleet.node.frame_buffers import FrameBuffers
+from logfleet.node.turns import Turns
 from logfleet.telemetry.histogram import Histogram
 
 log = structlog.get_logger(__name__)
@@ -36,9 +37,6 @@ SCRATCH_BYTES = 64 * 1024
 FIRST_ALLOCATION_BYTES_MAX = 128 * 1024
 # Unsent bytes of ordinary answers at which a connection stops taking requests.
 UNSENT_BYTES_MAX = 64 * 1024
-# Small requests of one connection that are served in one step of the loop, about a millisecond's: a peer
-# that pipelines thousands must not hold up the others (Kafka's Processor takes one per channel and turn).
-REQUESTS_PER_STEP_MAX = 16
 
 # Why a connection takes no further request for now, as bits: its peer does not read, or has gone too fast.
 WRITE_PAUSED = 1
@@ -147,6 +145,7 @@ class Owner(Protocol):
     service: Service
     request_bytes_max: int
     disk: Executor
+    turns: Turns
     send_time: Histogram
 
     def opened(self, connection: "Connection") -> int:
@@ -286,7 +285,7 @@ class Connection(asyncio.BufferedProtocol):
     def _cut(self, data: memoryview) -> None:
         """Serve the complete frames in `data` and keep the rest."""
         position, end = 0, len(data)
-        left = REQUESTS_PER_STEP_MAX
+        left = self._owner.turns.requests
         while end - position >= SIZE_BYTES and not (self._in_progress or self._held):
             if not left:
                 self._give_way(data[position:end])
@@ -342,7 +341,7 @@ class Connection(asyncio.BufferedProtocol):
         self._in_progress = True
         self._gave_way_at = perf_counter()
         self._pause_reading()  # also so that a close by the peer is not seen before its requests
-        asyncio.get_running_loop().call_soon(self._have_turn)
+        self._owner.turns.wait(self._have_turn)
 
     def _have_turn(self) -> None:
         self._in_progress = False

@@ -16,6 +16,7 @@ from logfleet.control.topic_configs import BrokerLayers
 from logfleet.io.net import bind_tcp, prepare_accepted
 from logfleet.node.connection import EVICTED, IDLE, REASONS, Connection, Service
 from logfleet.node.connection_quotas import ConnectionQuotas
+from logfleet.node.turns import Turns
 from logfleet.telemetry.histogram import Histogram
 
 log = structlog.get_logger(__name__)
@@ -63,6 +64,7 @@ class Listener:
         self.request_bytes_max = request_bytes_max
         self.idle_s_max = idle_s_max
         self.throttle = throttle
+        self.turns = Turns()
         self.host = ""
         self.port = 0
         self.now = 0.0

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from logfleet.node.connection import (
-    REQUESTS_PER_STEP_MAX,
     SMALL_FRAME_BYTES_MAX,
     UNSENT_BYTES_MAX,
     WRITE_PAUSED,
@@ -22,6 +21,7 @@ from logfleet.node.connection import (
 )
 from logfleet.node.file_sender import INLINE_BYTES_MAX
 from logfleet.node.listener import Listener
+from logfleet.node.turns import REQUESTS_PER_STEP_MAX
 
 pytestmark = pytest.mark.asyncio
 Until = Callable[[Callable[[], object]], Awaitable[None]]
