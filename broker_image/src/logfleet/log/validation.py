@@ -29,7 +29,12 @@ from logfleet.records.batch import (
 from logfleet.records.checksum import Buffer, crc32c
 from logfleet.records.compression import Codec, compress, decompress
 from logfleet.records.errors import DecompressedTooLarge, RecordsError
-from logfleet.records.record import DECOMPRESSED_BYTES_MAX, Record, read_records
+from logfleet.records.record import (
+    DECOMPRESSED_BYTES_MAX,
+    LENGTH_BYTES_MAX,
+    Record,
+    read_records,
+)
 from logfleet.wire.errors import ErrorCode
 
 RECORD_ERRORS_MAX = 100
@@ -38,8 +43,6 @@ RECORD_ERRORS_MAX = 100
 
 RECORD_ERRORS_SHOWN = 3
 """In the message of the whole batch."""
-VARINT_BYTES_MAX = 5
-"""Of the length before a record."""
 
 _LENGTH_AT, _MAGIC_AT = 8, 16
 _LENGTH_MIN = 14
@@ -289,7 +292,7 @@ class _Inspection:
         budget = DECOMPRESSED_BYTES_MAX
         if packed and self._config.bounds_decompressed:
             limit = self._config.max_decompressed_message_bytes
-            budget = min(budget, self._header.record_count * (limit + VARINT_BYTES_MAX))
+            budget = min(budget, self._header.record_count * (limit + LENGTH_BYTES_MAX))
         try:
             for index, record in enumerate(
                 read_records(buffer, budget_bytes=budget, record_bytes_max=limit)

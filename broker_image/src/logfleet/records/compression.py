@@ -11,8 +11,9 @@ What Kafka's clients write and read (`org.apache.kafka.common.compress`):
 - zstd: frames without a content size (the Java writer streams), so the output size is never known beforehand.
 """
 
+import io
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 
 import cramjam
@@ -50,12 +51,32 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: Codec, data: Buffer, budget_bytes: int) -> Buffer:
-    """Expand `data` to at most `budget_bytes`.
+    """Expand `data` to at most `budget_bytes`, all at once; raises what `decompressed_pieces` raises."""
+    pieces = decompressed_pieces(codec, data, budget_bytes)
+    first = next(pieces, b"")
+    second = next(pieces, None)
+    if second is None:
+        return first
+    output = io.BytesIO()  # unlike a bytearray it gives what it holds without a copy
+    output.write(first)
+    output.write(second)
+    for piece in pieces:
+        output.write(piece)
+    return output.getvalue()
 
-    A zstd stream that ends early gives what it held: the caller counts the records. Raises DecompressedTooLarge beyond the
-    budget and CorruptRecords for a stream that the codec does not understand.
+
+def decompressed_pieces(codec: Codec, data: Buffer, budget_bytes: int) -> Iterator[Buffer]:
+    """What `data` expands to, piece by piece.
+
+    A zstd stream that ends early gives what it held: the caller counts the records. Raises DecompressedTooLarge as soon as a piece goes
+    beyond the budget, and CorruptRecords for a stream that the codec does not understand.
     """
-    return _DECOMPRESS[codec](data, budget_bytes)
+    total = 0
+    for piece in _DECOMPRESS[codec](data, budget_bytes):
+        total += len(piece)
+        if total > budget_bytes:
+            raise DecompressedTooLarge(budget_bytes)
+        yield piece
 
 
 def _store(data: Buffer, _level: int | None) -> bytes:
@@ -93,14 +114,11 @@ def _compress_zstd(data: Buffer, level: int | None) -> bytes:
     return compressor.compress(data)
 
 
-def _check_stored(data: Buffer, budget_bytes: int) -> Buffer:
-    if len(data) > budget_bytes:
-        raise DecompressedTooLarge(budget_bytes)
-    return data
+def _stored(data: Buffer, _budget_bytes: int) -> Iterator[Buffer]:
+    yield data
 
 
-def _decompress_gzip(data: Buffer, budget_bytes: int) -> bytes:
-    output = bytearray()
+def _decompress_gzip(data: Buffer, _budget_bytes: int) -> Iterator[Buffer]:
     rest: Buffer = data
     while rest:
         member = zlib.decompressobj(wbits=31)
@@ -108,31 +126,29 @@ def _decompress_gzip(data: Buffer, budget_bytes: int) -> bytes:
             if not rest:
                 raise CorruptRecords("gzip stream ends early")
             try:
-                output += member.decompress(rest, PIECE_BYTES)
+                piece = member.decompress(rest, PIECE_BYTES)
             except zlib.error as error:
                 raise CorruptRecords(f"gzip: {error}") from error
-            if len(output) > budget_bytes:
-                raise DecompressedTooLarge(budget_bytes)
             rest = member.unconsumed_tail
+            yield piece
         rest = member.unused_data
-    return bytes(output)
 
 
-def _decompress_snappy(data: Buffer, budget_bytes: int) -> bytes:
+def _decompress_snappy(data: Buffer, budget_bytes: int) -> Iterator[Buffer]:
     view = memoryview(data)
     if view[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
-        return _snappy_block(view, budget_bytes, budget_bytes)
-    output = bytearray()
-    position = len(XERIAL_HEADER)
+        yield _snappy_block(view, budget_bytes, budget_bytes)
+        return
+    position, room = len(XERIAL_HEADER), budget_bytes
     while position < len(view):
         size = int.from_bytes(view[position : position + 4], "big")
         position += 4
         if size > len(view) - position:
             raise CorruptRecords("snappy block ends early")
-        block = view[position : position + size]
-        output += _snappy_block(block, budget_bytes - len(output), budget_bytes)
+        piece = _snappy_block(view[position : position + size], room, budget_bytes)
         position += size
-    return bytes(output)
+        room -= len(piece)
+        yield piece
 
 
 def _snappy_block(block: memoryview, room: int, budget_bytes: int) -> bytes:
@@ -151,36 +167,28 @@ def _snappy_block(block: memoryview, room: int, budget_bytes: int) -> bytes:
         raise CorruptRecords(f"{error}") from error
 
 
-def _decompress_lz4(data: Buffer, budget_bytes: int) -> bytes:
+def _decompress_lz4(data: Buffer, _budget_bytes: int) -> Iterator[Buffer]:
     frame = lz4.frame.LZ4FrameDecompressor()
-    output = bytearray()
     rest: Buffer = data
     while not frame.eof:
         try:
             piece: bytes = frame.decompress(rest, max_length=PIECE_BYTES)
         except RuntimeError as error:  # what lz4.frame raises for every fault of the stream
             raise CorruptRecords(f"lz4: {error}") from error
-        output += piece
-        if len(output) > budget_bytes:
-            raise DecompressedTooLarge(budget_bytes)
         if frame.needs_input and not frame.eof and not piece:
             raise CorruptRecords("lz4 frame ends early")
+        yield piece
         rest = b""
-    return bytes(output)
 
 
-def _decompress_zstd(data: Buffer, budget_bytes: int) -> bytes:
+def _decompress_zstd(data: Buffer, _budget_bytes: int) -> Iterator[Buffer]:
     decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX)
     reader = decompressor.stream_reader(data, read_across_frames=True)
-    output = bytearray()
     try:
         while piece := reader.read(PIECE_BYTES):
-            output += piece
-            if len(output) > budget_bytes:
-                raise DecompressedTooLarge(budget_bytes)
+            yield piece
     except zstandard.ZstdError as error:
         raise CorruptRecords(f"{error}") from error
-    return bytes(output)
 
 
 _COMPRESS: dict[Codec, Callable[[Buffer, int | None], bytes]] = {
@@ -190,8 +198,8 @@ _COMPRESS: dict[Codec, Callable[[Buffer, int | None], bytes]] = {
     Codec.LZ4: _compress_lz4,
     Codec.ZSTD: _compress_zstd,
 }
-_DECOMPRESS: dict[Codec, Callable[[Buffer, int], Buffer]] = {
-    Codec.NONE: _check_stored,
+_DECOMPRESS: dict[Codec, Callable[[Buffer, int], Iterator[Buffer]]] = {
+    Codec.NONE: _stored,
     Codec.GZIP: _decompress_gzip,
     Codec.SNAPPY: _decompress_snappy,
     Codec.LZ4: _decompress_lz4,

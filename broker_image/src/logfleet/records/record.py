@@ -23,12 +23,14 @@ from logfleet.records.batch import (
     write_crc,
 )
 from logfleet.records.checksum import Buffer
-from logfleet.records.compression import Codec, compress, decompress
+from logfleet.records.compression import Codec, compress, decompressed_pieces
 from logfleet.records.errors import CorruptRecords
 from logfleet.records.varint import append_varint, read_varint
 
 Header = tuple[str, bytes | None]
 
+LENGTH_BYTES_MAX = 5
+"""Of the varint before a record."""
 DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
 """Budget where the caller has none of its own: above the largest request (socket.request.max.bytes, 100 MiB)."""
 
@@ -128,7 +130,7 @@ def read_records(
     budget_bytes: int = DECOMPRESSED_BYTES_MAX,
     record_bytes_max: int | None = None,
 ) -> Iterator[Record]:
-    """Records of the batch at `position`, in offset order; keys and values are copies.
+    """Records of the batch at `position`, in offset order; keys and values are copies. What is compressed is expanded as it is read.
 
     budget_bytes: most bytes the records may expand to. record_bytes_max: most bytes of one record, its length not counted. Raises CorruptRecords if the records are not exactly what the header
     counts, DecompressedTooLarge beyond the budget; the checksum is the caller's. Header names that are no UTF-8 are read with
@@ -138,18 +140,25 @@ def read_records(
     if header.magic != MAGIC or not HEADER_SIZE <= header.size <= len(batch) - position:
         raise CorruptRecords(f"no whole batch of magic 2 at {position}")
     body = memoryview(batch)[position + HEADER_SIZE : position + header.size]
+    pieces = decompressed_pieces(read_codec(header), body, budget_bytes)
     # bytes, not a memoryview: indexing is faster and slices are the keys and values themselves
-    payload = bytes(decompress(read_codec(header), body, budget_bytes))
+    payload = bytes(next(pieces, b""))
     append_time = (
         header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
     )
     count = cursor = 0
     try:
-        while cursor < len(payload):
+        while True:
+            if len(payload) - cursor < LENGTH_BYTES_MAX:
+                payload, cursor = _with_more(payload[cursor:], pieces, LENGTH_BYTES_MAX), 0
+                if not payload:
+                    break
             size, cursor = read_varint(payload, cursor)
-            end = cursor + size
             if record_bytes_max is not None and size > record_bytes_max:
                 raise CorruptRecords(f"a record of {size} bytes where {record_bytes_max} may be")
+            if cursor + size > len(payload):
+                payload, cursor = _with_more(payload[cursor:], pieces, size), 0
+            end = cursor + size
             if size < 0 or end > len(payload):
                 raise CorruptRecords(f"a record of {size} bytes where {len(payload) - cursor} are")
             yield _read_record(payload[cursor:end], header, append_time)
@@ -159,6 +168,15 @@ def read_records(
         raise CorruptRecords("a record ends early") from None
     if count != header.record_count:
         raise CorruptRecords(f"{count} records where the header counts {header.record_count}")
+
+
+def _with_more(payload: bytes, pieces: Iterator[Buffer], wanted: int) -> bytes:
+    """The payload and as many further pieces as make it `wanted` bytes long, if there are so many."""
+    parts, size = [payload], len(payload)
+    while size < wanted and (piece := next(pieces, None)) is not None:
+        parts.append(bytes(piece))
+        size += len(piece)
+    return b"".join(parts)
 
 
 def _read_record(body: bytes, header: BatchHeader, append_time: int | None) -> Record:

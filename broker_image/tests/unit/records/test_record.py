@@ -1,10 +1,19 @@
+import random
+import tracemalloc
+
 import pytest
 from aiokafka.record.memory_records import MemoryRecords as AiokafkaRecords
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
-from logfleet.records.batch import HEADER_SIZE, iterate_headers, parse_header, write_crc
-from logfleet.records.compression import Codec, compress
+from logfleet.records.batch import (
+    HEADER_SIZE,
+    iterate_headers,
+    parse_header,
+    replace_payload,
+    write_crc,
+)
+from logfleet.records.compression import PIECE_BYTES, Codec, compress
 from logfleet.records.errors import CorruptRecords, DecompressedTooLarge, RecordsError
 from logfleet.records.record import Record, build_batch, read_records
 
@@ -149,3 +158,28 @@ def test_damaged_batches_raise_nothing_but_the_typed_errors(records, codec, data
 def test_a_header_name_that_is_no_utf_8_is_read_as_java_reads_it():
     payload = GOOD.replace(b"\x02h", b"\x02\xff")
     assert next(read_records(with_payload(payload))).headers == (("\ufffd", b"x"),)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_records_that_come_in_several_pieces_are_whole(codec):
+    sizes = [1, PIECE_BYTES - 20, 10, 3 * PIECE_BYTES, 0, PIECE_BYTES, 7]
+    dice = random.Random(1)
+    wanted = [dice.randbytes(size) for size in sizes]
+    batch = build_batch([Record(b"k", value, 1) for value in wanted], codec=codec)
+    assert [record.value for record in read_records(batch)] == wanted
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
+def test_a_bomb_is_expanded_only_up_to_the_first_record_that_is_none(codec):
+    """Its header may count as many records as it likes."""
+    small = build_batch([Record(b"k", b"v", 1)], codec=codec)
+    bomb = replace_payload(small, codec, compress(codec, bytes(64 << 20)))
+    list(read_records(small))  # what a codec allocates once
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptRecords):
+            list(read_records(bomb))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 * PIECE_BYTES
