@@ -3,6 +3,9 @@
 A file is what the process sees, plus the writes since its last fsync. At a power loss each of these is there, lost, or there in part
 (a prefix, or any of its 512-byte sectors), whatever the others are; the file may have grown without its data, which then is zeros. Names
 are journalled: of the creations, renames and removals that no fsync of their directory covers, some first ones survive.
+
+It can fail, too: `fail_after` lets operations end with an OSError. A write that fails has written a part. What a failed fsync was to
+bring to the disk is lost at the next power loss, though later ones succeed, as on Linux.
 """
 
 import errno
@@ -12,6 +15,11 @@ from collections.abc import Callable
 from logfleet.io.files import Entry, File, FileLocked, Lock, Space, Status, Writable
 
 SECTOR_BYTES = 512
+WRITE, CREATE, RENAME, REMOVE, TRUNCATE, FSYNC, FSYNC_DIRECTORY, READ = (
+    "write", "create", "rename", "remove", "truncate", "fsync", "fsync_directory", "read",
+)  # fmt: skip
+CHANGES = frozenset({WRITE, CREATE, RENAME, REMOVE, TRUNCATE, FSYNC, FSYNC_DIRECTORY})
+NEEDS_ROOM = frozenset({WRITE, CREATE})
 
 
 class PowerLoss(BaseException):
@@ -67,12 +75,20 @@ class SimFile:
         return len(self._inode.data)
 
     def pread(self, length: int, position: int) -> bytes:
+        self._disk.may_fail(READ, self.path)
         return bytes(self._inode.data[position : position + length])
 
     def pwrite(self, data: Writable, position: int) -> None:
-        self._change(position, bytes(data))
+        whole = bytes(data)
+        try:
+            self._disk.may_fail(WRITE, self.path)
+        except OSError:
+            self._change(position, whole[: self._disk.part_of(len(whole))])
+            raise
+        self._change(position, whole)
 
     def truncate(self, length: int) -> None:
+        self._disk.may_fail(TRUNCATE, self.path)
         self._change(length, None)
 
     def _change(self, position: int, written: bytes | None) -> None:
@@ -83,7 +99,16 @@ class SimFile:
 
     def fsync(self) -> None:
         self._disk.step()
-        self._inode.durable, self._inode.pending = bytes(self._inode.data), []
+        inode = self._inode
+        try:
+            self._disk.may_fail(FSYNC, self.path)
+        except OSError:
+            inode.pending = []  # clean from now on, and not on the disk
+            raise
+        durable = bytearray(inode.durable)
+        for position, written in inode.pending:
+            inode.apply(durable, position, written)
+        inode.durable, inode.pending = bytes(durable), []
 
 
 class SimLock:
@@ -100,6 +125,9 @@ class SimDisk:
     def __init__(self, seed: int) -> None:
         self.fuse: int | None = None
         self.locks: set[str] = set()
+        self.faults = 0  # operations that have failed
+        self._fault: tuple[int, frozenset[str]] = (0, frozenset())
+        self._fault_in = self._faults_left = 0
         self._dice = random.Random(seed)
         self._names: dict[str, Inode] = {}
         self._directories: set[str] = set()
@@ -112,6 +140,27 @@ class SimDisk:
             self.fuse -= 1
             if self.fuse <= 0:
                 raise PowerLoss
+
+    def fail_after(
+        self, operations: int, error: int, kinds: frozenset[str] = CHANGES, *, times: int = 1
+    ) -> None:
+        """After so many operations of these kinds, the next `times` of them fail with that errno; 0: none fails any more."""
+        self._fault, self._fault_in, self._faults_left = (error, kinds), operations, times
+
+    def may_fail(self, kind: str, path: str) -> None:
+        error, kinds = self._fault
+        if not self._faults_left or kind not in kinds:
+            return
+        if self._fault_in:
+            self._fault_in -= 1
+            return
+        self._faults_left -= 1
+        self.faults += 1
+        raise OSError(error, f"{kind} failed", path)
+
+    def part_of(self, length: int) -> int:
+        """How much of a write that fails is there."""
+        return self._dice.randrange(length) if length else 0
 
     def lose_power(self) -> None:
         """The next thing that happens is a start of the machine."""
@@ -133,6 +182,7 @@ class SimDisk:
         if path not in self._names:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, "No such file", path)
+            self.may_fail(CREATE, path)
             inode = Inode()
             self._rename(_parent(path), lambda names: names.__setitem__(path, inode))
         return SimFile(self, path, self._names[path])
@@ -164,10 +214,12 @@ class SimDisk:
 
     def remove(self, path: str) -> None:
         self.open(path)
+        self.may_fail(REMOVE, path)
         self._rename(_parent(path), lambda names: names.pop(path, None))
 
     def rename(self, source: str, target: str) -> None:
         self.open(source)
+        self.may_fail(RENAME, source)
 
         def move(names: dict[str, Inode]) -> None:
             if source in names:
@@ -177,6 +229,7 @@ class SimDisk:
 
     def fsync_directory(self, path: str) -> None:
         self.step()
+        self.may_fail(FSYNC_DIRECTORY, path)
         for directory, change in self._journal:
             if directory == path:
                 change(self._durable_names)
