@@ -61,6 +61,34 @@ def json_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
+def monitoring_schema() -> dict[str, Any]:
+    """What the chart makes for Prometheus and Grafana, each switched on or off."""
+    labels = {"type": "object", "additionalProperties": {"type": "string"}}
+    seconds = {"type": "number", "exclusiveMinimum": 0}
+    parts: dict[str, dict[str, Any]] = {
+        "podMonitor": {"interval": {"type": "string", "pattern": "^[0-9]+(ms|s|m)$"}},
+        "dashboard": {},
+        "alerts": {
+            "groupLag": {"type": "integer", "minimum": 1},
+            "loopLagSeconds": seconds,
+            "requestSeconds": seconds,
+        },
+    }
+    return {
+        "type": "object",
+        "description": "What people and Prometheus see.",
+        "additionalProperties": False,
+        "properties": {
+            name: {
+                "type": "object",
+                "additionalProperties": False,
+                "properties": {"enabled": {"type": "boolean"}, "labels": labels, **own},
+            }
+            for name, own in parts.items()
+        },
+    }
+
+
 def cluster_values_schema() -> dict[str, Any]:
     """The schema of charts/cluster's values: Cluster's spec, and Topics without their clusterRef."""
     topic = spec_schema("topics")
@@ -90,6 +118,7 @@ def cluster_values_schema() -> dict[str, Any]:
             "cluster": spec_schema("clusters"),
             "topics": {"type": "array", "items": topic},
             "testImage": {"type": "string"},
+            "monitoring": monitoring_schema(),
             "global": {"type": "object"},
         },
     }

@@ -13,11 +13,13 @@ import pytest
 import yaml
 from logfleet.resources.cluster import parse_cluster
 from logfleet.resources.topic import parse_topic
+from logfleet_operator.names import BROKER, selector
 
 from e2e.harness.fleet import CHARTS
 from e2e.harness.images import ROOT
 from e2e.harness.kubernetes import Kubernetes
 from e2e.harness.processes import Broker
+from e2e.harness.promql import named
 from e2e.lab.tools import KUBE, module_version
 
 KUBE_VERSION = module_version(KUBE.go_mod, "k8s.io/kubernetes").removeprefix("v")
@@ -70,6 +72,7 @@ def test_helm_finds_nothing_to_complain_about(helm: Helm, chart: str) -> None:
         ("operator", 'log.level="loud"', "/log/level"),
         ("cluster", "cluster.pools[0].replicas=0", "/cluster/pools/0"),
         ("cluster", "cluster.zone=[]", "additional properties 'zone' not allowed"),
+        ("cluster", "monitoring.alerts.groupLag=0", "/monitoring/alerts/groupLag"),
         ("cluster", 'topics=[{"partitions": 3}]', "missing property 'name'"),
         ("cluster", 'topics=[{"name": "a", "partition": 3}]', "'partition' not allowed"),
     ],
@@ -251,3 +254,51 @@ def test_the_clusters_test_sends_a_record_there_and_back(helm: Helm, tmp_path: P
         assert run(script.replace('echo "$topic"', "echo else")).returncode != 0
     finally:
         broker.close()
+
+
+MONITORED = (
+    'monitoring={"podMonitor":{"enabled":true,"labels":{"release":"prom"}},"alerts":{"enabled":true,'
+    '"groupLag":7000000000,"loopLagSeconds":0.25}}'
+)
+
+
+def test_monitoring_names_what_a_broker_exposes(helm: Helm, tmp_path: Path) -> None:
+    documents = helm.render("cluster", MONITORED)
+    (rules,) = of_kind(documents, "PrometheusRule")
+    (dashboard,) = of_kind(documents, "ConfigMap")
+    assert dashboard["metadata"]["labels"]["grafana_dashboard"] == "1"
+    expressions = [rule["expr"] for rule in rules["spec"]["groups"][0]["rules"]]
+    assert any("> 7000000000 and" in expression for expression in expressions)
+    assert any("> 0.25" in expression for expression in expressions)
+    assert all('namespace="sys", logfleet_cluster="fleet"' in each for each in expressions)
+    expressions += [
+        target["expr"]
+        for panel in json.loads(dashboard["data"]["logfleet.json"])["panels"]
+        for target in panel.get("targets", ())
+    ]
+    broker = Broker(tmp_path / "broker")
+    try:
+        broker.start()
+        _, text = broker.get("/metrics")
+    finally:
+        broker.close()
+    kinds = dict(line.split()[2:] for line in text.splitlines() if line.startswith("# TYPE"))
+    exposed = {f"{name}_bucket" if kind == "histogram" else name for name, kind in kinds.items()}
+    for expression in expressions:
+        assert named(expression).series <= exposed, expression
+
+
+def test_brokers_are_scraped_by_the_labels_that_their_pods_have(helm: Helm) -> None:
+    (monitor,) = of_kind(helm.render("cluster", MONITORED), "PodMonitor")
+    assert monitor["metadata"]["labels"]["release"] == "prom"
+    assert monitor["spec"]["selector"]["matchLabels"] == selector("fleet", BROKER)
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert (endpoint["port"], endpoint["path"]) == ("admin", "/metrics")
+
+
+def test_what_needs_prometheus_operator_is_off_unless_wanted(helm: Helm) -> None:
+    kinds = [document["kind"] for document in helm.render("cluster")]
+    assert kinds.count("ConfigMap") == 1
+    assert not {"PodMonitor", "PrometheusRule"} & set(kinds)
+    without = helm.render("cluster", "monitoring.dashboard.enabled=false")
+    assert of_kind(without, "ConfigMap") == []

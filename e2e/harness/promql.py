@@ -1,0 +1,29 @@
+"""What a PromQL expression names: enough to hold dashboards and alerts against what a broker exposes. No parser of the language."""
+
+import re
+from typing import NamedTuple
+
+_SELECTOR = re.compile(r"\b([a-z_][a-z0-9_]*)\{([^}]*)\}")
+_MATCHER = re.compile(r"([a-z_]+)\s*(?:=~|!~|!=|=)")
+_BY = re.compile(r"\bby \(([^)]*)\)")
+_METRIC = re.compile(r"\b(?:logfleet|process)_[a-z0-9_]+\b")
+
+
+class Named(NamedTuple):
+    """series: names of series, those of a histogram with _bucket or the like. matched: labels by series. grouped: labels of `by`."""
+
+    series: set[str]
+    matched: dict[str, set[str]]
+    grouped: set[str]
+
+
+def named(expression: str) -> Named:
+    """What an expression names. Raises ValueError if it names a metric without saying of which cluster."""
+    matched = {
+        name: set(_MATCHER.findall(matchers)) for name, matchers in _SELECTOR.findall(expression)
+    }
+    bare = set(_METRIC.findall(re.sub(r"\{[^}]*\}", "", expression))) - set(matched)
+    if bare or not matched:
+        raise ValueError(f"without a selector: {sorted(bare)} in {expression}")
+    grouped = {label.strip() for labels in _BY.findall(expression) for label in labels.split(",")}
+    return Named(set(matched), matched, grouped)
