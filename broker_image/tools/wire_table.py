@@ -2,7 +2,7 @@
 
 Run by hand when the protocol level changes, from the repository's root:
 
-    for artifact in kafka-clients kafka-group-coordinator; do
+    for artifact in kafka-clients kafka-group-coordinator kafka-metadata; do
         mvn -q dependency:copy -Dartifact=org.apache.kafka:$artifact:4.4.0 -DoutputDirectory=build/jars
     done
     python broker_image/tools/wire_table.py build/jars/*.jar
@@ -41,6 +41,18 @@ OTHER_MESSAGES = {
     "RequestHeader",
     "ResponseHeader",
 }
+# Records of Kafka's own metadata log, of those a node that it leaves behind is read by (`logfleet adopt`).
+METADATA_RECORDS = {
+    "AccessControlEntryRecord",
+    "ClientQuotaRecord",
+    "ConfigRecord",
+    "PartitionChangeRecord",
+    "PartitionRecord",
+    "ProducerIdsRecord",
+    "RemoveAccessControlEntryRecord",
+    "RemoveTopicRecord",
+    "TopicRecord",
+}
 
 Json = dict[str, Any]
 
@@ -49,7 +61,7 @@ def schemas(jars: list[Path]) -> Iterator[Json]:
     for jar in jars:
         with zipfile.ZipFile(jar) as archive:
             for name in archive.namelist():
-                if re.fullmatch(r"common/message/\w+\.json", name):
+                if re.fullmatch(r"common/(message|metadata)/\w+\.json", name):
                     text = archive.read(name).decode()
                     yield json.loads(re.sub(r'(?m)^\s*//.*$|\s//[^"\n]*$', "", text))
 
@@ -144,7 +156,7 @@ def table(all_schemas: list[Json]) -> Iterator[tuple[str, Json]]:
                 message["advertised"] = name not in BETWEEN_BROKERS
                 if name in ADVERTISED_FROM:
                     message["advertised_from"] = ADVERTISED_FROM[name]
-        elif schema["name"] in OTHER_MESSAGES:
+        elif schema["name"] in OTHER_MESSAGES | METADATA_RECORDS:
             message = message_row(schema, span(schema["validVersions"]))
         else:
             continue
@@ -153,7 +165,7 @@ def table(all_schemas: list[Json]) -> Iterator[tuple[str, Json]]:
 
 def main(jars: list[Path]) -> None:
     rows = dict(table(list(schemas(jars))))
-    missing = OTHER_MESSAGES - rows.keys()
+    missing = (OTHER_MESSAGES | METADATA_RECORDS) - rows.keys()
     if missing:
         raise SystemExit(f"no schema for {sorted(missing)} in {[jar.name for jar in jars]}")
     lines = [

@@ -17,6 +17,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, find_jar_path
 from e2e.harness.kafka import classpath, java
 
 COORDINATOR_PACKAGE = "org.apache.kafka.coordinator.group.generated"
+METADATA_PACKAGE = "org.apache.kafka.common.metadata"
 MESSAGE_PACKAGE = "org.apache.kafka.common.message"
 FLAGS = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
@@ -76,6 +77,8 @@ def kafka_class(name: str) -> str:
     kind = load_table()[name].kind
     if kind.startswith("coordinator"):
         return f"{COORDINATOR_PACKAGE}.{name}"
+    if kind == "metadata":
+        return f"{METADATA_PACKAGE}.{name}"
     has_suffix = kind in {"request", "response"} or kind == "header"
     return f"{MESSAGE_PACKAGE}.{name}{'Data' if has_suffix else ''}"
 

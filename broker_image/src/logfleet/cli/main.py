@@ -18,6 +18,7 @@ EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell counts it
 COMMANDS = {
     "broker": ("logfleet.cli.broker", "Run one broker in the foreground."),
     "local": ("logfleet.cli.local", "Run a whole fleet on this machine."),
+    "adopt": ("logfleet.cli.adopt", "Take over the partitions that an Apache Kafka left behind."),
     "topic": ("logfleet.cli.topic", "Create, list, describe, alter and delete topics."),
     "produce": ("logfleet.cli.produce", "Write lines of standard input to a topic."),
     "consume": ("logfleet.cli.consume", "Print the records of topics."),

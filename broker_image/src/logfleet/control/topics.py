@@ -18,6 +18,7 @@ from logfleet.control.elections import min_isr
 from logfleet.control.placement import NotEnoughBrokersError, place
 from logfleet.control.topic_configs import BrokerLayers, validate_topic_configs
 from logfleet.control.transactions import Refusal, Step, pack, partition_step
+from logfleet.log.names import METADATA_TOPIC
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, DeletedTopic, Topic
 from logfleet.metadata.keys import DeletedValue, PartitionValue, ReadyValue, TopicValue
@@ -41,8 +42,6 @@ CONFIG_BYTES_MAX: Final = 256 * 1024
 """Names and values of one topic's configs: they are written in one transaction with the first partitions."""
 REPLICATION_FACTOR_MAX: Final = 1
 UNLIMITED: Final = -1
-METADATA_TOPIC: Final = "__cluster_metadata"
-"""Name of the log that holds Kafka's own metadata; tools take a topic of that name for it."""
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 

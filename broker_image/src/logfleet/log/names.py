@@ -42,6 +42,9 @@ FIRST_DIRTY_OFFSETS = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
 
+METADATA_TOPIC = "__cluster_metadata"
+"""Name of the log that holds Kafka's own metadata; tools take a topic of that name for it."""
+
 NAME_BYTES_MAX = 255
 """Longest file name of the usual file systems; a long topic's name is shortened on its way out."""
 

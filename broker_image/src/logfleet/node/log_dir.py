@@ -29,6 +29,7 @@ from logfleet.log.names import (
     LOCK,
     LOG_STARTS,
     META_PROPERTIES,
+    METADATA_TOPIC,
     RECOVERY_POINTS,
     STRAY_DIRECTORY,
     TopicPartition,
@@ -179,6 +180,8 @@ class LogDir:
             if partition is None:  # -stray, lost+found and whatever people put here
                 self.notes.append(f"{directory} is no partition: left alone")
                 continue
+            if partition.topic == METADATA_TOPIC:
+                continue  # Kafka's own, of a node whose place we took: it would need it to come back
             request = LoadRequest(
                 directory=directory,
                 config=config_of(partition.topic),

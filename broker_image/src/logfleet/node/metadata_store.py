@@ -11,14 +11,22 @@ EMBEDDED_FILE: Final = "logfleet-metadata.db"
 """In the first log directory: data and the metadata that it belongs to move together."""
 
 
+def embedded_file(config: BrokerConfig) -> Path | None:
+    """Where the embedded store is or will be; None if the metadata is elsewhere."""
+    if config.logfleet_metadata_store == "sqlite":
+        return Path(config.log_dirs[0]) / EMBEDDED_FILE
+    return None
+
+
 async def open_store(config: BrokerConfig) -> MetadataStore:
     """The store, on the running loop. etcd is not spoken to yet.
 
     Raises StoreLocked (the embedded store is open elsewhere) and StoreRefused (not a store; endpoints or TLS files that
     cannot be used).
     """
-    if config.logfleet_metadata_store == "sqlite":
-        return await SqliteStore.open(Path(config.log_dirs[0]) / EMBEDDED_FILE)
+    path = embedded_file(config)
+    if path is not None:
+        return await SqliteStore.open(path)
     # Costs 0.3 s and 25 MB, which a single node saves.
     from logfleet.io.etcd.endpoints import Addresses, TlsFiles
     from logfleet.io.etcd.store import EtcdStore

@@ -1,0 +1,295 @@
+"""What `logfleet adopt` makes of a node that Apache Kafka left behind: what speaks against it, and the keys that say the same to us.
+
+Kafka's files stay as they are, so until a broker of ours has run Kafka can be started on them again. `cluster/id` is written last: a
+broker refuses data of a cluster that the store does not know, so an adoption that was cut off is simply repeated, and its first
+transaction takes away what the former attempt left.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from logfleet.control.broker_configs import base_key
+from logfleet.control.config_keys import ConfigError
+from logfleet.control.topic_configs import validate_topic_configs
+from logfleet.control.topics import name_problem
+from logfleet.log.names import TopicPartition
+from logfleet.metadata import keys
+from logfleet.metadata.keys import NO_LEADER, PartitionValue, QuotaEntity, ReadyValue, TopicValue
+from logfleet.metadata.kraft import (
+    BROKER_CONFIG,
+    GROUP_CONFIG,
+    TOPIC_CONFIG,
+    KraftMetadata,
+    KraftPartition,
+    KraftTopic,
+)
+from logfleet.metadata.store import DeletePrefix, Put, Txn, absent
+from logfleet.wire import uuids
+
+PUTS_PER_TXN: Final = 100
+TRANSACTIONS: Final = "__transaction_state"
+NO_EPOCH: Final = -1
+NO_BROKER_EPOCH: Final = 0
+"""Of no registration: the first start of the broker elects it anew, under its own."""
+PRODUCER_ID_GAP: Final = 1 << 40
+"""Our ids begin so far behind Kafka's, that neither gives away the other's should Kafka be started again."""
+
+
+class FoundLog(msgspec.Struct, frozen=True):
+    """A partition's directory. topic_id: text form, None if the file is not there. latest_epoch: NO_EPOCH if none is noted.
+
+    has_aborted: it holds aborted transactions. has_open: it holds one that has not ended.
+    """
+
+    directory: str
+    partition: TopicPartition
+    topic_id: str | None
+    latest_epoch: int
+    size_bytes: int
+    has_aborted: bool = False
+    has_open: bool = False
+
+
+class FoundDirectory(msgspec.Struct, frozen=True):
+    """An entry of log.dirs. ids of its meta.properties, as text. others: directories in it that are no partition's."""
+
+    path: str
+    cluster_id: str
+    node_id: int
+    directory_id: str
+    was_clean: bool
+    logs: tuple[FoundLog, ...]
+    others: tuple[str, ...] = ()
+
+
+class AdoptedTopic(msgspec.Struct, frozen=True):
+    """leader_epochs: of each partition, from index 0; the newest that the metadata or the log knows."""
+
+    name: str
+    id: str
+    leader_epochs: tuple[int, ...]
+    size_bytes: int
+    configs: Mapping[str, str]
+
+
+class Adoption(msgspec.Struct, frozen=True):
+    """What would be adopted, and in sentences: what speaks against it (nothing is done then), what a person should know."""
+
+    cluster_id: str
+    node_id: int
+    topics: tuple[AdoptedTopic, ...]
+    broker_configs: Mapping[int | None, Mapping[str, str]]
+    group_configs: Mapping[str, Mapping[str, str]]
+    quotas: Mapping[QuotaEntity, Mapping[str, float]]
+    next_producer_id: int
+    problems: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def plan_adoption(directories: Sequence[FoundDirectory], kraft: KraftMetadata) -> Adoption:
+    """directories: all of log.dirs, at least one. kraft: what Kafka's metadata log there says."""
+    problems = list(_identity_problems(directories))
+    notes: list[str] = []
+    first = directories[0]
+    by_partition: dict[TopicPartition, list[FoundLog]] = {}
+    for directory in directories:
+        notes += _directory_notes(directory)
+        for log in directory.logs:
+            by_partition.setdefault(log.partition, []).append(log)
+    topics = []
+    for topic in sorted(kraft.topics.values(), key=lambda topic: topic.name):
+        configs = kraft.configs.get((TOPIC_CONFIG, topic.name), {})
+        problems += _topic_problems(topic, configs, first.node_id)
+        topics.append(_adopted(topic, configs, by_partition, problems))
+    notes += _strays(by_partition, kraft)
+    if kraft.acls:
+        problems.append(
+            f"Kafka keeps {len(kraft.acls)} ACLs, and this version checks none, so everybody could do everything: "
+            "if that is meant, remove them with kafka-acls --remove first"
+        )
+    if TRANSACTIONS in (each.name for each in topics) and not all(
+        each.was_clean for each in directories
+    ):
+        problems.append(
+            "Kafka was not stopped in order and its clients used transactions, so nobody knows whether all have ended: "
+            "start it once more and stop it in order"
+        )
+    brokers, groups, more_notes = _configs(kraft)
+    return Adoption(
+        cluster_id=first.cluster_id,
+        node_id=first.node_id,
+        topics=tuple(topics),
+        broker_configs=brokers,
+        group_configs=groups,
+        quotas=kraft.quotas,
+        next_producer_id=kraft.next_producer_id + PRODUCER_ID_GAP,
+        problems=tuple(problems),
+        notes=(*notes, *more_notes),
+    )
+
+
+def _identity_problems(directories: Sequence[FoundDirectory]) -> Iterator[str]:
+    first = directories[0]
+    for other in directories[1:]:
+        if (other.cluster_id, other.node_id) != (first.cluster_id, first.node_id):
+            yield (
+                f"{other.path} is of node {other.node_id} of cluster {other.cluster_id}, {first.path} of node "
+                f"{first.node_id} of cluster {first.cluster_id}: give the log.dirs of one node"
+            )
+        if other.directory_id == first.directory_id:
+            yield f"{other.path} and {first.path} have the same directory.id: give each directory once"
+    for directory in directories:
+        for log in directory.logs:
+            if log.has_aborted:
+                yield (
+                    f"{directory.path}/{log.partition} holds aborted transactions, which this version could not hide from "
+                    "consumers: wait until retention has removed them, or delete the topic"
+                )
+            if log.has_open:
+                yield (
+                    f"{directory.path}/{log.partition} holds a transaction that has not ended: start Kafka, "
+                    "let it end (or use kafka-transactions abort), stop Kafka in order and try again"
+                )
+
+
+def _directory_notes(directory: FoundDirectory) -> Iterator[str]:
+    if not directory.was_clean:
+        yield (
+            f"Kafka was not stopped in order: the logs in {directory.path} are checked from their recovery points on "
+            "when the broker starts first"
+        )
+    for name in directory.others:
+        yield f"{directory.path}/{name} is left as it is: it is no partition in use"
+
+
+def _topic_problems(topic: KraftTopic, configs: Mapping[str, str], node_id: int) -> Iterator[str]:
+    problem = name_problem(topic.name)
+    if problem is not None:
+        yield problem
+    try:
+        validate_topic_configs(configs)
+    except ConfigError as error:
+        yield f"topic {topic.name} cannot keep its configuration: {error.message}"
+    if sorted(topic.partitions) != list(range(len(topic.partitions))) or not topic.partitions:
+        yield f"topic {topic.name} has the partitions {sorted(topic.partitions)}, not all from 0 on"
+    for index, partition in sorted(topic.partitions.items()):
+        if partition.replicas != (node_id,):
+            yield (
+                f"{topic.name}-{index} has its replicas on {list(partition.replicas)}, not on {node_id} alone: "
+                "move it there with kafka-reassign-partitions first"
+            )
+
+
+def _adopted(
+    topic: KraftTopic,
+    configs: Mapping[str, str],
+    found: Mapping[TopicPartition, Sequence[FoundLog]],
+    problems: list[str],
+) -> AdoptedTopic:
+    """The topic; what is wrong with its directories is added to `problems`."""
+    text_id, size, epochs = uuids.to_text(topic.id), 0, []
+    for index, partition in sorted(topic.partitions.items()):
+        name = TopicPartition(topic.name, index)
+        logs = [log for log in found.get(name, ()) if log.topic_id in {None, text_id}]
+        if not logs:
+            problems.append(f"{name} has no directory: name all directories of log.dirs")
+        if len(logs) > 1:
+            problems.append(
+                f"{name} is there twice, in {' and in '.join(log.directory for log in logs)}: "
+                "start Kafka once more to let it end the move, or take one away"
+            )
+        size += sum(log.size_bytes for log in logs)
+        epochs.append(_epoch(partition, logs))
+    return AdoptedTopic(topic.name, text_id, tuple(epochs), size, dict(configs))
+
+
+def _epoch(partition: KraftPartition, logs: Iterable[FoundLog]) -> int:
+    return max([partition.leader_epoch, *(log.latest_epoch for log in logs)])
+
+
+def _strays(
+    found: Mapping[TopicPartition, Sequence[FoundLog]], kraft: KraftMetadata
+) -> Iterator[str]:
+    by_name = {topic.name: topic for topic in kraft.topics.values()}
+    for name, logs in sorted(found.items()):
+        topic = by_name.get(name.topic)
+        for log in logs:
+            if topic is None:
+                reason = "Kafka has no such topic"
+            elif name.partition not in topic.partitions:
+                reason = "its topic has fewer partitions"
+            elif log.topic_id not in {None, uuids.to_text(topic.id)}:
+                reason = f"it belongs to topic id {log.topic_id}"
+            else:
+                continue
+            yield f"{log.directory}/{name} will be set aside as a -stray directory, as Kafka would: {reason}"
+
+
+def _configs(
+    kraft: KraftMetadata,
+) -> tuple[dict[int | None, dict[str, str]], dict[str, dict[str, str]], list[str]]:
+    brokers: dict[int | None, dict[str, str]] = {}
+    groups: dict[str, dict[str, str]] = {}
+    notes = []
+    for (kind, name), values in kraft.configs.items():
+        if kind == BROKER_CONFIG:
+            known = {key: value for key, value in values.items() if base_key(key) is not None}
+            notes += [
+                f"broker config {key} is left out: no broker knows it"
+                for key in values
+                if key not in known
+            ]
+            brokers[int(name) if name else None] = known
+        elif kind == GROUP_CONFIG:
+            groups[name] = dict(values)
+        elif kind != TOPIC_CONFIG:
+            notes.append(
+                f"the configs of {name} are left out: this version has no resources of kind {kind}"
+            )
+    return brokers, groups, notes
+
+
+def adoption_txns(adoption: Adoption) -> Iterator[Txn]:
+    """What to commit, in this order. If one does not succeed, the store has a cluster by now."""
+    assert not adoption.problems, "what cannot be adopted is not written"
+    condition = (absent(keys.CLUSTER_ID),)
+    emptied = tuple(DeletePrefix(prefix) for prefix in _PREFIXES)
+    yield Txn(condition, emptied)
+    puts = list(_puts(adoption))
+    for at in range(0, len(puts), PUTS_PER_TXN):
+        yield Txn(condition, tuple(puts[at : at + PUTS_PER_TXN]))
+    yield Txn(condition, (Put(keys.CLUSTER_ID, adoption.cluster_id.encode()),))
+
+
+_PREFIXES: Final = (
+    keys.TOPICS,
+    keys.TOPIC_IDS,
+    keys.PARTITIONS,
+    keys.READY,
+    keys.DELETED,
+    keys.BROKER_CONFIGS,
+    keys.GROUP_CONFIGS,
+    keys.QUOTAS,
+)
+
+
+def _puts(adoption: Adoption) -> Iterator[Put]:
+    replica = adoption.node_id
+    for topic in adoption.topics:
+        yield Put(keys.topic(topic.name), keys.encode(TopicValue(topic.id, dict(topic.configs))))
+        yield Put(keys.topic_id(topic.id), topic.name.encode())
+        for index, epoch in enumerate(topic.leader_epochs):
+            value = PartitionValue(
+                (replica,), ((replica, NO_BROKER_EPOCH),), NO_LEADER, epoch, 0, 1
+            )
+            yield Put(keys.partition(topic.id, index), keys.encode(value))
+        yield Put(keys.ready(topic.id), keys.encode(ReadyValue(len(topic.leader_epochs))))
+    for broker, values in adoption.broker_configs.items():
+        yield Put(keys.broker_config(broker), keys.encode(values))
+    for group, values in adoption.group_configs.items():
+        yield Put(keys.group_config(group), keys.encode(values))
+    for entity, limits in adoption.quotas.items():
+        yield Put(keys.quota(entity), keys.encode(limits))
+    yield Put(keys.NEXT_PRODUCER_ID, str(adoption.next_producer_id).encode())

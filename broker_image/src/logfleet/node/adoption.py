@@ -1,0 +1,89 @@
+"""`logfleet adopt`: reads a stopped Kafka's directories, decides, and writes the metadata store that a broker starts from."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from logfleet.control.adoption import Adoption, FoundDirectory, adoption_txns, plan_adoption
+from logfleet.control.configs import BrokerConfig
+from logfleet.io.files import Files
+from logfleet.metadata import keys
+from logfleet.metadata.store import MetadataStore
+from logfleet.node.claims import settle
+from logfleet.node.kafka_directories import AdoptionRefused, locked, read_directory, read_kraft
+from logfleet.node.metadata_store import embedded_file, open_store
+
+
+class Adopted(msgspec.Struct, frozen=True):
+    """was_there: the store knew the cluster and its topics before, there was nothing to do. written: the store was."""
+
+    adoption: Adoption
+    was_there: bool
+    written: bool
+
+
+async def adopt(
+    files: Files, config: BrokerConfig, metadata_paths: Sequence[str], *, execute: bool
+) -> Adopted:
+    """Decide and, if nothing speaks against it and `execute` says so, write.
+
+    metadata_paths: where else to look for Kafka's metadata log. Without `execute` nothing is written, an embedded store not even made.
+    Raises AdoptionRefused, StoreError, OSError.
+    """
+    with locked(files, config.log_dirs):
+        directories = [read_directory(files, path) for path in config.log_dirs]
+        kraft = read_kraft(files, metadata_paths or config.log_dirs)
+        adoption = plan_adoption(directories, kraft)
+        if adoption.node_id != config.node_id:
+            raise AdoptionRefused(
+                f"node.id={config.node_id}, but the directories are of node {adoption.node_id}: "
+                f"set node.id={adoption.node_id}"
+            )
+        path = embedded_file(config)
+        if path is not None and not path.exists() and (adoption.problems or not execute):
+            return Adopted(adoption, was_there=False, written=False)
+        store = await open_store(config)
+        try:
+            if await _is_there(store, adoption, directories):
+                return Adopted(adoption, was_there=True, written=False)
+            if execute and not adoption.problems:
+                await _write(store, adoption)
+                return Adopted(adoption, was_there=False, written=True)
+        finally:
+            await store.close()
+    return Adopted(adoption, was_there=False, written=False)
+
+
+async def _is_there(
+    store: MetadataStore, adoption: Adoption, directories: Sequence[FoundDirectory]
+) -> bool:
+    """Whether it was adopted before. Raises AdoptionRefused if the store is of another cluster, or Kafka has gone on since."""
+    held = await store.get(keys.CLUSTER_ID)
+    if held is None:
+        return False
+    cluster_id = held.value.decode()
+    if cluster_id != adoption.cluster_id:
+        raise AdoptionRefused(
+            f"the metadata store is of cluster {cluster_id}, the directories of {adoption.cluster_id}: "
+            "name an empty store (another logfleet.cluster.name, or a first log directory without a logfleet-metadata.db)"
+        )
+    known = {item.key for item in (await store.range(keys.TOPIC_IDS)).items}
+    held_ids = {log.topic_id for directory in directories for log in directory.logs}
+    for topic in adoption.topics:  # one without directories was deleted since
+        if topic.id in held_ids and keys.topic_id(topic.id) not in known:
+            raise AdoptionRefused(
+                f"the directories were adopted before, and Kafka has made topic {topic.name} since: "
+                "remove what was adopted then (logfleet-metadata.db in the first log directory) and adopt again"
+            )
+    return True
+
+
+async def _write(store: MetadataStore, adoption: Adoption) -> None:
+    for txn in adoption_txns(adoption):
+        result = await settle(store, txn)
+        if not result.succeeded:
+            held = await store.get(keys.CLUSTER_ID)
+            if held is None or held.value.decode() != adoption.cluster_id:
+                raise AdoptionRefused(
+                    "another cluster has begun to use this metadata store meanwhile: name another one"
+                )

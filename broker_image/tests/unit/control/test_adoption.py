@@ -1,0 +1,201 @@
+import pytest
+from logfleet.control.adoption import (
+    NO_EPOCH,
+    PRODUCER_ID_GAP,
+    PUTS_PER_TXN,
+    FoundDirectory,
+    FoundLog,
+    adoption_txns,
+    plan_adoption,
+)
+from logfleet.log.names import TopicPartition
+from logfleet.metadata import keys
+from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.image_builder import ImageBuilder
+from logfleet.metadata.keyspace import Keyspace
+from logfleet.metadata.kraft import (
+    BROKER_CONFIG,
+    GROUP_CONFIG,
+    TOPIC_CONFIG,
+    KraftMetadata,
+    KraftPartition,
+    KraftTopic,
+)
+from logfleet.metadata.store import Put, Txn, check_txn
+from logfleet.wire import uuids
+
+A = bytes([1]) * 16
+A_TEXT = uuids.to_text(A)
+NODE = 3
+
+
+def kraft(partitions=2, *, name="a", configs=None):
+    made = KraftMetadata()
+    rows = {index: KraftPartition((NODE,), 5) for index in range(partitions)}
+    made.topics[A] = KraftTopic(A, name, rows)
+    made.configs = configs or {}
+    made.next_producer_id = 4000
+    return made
+
+
+def log(index, *, topic="a", path="/d", topic_id=A_TEXT, epoch=NO_EPOCH, **more):
+    return FoundLog(path, TopicPartition(topic, index), topic_id, epoch, 10, **more)
+
+
+def directory(*logs, path="/d", cluster="c", node=NODE, directory_id="d1", clean=True, others=()):
+    return FoundDirectory(path, cluster, node, directory_id, clean, logs, others)
+
+
+def planned(*directories, metadata=None):
+    return plan_adoption(directories or [directory(log(0), log(1))], metadata or kraft())
+
+
+def image_of(keyspace: Keyspace) -> ClusterImage:
+    builder = ImageBuilder(ClusterImage())
+    for item in keyspace.range("").items:
+        builder.add(item)
+    return builder.build(keyspace.revision)[0]
+
+
+def commit(keyspace: Keyspace, txn: Txn) -> bool:
+    check_txn(txn)
+    result, batch = keyspace.evaluate(txn)
+    if batch is not None:
+        keyspace.apply(batch)
+    return result.succeeded
+
+
+def test_the_store_says_what_kafkas_metadata_said():
+    metadata = kraft(
+        configs={
+            (TOPIC_CONFIG, "a"): {"retention.ms": "7"},
+            (BROKER_CONFIG, ""): {"log.retention.ms": "8", "who.knows": "1"},
+            (BROKER_CONFIG, "3"): {"log.cleaner.threads": "2"},
+            (GROUP_CONFIG, "g"): {"consumer.session.timeout.ms": "45000"},
+            (16, "metrics"): {"interval.ms": "1"},
+        }
+    )
+    metadata.quotas[("client-id", "c"),] = {"producer_byte_rate": 5.0}
+    adoption = planned(directory(log(0, epoch=9), log(1)), metadata=metadata)
+    assert adoption.problems == ()
+    assert [note.partition(":")[0] for note in adoption.notes] == [
+        "broker config who.knows is left out",
+        "the configs of metrics are left out",
+    ]
+    keyspace = Keyspace()
+    assert all(commit(keyspace, txn) for txn in adoption_txns(adoption))
+    image = image_of(keyspace)
+    assert image.cluster_id == "c"
+    topic = image.topic("a")
+    assert topic is not None
+    assert (topic.id, topic.configs) == (A, {"retention.ms": "7"})
+    assert [(p.replicas, p.leader, p.leader_epoch) for p in topic.partitions] == [
+        ((NODE,), keys.NO_LEADER, 9),
+        ((NODE,), keys.NO_LEADER, 5),
+    ]
+    assert image.configs_of_broker(None).values == {"log.retention.ms": "8"}
+    assert image.configs_of_broker(3).values == {"log.cleaner.threads": "2"}
+    assert image.configs_of_group("g").values == {"consumer.session.timeout.ms": "45000"}
+    assert image.quotas[("client-id", "c"),].values == {"producer_byte_rate": 5.0}
+    held = keyspace.get(keys.NEXT_PRODUCER_ID)
+    assert held is not None
+    assert int(held.value) == 4000 + PRODUCER_ID_GAP
+
+
+def test_cut_off_after_any_transaction_it_can_be_repeated():
+    """Also if Kafka was started in between and has deleted a topic: nothing of the first attempt is left."""
+    many = PUTS_PER_TXN * 3
+    first = plan_adoption(
+        [directory(*(log(index) for index in range(many)))], kraft(partitions=many)
+    )
+    last = planned(directory(log(0, topic="b"), log(1, topic="b")), metadata=kraft(name="b"))
+    txns = list(adoption_txns(first))
+    assert len(txns) > 5
+    wanted = Keyspace()
+    for txn in adoption_txns(last):
+        assert commit(wanted, txn)
+    for cut in range(len(txns)):
+        keyspace = Keyspace()
+        for txn in txns[:cut]:
+            assert commit(keyspace, txn)
+        assert keyspace.get(keys.CLUSTER_ID) is None, "no broker takes the half for the whole"
+        for txn in adoption_txns(last):
+            assert commit(keyspace, txn)
+        assert values(keyspace) == values(wanted)
+
+
+def values(keyspace: Keyspace) -> dict[str, bytes]:
+    return {item.key: item.value for item in keyspace.range("").items}
+
+
+def test_a_store_with_a_cluster_is_not_written():
+    keyspace = Keyspace()
+    assert commit(keyspace, Txn((), (Put(keys.CLUSTER_ID, b"other"), Put(keys.topic("x"), b"y"))))
+    before = values(keyspace)
+    assert not any(commit(keyspace, txn) for txn in adoption_txns(planned()))
+    assert values(keyspace) == before
+
+
+def test_a_directory_without_the_topics_id_counts_as_its_own():
+    assert planned(directory(log(0, topic_id=None), log(1))).problems == ()
+
+
+OTHER = "bQrxV1XaQAyDOV5OYVsTsQ"
+
+
+@pytest.mark.parametrize(
+    "directories, why",
+    [
+        ([directory(log(0))], "a-1 has no directory"),
+        ([directory(log(0), log(1, topic_id=OTHER))], "a-1 has no directory"),
+        ([directory(log(0), log(1)), directory(log(1, path="/e"), path="/e", directory_id="d2")], "there twice, in /d and in /e"),
+        ([directory(log(0), log(1)), directory(path="/e")], "same directory.id"),
+        ([directory(log(0), log(1)), directory(path="/e", directory_id="d2", node=4)], "node 4"),
+        ([directory(log(0), log(1)), directory(path="/e", directory_id="d2", cluster="x")], "cluster x"),
+        ([directory(log(0), log(1, has_aborted=True))], "a-1 holds aborted transactions"),
+        ([directory(log(0), log(1, has_open=True))], "has not ended"),
+    ],
+)  # fmt: skip
+def test_directories_that_cannot_be_adopted_are_named(directories, why):
+    (problem,) = planned(*directories).problems
+    assert why in problem
+
+
+def test_metadata_that_cannot_be_kept_is_named():
+    metadata = kraft(configs={(TOPIC_CONFIG, "a"): {"remote.storage.enable": "true"}})
+    metadata.acls.add(A)
+    metadata.topics[A].partitions[0].replicas = (NODE, 4)
+    del metadata.topics[A].partitions[1]
+    metadata.topics[A].partitions[2] = KraftPartition((NODE,), 0)
+    metadata.topics[A].name = "a b"
+    metadata.configs[TOPIC_CONFIG, "a b"] = metadata.configs.pop((TOPIC_CONFIG, "a"))
+    problems = planned(metadata=metadata).problems
+    for why in ("characters", "Tiered", "[0, 2]", "[3, 4]", "a b-2 has no directory", "1 ACLs"):
+        assert any(why in problem for problem in problems), why
+    with pytest.raises(AssertionError):
+        list(adoption_txns(planned(metadata=metadata)))
+
+
+def test_transactions_must_have_ended_where_nothing_tells_whether_they_did():
+    metadata = kraft(name="__transaction_state")
+    logs = [log(index, topic="__transaction_state") for index in range(2)]
+    assert planned(directory(*logs), metadata=metadata).problems == ()
+    (problem,) = planned(directory(*logs, clean=False), metadata=metadata).problems
+    assert "stop it in order" in problem
+
+
+def test_what_a_person_should_know_is_said():
+    notes = planned(
+        directory(
+            log(0),
+            log(1),
+            log(2),
+            log(1, topic="b"),
+            log(0, topic_id=OTHER),
+            clean=False,
+            others=("a-3.0123-future",),
+        )
+    ).notes
+    assert len(notes) == 5
+    for why in ("not stopped in order", "-future is left", "fewer", "no such topic", OTHER):
+        assert any(why in note for note in notes), why

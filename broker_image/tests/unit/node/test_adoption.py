@@ -1,0 +1,201 @@
+"""Directories as a stopped Kafka leaves them, made by hand; a real one's are in e2e/suites/local/test_adopt.py."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from logfleet.control.configs import broker_config
+from logfleet.io.files import PosixFiles
+from logfleet.log.config import LogConfig
+from logfleet.log.names import TopicPartition
+from logfleet.log.producers import ProducerStates
+from logfleet.metadata import keys
+from logfleet.metadata.store import Put, Txn
+from logfleet.node.adoption import adopt
+from logfleet.node.broker import Broker
+from logfleet.node.kafka_directories import AdoptionRefused, locked
+from logfleet.node.log_dir import LogDir
+from logfleet.node.metadata_store import open_store
+from logfleet.node.open_files import OpenFiles
+from logfleet.records.batch import parse_header
+from logfleet.records.record import ProducerStamp, Record, build_batch
+from logfleet.wire import uuids
+from logfleet.wire.messages import PartitionRecord, RemoveTopicRecord, TopicRecord
+
+from broker_image.tests.unit.metadata.kraft_frames import framed
+
+pytestmark = pytest.mark.asyncio
+
+A, B = bytes([1]) * 16, bytes([2]) * 16
+CLUSTER = "AAAAAAAAAAAAAAAAAAAAAQ"
+NOW = 1_700_000_000_000
+CREATED = (
+    framed(TopicRecord(name="a", topic_id=A)),
+    framed(PartitionRecord(partition_id=0, topic_id=A, replicas=[1], leader=1, leader_epoch=2)),
+)
+
+
+def batch_of(values, base_offset, **more):
+    records = [Record(None, value, NOW) for value in values]
+    return bytes(build_batch(records, base_offset=base_offset, **more))
+
+
+@pytest.fixture
+def left(tmp_path: Path) -> Path:
+    """One topic, one partition, three records."""
+    path = tmp_path / "left"
+    log_dir = LogDir(OpenFiles(PosixFiles()), str(path), CLUSTER, 1)
+    assert list(log_dir.load(lambda _: LogConfig(), NOW)) == []
+    log = log_dir.create(TopicPartition("a", 0), uuids.to_text(A), LogConfig(), NOW)
+    log.append_as_leader(build_batch([Record(None, b"v", NOW)] * 3), 2, NOW)
+    log_dir.close({})
+    (path / "__cluster_metadata-0").mkdir()
+    metadata_log(path).write_bytes(batch_of([b"leader"], 0, control=True) + batch_of(CREATED, 1))
+    return path
+
+
+def metadata_log(left: Path, offset: int = 0) -> Path:
+    return left / "__cluster_metadata-0" / f"{offset:020d}.log"
+
+
+def config_of(left: Path, **more: str):
+    given = {"log.dirs": str(left), "node.id": "1", "listeners": "PLAINTEXT://127.0.0.1:0", **more}
+    return broker_config(given)
+
+
+async def adopted(left: Path, *, execute: bool = True, node: int = 1):
+    config = config_of(left, **{"node.id": str(node)})
+    return await adopt(PosixFiles(), config, config.log_dirs, execute=execute)
+
+
+async def test_a_broker_serves_what_was_adopted(left):
+    assert not (await adopted(left, execute=False)).written
+    assert not (left / "logfleet-metadata.db").exists()
+    assert (await adopted(left)).written
+    assert (await adopted(left)).was_there
+    async with Broker(config_of(left)) as broker:
+        partition = broker.partitions.by_id[A].partitions[0]
+        assert partition.log.log_end_offset == 3
+        assert partition.leader_epoch > 2
+        assert broker.cluster_id == CLUSTER
+    assert metadata_log(left).exists(), "Kafka would need it to come back"
+    assert (await adopted(left)).was_there
+
+
+async def test_without_an_adoption_the_broker_does_not_touch_it(left):
+    with pytest.raises(Exception, match="knows no cluster"):
+        async with Broker(config_of(left)):
+            pass
+    assert (left / "a-0").is_dir()
+
+
+async def test_nothing_is_read_while_somebody_uses_the_directory(left):
+    with (
+        locked(PosixFiles(), [str(left)]),
+        pytest.raises(AdoptionRefused, match="logfleet adopt: stop it first"),
+    ):
+        await adopted(left)
+
+
+def write_checkpoint(left: Path) -> None:
+    """All up to offset 3 in a snapshot, and a segment that begins there."""
+    name = left / "__cluster_metadata-0" / f"{3:020d}-{1:010d}.checkpoint"
+    name.write_bytes(batch_of([b"head"], 0, control=True) + batch_of(CREATED, 1))
+    metadata_log(left).unlink()
+    metadata_log(left, 3).write_bytes(batch_of([framed(TopicRecord(name="b", topic_id=B))], 3))
+
+
+async def test_the_newest_snapshot_and_the_records_behind_it_count(left):
+    write_checkpoint(left)
+    problems = (await adopted(left)).adoption.problems
+    assert problems == ("topic b has the partitions [], not all from 0 on",)
+    metadata_log(left, 4).write_bytes(batch_of([framed(RemoveTopicRecord(topic_id=B))], 4))
+    assert (await adopted(left)).written
+
+
+async def test_a_torn_end_was_never_committed(left):
+    path = metadata_log(left)
+    torn = batch_of([framed(TopicRecord(name="b", topic_id=B))], 3)
+    broken = torn[:-1] + bytes([torn[-1] ^ 1])
+    for tail in (torn[:-1], torn[:20], broken, bytes(100)):
+        whole = path.read_bytes()
+        path.write_bytes(whole + tail)
+        assert [topic.name for topic in (await adopted(left, execute=False)).adoption.topics] == [
+            "a"
+        ]
+        path.write_bytes(whole)
+
+
+@pytest.mark.parametrize("hole", [b"", b"x" * 80])
+async def test_a_hole_in_the_metadata_is_refused(left, hole):
+    metadata_log(left).write_bytes(metadata_log(left).read_bytes() + hole)
+    metadata_log(left, 9).write_bytes(batch_of([framed(TopicRecord(name="b", topic_id=B))], 9))
+    with pytest.raises(AdoptionRefused, match="__cluster_metadata-0"):
+        await adopted(left)
+
+
+async def test_directories_that_are_not_kafkas_are_refused(left, tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(AdoptionRefused, match=r"has no meta\.properties"):
+        await adopted(tmp_path / "empty")
+    with pytest.raises(AdoptionRefused, match=r"set node\.id=1"):
+        await adopted(left, node=2)
+    properties = left / "meta.properties"
+    properties.write_text(properties.read_text().replace("directory.id", "other"))
+    with pytest.raises(AdoptionRefused, match=r"directory\.id"):
+        await adopted(left)
+
+
+async def test_the_metadata_must_be_somewhere_and_once(left, tmp_path):
+    other = tmp_path / "metadata"
+    shutil.copytree(left / "__cluster_metadata-0", other / "__cluster_metadata-0")
+    config = config_of(left)
+    with pytest.raises(AdoptionRefused, match="each hold"):
+        await adopt(PosixFiles(), config, (str(left), str(other)), execute=True)
+    shutil.rmtree(left / "__cluster_metadata-0")
+    with pytest.raises(AdoptionRefused, match="--metadata-dir"):
+        await adopted(left)
+    done = await adopt(PosixFiles(), config, (str(left), str(other)), execute=True)
+    assert done.written
+
+
+async def test_transactions_are_found(left):
+    states = ProducerStates()
+    stamp = ProducerStamp(7, 0, 0, transactional=True)
+    states.update(parse_header(build_batch([Record(None, b"v", NOW)], producer=stamp)), 0)
+    entry = states.get(7)
+    assert entry is not None
+    entry.transaction_first_offset = 0
+    (left / "a-0" / f"{3:020d}.snapshot").write_bytes(states.snapshot())
+    (left / "a-0" / f"{0:020d}.txnindex").write_bytes(b"1")
+    problems = (await adopted(left)).adoption.problems
+    assert len(problems) == 2
+    assert any("aborted" in problem for problem in problems)
+    assert any("not ended" in problem for problem in problems)
+
+
+async def test_unreadable_files_of_a_partition_are_named(left):
+    (left / "a-0" / "partition.metadata").write_text("who knows\n")
+    with pytest.raises(AdoptionRefused, match="a-0 holds an unreadable file"):
+        await adopted(left)
+
+
+async def test_another_clusters_store_is_refused(left):
+    store = await open_store(config_of(left))
+    await store.txn(Txn((), (Put(keys.CLUSTER_ID, b"other"),)))
+    await store.close()
+    with pytest.raises(AdoptionRefused, match="of cluster other"):
+        await adopted(left)
+
+
+async def test_what_kafka_made_since_the_adoption_is_not_passed_over(left):
+    assert (await adopted(left)).written
+    records = [
+        framed(TopicRecord(name="b", topic_id=B)),
+        framed(PartitionRecord(partition_id=0, topic_id=B, replicas=[1], leader=1, leader_epoch=0)),
+    ]
+    metadata_log(left).write_bytes(metadata_log(left).read_bytes() + batch_of(records, 3))
+    (left / "b-0").mkdir()
+    (left / "b-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {uuids.to_text(B)}")
+    with pytest.raises(AdoptionRefused, match="Kafka has made topic b since"):
+        await adopted(left)
