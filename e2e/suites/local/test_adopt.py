@@ -49,9 +49,6 @@ def fill(bootstrap: str) -> None:
     for codec in CODECS:
         produce(bootstrap, codec)
     admin.delete_topics(["gone"])["gone"].result(PATIENCE_S)
-    cut = admin.delete_records([TopicPartition("orders", 0, 5)])
-    for deleted in cut.values():
-        deleted.result(PATIENCE_S)
     commit(bootstrap, {("orders", 0): 7, ("orders", 2): 3, ("state", 0): 11})
     cli("quota", "set", "--client-id", "hasty", "producer_byte_rate=1048576", "-b", bootstrap)
     cli("config", "set", "cluster", "log.retention.ms=86400000", "-b", bootstrap)
@@ -146,6 +143,9 @@ def kafka(tmp_path: Path) -> Iterator[KafkaBroker]:
 def test_what_kafka_left_is_served_by_our_broker(kafka: KafkaBroker, tmp_path: Path) -> None:
     """And back: what we wrote meanwhile is served by Kafka."""
     fill(kafka.bootstrap)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    for cut in admin.delete_records([TopicPartition("orders", 0, 5)]).values():
+        cut.result(PATIENCE_S)
     kafka.stop()
     kafka.start()  # the leaders' epochs change
     theirs = served(kafka.bootstrap)

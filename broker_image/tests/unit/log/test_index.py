@@ -16,7 +16,7 @@ PAIRS = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500)), max_size=4
 def test_entries_are_packed_as_kafka_packs_them():
     assert OFFSET_ENTRY.pack(1, 4096) == bytes.fromhex("00000001 00001000")
     assert TIME_ENTRY.pack(1, 2) == bytes.fromhex("0000000000000001 00000002")
-    assert unpack_entries(OFFSET_ENTRY, OFFSET_ENTRY.pack(1, 2) + b"\0\0\0") == [(1, 2)]
+    assert list(unpack_entries(OFFSET_ENTRY, OFFSET_ENTRY.pack(1, 2) + b"\0\0\0")) == [(1, 2)]
 
 
 @given(PAIRS)
