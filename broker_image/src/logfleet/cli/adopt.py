@@ -68,8 +68,8 @@ def adopt(
     written since; what was made, configured or deleted since it does not know.
 
     \b
-    logfleet adopt /var/lib/kafka
-    logfleet adopt /var/lib/kafka --execute && logfleet broker --override log.dirs=/var/lib/kafka --override node.id=1
+    logfleet adopt kafka-data
+    logfleet adopt kafka-data --execute && logfleet broker --override log.dirs=kafka-data --override node.id=1
     logfleet adopt --properties server.properties --execute && logfleet broker server.properties
 
     Exit codes: 0 done or nothing to do, 1 something speaks against it (one line on stderr for each thing), 2 the command line is wrong.

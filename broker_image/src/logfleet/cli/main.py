@@ -19,6 +19,7 @@ COMMANDS = {
     "broker": ("logfleet.cli.broker", "Run one broker in the foreground."),
     "local": ("logfleet.cli.local", "Run a whole fleet on this machine."),
     "adopt": ("logfleet.cli.adopt", "Take over the partitions that an Apache Kafka left behind."),
+    "doctor": ("logfleet.cli.doctor", "Say what a broker lacks on this machine, and what to do."),
     "topic": ("logfleet.cli.topic", "Create, list, describe, alter and delete topics."),
     "produce": ("logfleet.cli.produce", "Write lines of standard input to a topic."),
     "consume": ("logfleet.cli.consume", "Print the records of topics."),

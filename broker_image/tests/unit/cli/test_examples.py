@@ -32,7 +32,7 @@ def calls(line: str) -> Iterator[list[str]]:
     """The arguments of each `logfleet` in a pipeline."""
     words: list[str] = []
     for word in [*shlex.split(line, comments=True), "|"]:
-        if word in {"|", "<"}:
+        if word in {"|", "<", "&&"}:
             if words[:1] == ["logfleet"]:
                 yield words[1:]
             words = []
@@ -53,6 +53,7 @@ def test_an_example_can_be_typed(
     (tmp_path / "crds/examples").mkdir(parents=True)
     (tmp_path / "topics").mkdir()
     (tmp_path / "data/orders-0").mkdir(parents=True)
+    (tmp_path / "kafka-data").mkdir()
     for name in (
         "topic.yaml",
         "cluster.yaml",

@@ -1,0 +1,67 @@
+"""`logfleet doctor`: is there all that a broker needs, and if not, what to do."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import click
+
+from logfleet.cli.broker import read_config
+from logfleet.cli.session import echo_json, echo_table, output_option
+from logfleet.control.configs import BrokerConfig, ConfigError
+from logfleet.io.files import PosixFiles
+from logfleet.node.doctor import Finding, Level, examine, worst
+
+
+@click.command()
+@click.argument(
+    "properties", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@click.option(
+    "--override",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Set a key, as for `logfleet broker`. May be given again and again.",
+)
+@output_option
+def doctor(properties: Path | None, *, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Look at ports, disks, limits, clock, addresses, metadata and keys for a broker, running or not.
+
+    Give what `logfleet broker` gets. Every line says what is, and what to do where that is not good.
+
+    \b
+    logfleet doctor server.properties
+    logfleet doctor -o json | jq -r '.[] | select(.level == "failed") | .message'
+
+    Exit codes: 0 nothing failed (there may be warnings), 1 something did, 2 the command line is wrong.
+    """
+    try:
+        config = read_config(properties, overrides)
+    except UnicodeDecodeError as error:
+        found = [_refused(f"{properties} is not UTF-8: {error}")]
+    except (ConfigError, OSError) as error:
+        found = [_refused(str(error))]
+    else:
+        found = asyncio.run(_examined(config))
+    if as_json:
+        echo_json(
+            [{"check": each.check, "level": each.level, "message": each.message} for each in found]
+        )
+    else:
+        echo_table(
+            ("CHECK", "LEVEL", "FINDING"),
+            [(each.check, each.level, each.message) for each in found],
+        )
+    if worst(found) is Level.FAILED:
+        sys.exit(1)
+
+
+def _refused(message: str) -> Finding:
+    return Finding(
+        "configuration", Level.FAILED, f"{message}: no broker starts with it, correct it first"
+    )
+
+
+async def _examined(config: BrokerConfig) -> list[Finding]:
+    return [finding async for finding in examine(config, PosixFiles())]

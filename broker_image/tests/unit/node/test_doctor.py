@@ -1,0 +1,157 @@
+import resource
+import socket
+
+import pytest
+from logfleet.control.configs import broker_config
+from logfleet.io.files import PosixFiles, Space
+from logfleet.metadata.keys import Listener
+from logfleet.node import doctor
+from logfleet.node.broker import Broker
+from logfleet.node.doctor import Answer, Finding, Level
+from logfleet.node.loopback_ports import LoopbackPorts
+
+pytestmark = pytest.mark.asyncio
+GIB = 1 << 30
+
+
+def config_of(tmp_path, **more):
+    given = {"log.dirs": str(tmp_path / "data"), "listeners": "PLAINTEXT://127.0.0.1:0"}
+    return broker_config({**given, **{key.replace("_", "."): value for key, value in more.items()}})
+
+
+async def found(config) -> list[Finding]:
+    return [finding async for finding in doctor.examine(config, PosixFiles())]
+
+
+def failed(findings) -> list[str]:
+    return [each.message for each in findings if each.level is Level.FAILED]
+
+
+async def test_a_machine_that_is_fit_fails_nothing_and_is_left_as_it_was(tmp_path):
+    findings = await found(config_of(tmp_path))
+    assert failed(findings) == []
+    assert list(tmp_path.iterdir()) == []
+    checks = {each.check for each in findings}
+    assert checks >= {"disk", "clock", "port", "metadata", "advertised address", "file descriptors"}
+
+
+async def test_a_running_broker_is_known_again_and_a_stranger_is_not(tmp_path):
+    ports = LoopbackPorts()
+    port = ports.reserve()
+    listeners = f"PLAINTEXT://127.0.0.1:{port}"
+    config = config_of(tmp_path, listeners=listeners)
+    async with Broker(config):
+        findings = await found(config)
+        assert failed(findings) == []
+        told = {each.message for each in findings}
+        assert f"this broker answers at 127.0.0.1:{port}" in told
+        assert any("is broker 1 of cluster" in message for message in told)
+        other = tmp_path / "other"
+        async with Broker(config_of(other)):
+            port_taken, address = failed(await found(config_of(other, listeners=listeners)))
+            assert "stop that broker, or change listeners" in port_taken
+            assert "set advertised.listeners" in address
+            (problem,) = failed(await found(config_of(other, advertised_listeners=listeners)))
+            assert "set advertised.listeners to this broker's own address" in problem
+    assert failed(await found(config)) == []
+    ports.release()
+
+
+async def test_a_port_that_another_program_has_is_named(monkeypatch):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+
+        async def nobody(*_args: object) -> Answer:
+            raise TimeoutError
+
+        monkeypatch.setattr(doctor, "ask", nobody)
+        finding = await doctor.look_at_port(Listener("PLAINTEXT", "127.0.0.1", port), 1, None)
+    assert finding.level is Level.FAILED
+    assert "end what does, or change listeners" in finding.message
+
+
+async def test_directories_of_others_are_told_apart(tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    for path, node, cluster in ((one, 7, "a"), (two, 1, "b")):
+        path.mkdir()
+        (path / "meta.properties").write_text(f"version=1\nnode.id={node}\ncluster.id={cluster}\n")
+    problems = failed(await found(config_of(tmp_path, log_dirs=f"{one},{two}")))
+    for why in ("set node.id=7", "several clusters", "is not there: bring it back"):
+        assert any(why in problem for problem in problems), (why, problems)
+    (one / "meta.properties").write_text("who knows")
+    problems = failed(await found(config_of(tmp_path, log_dirs=str(one))))
+    assert any("cannot be used" in problem for problem in problems)
+
+
+async def test_a_checkpoint_from_the_future_says_that_the_clock_went_back(tmp_path):
+    path = tmp_path / "data"
+    path.mkdir()
+    checkpoint = path / "recovery-point-offset-checkpoint"
+    checkpoint.write_text("0\n0\n")
+    assert failed(await found(config_of(tmp_path))) == []
+    PosixFiles().set_modified(str(checkpoint), 4_000_000_000_000)
+    (problem,) = failed(await found(config_of(tmp_path)))
+    assert "set the clock" in problem
+
+
+async def test_a_host_without_address_is_named(tmp_path):
+    listener = "PLAINTEXT://no-such-host.invalid:9092"
+    (problem,) = failed(await found(config_of(tmp_path, advertised_listeners=listener)))
+    assert problem.startswith("no-such-host.invalid has no address")
+
+
+async def test_keys_that_do_nothing_are_told(tmp_path):
+    config = config_of(tmp_path, log_retnetion_ms="1", num_io_threads="9")
+    messages = [each.message for each in doctor.judge_keys(config)]
+    assert messages[0].startswith("no broker knows log.retnetion.ms")
+    assert any("without effect" in message for message in messages) == bool(config.without_effect)
+
+
+@pytest.mark.parametrize(
+    "total, usable, level",
+    [
+        (1000 * GIB, 500 * GIB, Level.OK),
+        (1000 * GIB, 190 * GIB, Level.WARNING),
+        (1000 * GIB, 40 * GIB, Level.FAILED),
+        (1 * GIB, 16 << 20, Level.FAILED),
+    ],
+)
+async def test_a_disk_is_judged_by_what_is_free(total, usable, level):
+    assert doctor.judge_space("/d", Space(total, usable), 16 << 20).level is level
+
+
+@pytest.mark.parametrize(
+    "finding, level",
+    [
+        (doctor.judge_fsync("/d", 3.0), Level.OK),
+        (doctor.judge_fsync("/d", 900.0), Level.WARNING),
+        (doctor.judge_descriptors(1024, 1 << 20), Level.WARNING),
+        (doctor.judge_descriptors(1024, 1024), Level.WARNING),
+        (doctor.judge_descriptors(1 << 20, 1 << 20), Level.OK),
+        (doctor.judge_descriptors(resource.RLIM_INFINITY, resource.RLIM_INFINITY), Level.OK),
+        (doctor.judge_clock(1.0, 0.0), Level.FAILED),
+        (doctor.judge_clock(1.8e9, 0.0), Level.OK),
+        (doctor.judge_clock(1.8e9, -3.0), Level.WARNING),
+        (doctor.judge_store("etcd", None, "c"), Level.FAILED),
+        (doctor.judge_store("etcd", "d", "c"), Level.FAILED),
+        (doctor.judge_store("etcd", "c", "c"), Level.OK),
+        (doctor.judge_store("etcd", None, None), Level.OK),
+        (doctor.judge_answer("h:1", Answer("c", {2: ("h", 1)}), 1, "c"), Level.FAILED),
+        (doctor.judge_answer("h:1", Answer("d", {1: ("h", 1)}), 1, "c"), Level.FAILED),
+        (doctor.judge_answer("h:1", Answer("c", {1: ("h", 1)}), 1, "c"), Level.OK),
+    ],
+)
+async def test_what_was_measured_is_judged(finding, level):
+    assert finding.level is level
+    assert finding.level is Level.OK or ":" in finding.message, "it says what to do"
+
+
+async def test_the_worst_finding_counts():
+    def of(*levels: Level) -> list[Finding]:
+        return [Finding("x", level, "") for level in levels]
+
+    assert doctor.worst([]) is Level.OK
+    assert doctor.worst(of(Level.OK, Level.WARNING, Level.OK)) is Level.WARNING
+    assert doctor.worst(of(Level.FAILED, Level.WARNING)) is Level.FAILED
