@@ -77,10 +77,9 @@ class Rig:
         """Let it work until then, and stop it."""
         running = asyncio.create_task(self.cleaner.run())
         try:
-            async with asyncio.timeout(60):
-                while not condition():
-                    await asyncio.sleep(0.005)
-                    assert not running.done(), running.result()
+            while not condition():  # pytest's timeout catches what hangs: a busy machine starts a process late
+                await asyncio.sleep(0.005)
+                assert not running.done(), running.result()
         finally:
             running.cancel()
             await asyncio.wait([running])
