@@ -31,6 +31,7 @@ from logfleet.wire.frame import (
     decode_request_header,
     encode_unsupported_api_versions,
 )
+from logfleet.wire.request_memory import SMALL_REQUEST_BYTES, WAITING_MEMORY_BYTES
 
 log = structlog.get_logger(__name__)
 
@@ -108,6 +109,7 @@ class Dispatcher(Generic[B]):
 
     handlers: request class -> handler; together they are what ApiVersions advertises.
     quotas: what clients are measured by; None, which costs next to nothing, while none has a quota.
+    waiting_memory: bytes that were counted for large requests whose answer is not there yet.
     """
 
     def __init__(self, broker: B, handlers: "Handlers[B]") -> None:
@@ -115,6 +117,7 @@ class Dispatcher(Generic[B]):
         self._routes: dict[int, _Route] = {}
         self._bugs: set[tuple[object, ...]] = set()
         self.quotas: ClientQuotas | None = None
+        self.waiting_memory = 0
         for request, handler in handlers.items():
             api = api_of(request)
             assert api.key not in self._routes, f"two handlers for {api.name}"
@@ -153,7 +156,9 @@ class Dispatcher(Generic[B]):
                 served = self._prepare(header)
                 if served is None:
                     return encode_unsupported_api_versions(header.correlation_id)
-            request, _ = served.decode(frame, position)
+            request, memory = served.decode(frame, position)
+            if memory > SMALL_REQUEST_BYTES and memory > WAITING_MEMORY_BYTES - self.waiting_memory:
+                raise CloseConnection("requests that wait take too much memory")
         except (MalformedMessage, UnsupportedVersion) as error:
             raise CloseConnection(str(error)) from None
         correlation_id = header.correlation_id
@@ -180,9 +185,18 @@ class Dispatcher(Generic[B]):
             served.stats.at_once.observe(perf_counter() - started)
             return None
         pending = cast("Awaitable[Response]", response)
+        if memory > SMALL_REQUEST_BYTES:
+            self.waiting_memory += memory
+            pending = self._waiting(pending, memory)
         if usage is not None:
             pending = settled(pending, request, usage)
         return self._answer_later(served, correlation_id, pending, started, usage)
+
+    async def _waiting(self, pending: Awaitable[Response], memory: int) -> Response:
+        try:
+            return await pending
+        finally:
+            self.waiting_memory -= memory
 
     def _repeated(self, repeat: Repeat, frame: memoryview, started: float) -> bytes | None:
         """The answer to a request that is known by its bytes, None if it must be decoded.

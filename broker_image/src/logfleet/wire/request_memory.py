@@ -12,6 +12,11 @@ from logfleet.wire.schema import FIXED_FORMATS, Field
 REQUEST_MEMORY_BYTES = 48 * 1024 * 1024
 REQUEST_MEMORY_PER_BYTE = 4
 
+# What large requests that wait for something (records, members, the controller) may take together: the connection of a larger
+# one is closed then. Small ones are always taken; each client has one at a time.
+WAITING_MEMORY_BYTES = 1024 * 1024 * 1024
+SMALL_REQUEST_BYTES = 64 * 1024
+
 # What one element of a request's array takes of the handler's memory and of the answer's, beside itself, measured over all
 # APIs: most for the names of groups (a row of ten fields each) and for what is refused with a text. A few take four times that.
 _HANDLING_BYTES = 384

@@ -77,7 +77,9 @@ class Rig:
         """Let it work until then, and stop it."""
         running = asyncio.create_task(self.cleaner.run())
         try:
-            while not condition():  # pytest's timeout catches what hangs: a busy machine starts a process late
+            while (
+                not condition()
+            ):  # pytest's timeout catches what hangs: a busy machine starts a process late
                 await asyncio.sleep(0.005)
                 assert not running.done(), running.result()
         finally:

@@ -92,6 +92,35 @@ def test_a_handler_may_answer_later_or_not_at_all() -> None:
     asyncio.run(main())
 
 
+def test_large_requests_that_wait_take_bounded_memory_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("logfleet.node.dispatch.WAITING_MEMORY_BYTES", 250_000)
+    large = frame_of(ListGroupsRequest(states_filter=[""] * 100), 4)
+    small = frame_of(ListGroupsRequest(), 4)
+
+    async def main() -> None:
+        may_end = asyncio.Event()
+
+        async def later(*_: object) -> ListGroupsResponse:
+            await may_end.wait()
+            return ListGroupsResponse()
+
+        dispatch = dispatcher({ListGroupsRequest: later})
+        waiting: list[Any] = [dispatch(PEER, large), dispatch(PEER, large)]
+        with pytest.raises(CloseConnection, match="requests that wait take too much memory"):
+            dispatch(PEER, large)
+        waiting.append(dispatch(PEER, small))
+        assert 130_000 < dispatch.waiting_memory < 250_000
+        may_end.set()
+        for each in waiting:
+            body_of("ListGroups", 4, await each)
+        assert dispatch.waiting_memory == 0
+        body_of("ListGroups", 4, await dispatch(PEER, large))  # type: ignore[misc]
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize(
     "frame, reason",
     [
