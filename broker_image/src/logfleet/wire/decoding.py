@@ -19,6 +19,7 @@ from logfleet.wire.generated import (
 from logfleet.wire.primitives import array_unpackers
 from logfleet.wire.request_memory import (
     REQUEST_MEMORY_BYTES,
+    REQUEST_MEMORY_BYTES_MAX,
     REQUEST_MEMORY_PER_BYTE,
     element_memory,
 )
@@ -71,6 +72,7 @@ class _Decoder:
         line("limit = len(b)")
         if self.counts:
             line(f"room = given = {REQUEST_MEMORY_BYTES} + {REQUEST_MEMORY_PER_BYTE} * limit")
+            line(f"if room > {REQUEST_MEMORY_BYTES_MAX}: room = given = {REQUEST_MEMORY_BYTES_MAX}")
         # a slice that starts behind the end would be empty, not an error
         line("if not 0 <= p <= limit: raise IndexError('position beyond the end')")
         message = self.struct("Message", self.schema.fields)

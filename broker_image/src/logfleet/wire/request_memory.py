@@ -11,6 +11,9 @@ from logfleet.wire.schema import FIXED_FORMATS, Field
 # many topics in one Fetch, 75,000 topics to be created, 250,000 offsets to be fetched, and more with longer names and values.
 REQUEST_MEMORY_BYTES = 48 * 1024 * 1024
 REQUEST_MEMORY_PER_BYTE = 4
+# And never more than that, however large the frame: a quarter of a million elements keep the loop for about 0.3 s. The frame's own
+# bytes (assignments of members, records) are not counted here.
+REQUEST_MEMORY_BYTES_MAX = 112 * 1024 * 1024
 
 # What large requests that wait for something (records, members, the controller) may take together: the connection of a larger
 # one is closed then. Small ones are always taken; each client has one at a time.

@@ -9,7 +9,12 @@ from logfleet.wire import messages as m
 from logfleet.wire.apis import API_BY_NAME
 from logfleet.wire.codec import decode, encode_bytes, request_decoder
 from logfleet.wire.errors import MalformedMessage
-from logfleet.wire.request_memory import REQUEST_MEMORY_BYTES, REQUEST_MEMORY_PER_BYTE
+from logfleet.wire.primitives import uvarint
+from logfleet.wire.request_memory import (
+    REQUEST_MEMORY_BYTES,
+    REQUEST_MEMORY_BYTES_MAX,
+    REQUEST_MEMORY_PER_BYTE,
+)
 from logfleet.wire.schema import load_table
 
 from broker_image.tests.unit.wire.shortest import full_of
@@ -141,6 +146,7 @@ def synced(members, assignment_bytes):
         (committed(30_000, 1), 9),
         (committed(100, 800), 9),
         (synced(10_000, 1_000), 5),
+        (synced(100, 500_000), 5),
         (described(50_000), 12),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, msgspec.Struct) else str(value),
@@ -151,3 +157,14 @@ def test_what_large_clients_send_is_taken(request_, version):
         request_decoder(type(request_), version)(frame, 0)[0]
         == decode(type(request_), version, frame)[0]
     )
+
+
+def test_a_huge_frame_may_hold_no_more_elements_than_a_large_one() -> None:
+    counting = request_decoder(m.MetadataRequest, 12)
+    topic = bytes(16) + uvarint(201) + b"x" * 200 + b"\0"
+    _, price = counting(uvarint(2) + topic + b"\0\0\0", 0)
+    count = REQUEST_MEMORY_BYTES_MAX // price + 1
+    frame = uvarint(count + 1) + topic * count + b"\0\0\0"
+    assert REQUEST_MEMORY_BYTES + REQUEST_MEMORY_PER_BYTE * len(frame) > REQUEST_MEMORY_BYTES_MAX
+    with pytest.raises(MalformedMessage, match="more elements"):
+        counting(frame, 0)
