@@ -1,4 +1,4 @@
-"""Limits and timers of classic groups, on a broker of ours and on Apache Kafka 4.4.0: the same steps, the same outcome."""
+"""Limits, timers and static members of classic groups, on a broker of ours and on Apache Kafka 4.4.0: the same steps, the same outcome."""
 
 import time
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from e2e.harness.wire_connection import WireConnection
 
 pytestmark = [pytest.mark.xdist_group("beside-kafka"), pytest.mark.timeout(600)]
 PATIENCE_S = 60.0
-DELAY_MS = 1_500
+DELAY_MS = 3_000
 CONFIG = {
     "group.max.size": "2",
     "group.min.session.timeout.ms": "7000",
@@ -40,7 +40,7 @@ class Member:
     def __init__(self, port: int) -> None:
         self.port = port
         self.connection = WireConnection(port)
-        self.member_id, self.generation = "", -1
+        self.member_id, self.generation, self.leads = "", -1, False
 
     def close(self) -> None:
         self.connection.socket.close()
@@ -65,6 +65,7 @@ class Member:
         """How the join ended; the member keeps what it was told."""
         answer = self.connection.receive(m.JoinGroupRequest, JOIN_VERSION)
         self.member_id, self.generation = answer.member_id, answer.generation_id
+        self.leads = bool(answer.members)
         return ErrorCode(answer.error_code).name
 
     def join(self, session_ms: int = 120_000, group: str = "g") -> str:
@@ -92,12 +93,74 @@ class Member:
         return ErrorCode(self.connection.call(request, 2).error_code).name
 
 
+class Static:
+    """An instance of a static member of the group st. told: how its joins ended, as far as two brokers can be compared."""
+
+    def __init__(self, port: int, instance: str) -> None:
+        self.connection = WireConnection(port)
+        self.instance = instance
+        self.member_id, self.generation = "", -1
+
+    def close(self) -> None:
+        self.connection.socket.close()
+
+    def ask(self, version: int, metadata: bytes = b"m") -> None:
+        protocol = m.JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=metadata)
+        request = m.JoinGroupRequest(
+            group_id="st",
+            session_timeout_ms=120_000,
+            rebalance_timeout_ms=60_000,
+            group_instance_id=self.instance,
+            protocol_type="consumer",
+            protocols=[protocol],
+        )
+        self.connection.send(request, version)
+
+    def joined(self, version: int) -> Any:
+        answer = self.connection.receive(m.JoinGroupRequest, version)
+        self.member_id, self.generation = answer.member_id, answer.generation_id
+        return answer
+
+    def restart(self, version: int, old: "Static", metadata: bytes = b"m") -> list[Any]:
+        """Join in the place of another instance. What it is told of its generation, of the leader and of what to do."""
+        self.ask(version, metadata)
+        answer = self.joined(version)
+        names = {old.member_id: "the old one", self.member_id: "itself"}
+        leader = names.get(answer.leader, "another")
+        said = [ErrorCode(answer.error_code).name, self.generation, f"led by {leader}"]
+        return [*said, len(answer.members), answer.skip_assignment]
+
+    def sync(self, **assigned: bytes) -> list[Any]:
+        """assigned: the shares, by member id."""
+        kind = m.SyncGroupRequest.SyncGroupRequestAssignment
+        request = m.SyncGroupRequest(
+            group_id="st",
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance,
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=[kind(member_id=key, assignment=share) for key, share in assigned.items()],
+        )
+        answer = self.connection.call(request, 5)
+        return [ErrorCode(answer.error_code).name, bytes(answer.assignment)]
+
+    def beat(self) -> str:
+        request = m.HeartbeatRequest(
+            group_id="st",
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance,
+        )
+        return ErrorCode(self.connection.call(request, 4).error_code).name
+
+
 class Side:
     """A broker, with the topic t and a coordinator that has loaded."""
 
     def __init__(self, broker: Broker | KafkaBroker) -> None:
         self.broker = broker
-        self._members: list[Member] = []
+        self._members: list[Member | Static] = []
         self.talker = Talker(broker.port, Path())
         self.talker.make_topic("t")
         self.talker.call(m.FindCoordinatorRequest(key="g"), 3)  # makes the offsets topic
@@ -138,6 +201,11 @@ class Side:
     def members(self, count: int) -> list[Member]:
         made = [Member(self.broker.port) for _ in range(count)]
         self._members += made
+        return made
+
+    def static(self, instance: str) -> Static:
+        made = Static(self.broker.port, instance)
+        self._members.append(made)
         return made
 
     def close(self) -> None:
@@ -188,9 +256,8 @@ def sizes(side: Side) -> list[Any]:
     second.ask()
     said = [first.joined(), second.joined(), time.monotonic() - began_s >= DELAY_MS / 1000]
     said += [third.join(), third.member_id]
-    leader, follower = first, second
-    if leader.sync(leader.member_id, follower.member_id) != "NONE":
-        raise AssertionError("the first to come leads")
+    leader, follower = sorted((first, second), key=lambda member: not member.leads)
+    said.append(leader.sync(leader.member_id, follower.member_id))
     said += [follower.sync(), third.join(), third.member_id, follower.join(), follower.sync()]
     side.restart(group_max_size="1")
     for member in (leader, follower, third):
@@ -210,8 +277,26 @@ def retention(side: Side) -> list[Any]:
     return [*said, side.offset("warm"), sorted(side.groups() - {"g"})]
 
 
-def test_groups_are_limited_as_on_kafka(ours: Side, theirs: Side) -> None:
+def static_members(side: Side) -> list[Any]:
+    """A leader and a follower are replaced by new instances; nobody else is disturbed while what they say stays the same."""
+    first, second = side.static("i1"), side.static("i2")
+    for member in (first, second):
+        member.ask(7)
+    leads = {member: bool(member.joined(7).members) for member in (first, second)}
+    leader, follower = sorted(leads, key=lambda member: not leads[member])
+    shares = {leader.member_id: b"leader's", follower.member_id: b"follower's"}
+    said: list[Any] = [leader.sync(**shares), follower.sync()]
+    for version in (7, 9, 5):
+        old, leader = leader, side.static(leader.instance)
+        said += [leader.restart(version, old), leader.sync(), old.beat(), follower.beat()]
+    old, follower = follower, side.static(follower.instance)
+    said += [follower.restart(7, old), follower.sync(), old.sync(), leader.beat()]
+    old, follower = follower, side.static(follower.instance)
+    return [*said, follower.restart(7, old, b"other"), leader.beat()]
+
+
+def test_groups_are_as_on_kafka(ours: Side, theirs: Side) -> None:
     with ThreadPoolExecutor(2) as both:
-        for steps in (session_timeouts, retention, sizes):
+        for steps in (session_timeouts, static_members, retention, sizes):
             answered, expected = both.map(steps, (ours, theirs))
             assert answered == expected, steps.__name__
