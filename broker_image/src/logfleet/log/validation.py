@@ -48,6 +48,9 @@ _LENGTH_AT, _MAGIC_AT = 8, 16
 _LENGTH_MIN = 14
 """A batch length below this is none, of any magic (LegacyRecord.RECORD_OVERHEAD_V0)."""
 
+# Records of a batch that are looked at on the loop: two milliseconds' worth. No more than that many are read, whatever comes.
+RECORDS_ON_LOOP_MAX = 1000
+
 
 class RecordError(msgspec.Struct, frozen=True):
     """A record that made the batch invalid (KIP-467). index: its number within the batch."""
@@ -129,7 +132,10 @@ def prepare(
         if config.message_timestamp_type is TimestampType.CREATE_TIME:
             return Prepared(buffer, header, NO_TIMESTAMP)
     codec = header.codec_bits
-    if _recompresses(codec, config) or (codec and _looks_inside(header, config, now_ms)):
+    if _recompresses(codec, config) or (
+        (codec or header.record_count > RECORDS_ON_LOOP_MAX)
+        and _looks_inside(header, config, now_ms)
+    ):
         return NeedsThread(buffer)
     return _prepare_carefully(buffer, header, config, now_ms, partition)
 

@@ -5,6 +5,7 @@ from logfleet.log import validation
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
 from logfleet.log.validation import (
+    RECORDS_ON_LOOP_MAX,
     NeedsThread,
     Prepared,
     Rejected,
@@ -368,3 +369,17 @@ def test_only_what_expands_or_compresses_needs_a_thread(codec, config, expected)
 def test_a_compressed_batch_from_the_future_is_not_looked_into_on_the_loop():
     batch = build_batch([Record(b"k", b"v", NOW + 2 * HOUR)], codec=Codec.LZ4)
     assert isinstance(prepare(batch, PRODUCE, NOW, PARTITION), NeedsThread)
+
+
+def test_many_records_are_not_looked_at_on_the_loop():
+    keys = [b"%d" % number for number in range(RECORDS_ON_LOOP_MAX + 1)]
+    few, many = (
+        build_batch([Record(key, b"v", NOW - 2 * HOUR) for key in some])
+        for some in (keys[1:], keys)
+    )
+    assert isinstance(prepare(few, COMPACT, NOW, PARTITION), Prepared)
+    assert isinstance(prepare(many, COMPACT, NOW, PARTITION), NeedsThread)
+    assert isinstance(prepare(many, PRODUCE, NOW, PARTITION), Prepared)
+    prepared = prepare_fully(many, COMPACT, NOW, PARTITION)
+    assert isinstance(prepared, Prepared)
+    assert prepared.buffer == many
