@@ -23,8 +23,8 @@ from typing import Any, Final
 import msgspec
 
 POLL_S: Final = 0.05
-JOIN_S: Final = 30.0
-"""Longest first poll where a join must not be spread over several."""
+JOIN_S: Final = 10.0
+"""Longest poll for a client whose joins had better not be spread over several."""
 FATAL: Final = -150
 """librdkafka's RD_KAFKA_RESP_ERR__FATAL: the instance is of no use any more, as when another took its group.instance.id."""
 
@@ -43,11 +43,11 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Telling:
-    """What the member tells, whether it shall leave, and whether it ever was assigned anything."""
+    """What the member tells, whether it shall leave, and whether it has what it was last assigned."""
 
     def __init__(self) -> None:
         self.leaving = False
-        self.has_joined = False
+        self.is_settled = False
         self._owned: set[int] = set()
         self._told = self._committed = 0
         signal.signal(signal.SIGTERM, self._leave)
@@ -56,11 +56,12 @@ class Telling:
         self.leaving = True
 
     def assigned(self, partitions: Iterable[int]) -> None:
-        self.has_joined = True
+        self.is_settled = True
         self._owned.update(partitions)
         _tell({"owns": sorted(self._owned)})
 
     def revoked(self, partitions: Iterable[int]) -> None:
+        self.is_settled = False
         self._owned.difference_update(partitions)
         _tell({"owns": sorted(self._owned)})
 
@@ -178,9 +179,10 @@ def kafka_python(settings: Settings, telling: Telling) -> None:
     while not telling.leaving:
         # It rebalances inside `poll` alone, so what came is committed before anything is given back. A join that ends between
         # two polls is thrown away, answer and assignment, and sent again (ensure_active_group of kafka-python 3.0.12, which
-        # begins anew when it finds its task done). A leader's second join is a rebalance on any broker, so the first has one
-        # poll for itself.
-        poll_s = POLL_S if telling.has_joined else JOIN_S
+        # begins anew when it finds its task done); a partition that another member had in the generation thrown away is then
+        # read on from where it was before that. A leader's second join is a rebalance on any broker. So a join gets one poll
+        # for itself where that can be had, and two at most.
+        poll_s = POLL_S if telling.is_settled else JOIN_S
         for messages in consumer.poll(timeout_ms=int(poll_s * 1000)).values():
             for message in messages:
                 telling.read(message.partition, message.value)
