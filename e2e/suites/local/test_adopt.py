@@ -96,7 +96,7 @@ def served(bootstrap: str) -> dict[str, Any]:
         "configs": {name: configs(admin, name) for name in names},
         "records": {key: records(bootstrap, *key) for key in keys},
         "committed": committed(bootstrap, keys),
-        "quotas": json.loads(cli("quota", "describe", "-o", "json", "-b", bootstrap).stdout),
+        "quotas": json.loads(cli("quota", "describe", "-b", bootstrap).stdout),
     }
 
 
@@ -154,7 +154,7 @@ def test_what_kafka_left_is_served_by_our_broker(kafka: KafkaBroker, tmp_path: P
     kafka.stop()
 
     before = files(data)
-    planned = json.loads(cli("adopt", data, "-o", "json").stdout)
+    planned = json.loads(cli("adopt", data).stdout)
     assert (planned["result"], planned["problems"]) == ("planned", [])
     assert {each["name"]: each["partitions"] for each in planned["topics"]} == {
         **{name: count for name, (count, _) in TOPICS.items()},
@@ -162,7 +162,7 @@ def test_what_kafka_left_is_served_by_our_broker(kafka: KafkaBroker, tmp_path: P
     }
     assert files(data) == before, "a dry run changes nothing"
     for result in ("adopted", "unchanged"):
-        done = cli("adopt", data, "--execute", "-o", "json")
+        done = cli("adopt", data, "--execute")
         assert json.loads(done.stdout)["result"] == result
 
     ours = Broker(tmp_path / "ours", {"log.dirs": data})
@@ -197,7 +197,7 @@ def test_a_kafka_that_was_killed_is_adopted_with_all_it_acknowledged(
     kafka.process.kill()
     kafka.stop()
     data = kafka.config["log.dirs"]
-    assert "was not stopped in order" in cli("adopt", data, "--execute").stdout
+    assert "was not stopped in order" in cli("adopt", data, "--execute", "-o", "table").stdout
     ours = Broker(tmp_path / "ours", {"log.dirs": data})
     ours.start()
     assert served(ours.bootstrap) == theirs

@@ -123,9 +123,10 @@ def test_topics_are_created_altered_described_and_deleted(broker: Broker) -> Non
     assert said(broker, *alter) == "topic/b unchanged\n"
     assert (partitions_of(broker, "b"), config_of(broker, "b")) == (5, {"segment.ms": "7"})
 
-    listed = json.loads(said(broker, "topic", "list", "-o", "json"))
+    listed = json.loads(said(broker, "topic", "list"))
     assert [(each["name"], each["partitions"]) for each in listed] == [("a", 3), ("b", 5)]
-    assert [line.split()[:3] for line in said(broker, "topic", "list").splitlines()] == [
+    table = said(broker, "topic", "list", "-o", "table").splitlines()
+    assert [line.split()[:3] for line in table] == [
         ["NAME", "PARTITIONS", "REPLICAS"],
         ["a", "3", "1"],
         ["b", "5", "1"],
@@ -135,7 +136,7 @@ def test_topics_are_created_altered_described_and_deleted(broker: Broker) -> Non
     assert described["config"] == {"segment.ms": "7"}
     assert sum(each["end"] - each["begin"] for each in described["partitions"]) == 4
     assert {each["leader"] for each in described["partitions"]} == {1}
-    text = said(broker, "topic", "describe")
+    text = said(broker, "topic", "describe", "-o", "table")
     assert "Topic:   a\n" in text
     assert "Config:  segment.ms=7\n" in text
 

@@ -34,7 +34,7 @@ def test_configurations_are_set_shown_and_taken_back(ten: Broker) -> None:
     assert said(ten, *change) == "topic/t configured\n"
     assert said(ten, *change) == "topic/t unchanged\n"
     assert config_of(ten, "t") == {"retention.ms": "60000", "segment.bytes": "2000000"}
-    shown = said(ten, "config", "describe", "topic", "t").splitlines()
+    shown = said(ten, "config", "describe", "topic", "t", "-o", "table").splitlines()
     assert [line.split() for line in shown] == [
         ["KEY", "VALUE", "SOURCE"],
         ["retention.ms", "60000", "dynamic-topic"],
@@ -80,12 +80,12 @@ def test_what_cannot_be_configured_is_one_line(ten: Broker) -> None:
 
 def test_records_are_deleted_once_that_is_asked_for(ten: Broker) -> None:
     delete = ("records", "delete", "t")
-    shown = planned(ten, *delete, "--before", "2").splitlines()
+    shown = planned(ten, *delete, "--before", "2", "-o", "table").splitlines()
     assert shown[1].split() == ["t", "0", "0", "2", "2"]
     assert begins(ten) == [0, 0]
     said(ten, *delete, "--before", "2", "-p", "1", "--execute")
     assert begins(ten) == [0, 2]
-    rows = json.loads(said(ten, *delete, "--before", "-1", "-o", "json", "--execute"))
+    rows = json.loads(said(ten, *delete, "--before", "-1", "--execute"))
     assert [row["deleted"] for row in rows] == [4, 2]
     assert begins(ten) == [4, 4]
     said(ten, *delete, "--before", "end", "--execute")
@@ -104,26 +104,25 @@ def test_records_that_are_to_be_kept_are_not_deleted(ten: Broker) -> None:
 
 
 def test_directories_tell_their_room_and_what_is_in_them(ten: Broker) -> None:
-    (row,) = json.loads(said(ten, "log-dirs", "-o", "json"))
+    (row,) = json.loads(said(ten, "log-dirs"))
     assert (row["broker"], row["path"], row["error"]) == (1, str(ten.data), None)
     assert 0 < row["usable"] <= row["total"]
     sizes = {(each["topic"], each["partition"]): each["size"] for each in row["partitions"]}
     for index in (0, 1):
         files = (ten.data / f"t-{index}").glob("*.log")
         assert sizes["t", index] == sum(file.stat().st_size for file in files) > 0
-    assert said(ten, "log-dirs", "--broker", "1").splitlines()[1].split()[:3] == [
+    table = said(ten, "log-dirs", "--broker", "1", "-o", "table").splitlines()
+    assert table[1].split()[:3] == [
         *("1", str(ten.data)),
         str(len(sizes)),
     ]
-    lines = said(ten, "log-dirs", "t", "--partitions").splitlines()
+    lines = said(ten, "log-dirs", "t", "--partitions", "-o", "table").splitlines()
     assert [line.split()[:2] for line in lines[1:]] == [["t", "0"], ["t", "1"]]
     assert "broker 7 is not there; there are 1" in refused(ten, "log-dirs", "--broker", "7")
 
 
 def rows_of(broker: Broker, *arguments: str) -> list[dict[str, object]]:
-    return [
-        json.loads(line) for line in said(broker, "dump", *arguments, "-o", "json").splitlines()
-    ]
+    return [json.loads(line) for line in said(broker, "dump", *arguments).splitlines()]
 
 
 def test_files_are_dumped_while_they_are_in_use(ten: Broker) -> None:
@@ -135,11 +134,12 @@ def test_files_are_dumped_while_they_are_in_use(ten: Broker) -> None:
     values = [row["value"] for row in rows_of(ten, segment, "--records")]
     assert values == [f"v{number}" for number in range(5)]
     assert len(rows_of(ten, segment, "-r", "-n", "2")) == 2
-    table = said(ten, "dump", str(partition)).splitlines()
+    table = said(ten, "dump", str(partition), "-o", "table").splitlines()
     assert segment in table
     assert any(line.split()[:3] == ["POSITION", "BASE", "LAST"] for line in table)
     ten.terminate()  # writes the indexes, if the flush of every few seconds has not come before
-    assert said(ten, "dump", str(partition)).splitlines()[0] == segment.replace(".log", ".index")
+    table = said(ten, "dump", str(partition), "-o", "table").splitlines()
+    assert table[0] == segment.replace(".log", ".index")
     times = rows_of(ten, segment.replace(".log", ".timeindex"))
     assert [row["offset"] for row in times] == [4]
 
@@ -163,7 +163,7 @@ def test_what_is_damaged_is_told(ten: Broker, tmp_path: Path) -> None:
 
 
 def test_a_terminal_gets_a_drawn_table(ten: Broker) -> None:
-    """And a pipe columns without a line, as everywhere in these tests."""
+    """And a pipe JSON, as in the other tests here."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "logfleet", "topic", "list"]
     subprocess.run(command, stdout=theirs, env=environment(ten), check=True, timeout=60)

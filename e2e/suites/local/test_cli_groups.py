@@ -88,7 +88,7 @@ def test_members_of_a_group_share_the_records(ten: Broker) -> None:
     with started(ten, *member) as one, started(ten, *member) as two:
 
         def shared() -> bool:
-            (listed,) = json.loads(said(ten, "group", "list", "-o", "json")) or [{}]
+            (listed,) = json.loads(said(ten, "group", "list")) or [{}]
             if listed.get("state") != "Stable":
                 return False
             (described,) = json.loads(said(ten, "group", "describe", "g", "-o", "json"))
@@ -108,20 +108,20 @@ def test_groups_are_listed_described_moved_and_deleted(ten: Broker) -> None:
     said(ten, "consume", "t", "-g", "g", "--from-beginning", "-e")
     (listed,) = json.loads(said(ten, "group", "list", "-o", "json"))
     assert listed == {"name": "g", "state": "Empty", "type": "classic", "protocolType": "consumer"}
-    assert said(ten, "group", "list").splitlines()[1].split() == [
+    assert said(ten, "group", "list", "-o", "table").splitlines()[1].split() == [
         "g",
         "Empty",
         "classic",
         "consumer",
     ]
-    text = said(ten, "group", "describe", "g").splitlines()
+    text = said(ten, "group", "describe", "g", "-o", "table").splitlines()
     assert text[:2] == ["Group:     g", "State:     Empty"]
     assert [line.split() for line in text[-2:]] == [
         ["t", "0", "5", "5", "0", "-"],
         ["t", "1", "5", "5", "0", "-"],
     ]
     reset = ("group", "reset-offsets", "g")
-    assert "BEFORE" in planned(ten, *reset, "--to", "beginning")
+    assert "BEFORE" in planned(ten, *reset, "--to", "beginning", "-o", "table")
     assert committed(ten, "g") == [5, 5]
     said(ten, *reset, "--to", "-2", "--execute")
     assert committed(ten, "g") == [3, 3]

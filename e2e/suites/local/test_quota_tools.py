@@ -35,7 +35,7 @@ def test_kafkas_tool_sets_describes_and_removes_quotas(rig: Rig) -> None:
     ip = ("--entity-type", "ips", "--entity-name", "127.0.0.9")
     configs(broker, *ip, "--alter", "--add-config", f"{X}=7")
     assert f"{X}=7.0" in configs(broker, *ip, "--describe")
-    rows = [line.split() for line in said(broker, "quota", "describe").splitlines()]
+    rows = [line.split() for line in said(broker, "quota", "describe", "-o", "table").splitlines()]
     assert rows == [
         ["ENTITY", "QUOTA", "LIMIT"],
         ["client-id=<default>,user=u", P, "1024"],
@@ -60,11 +60,11 @@ def test_quotas_are_set_described_and_deleted_on_the_command_line(rig: Rig) -> N
     )
     assert said(broker, "quota", "delete", *both) == "quota/client-id=<default>,user=u deleted\n"
     assert said(broker, "quota", "delete", *both) == "quota/client-id=<default>,user=u unchanged\n"
-    assert said(broker, "quota", "describe").split("\n")[1:] == [
+    assert said(broker, "quota", "describe", "-o", "table").split("\n")[1:] == [
         "client-id=app  producer_byte_rate  5000000",
         "",
     ]
     problem = refused(broker, "quota", "set", "--user", "u", f"{P}=0")
     assert "Quota producer_byte_rate must be greater than 0" in problem
     broker.restart()
-    assert "client-id=app" in said(broker, "quota", "describe")
+    assert "client-id=app" in said(broker, "quota", "describe", "-o", "table")

@@ -10,13 +10,7 @@ import click
 
 from logfleet.cli.broker import read_config
 from logfleet.cli.log_dirs import bytes_text
-from logfleet.cli.session import (
-    echo_json,
-    echo_table,
-    execute_option,
-    output_option,
-    say_dry_run,
-)
+from logfleet.cli.session import echo_json, echo_table, execute_option, say_dry_run, table_option
 from logfleet.control.adoption import AdoptedTopic
 from logfleet.control.configs import BrokerConfig, ConfigError
 from logfleet.io.files import PosixFiles, read_file
@@ -48,7 +42,7 @@ DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
     "--metadata-dir", type=DIRECTORY, help="Kafka's metadata.log.dir, where it is none of the DIRs."
 )
 @execute_option
-@output_option
+@table_option
 def adopt(
     directories: tuple[Path, ...],
     *,

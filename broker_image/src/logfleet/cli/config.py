@@ -8,11 +8,11 @@ import click
 from logfleet.cli.session import (
     Server,
     change_each,
+    changing_options,
     echo_json,
     echo_table,
-    output_option,
+    listing_options,
     run,
-    server_options,
 )
 from logfleet.cli.topic import config_pairs
 from logfleet.client.admin import Admin, ConfigEntry, ConfigSource, ResourceType
@@ -72,8 +72,7 @@ def _named(kind: str, words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
 @kind_argument
 @click.argument("words", nargs=-1, metavar="[NAME]")
 @click.option("--all", "everything", is_flag=True, help="Keys at their defaults, too.")
-@server_options
-@output_option
+@listing_options
 def describe(
     kind: str, words: tuple[str, ...], *, everything: bool, as_json: bool, server: Server
 ) -> None:
@@ -127,8 +126,7 @@ def _text(row: dict[str, Any]) -> str:
 @kind_argument
 @click.argument("words", nargs=-1, metavar="[NAME] KEY=VALUE...")
 @click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
-@server_options
-@output_option
+@changing_options
 @click.pass_context
 def set_(
     ctx: click.Context,
@@ -159,8 +157,7 @@ def set_(
 @kind_argument
 @click.argument("words", nargs=-1, metavar="[NAME] KEY...")
 @click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
-@server_options
-@output_option
+@changing_options
 def delete(
     kind: str, words: tuple[str, ...], *, dry_run: bool, as_json: bool, server: Server
 ) -> None:

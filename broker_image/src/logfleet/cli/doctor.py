@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from logfleet.cli.broker import read_config
-from logfleet.cli.session import echo_json, echo_table, output_option
+from logfleet.cli.session import echo_json, echo_table, table_option
 from logfleet.control.configs import BrokerConfig, ConfigError
 from logfleet.io.files import PosixFiles
 from logfleet.node.doctor import Finding, Level, examine, worst
@@ -24,7 +24,7 @@ from logfleet.node.doctor import Finding, Level, examine, worst
     metavar="KEY=VALUE",
     help="Set a key, as for `logfleet broker`. May be given again and again.",
 )
-@output_option
+@table_option
 def doctor(properties: Path | None, *, overrides: tuple[str, ...], as_json: bool) -> None:
     """Look at ports, disks, limits, clock, addresses, metadata and keys for a broker, running or not.
 

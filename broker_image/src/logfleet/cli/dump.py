@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from logfleet.cli.record_text import text_of
-from logfleet.cli.session import echo_table, output_option
+from logfleet.cli.session import echo_table, table_option
 from logfleet.log.index import OFFSET_ENTRY, TIME_ENTRY, unpack_entries
 from logfleet.log.names import INDEX, LOG, TIME_INDEX, parse_offset_file
 from logfleet.records.batch import BatchHeader, crc_matches, iterate_headers
@@ -37,7 +37,7 @@ TABLE_ROWS_MAX: Final = 100_000
 @click.option(
     "-n", "--count", type=click.IntRange(1), metavar="N", help="At most so many rows of each file."
 )
-@output_option
+@table_option
 def dump(files: tuple[Path, ...], *, records: bool, count: int | None, as_json: bool) -> None:
     """Print what segments (.log), offset indexes (.index) and time indexes (.timeindex) hold.
 

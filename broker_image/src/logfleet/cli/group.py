@@ -18,13 +18,13 @@ from logfleet.cli.offsets import (
 from logfleet.cli.session import (
     Server,
     change_each,
+    changing_options,
     echo_json,
     echo_table,
     execute_option,
-    output_option,
+    listing_options,
     run,
     say_dry_run,
-    server_options,
     show_each,
 )
 from logfleet.client.cluster import Client
@@ -53,8 +53,7 @@ def group() -> None:
 
 
 @group.command(name="list")
-@server_options
-@output_option
+@listing_options
 def list_(*, as_json: bool, server: Server) -> None:
     """List the groups of all brokers.
 
@@ -73,8 +72,7 @@ def list_(*, as_json: bool, server: Server) -> None:
 
 @group.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@server_options
-@output_option
+@listing_options
 def describe(names: tuple[str, ...], *, as_json: bool, server: Server) -> None:
     """Show groups: state, members, committed offsets and lag.
 
@@ -163,8 +161,7 @@ def _echo_description(description: dict[str, Any]) -> None:
 @group.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--if-exists", is_flag=True, help="A group that is not there is no failure.")
-@server_options
-@output_option
+@changing_options
 def delete(names: tuple[str, ...], *, if_exists: bool, as_json: bool, server: Server) -> None:
     """Delete groups that have no members, with their committed offsets.
 
@@ -201,8 +198,7 @@ def delete(names: tuple[str, ...], *, if_exists: bool, as_json: bool, server: Se
     help="That many records on from what is committed, or back if it is negative; never beyond what is there.",
 )
 @execute_option
-@server_options
-@output_option
+@listing_options
 def reset_offsets(
     name: str,
     *,
@@ -277,8 +273,7 @@ async def _without_members(groups: Groups, name: str) -> None:
 @click.argument("name")
 @click.option("-t", "--topic", "topics", multiple=True, required=True, help="May be given again.")
 @partition_option
-@server_options
-@output_option
+@changing_options
 def delete_offsets(
     name: str,
     *,

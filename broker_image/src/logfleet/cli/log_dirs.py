@@ -6,7 +6,7 @@ from typing import Any, Final
 import click
 
 from logfleet.cli.offsets import partitions_of
-from logfleet.cli.session import Server, echo_json, echo_table, output_option, run, server_options
+from logfleet.cli.session import Server, echo_json, echo_table, listing_options, run
 from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError
@@ -27,8 +27,7 @@ UNIT_STEP: Final = 1024
     help="Only this one; may be given again.",
 )
 @click.option("--partitions", is_flag=True, help="A line for each partition.")
-@server_options
-@output_option
+@listing_options
 def log_dirs(
     topics: tuple[str, ...],
     *,

@@ -8,11 +8,11 @@ import click
 from logfleet.cli.session import (
     Server,
     change_each,
+    changing_options,
     echo_json,
     echo_table,
-    output_option,
+    listing_options,
     run,
-    server_options,
 )
 from logfleet.client.cluster import Client
 from logfleet.client.quotas import Entity, Quota, alter_quota, describe_quotas
@@ -110,8 +110,7 @@ def _limits_of(
 
 @quota.command()
 @entity_options
-@server_options
-@output_option
+@listing_options
 def describe(*, as_json: bool, server: Server, **options: Any) -> None:
     """Show quotas: all, or those of the entities that have what the options name.
 
@@ -137,8 +136,7 @@ def _rows(found: Quota) -> list[tuple[str, str, str]]:
 @quota.command(name="set")
 @click.argument("limits", nargs=-1, required=True, metavar="KEY=NUMBER...", callback=_limits_of)
 @entity_options
-@server_options
-@output_option
+@changing_options
 def set_(limits: Mapping[str, float], *, as_json: bool, server: Server, **options: Any) -> None:
     """Set limits; others that the entity has stay as they are.
 
@@ -158,8 +156,7 @@ def set_(limits: Mapping[str, float], *, as_json: bool, server: Server, **option
 @quota.command()
 @click.argument("keys", nargs=-1, type=click.Choice(KEYS), metavar="[KEY]...")
 @entity_options
-@server_options
-@output_option
+@changing_options
 def delete(keys: tuple[str, ...], *, as_json: bool, server: Server, **options: Any) -> None:
     """Delete limits of an entity: those named, or all it has.
 

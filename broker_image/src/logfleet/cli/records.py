@@ -1,6 +1,6 @@
 """`logfleet records`: records that are not wanted any more."""
 
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -15,13 +15,11 @@ from logfleet.cli.offsets import (
 )
 from logfleet.cli.session import (
     Server,
-    echo_json,
-    echo_table,
+    echo_rows,
     execute_option,
-    output_option,
+    listing_options,
     run,
     say_dry_run,
-    server_options,
 )
 from logfleet.client.cluster import Client
 from logfleet.client.log_admin import delete_records
@@ -49,8 +47,7 @@ def records() -> None:
     "--before", "place", required=True, metavar="WHERE", callback=place_of, help=f"{PLACES}."
 )
 @execute_option
-@server_options
-@output_option
+@listing_options
 def delete(
     topics: tuple[str, ...],
     *,
@@ -71,27 +68,17 @@ def delete(
     logfleet records delete orders --before -1000 --execute    # keep the last 1000 of each partition
     """
 
-    async def work(client: Client) -> list[dict[str, Any]]:
+    async def work(client: Client) -> list[tuple[object, ...]]:
         keys = await partitions_of(client, topics, partitions)
         begins = await offsets_at(client, keys, OffsetSpec.EARLIEST)
         offsets = await find(client, keys, place)
         if execute:
             offsets = await delete_records(client, offsets)
         return [
-            {
-                "topic": key.topic,
-                "partition": key.partition,
-                "begin": begins[key],
-                "before": offsets[key],
-                "deleted": max(0, offsets[key] - begins[key]),
-            }
+            (key.topic, key.partition, begin, offsets[key], max(0, offsets[key] - begin))
             for key in keys
+            for begin in [begins[key]]
         ]
 
-    rows = run(server, work)
-    if as_json:
-        echo_json(rows)
-    else:
-        titles = [column.upper() for column in COLUMNS]
-        echo_table(titles, [[row[column] for column in COLUMNS] for row in rows])
+    echo_rows(COLUMNS, run(server, work), as_json=as_json)
     say_dry_run(execute=execute)

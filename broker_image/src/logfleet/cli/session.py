@@ -87,6 +87,41 @@ def output_option(command: Command) -> Command:
     return with_output  # type: ignore[return-value]
 
 
+def is_terminal() -> bool:
+    """Whether a person reads what goes to stdout."""
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def table_option(command: Command) -> Command:
+    """Add -o for a command that lists or describes; the command gets `as_json`.
+
+    The one place for the rule: what was asked for, else a table where a person reads and JSON where a program does.
+    """
+
+    @click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["table", "json"]),
+        help="For people, or for programs.  [default: table on a terminal, else json]",
+    )
+    @functools.wraps(command)
+    def with_output(*args: Any, output: str | None, **options: Any) -> Any:
+        as_json = output == "json" if output else not is_terminal()
+        return command(*args, as_json=as_json, **options)
+
+    return with_output  # type: ignore[return-value]
+
+
+def listing_options(command: Command) -> Command:
+    """`server_options` and `table_option`: what every command has that lists or describes what a fleet holds."""
+    return server_options(table_option(command))
+
+
+def changing_options(command: Command) -> Command:
+    """`server_options` and `output_option`: what every command has that changes something and reports a line for each."""
+    return server_options(output_option(command))
+
+
 def execute_option(command: Command) -> Command:
     """Add --execute; the command gets `execute`, and without it only tells what it would do."""
     option = click.option(
@@ -262,9 +297,17 @@ def echo_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+def echo_rows(columns: Sequence[str], rows: Sequence[Sequence[object]], *, as_json: bool) -> None:
+    """Rows as a table, its titles in capitals, or as a JSON list of objects with these keys."""
+    if as_json:
+        echo_json([dict(zip(columns, row, strict=True)) for row in rows])
+    else:
+        echo_table([column.upper() for column in columns], rows)
+
+
 def echo_table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Columns as wide as their widest cell; nothing but the titles if there are no rows. Drawn with lines on a terminal."""
-    if sys.stdout is not None and sys.stdout.isatty():
+    if is_terminal():
         _draw_table(titles, rows)
         return
     table = [list(titles), *([str(cell) for cell in row] for row in rows)]

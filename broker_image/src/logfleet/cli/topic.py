@@ -9,11 +9,11 @@ import click
 from logfleet.cli.session import (
     Server,
     change_each,
-    echo_json,
+    changing_options,
+    echo_rows,
     echo_table,
-    output_option,
+    listing_options,
     run,
-    server_options,
     show_each,
 )
 from logfleet.client.admin import BROKER_DEFAULT, Admin, ConfigSource, NewTopic
@@ -82,8 +82,7 @@ config_option = click.option(
 )
 @config_option
 @click.option("--if-not-exists", is_flag=True, help="A topic that exists is left as it is.")
-@server_options
-@output_option
+@changing_options
 def create(
     names: tuple[str, ...],
     *,
@@ -114,8 +113,7 @@ def create(
 
 @topic.command(name="list")
 @click.option("--internal", is_flag=True, help="Those that brokers keep for themselves, too.")
-@server_options
-@output_option
+@listing_options
 def list_(*, internal: bool, as_json: bool, server: Server) -> None:
     """List topics with their partitions and copies.
 
@@ -129,11 +127,7 @@ def list_(*, internal: bool, as_json: bool, server: Server) -> None:
         for each in found
         if internal or not each.internal
     ]
-    if as_json:
-        titles = ("name", "partitions", "replicas", "id")
-        echo_json([dict(zip(titles, row, strict=True)) for row in rows])
-    else:
-        echo_table(("NAME", "PARTITIONS", "REPLICAS", "ID"), rows)
+    echo_rows(("name", "partitions", "replicas", "id"), rows, as_json=as_json)
 
 
 def _replicas(found: Topic) -> int:
@@ -143,8 +137,7 @@ def _replicas(found: Topic) -> int:
 @topic.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--all-config", is_flag=True, help="Keys at their defaults, too.")
-@server_options
-@output_option
+@listing_options
 def describe(names: tuple[str, ...], *, all_config: bool, as_json: bool, server: Server) -> None:
     """Show topics: configuration, leaders, replicas, offsets.
 
@@ -238,8 +231,7 @@ def _echo_description(description: dict[str, Any]) -> None:
     metavar="KEY",
     help="Take a key back to its default; may be given again and again.",
 )
-@server_options
-@output_option
+@changing_options
 def alter(
     name: str,
     *,
@@ -287,8 +279,7 @@ def alter(
 @topic.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--if-exists", is_flag=True, help="A topic that is not there is no failure.")
-@server_options
-@output_option
+@changing_options
 def delete(names: tuple[str, ...], *, if_exists: bool, as_json: bool, server: Server) -> None:
     """Delete topics with all their records, at once and for good.
 

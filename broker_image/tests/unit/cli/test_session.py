@@ -4,14 +4,17 @@ from collections.abc import Callable
 import click
 import pytest
 from click.testing import CliRunner
+from logfleet.cli import session
 from logfleet.cli.session import (
     Report,
     Server,
+    echo_rows,
     echo_table,
     explain,
     output_option,
     run,
     server_options,
+    table_option,
 )
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError, ConnectionLost, KafkaError
@@ -39,6 +42,32 @@ def test_where_the_address_comes_from(
     arguments: list[str], environment: dict[str, str], said: str
 ) -> None:
     assert CliRunner(env=environment).invoke(probe, arguments).stdout == said + "\n"
+
+
+@click.command()
+@table_option
+def listing(as_json: bool) -> None:
+    echo_rows(("name", "n"), [("a", 1)], as_json=as_json)
+
+
+@pytest.mark.parametrize(
+    "arguments, terminal, shown",
+    [
+        ([], False, "json"),
+        ([], True, "table"),
+        (["-o", "table"], False, "table"),
+        (["-o", "json"], True, "json"),
+    ],
+)
+def test_people_get_a_table_and_programs_json_unless_told_otherwise(
+    arguments: list[str], terminal: bool, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "is_terminal", lambda: terminal)
+    out = CliRunner().invoke(listing, arguments).stdout
+    if shown == "json":
+        assert json.loads(out) == [{"name": "a", "n": 1}]
+    else:
+        assert out.split()[:2] == ["NAME", "N"]
 
 
 @pytest.mark.parametrize("address", ["host:port", "host:99999", ",", ":1"])
