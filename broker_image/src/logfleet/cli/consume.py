@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import click
@@ -16,8 +16,16 @@ from logfleet.cli.offsets import (
     partitions_of,
     place_of,
 )
+from logfleet.cli.progress import is_shown, progress
 from logfleet.cli.record_text import TextError, Writer, format_writer, unescape, write_json
-from logfleet.cli.session import Server, output_option, run, server_options, standard_output
+from logfleet.cli.session import (
+    Server,
+    is_terminal,
+    output_option,
+    run,
+    server_options,
+    standard_output,
+)
 from logfleet.client.cluster import Client
 from logfleet.client.consumer import GROUP_MOVED_ON, GroupConsumer
 from logfleet.client.errors import ClientError, KafkaError
@@ -39,10 +47,16 @@ class Request(NamedTuple):
 
 
 class Printer:
-    """Writes records to standard output, `count` of them at most (None: all), and knows what it wrote."""
+    """Writes records to standard output, `count` of them at most (None: all), and knows what it wrote.
 
-    def __init__(self, write: Writer, count: int | None) -> None:
+    advance: called with how many more were written.
+    """
+
+    def __init__(
+        self, write: Writer, count: int | None, advance: Callable[[int], None] = lambda _: None
+    ) -> None:
         self._write = write
+        self._advance = advance
         self._left = count
         self.next_offsets: dict[TopicPartition, int] = {}
 
@@ -55,6 +69,7 @@ class Printer:
         """Write and flush. Raises RecordsError if a batch is corrupt, OSError if nobody reads."""
         out = standard_output()
         written: dict[TopicPartition, int] = {}
+        count = 0
         for each in fetched:
             topic, partition = each.partition.topic, each.partition.partition
             for record in each.records():
@@ -62,12 +77,14 @@ class Printer:
                     break
                 out.write(self._write(topic, partition, record))
                 written[each.partition] = record.offset + 1
+                count += 1
                 if self._left is not None:
                     self._left -= 1
             else:
                 written[each.partition] = each.end_offset  # with what only brokers read
         out.flush()
         self.next_offsets |= written
+        self._advance(count)
 
 
 @click.command()
@@ -142,14 +159,17 @@ def consume(
         raise click.UsageError(
             "--offset with --group is beginning or end; `logfleet group reset-offsets` moves a group"
         )
-    printer = Printer(_writer(format_, key_separator, null, as_json=as_json), count)
+    write = _writer(format_, key_separator, null, as_json=as_json)
     request = Request(list(dict.fromkeys(topics)), partitions, start, exit_at_end)
 
     async def work(client: Client) -> None:
-        if group is None:
-            await _read(client, request, printer)
-        else:
-            await _read_as_member(client, group, request, printer)
+        is_wanted = is_shown(output_is_shown=is_terminal())
+        with progress("reading", count, is_wanted=is_wanted) as advance:
+            printer = Printer(write, count, advance)
+            if group is None:
+                await _read(client, request, printer)
+            else:
+                await _read_as_member(client, group, request, printer)
 
     run(server, work)
 

@@ -2,12 +2,14 @@
 
 import asyncio
 import os
+import stat
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final, NamedTuple
 
 import click
 import msgspec
 
+from logfleet.cli.progress import is_shown, progress
 from logfleet.cli.record_text import (
     Draft,
     LineCutter,
@@ -19,6 +21,7 @@ from logfleet.cli.record_text import (
 from logfleet.cli.session import (
     Server,
     explain,
+    is_terminal,
     output_option,
     run,
     server_options,
@@ -202,7 +205,7 @@ async def _drafts(source: Input) -> AsyncIterator[tuple[int, Draft]]:
     """The records with the numbers of their lines, from 1. Raises TextError, naming the line."""
     cutter = LineCutter(source.delimiter, LINE_BYTES_MAX)
     number = 0
-    async for chunk in _chunks():
+    async for chunk in _shown(_chunks()):
         try:
             for line in cutter.feed(chunk) if chunk else cutter.end():
                 draft = source.read(line)
@@ -217,6 +220,17 @@ async def _drafts(source: Input) -> AsyncIterator[tuple[int, Draft]]:
                 )
         except TextError as error:
             raise TextError(f"line {number + 1}: {error}") from error
+
+
+async def _shown(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The same, with a bar if it is a file that they come from, of which one knows how long it is."""
+    status = os.fstat(standard_input().fileno())
+    is_file = stat.S_ISREG(status.st_mode)
+    is_wanted = is_file and is_shown(output_is_shown=is_terminal())
+    with progress("sending", status.st_size, is_wanted=is_wanted) as advance:
+        async for chunk in chunks:
+            yield chunk
+            advance(len(chunk))
 
 
 async def _chunks() -> AsyncIterator[bytes]:
