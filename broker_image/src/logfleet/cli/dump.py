@@ -1,7 +1,6 @@
-"""`logfleet dump`: what segments and indexes on this disk hold, of a running broker's too: files are only read."""
+"""`logfleet dump`: what the files of partitions on this disk hold, of a running broker's too: files are only read."""
 
 import json
-import mmap
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,10 +8,20 @@ from typing import Any, Final
 
 import click
 
+from logfleet.cli.dump_files import (
+    TEXTS,
+    is_known,
+    mapped,
+    offset_index_rows,
+    snapshot_rows,
+    text_rows,
+    time_index_rows,
+)
 from logfleet.cli.record_text import text_of
 from logfleet.cli.session import echo_table, table_option
-from logfleet.log.index import OFFSET_ENTRY, TIME_ENTRY, unpack_entries
-from logfleet.log.names import INDEX, LOG, TIME_INDEX, parse_offset_file
+from logfleet.log.checkpoints import CorruptCheckpoint
+from logfleet.log.names import INDEX, LOG, SNAPSHOT, TIME_INDEX, parse_offset_file
+from logfleet.log.producers import CorruptSnapshot
 from logfleet.records.batch import BatchHeader, crc_matches, iterate_headers
 from logfleet.records.compression import Codec
 from logfleet.records.errors import RecordsError
@@ -39,13 +48,14 @@ TABLE_ROWS_MAX: Final = 100_000
 )
 @table_option
 def dump(files: tuple[Path, ...], *, records: bool, count: int | None, as_json: bool) -> None:
-    """Print what segments (.log), offset indexes (.index) and time indexes (.timeindex) hold.
+    """Print what segments (.log), indexes (.index, .timeindex), producer snapshots (.snapshot) and the small text files hold.
 
-    A table for each file, or with -o json an object per line. A directory stands for the files in it. Checksums are checked. The files may
-    be in use.
+    A table for each file, or an object per line as JSON. A directory stands for the files in it. Checksums are checked, and indexes against the
+    segment beside them. The files may be in use.
 
     \b
     logfleet dump data/orders-0
+    logfleet dump data/recovery-point-offset-checkpoint data/meta.properties
     logfleet dump 00000000000000000000.log --records -n 20
     logfleet dump 00000000000000000000.log -o json | jq 'select(.valid | not)'
 
@@ -67,17 +77,14 @@ def _expanded(files: tuple[Path, ...]) -> list[Path]:
     found = []
     for path in files:
         inside = sorted(path.iterdir()) if path.is_dir() else [path]
-        known = [each for each in inside if parse_offset_file(each.name) and _suffix(each)]
+        known = [each for each in inside if is_known(each.name)]
         if not known:
             raise click.UsageError(
-                f"{path}: no segment or index; their names are 20 digits and .log, .index or .timeindex"
+                f"{path}: no segment or index (their names are 20 digits and .log, .index, .timeindex or .snapshot), "
+                f"nor one of {', '.join(sorted(TEXTS))}"
             )
         found += known
     return found
-
-
-def _suffix(path: Path) -> bool:
-    return path.suffix in {LOG, INDEX, TIME_INDEX}
 
 
 def _dump(path: Path, *, records: bool, count: int | None, as_json: bool) -> str | None:
@@ -89,7 +96,7 @@ def _dump(path: Path, *, records: bool, count: int | None, as_json: bool) -> str
             if number == (count if count is not None else -1):
                 break
             if not row.get("valid", True):
-                problem = f"the batch at position {row['position']} has another checksum"
+                problem = _untrue(path, row)
             if as_json:
                 click.echo(json.dumps({"file": path.name, **row}, ensure_ascii=False))
             elif number < TABLE_ROWS_MAX:
@@ -97,7 +104,7 @@ def _dump(path: Path, *, records: bool, count: int | None, as_json: bool) -> str
             else:
                 problem = f"only the first {TABLE_ROWS_MAX} rows are shown; -o json shows all"
                 break
-    except (RecordsError, OSError) as error:
+    except (RecordsError, CorruptSnapshot, CorruptCheckpoint, OSError) as error:
         problem = str(error)
     if not as_json and rows:
         echo_table(
@@ -113,42 +120,45 @@ def _cell(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
+def _untrue(path: Path, row: dict[str, Any]) -> str:
+    if path.suffix == LOG:
+        return f"the batch at position {row['position']} has another checksum"
+    return (
+        f"the entry for offset {row['offset']} is not so in {path.stem}{LOG}: stop the broker and remove the index, "
+        "it is made anew"
+    )
+
+
 def _rows(path: Path, *, records: bool) -> Rows:
     parsed = parse_offset_file(path.name)
-    assert parsed is not None
+    if parsed is None:
+        yield from text_rows(path)
+        return
     base_offset, suffix = parsed
     if suffix == INDEX:
-        for relative, position in unpack_entries(OFFSET_ENTRY, _entries(path, OFFSET_ENTRY.size)):
-            yield {"offset": base_offset + relative, "position": position}
+        yield from offset_index_rows(path, base_offset)
     elif suffix == TIME_INDEX:
-        for time, relative in unpack_entries(TIME_ENTRY, _entries(path, TIME_ENTRY.size)):
-            yield {"timestamp": time, "offset": base_offset + relative}
+        yield from time_index_rows(path, base_offset)
+    elif suffix == SNAPSHOT:
+        yield from snapshot_rows(path)
     elif path.stat().st_size:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        with mapped(path) as data:
             yield from _segment_rows(data, records=records)
 
 
-def _entries(path: Path, size: int) -> bytes:
-    """Without the zeros that Kafka keeps at the end of an index in use."""
-    data = path.read_bytes()
-    used = len(data.rstrip(b"\0"))
-    return data[: -(-used // size) * size]
-
-
-def _segment_rows(data: mmap.mmap, *, records: bool) -> Rows:
+def _segment_rows(view: memoryview, *, records: bool) -> Rows:
     end = 0
-    with memoryview(data) as view:
-        for position, header in iterate_headers(view):
-            end = position + header.size
-            valid = crc_matches(view, header, position)
-            if not records:
-                yield _batch_row(position, header, valid=valid)
-            elif valid:
-                yield from _record_rows(view[position:end])
-            else:
-                raise RecordsError(f"the batch at position {position} has another checksum")
-        if end < len(view):
-            raise RecordsError(f"{len(view) - end} bytes at position {end} are no whole batch")
+    for position, header in iterate_headers(view):
+        end = position + header.size
+        valid = crc_matches(view, header, position)
+        if not records:
+            yield _batch_row(position, header, valid=valid)
+        elif valid:
+            yield from _record_rows(view[position:end])
+        else:
+            raise RecordsError(f"the batch at position {position} has another checksum")
+    if end < len(view):
+        raise RecordsError(f"{len(view) - end} bytes at position {end} are no whole batch")
 
 
 def _batch_row(position: int, header: BatchHeader, *, valid: bool) -> dict[str, Any]:

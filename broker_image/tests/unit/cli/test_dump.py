@@ -5,6 +5,8 @@ import pytest
 from click.testing import CliRunner
 from logfleet.cli.dump import dump
 from logfleet.log.index import OFFSET_ENTRY, TIME_ENTRY
+from logfleet.log.producers import ProducerStates
+from logfleet.records.batch import parse_header
 from logfleet.records.compression import Codec
 from logfleet.records.record import ProducerStamp, Record, build_batch
 
@@ -72,8 +74,67 @@ def test_indexes_are_told_in_offsets_without_the_zeros_behind_them(tmp_path: Pat
         (109, 8192),
     ]
     assert [(row["timestamp"], row["offset"]) for row in dumped(times)] == [(NOW, 356)]
-    (tmp_path / f"{BASE}.log").touch()
     assert len(dumped(tmp_path)) == 3
+
+
+def test_entries_of_an_index_are_checked_against_the_segment_beside_it(segment: Path) -> None:
+    second = int(str(dumped(segment)[0]["size"]))
+    offsets, times = segment.with_suffix(".index"), segment.with_suffix(".timeindex")
+    offsets.write_bytes(OFFSET_ENTRY.pack(1, 0) + OFFSET_ENTRY.pack(2, second))
+    times.write_bytes(TIME_ENTRY.pack(NOW + 1, 1) + TIME_ENTRY.pack(NOW + 2, 2))
+    assert [row["valid"] for path in (offsets, times) for row in dumped(path)] == [True] * 4
+    for path, wrong in (
+        (offsets, OFFSET_ENTRY.pack(2, second + 1)),
+        (times, TIME_ENTRY.pack(NOW, 2)),
+    ):
+        path.write_bytes(wrong)
+        done = CliRunner().invoke(dump, [str(path)])
+        assert (done.exit_code, json.loads(done.stdout)["valid"]) == (1, False)
+        assert "the entry for offset 102 is not so" in done.stderr
+    segment.write_bytes(b"")
+    assert CliRunner().invoke(dump, [str(offsets)]).exit_code == 1
+
+
+def test_a_producer_snapshot_tells_each_producers_last_batch(segment: Path) -> None:
+    states = ProducerStates()
+    states.update(parse_header(segment.read_bytes()), 100)
+    path = segment.with_suffix(".snapshot")
+    path.write_bytes(states.snapshot())
+    assert dumped(path) == [
+        {
+            "file": path.name,
+            "producerId": 7,
+            "producerEpoch": 1,
+            "firstSequence": 5,
+            "lastSequence": 6,
+            "lastOffset": 101,
+            "timestamp": NOW + 1,
+            "coordinatorEpoch": -1,
+            "transactionFirstOffset": -1,
+        }
+    ]
+    path.write_bytes(states.snapshot()[:-1])
+    done = CliRunner().invoke(dump, [str(path)])
+    assert done.exit_code == 1
+    assert "for 1 entries" in done.stderr or "checksum" in done.stderr
+
+
+def test_the_small_text_files_are_told_line_by_line(tmp_path: Path) -> None:
+    for name, text, row in (
+        ("leader-epoch-checkpoint", "0\n1\n3 100\n", {"epoch": 3, "startOffset": 100}),
+        (
+            "recovery-point-offset-checkpoint",
+            "0\n1\na 2 7\n",
+            {"topic": "a", "partition": 2, "offset": 7},
+        ),
+        ("partition.metadata", "version: 0\n", {"key": "version", "value": "0"}),
+        ("meta.properties", "node.id=1\n", {"key": "node.id", "value": "1"}),
+    ):
+        path = tmp_path / name
+        path.write_text(text)
+        assert dumped(path) == [{"file": name, **row}]
+        path.write_text("who knows")
+        assert CliRunner().invoke(dump, [str(path)]).exit_code == 1
 
 
 def test_a_batch_with_another_checksum_is_told(segment: Path) -> None:

@@ -60,6 +60,8 @@ def test_an_example_can_be_typed(
         "crds/examples/topic.yaml",
         "server.properties",
         "00000000000000000000.log",
+        "data/meta.properties",
+        "data/recovery-point-offset-checkpoint",
     ):
         (tmp_path / name).touch()
     for arguments in calls(line):

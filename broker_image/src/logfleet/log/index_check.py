@@ -1,0 +1,32 @@
+"""Whether what the indexes of a segment say is so in its log. As Kafka's DumpLogSegments finds it, entry by entry, in one pass."""
+
+from collections.abc import Iterable, Iterator
+
+from logfleet.records.batch import BatchHeader
+
+Batches = Iterable[tuple[int, BatchHeader]]
+"""(position, header) of a segment's batches, in order."""
+
+
+def offset_entries_hold(entries: Iterable[tuple[int, int]], batches: Batches) -> Iterator[bool]:
+    """For each (offset, position): whether a batch lies there, and ends with that offset."""
+    rest = iter(batches)
+    batch = next(rest, None)
+    for offset, position in entries:
+        while batch is not None and batch[0] < position:
+            batch = next(rest, None)
+        yield batch is not None and batch[0] == position and batch[1].last_offset == offset
+
+
+def time_entries_hold(entries: Iterable[tuple[int, int]], batches: Batches) -> Iterator[bool]:
+    """For each (timestamp, offset): whether the batch that holds the offset is as new as that."""
+    rest = iter(batches)
+    batch = next(rest, None)
+    for timestamp, offset in entries:
+        while batch is not None and batch[1].last_offset < offset:
+            batch = next(rest, None)
+        yield (
+            batch is not None
+            and batch[1].base_offset <= offset
+            and batch[1].max_timestamp == timestamp
+        )
