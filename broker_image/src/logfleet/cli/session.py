@@ -271,7 +271,7 @@ def show_each(
     describe: Callable[[Client, str], Awaitable[dict[str, Any]]],
     echo: Callable[[dict[str, Any]], None] | None,
 ) -> None:
-    """Show what `describe` says of each, by `echo`, or as a JSON list if that is None."""
+    """Show what `describe` says of each, by `echo`, or as a JSON list if that is None; nothing if none of them is there."""
     report = Report(as_json=False)
     descriptions = []
 
@@ -284,7 +284,8 @@ def show_each(
 
     run(server, work)
     if echo is None:
-        echo_json(descriptions)
+        if descriptions or not report.failed:
+            echo_json(descriptions)
     else:
         for index, description in enumerate(descriptions):
             click.echo("\n" * bool(index), nl=False)
