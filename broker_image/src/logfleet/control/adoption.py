@@ -25,10 +25,12 @@ from logfleet.metadata.kraft import (
     KraftPartition,
     KraftTopic,
 )
-from logfleet.metadata.store import DeletePrefix, Put, Txn, absent
+from logfleet.metadata.store import TXN_BYTES_MAX, DeletePrefix, Put, Txn, absent
 from logfleet.wire import uuids
 
 PUTS_PER_TXN: Final = 100
+PUT_BYTES_PER_TXN: Final = TXN_BYTES_MAX // 2
+"""A topic's configuration may take a quarter of what a transaction may."""
 TRANSACTIONS: Final = "__transaction_state"
 NO_EPOCH: Final = -1
 NO_BROKER_EPOCH: Final = 0
@@ -257,9 +259,15 @@ def adoption_txns(adoption: Adoption) -> Iterator[Txn]:
     condition = (absent(keys.CLUSTER_ID),)
     emptied = tuple(DeletePrefix(prefix) for prefix in _PREFIXES)
     yield Txn(condition, emptied)
-    puts = list(_puts(adoption))
-    for at in range(0, len(puts), PUTS_PER_TXN):
-        yield Txn(condition, tuple(puts[at : at + PUTS_PER_TXN]))
+    puts: list[Put] = []
+    size = 0
+    for put in _puts(adoption):
+        size += len(put.key) + len(put.value)
+        if puts and (len(puts) == PUTS_PER_TXN or size > PUT_BYTES_PER_TXN):
+            yield Txn(condition, tuple(puts))
+            puts, size = [], len(put.key) + len(put.value)
+        puts.append(put)
+    yield Txn(condition, tuple(puts))
     yield Txn(condition, (Put(keys.CLUSTER_ID, adoption.cluster_id.encode()),))
 
 

@@ -21,7 +21,7 @@ from logfleet.metadata.kraft import (
     KraftPartition,
     KraftTopic,
 )
-from logfleet.metadata.store import Put, Txn, check_txn
+from logfleet.metadata.store import TXN_BYTES_MAX, Put, Txn, check_txn
 from logfleet.wire import uuids
 
 A = bytes([1]) * 16
@@ -126,6 +126,23 @@ def test_cut_off_after_any_transaction_it_can_be_repeated():
 
 def values(keyspace: Keyspace) -> dict[str, bytes]:
     return {item.key: item.value for item in keyspace.range("").items}
+
+
+def test_large_configurations_fit_the_stores_transactions():
+    metadata = KraftMetadata()
+    logs = []
+    for number in range(8):
+        topic_id = bytes([number + 1]) * 16
+        name = f"t{number}"
+        metadata.topics[topic_id] = KraftTopic(topic_id, name, {0: KraftPartition((NODE,), 0)})
+        listed = ",".join(f"{index}:{NODE}" for index in range(30_000))
+        metadata.configs[TOPIC_CONFIG, name] = {"leader.replication.throttled.replicas": listed}
+        logs.append(log(0, topic=name, topic_id=uuids.to_text(topic_id)))
+    adoption = planned(directory(*logs), metadata=metadata)
+    assert adoption.problems == ()
+    keyspace = Keyspace()
+    assert all(commit(keyspace, txn) for txn in adoption_txns(adoption))
+    assert sum(len(value) for value in values(keyspace).values()) > TXN_BYTES_MAX
 
 
 def test_a_store_with_a_cluster_is_not_written():
