@@ -1,5 +1,9 @@
+import os
+
+import pytest
 from logfleet.node.loop_lag import LoopLag
 from logfleet.node.metrics.process import process
+from prometheus_client import CollectorRegistry, ProcessCollector
 
 from broker_image.tests.unit.node.metrics.told import told
 
@@ -13,3 +17,30 @@ def test_the_process_is_described() -> None:
     assert said("logfleet_event_loop_lag_max_seconds") == 0.003
     assert said("logfleet_event_loop_lag_seconds_bucket", le="0.005") == 1
     assert said("logfleet_event_loop_lag_seconds_bucket", le="0.0025") == 0
+
+
+def test_it_is_told_as_prometheus_client_tells_it() -> None:
+    registry = CollectorRegistry(auto_describe=False)
+    ProcessCollector(registry=registry)
+    read = registry.get_sample_value
+    before = read("process_cpu_seconds_total")
+    said = told(process(LoopLag()))
+    for name in ("process_start_time_seconds", "process_max_fds", "process_virtual_memory_bytes"):
+        assert said(name) == pytest.approx(read(name), rel=0.01)
+    assert said("process_resident_memory_bytes") == pytest.approx(
+        read("process_resident_memory_bytes"), rel=0.1
+    )
+    assert before is not None
+    assert (
+        before - 0.001 <= (said("process_cpu_seconds_total") or 0) <= before + 60
+    )  # added otherwise
+
+
+def test_open_files_are_counted() -> None:
+    before = told(process(LoopLag()))("process_open_fds")
+    assert before is not None
+    files = [os.open("/dev/null", os.O_RDONLY) for _ in range(7)]
+    after = told(process(LoopLag()))("process_open_fds")
+    for file in files:
+        os.close(file)
+    assert after == before + 7
