@@ -99,6 +99,10 @@ bench-kafka: $(STAMP) ## Apache Kafka and Logfleet side by side on this machine 
 bench-groups: $(STAMP) ## what 1,000 consumer groups of 10,000 members cost a broker (REALTIME=1 on a busy machine)
 	@$(PY) -m e2e.perf.groups $(if $(REALTIME),--realtime)
 
+.PHONY: bench-lag
+bench-lag: $(STAMP) ## lateness of a broker's loop under mixed load, beside compaction, a stalling disk, expiring logs (PHASE_S=n SIZE=MiB)
+	@$(PY) -m e2e.loop_lag $(if $(PHASE_S),--seconds $(PHASE_S)) $(if $(SIZE),--size $(SIZE))
+
 .PHONY: oracle
 oracle: $(STAMP) ## the same requests to Apache Kafka and to a broker, the answers compared (ONLY=regular expression on CORPUS/CASE)
 	@$(PY) -m e2e.oracle $(if $(ONLY),--only '$(ONLY)') $(if $(EXAMPLES),--examples $(EXAMPLES))

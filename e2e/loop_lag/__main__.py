@@ -1,0 +1,256 @@
+"""`make bench-lag`: how late the loop of one broker is under mixed load; also while a log is compacted, the disk stalls, and logs expire.
+
+Lateness counts as the broker's own where its thread did not wait for a processor: others on the machine do not show in it, but
+for what they do to caches and disks. The figures and the slowest steps go to e2e/results/lag.json.
+"""
+
+import argparse
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # as its documentation has it
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+)
+from logfleet.records.record import Record, build_batch
+from logfleet.wire.messages import ProduceRequest
+
+from e2e.harness.debian import install
+from e2e.harness.processes import Broker, Program, Rig
+from e2e.harness.results import RESULTS, ROOT, source_key, store
+from e2e.harness.wire_connection import WireConnection
+from e2e.loop_lag.load import TOPIC
+from e2e.loop_lag.probe import LIMIT_S, Figures
+from e2e.loop_lag.watched import PHASES
+from e2e.perf.conditions import conditions, load_average
+
+SOURCES = ("broker_image/src", "broker_image/requirements.lock", "e2e/loop_lag")
+STORE = RESULTS / "lag.json"
+STALL = Path(__file__).with_name("stall.c")
+COMPACTED, EXPIRING = "compacted", "expiring"
+PARTITIONS = 1000
+BATCH_RECORDS = 800
+IN_FLIGHT = 4
+OLD_MS = 30 * 86_400_000
+PATIENCE_S = 300.0
+MIB = 1 << 20
+PATH = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+CONFIG = {
+    "log.retention.check.interval.ms": "1000",
+    "log.cleaner.backoff.ms": "1000",
+    "logfleet.metrics.series.max": "10000",
+    "offsets.topic.num.partitions": "8",
+}
+
+
+class Watched(Broker):
+    """A broker with a probe in its loop. stall_file: while it is there, syncs take 200 ms longer."""
+
+    def __init__(self, directory: Path, library: Path) -> None:
+        super().__init__(directory, CONFIG)
+        self.out = directory / "phases.json"
+        self.stall_file = directory / "stall"
+        self.environment = {
+            **os.environ,
+            "PYTHONPATH": PATH,
+            "LD_PRELOAD": str(library),
+            "LOGFLEET_STALL": str(self.stall_file),
+        }
+
+    def launch(self) -> None:
+        self.command = [sys.executable, "-m", "e2e.loop_lag.watched", str(self.out)]
+        for key, value in self.config.items():
+            self.command += ["--override", f"{key}={value}"]
+        Program.launch(self)
+
+    def next_phase(self) -> None:
+        """One of PHASES ends, and the next begins."""
+        self.send(signal.SIGUSR1)
+
+    def metric(self, name: str) -> float:
+        """Sum of a metric over its labels."""
+        _, text = self.get("/metrics")
+        return sum(
+            float(line.rpartition(" ")[2])
+            for line in text.splitlines()
+            if re.match(rf"{re.escape(name)}(\b|$)", line)
+        )
+
+
+def until(ready: Callable[[], bool], what: str) -> None:
+    """Return when `ready()`. Raises TimeoutError."""
+    give_up_s = time.monotonic() + PATIENCE_S
+    while not ready():
+        if time.monotonic() > give_up_s:
+            raise TimeoutError(what)
+        time.sleep(0.2)
+
+
+class Bench:
+    """The phases, one after the other. seconds: of the phases that have no end of their own."""
+
+    def __init__(self, broker: Watched, seconds: float, compacted_mib: int) -> None:
+        self._broker = broker
+        self._seconds = seconds
+        self._compacted_bytes = compacted_mib * MIB
+        self._admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 2})
+
+    def prepare(self) -> None:
+        """All topics, and the records that are to be compacted and to expire."""
+        self._topic(TOPIC, 12, {})
+        self._topic(EXPIRING, PARTITIONS, {"retention.ms": "-1"})
+        self._topic(COMPACTED, 1, {"segment.bytes": str(16 * MIB), "retention.ms": "-1"})
+        now_ms = time.time_ns() // 1_000_000
+        old = bytes(build_batch([Record(None, b"old", now_ms - OLD_MS)]))
+        batches = [
+            bytes(
+                build_batch(
+                    [
+                        Record(b"%d-%d" % (number, record), b"." * 1024, now_ms)
+                        for record in range(BATCH_RECORDS)
+                    ]
+                )
+            )
+            for number in range(8)
+        ]
+        with WireConnection(self._broker.port, timeout_s=PATIENCE_S) as connection:
+            rows = dict.fromkeys(range(PARTITIONS), old)
+            _produced(connection, EXPIRING, rows)
+            count = self._compacted_bytes // len(batches[0])
+            for number in range(count):
+                _produced(connection, COMPACTED, {0: batches[number % len(batches)]})
+
+    def mixed(self) -> None:
+        time.sleep(self._seconds)
+
+    def compaction(self) -> None:
+        self._alter(COMPACTED, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"})
+        most = 0.7 * self._compacted_bytes
+        until(
+            lambda: self._broker.metric("logfleet_log_cleaner_read_bytes_total") >= most,
+            "the log was not compacted",
+        )
+
+    def stall(self) -> None:
+        self._broker.stall_file.touch()
+        time.sleep(self._seconds)
+        self._broker.stall_file.unlink()
+
+    def expiry(self) -> None:
+        self._alter(EXPIRING, {"retention.ms": "1000"})
+        until(
+            lambda: self._broker.metric(f'logfleet_partition_size_bytes{{topic="{EXPIRING}"') == 0,
+            "the partitions did not expire",
+        )
+        time.sleep(min(self._seconds, 5))
+
+    def _topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
+        topic = NewTopic(name, partitions, 1, config=dict(config))
+        self._admin.create_topics([topic])[name].result(PATIENCE_S)
+
+    def _alter(self, name: str, config: Mapping[str, str]) -> None:
+        entries = [
+            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+            for key, value in config.items()
+        ]
+        resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=entries)
+        self._admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
+
+
+def _produced(connection: WireConnection, topic: str, batches: Mapping[int, bytes]) -> None:
+    data = [
+        ProduceRequest.PartitionProduceData(index=index, records=memoryview(batch))
+        for index, batch in batches.items()
+    ]
+    rows = ProduceRequest.TopicProduceData(name=topic, partition_data=data)
+    request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[rows])
+    answer = connection.call(request, 9)
+    for row in answer.responses[0].partition_responses:
+        assert row.error_code == 0, f"{topic}-{row.index}: {row.error_code}"
+
+
+def stall_library(directory: Path) -> Path:
+    """The compiled shim."""
+    if shutil.which("gcc") is None or not Path("/usr/include/stdio.h").exists():
+        install("gcc", "libc6-dev")
+    library = directory / "stall.so"
+    command = ["gcc", "-O2", "-Wall", "-shared", "-fPIC", "-o", str(library), str(STALL), "-ldl"]
+    subprocess.run(command, check=True)
+    return library
+
+
+def table(phases: list[Figures]) -> str:
+    """For people: milliseconds."""
+    columns = ("p50", "p99", "p99.9", "max")
+    lines = [f"{'':26}{'lag':>8}{'':24}{'own':>8}{'':24}{'own > 5 ms':>12}"]
+    lines.append(f"{'phase':26}" + "".join(f"{name:>8}" for name in columns * 2))
+    for each in phases:
+        values = [each.lag_ms[name] for name in columns] + [each.own_ms[name] for name in columns]
+        figures = "".join(f"{value:8.1f}" for value in values)
+        lines.append(f"{each.name:26}{figures}{each.over:8d} of {each.looks}")
+    for each in phases:
+        for step, count in each.steps.items():
+            lines.append(f"  {each.name}: {count} x {step}")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make bench-lag", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--size", type=int, default=1024, help="MiB of the log that is compacted")
+    parser.add_argument("--no-store", action="store_true", help=f"leave {STORE.name} alone")
+    options = parser.parse_args()
+    found = conditions() | {"compacted_mib": options.size}
+    with contextlib.ExitStack() as stack:
+        rig = Rig(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="logfleet-lag-"))))
+        stack.callback(rig.close)
+        broker = rig.own(Watched(rig.directory / "broker", stall_library(rig.directory)))
+        broker.start()
+        bench = Bench(broker, options.seconds, options.size)
+        bench.prepare()
+        load = rig.program(
+            "load",
+            [sys.executable, "-m", "e2e.loop_lag.load", broker.bootstrap, str(broker.admin_port)],
+            {**os.environ, "PYTHONPATH": PATH},
+        )
+        load.launch()
+        until(
+            lambda: broker.metric("logfleet_topic_messages_in_total") > 10_000, "the load is idle"
+        )
+        for phase in (bench.mixed, bench.compaction, bench.stall, bench.expiry):
+            broker.next_phase()
+            phase()
+            print(f"{phase.__name__} done", file=sys.stderr, flush=True)
+            assert load.running, load.tail()
+        broker.next_phase()
+        load.terminate()
+        broker.terminate()
+        phases = msgspec.json.decode(broker.out.read_bytes(), type=list[Figures])
+    assert [each.name for each in phases] == list(PHASES), phases
+    found["load_average_after"] = load_average()
+    print(", ".join(f"{key} {value}" for key, value in found.items()))
+    print(
+        f"Lateness of the event loop in ms; own: without waiting for a processor; goal {LIMIT_S * 1000:.0f} ms"
+    )
+    print(table(phases))
+    if not options.no_store:
+        figures = {each.name: msgspec.to_builtins(each) for each in phases}
+        store(STORE, source_key(*SOURCES), {**found, "phases": figures})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
