@@ -30,7 +30,9 @@ def _look(source: Source, schema: Message, fields: tuple[Field, ...], holder: st
     for field in fields:
         name = f"{holder}.{field.python_name}"
         if field.python_name == ERROR_CODE:
-            source.line(f"if {name}: found = (*found, {name})")
+            source.line(f"if {name}:")  # one append for each: there may be a hundred thousand
+            source.line(f"    if found: found.append({name})")
+            source.line(f"    else: found = [{name}]")
             continue
         struct = field.struct_name
         if struct is None or not _has_code(schema, schema.structs[struct]):
