@@ -26,7 +26,12 @@ TOPICS = {
 }
 GROUP = "readers"
 OFFSETS = "__consumer_offsets"
-KAFKA_CONFIG = {"offsets.topic.num.partitions": "4", "group.initial.rebalance.delay.ms": "0"}
+KAFKA_CONFIG = {
+    "offsets.topic.num.partitions": "4",
+    "group.initial.rebalance.delay.ms": "0",
+    # so that topics are in a snapshot of the metadata, and others behind it
+    "metadata.log.max.record.bytes.between.snapshots": "1000",
+}
 
 
 def cli(*arguments: str, code: int = 0) -> "subprocess.CompletedProcess[str]":
@@ -157,6 +162,8 @@ def test_what_kafka_left_is_served_by_our_broker(kafka: KafkaBroker, tmp_path: P
         cli("dump", f"{data}/{name}")  # what Kafka writes is sound to us, its indexes too
 
     before = files(data)
+    snapshots = (Path(data) / "__cluster_metadata-0").glob("*.checkpoint")
+    assert any(not each.name.startswith("0" * 20) for each in snapshots)
     planned = json.loads(cli("adopt", data).stdout)
     assert (planned["result"], planned["problems"]) == ("planned", [])
     assert {each["name"]: each["partitions"] for each in planned["topics"]} == {
