@@ -169,8 +169,17 @@ def test_the_admin_port_tells_health_readiness_and_metrics(rig: Rig) -> None:
         connection.call(m.MetadataRequest(topics=None), 12)
         status, metrics = broker.get("/metrics")
     assert status == 200
-    assert 'logfleet_requests_total{api="Metadata"} 1.0' in metrics
+    assert 'logfleet_requests_total{api="Metadata"} 1\n' in metrics
     assert broker.get("/nothing")[0] == 404
+
+
+def test_a_broker_that_stands_still_answers_no_probe(rig: Rig) -> None:
+    """What makes Kubernetes restart it: a probe's timeout, as an event loop that stands still cannot say so."""
+    broker = rig.broker()
+    broker.pause()
+    assert broker.get("/healthz") == (0, "")
+    broker.resume()
+    assert broker.get("/healthz") == (200, "ok\n")
 
 
 def test_an_idle_connection_is_closed_and_a_waiting_one_is_not(rig: Rig) -> None:
