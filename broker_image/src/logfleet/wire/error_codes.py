@@ -20,7 +20,7 @@ def error_finder(message: str) -> Callable[[Any], Sequence[int]]:
     source = Source(f"errors in {message}")
     source.line("def errors(message):")
     source.indent += 1
-    source.line("found = ()")
+    source.line("found = []")
     _look(source, schema, schema.fields, "message")
     source.line("return found")
     return source.compile("errors")
