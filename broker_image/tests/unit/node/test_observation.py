@@ -174,7 +174,9 @@ async def test_a_fetch_that_waits_is_in_the_purgatory(tmp_path: Path) -> None:
         )
         waiting = asyncio.ensure_future(scraped.ask(request, 12))
         while (await scraped.told())("logfleet_purgatory_size", operation="Fetch") != 1:
-            pass
+            # a scrape without a step to wait for does not let others run
+            await asyncio.wait([waiting], timeout=0)
+            assert not waiting.done(), waiting
         await scraped.produce("t", 0, 1)
         await waiting
         said = await scraped.told()
