@@ -250,12 +250,6 @@ class GroupCoordinator:
         """All groups as they are now; they go on changing."""
         return list(self._table.groups.values())
 
-    def committed(self) -> Iterator[tuple[str, str, dict[int, int]]]:
-        """Group, topic, and the committed offset of each partition; offsets may be committed between two steps."""
-        for group_id, topics in list(self._table.offsets.items()):
-            for topic, partitions in list(topics.items()):
-                yield group_id, topic, {at: value.offset for at, value in partitions.items()}
-
     def describe(self, group_id: str, api_version: int) -> DescribeGroupsResponse.DescribedGroup:
         """A group with its members; what they subscribe to only while it is stable."""
         group = self._table.groups.get(group_id)

@@ -2,8 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import attrgetter
 
 from logfleet.groups.classic import GroupState
+from logfleet.node.group_lag import PartitionLag, group_lags
 from logfleet.node.group_shard import GroupShard
 from logfleet.node.parked import Parked
 from logfleet.node.partition_table import PartitionTable
@@ -24,7 +27,7 @@ class GroupFigures:
         parked: Parked,
         series_max: int,
     ) -> None:
-        self._shards = [shard for shard in shards if shard.is_loaded and not shard.is_closed]
+        self._shards = list(shards)
         self._partitions = partitions
         self._parked = parked
         self._series_max = series_max
@@ -71,25 +74,24 @@ class GroupFigures:
             yield labels_text(table.GROUPS.labels, [state.value]), self._states[state]
 
     def _measure(self) -> Iterator[Row]:
-        for shard in self._shards:
-            for group, topic, offsets in shard.coordinator.committed():
-                yield from self._measure_topic(group, topic, offsets)
+        for (group, topic), lags in groupby(
+            group_lags(self._shards, self._partitions), attrgetter("group", "topic")
+        ):
+            yield from self._measure_topic(group, topic, lags)
         yield "", self._offsets
 
-    def _measure_topic(self, group: str, topic: str, offsets: dict[int, int]) -> Iterator[Row]:
-        self._offsets += len(offsets)
-        is_told = self._offsets <= self._series_max
+    def _measure_topic(self, group: str, topic: str, lags: Iterable[PartitionLag]) -> Iterator[Row]:
         total: int | None = None
-        for row, (index, committed) in enumerate(offsets.items()):
-            partition = self._partitions.get(topic, index)
-            lag = None if partition is None else partition.high_watermark - committed
-            if lag is not None:
-                total = (total or 0) + lag
-            if is_told:
-                label = labels_text(table.GROUP_PARTITION_LAG.labels, [group, topic, index])
-                self._committed.append((label, committed))
-                if lag is not None:
-                    self._lags.append((label, lag))
+        for row, each in enumerate(lags):
+            self._offsets += 1
+            if each.lag is not None:
+                total = (total or 0) + each.lag
+            if self._offsets <= self._series_max:
+                names = [group, topic, each.partition]
+                label = labels_text(table.GROUP_PARTITION_LAG.labels, names)
+                self._committed.append((label, each.committed))
+                if each.lag is not None:
+                    self._lags.append((label, each.lag))
             if row % STEP_ROWS == STEP_ROWS - 1:
                 yield None
         if total is not None and len(self._sums) <= self._series_max:
