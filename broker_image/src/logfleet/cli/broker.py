@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 import structlog
@@ -21,18 +21,24 @@ EXIT_FAILED: Final = 1
 # Containers allocated more than freed per young collection: requests free theirs by themselves.
 GC_THRESHOLDS: Final = (50_000, 20, 100)
 
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def config_options(command: Command) -> Command:
+    """What `read_config` takes, for every command about one broker's configuration."""
+    overrides = click.option(
+        "--override",
+        "overrides",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Set a key, whatever the file says. May be given again and again.",
+    )
+    file = click.Path(exists=True, dir_okay=False, path_type=Path)
+    return click.argument("properties", required=False, type=file)(overrides(command))
+
 
 @click.command()
-@click.argument(
-    "properties", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path)
-)
-@click.option(
-    "--override",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Set a key, whatever the file says. May be given again and again.",
-)
+@config_options
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from logfleet.cli.broker import read_config
+from logfleet.cli.broker import config_options, read_config
 from logfleet.cli.session import echo_json, echo_table, table_option
 from logfleet.control.configs import BrokerConfig, ConfigError
 from logfleet.io.files import PosixFiles
@@ -14,16 +14,7 @@ from logfleet.node.doctor import Finding, Level, examine, worst
 
 
 @click.command()
-@click.argument(
-    "properties", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path)
-)
-@click.option(
-    "--override",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Set a key, as for `logfleet broker`. May be given again and again.",
-)
+@config_options
 @table_option
 def doctor(properties: Path | None, *, overrides: tuple[str, ...], as_json: bool) -> None:
     """Look at ports, disks, limits, clock, addresses, metadata and keys for a broker, running or not.
