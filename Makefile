@@ -10,7 +10,7 @@ MEMBERS := broker_image operator spark-on-k8s e2e
 SOURCES := broker_image operator charts spark-on-k8s e2e
 STAMP := $(VENV)/.logfleet-setup
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
-# The tests start brokers by the hundred: without compiled files each of them compiles all modules anew, 0.4 s of processor time.
+# The tests start brokers by the hundred: without compiled files each of them compiles all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help

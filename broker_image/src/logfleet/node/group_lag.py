@@ -28,8 +28,7 @@ class PartitionLag:
 def group_lags(shards: Iterable[GroupShard], partitions: PartitionTable) -> Iterator[PartitionLag]:
     """Each offset committed with these coordinators (`CoordinatorLoop.shards`) for a topic that is still there, group by group.
 
-    Made one by one: who walks over many may give way to other work at any place, and meets what is there then. Some
-    microseconds each, so more than a thousand at once are too many for one step of the event loop.
+    Made one by one: who walks over many gives way to other work now and then, and meets what is there then.
     """
     for shard in shards:
         if not shard.is_loaded or shard.is_closed:

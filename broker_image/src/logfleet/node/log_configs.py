@@ -57,7 +57,7 @@ class LogConfigs:
             self._latest = None
         known = image.topic(topic)
         overrides = known.configs if known else {}
-        # Logs are opened in the order of their topics, some with a thousand partitions: a fifth of a broker's start.
+        # Logs are opened in the order of their topics, and a topic may have a thousand partitions.
         if self._latest is None or self._latest[0] != overrides:
             self._latest = overrides, log_config(topic_values(overrides, self._defaults))
         return self._latest[1]

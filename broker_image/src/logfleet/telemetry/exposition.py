@@ -1,6 +1,6 @@
 """Prometheus' text format (0.0.4), piece by piece: whoever writes it may do something else between two of them.
 
-prometheus_client makes the whole text at once and an object for every sample, some 10 ms for a broker with 1,000 partitions.
+prometheus_client makes the whole text at once and an object for every sample, which for a broker of many partitions would hold up the event loop.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

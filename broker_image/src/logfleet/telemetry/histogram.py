@@ -1,6 +1,6 @@
 """Counts of values by their size, cheap enough for every request: one search in a dozen bounds and two additions.
 
-The histograms of prometheus_client take a lock and a look-up per value, about as long as decoding a small request.
+The histograms of prometheus_client take a lock and a look-up per value.
 """
 
 from bisect import bisect_left
