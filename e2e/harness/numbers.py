@@ -2,18 +2,22 @@
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 PATIENCE_S = 60.0
+NO_CONFIG: Mapping[str, str] = MappingProxyType({})
 
 
-def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
+def create_topic(
+    bootstrap: str, topic: str, partitions: int, config: Mapping[str, str] = NO_CONFIG
+) -> None:
     """Raises KafkaException with the broker's words if it is refused."""
-    admin = _admin(bootstrap)
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(timeout=PATIENCE_S)
+    new = NewTopic(topic, partitions, 1, config=dict(config))
+    _admin(bootstrap).create_topics([new])[topic].result(timeout=PATIENCE_S)
 
 
 def delete_topic(bootstrap: str, topic: str) -> None:

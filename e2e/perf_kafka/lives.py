@@ -4,13 +4,13 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import msgspec
 
-from e2e.harness.numbers import create_topic, delete_topic
+from e2e.harness.numbers import NO_CONFIG, create_topic, delete_topic
 from e2e.harness.processes import Rig
 from e2e.perf_kafka.client import GIVE_UP_S, Acknowledged, Client
 from e2e.perf_kafka.nodes import SIDES, Node, started
@@ -23,6 +23,7 @@ from e2e.perf_kafka.rows import (
     IDLE,
     KILLED,
     PARTITIONS,
+    SMALL_INDEXES,
     Kind,
     Life,
 )
@@ -79,7 +80,7 @@ class Lives:
         note(IDLE, mib(node))
         self._write(node, "one", 1, 1000)
         note(COLD, self._restarted(node, "one"))
-        self._write(node, "many", PARTITIONS, 10 * PARTITIONS)
+        self._write(node, "many", PARTITIONS, 10 * PARTITIONS, SMALL_INDEXES)
         note(FILLED, mib(node))
         note(CLEAN, self._restarted(node, "many"))
 
@@ -102,8 +103,15 @@ class Lives:
         node.wait_ready()
         return (msgspec.json.decode(said, type=Acknowledged).acknowledged_ns - start_ns) / 1e9
 
-    def _write(self, node: Node, topic: str, partitions: int, records: int) -> None:
-        create_topic(node.bootstrap, topic, partitions)
+    def _write(
+        self,
+        node: Node,
+        topic: str,
+        partitions: int,
+        records: int,
+        config: Mapping[str, str] = NO_CONFIG,
+    ) -> None:
+        create_topic(node.bootstrap, topic, partitions, config)
         given = {"partitions": partitions, "records": records, "record_bytes": RECORD_BYTES}
         self._client.run(Kind.WRITE, node, topic, given)
 

@@ -21,7 +21,7 @@ def rotated(sides: Sequence[str], turn: int) -> list[str]:
 
 def measure(load: Load, node: Node, client: Client, topic: str) -> Values:
     """A fresh topic, the load, and the topic gone again. A topic to be read is written first, unmeasured."""
-    create_topic(node.bootstrap, topic, load.partitions)
+    create_topic(node.bootstrap, topic, load.partitions, load.config)
     if load.kind is Kind.READ:
         client.run(Kind.WRITE, node, topic, load.arguments())
     measured = client.run(load.kind, node, topic, load.arguments())
