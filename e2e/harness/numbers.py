@@ -17,7 +17,8 @@ def create_topic(
 ) -> None:
     """Raises KafkaException with the broker's words if it is refused."""
     new = NewTopic(topic, partitions, 1, config=dict(config))
-    _admin(bootstrap).create_topics([new])[topic].result(timeout=PATIENCE_S)
+    admin = _admin(bootstrap)  # with its last reference go its requests
+    admin.create_topics([new])[topic].result(timeout=PATIENCE_S)
 
 
 def delete_topic(bootstrap: str, topic: str) -> None:

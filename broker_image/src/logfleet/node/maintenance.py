@@ -21,6 +21,7 @@ from logfleet.node.flusher import Flusher
 from logfleet.node.local_partitions import SLICE_S, Failed, now_ms
 from logfleet.node.log_dir import LogDir
 from logfleet.node.log_dirs import LogDirs
+from logfleet.node.partition import Partition
 from logfleet.node.partition_log import PartitionLog
 from logfleet.node.partition_table import PartitionTable
 from logfleet.node.trash import remove
@@ -130,21 +131,26 @@ class Maintenance:
         """Remove segments that time and size no longer allow."""
         for partition in self._table:
             await self._breathe()
-            if not partition.is_leading:
-                continue
-            try:
-                done = partition.log.apply_retention(now_ms(), partition.high_watermark)
-            except OSError as error:
-                self._on_disk_failure(TopicPartition(partition.topic, partition.index), error)
-                continue
-            if done.count:
-                log.info(
-                    "segments_removed",
-                    topic=partition.topic,
-                    partition=partition.index,
-                    count=done.count,
-                    log_start_offset=partition.log.log_start_offset,
-                )
+            while partition.is_leading and self._removed_some(partition):
+                await self._breathe()
+
+    def _removed_some(self, partition: Partition) -> bool:
+        """A step of a partition's retention; whether there may be another."""
+        try:
+            done = partition.log.apply_retention(now_ms(), partition.high_watermark)
+        except OSError as error:
+            self._on_disk_failure(TopicPartition(partition.topic, partition.index), error)
+            return False
+        if done is not None and done.count:
+            log.info(
+                "segments_removed",
+                topic=partition.topic,
+                partition=partition.index,
+                count=done.count,
+                reason=done.reason,
+                log_start_offset=partition.log.log_start_offset,
+            )
+        return done is not None
 
     async def expire_producers(self) -> None:
         """Forget idempotent producers that wrote nothing for producer.id.expiration.ms."""

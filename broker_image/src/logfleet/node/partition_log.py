@@ -6,17 +6,14 @@ OSError means that the log directory is failing; the log in memory then still sa
 
 import random
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 
 from logfleet.log.checkpoints import format_epochs
 from logfleet.log.config import LONG_MAX, LogConfig
 from logfleet.log.lookup import RecentBatches
-from logfleet.log.names import (
-    LEADER_EPOCHS,
-    PARTITION_METADATA,
-    TopicPartition,
-)
+from logfleet.log.names import LEADER_EPOCHS, PARTITION_METADATA, TopicPartition
 from logfleet.log.producers import SeenBatch
 from logfleet.log.retention import Retention, SegmentAge, plan_retention
 from logfleet.log.segment import NO_ROOM, room_in, should_roll
@@ -31,6 +28,9 @@ from logfleet.node.segment_swap import complete
 from logfleet.node.trash import Trash
 from logfleet.records.batch import BatchHeader, assign_offsets
 from logfleet.wire.errors import ErrorCode
+
+REMOVED_AT_ONCE: Final = 4
+"""Segments; the files of each are renamed, which is four system calls."""
 
 
 class AppendResult(msgspec.Struct, frozen=True, gc=False):
@@ -362,10 +362,10 @@ class PartitionLog:
             self.epochs.truncate_start(offset)
             self.on_start_moved()
 
-    def apply_retention(self, now_ms: int, high_watermark: int) -> Retention:
-        """Remove the segments that time, size and log start offset allow; see `plan_retention`. None while segments are replaced."""
+    def apply_retention(self, now_ms: int, high_watermark: int) -> Retention | None:
+        """A step towards what `plan_retention` allows, short as the loop waits for it: what went, None when nothing is left to do."""
         if self._swapping:
-            return Retention(0, "compacted segments are put in place")
+            return None
         ends = [*(segment.base_offset for segment in self._segments[1:]), self.log_end_offset]
         ages = [
             SegmentAge(end, segment.size, segment.largest_timestamp)
@@ -378,11 +378,14 @@ class PartitionLog:
             high_watermark=high_watermark,
             log_start_offset=self.log_start_offset,
         )
-        if plan.count:
-            if plan.count == len(self._segments):
-                self._roll(now_ms)
-            self._remove_oldest(plan.count, now_ms + self._config.file_delete_delay_ms)
-        return plan
+        if plan.count == 0:
+            return None
+        if plan.count == len(self._segments):  # first a new active one; that is a step of its own
+            self._roll(now_ms)
+            return Retention(0, plan.reason)
+        count = min(plan.count, REMOVED_AT_ONCE)
+        self._remove_oldest(count, now_ms + self._config.file_delete_delay_ms)
+        return Retention(count, plan.reason)
 
     def _remove_oldest(self, count: int, due_ms: int) -> None:
         gone, self._segments = self._segments[:count], self._segments[count:]

@@ -13,6 +13,7 @@ from logfleet.records.batch import iterate_headers
 from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
 
 from broker_image.tests.sim.disk import PowerLoss, SimDisk, SimFile
+from broker_image.tests.unit.node.retaining import retain
 
 NOW = 1_700_000_000_000
 PARTITION = TopicPartition("topic", 0)
@@ -108,7 +109,7 @@ class Run:
     def delete(self):
         self.start = self.dice.randrange(self.start, self.durable + 1)
         self.log.delete_records_before(self.start)
-        self.log.apply_retention(NOW, self.durable)
+        retain(self.log, NOW, self.durable)
         trash.remove(self.disk, self.log_dir.take_removals(NOW))
 
     def restart(self):

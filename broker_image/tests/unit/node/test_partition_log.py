@@ -2,10 +2,12 @@ import pytest
 from logfleet.log.config import LogConfig
 from logfleet.log.validation import Rejected
 from logfleet.node.file_slice import FileSlice
-from logfleet.node.partition_log import AppendResult
+from logfleet.node.partition_log import REMOVED_AT_ONCE, AppendResult
 from logfleet.records.batch import crc_matches, iterate_headers, write_crc
 from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
 from logfleet.wire.errors import ErrorCode
+
+from broker_image.tests.unit.node.retaining import retain
 
 NOW = 1_700_000_000_000
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=100)
@@ -153,7 +155,7 @@ class TestReading:
         log = rig.open(LogConfig(segment_bytes=1000, retention_ms=1))
         fill(log, 30)
         piece = log.read(0, 1 << 20)
-        log.apply_retention(NOW + 10, log.log_end_offset)
+        retain(log, NOW + 10, log.log_end_offset)
         for discarded in rig.trash.take_due(NOW + 10**9):
             rig.files.remove(discarded.path)
         assert log.log_start_offset == 30
@@ -283,21 +285,34 @@ class TestRetention:
         for number in range(30):
             log.append_as_leader(batch(bytes(100), timestamp=NOW + number * 100), 0, NOW)
         now = NOW + 2500
-        plan = log.apply_retention(now, log.log_end_offset)
-        assert plan.count > 0
+        count = retain(log, now, log.log_end_offset)
+        assert count > 0
         assert log.log_start_offset == log.segments[0].base_offset > 0
-        assert len(rig.names(".deleted")) == 4 * plan.count - 1  # the first has no snapshot
+        assert len(rig.names(".deleted")) == 4 * count - 1  # the first has no snapshot
         assert rig.trash.take_due(now + 49) == []
-        assert len(rig.trash.take_due(now + 50)) == 4 * plan.count - 1
+        assert len(rig.trash.take_due(now + 50)) == 4 * count - 1
+
+    def test_it_goes_in_steps_that_are_short(self, rig):
+        log = rig.open(LogConfig(segment_bytes=1000, retention_ms=1000))
+        fill(log, 60)
+        old = len(log.segments)
+        assert old > 2 * REMOVED_AT_ONCE
+        assert log.apply_retention(NOW + 1001, 60).count == 0, "first a new active segment"
+        assert len(log.segments) == old + 1
+        while step := log.apply_retention(NOW + 1001, 60):
+            assert 0 < step.count <= REMOVED_AT_ONCE
+            old -= step.count
+            assert len(log.segments) == old + 1
+        assert (old, log.log_start_offset) == (0, 60)
 
     def test_a_wholly_expired_log_is_emptied_and_goes_on(self, rig):
         log = rig.open(LogConfig(retention_ms=1000))
         fill(log, 5)
-        log.apply_retention(NOW + 1001, 4)
+        retain(log, NOW + 1001, 4)
         assert log.log_start_offset == 0, "the last record is not committed"
-        log.apply_retention(NOW + 1001, 5)
+        retain(log, NOW + 1001, 5)
         assert (log.log_start_offset, log.log_end_offset, log.size) == (5, 5, 0)
-        assert log.apply_retention(NOW + 9999, 5).count == 0
+        assert retain(log, NOW + 9999, 5) == 0
         fill(log, 2)
         rig.close(log)
         log = rig.open()
@@ -309,7 +324,7 @@ class TestRetention:
         log.delete_records_before(33)
         log.delete_records_before(20)
         assert log.log_start_offset == 33
-        log.apply_retention(NOW, 50)
+        retain(log, NOW, 50)
         assert log.segments[0].base_offset <= 33 < log.segments[1].base_offset
         rig.close(log)
         log = rig.open(log_start_offset=33)
@@ -319,8 +334,8 @@ class TestRetention:
         log = rig.open(LogConfig(retention_ms=60_000))
         log.append_as_leader(batch(b"x", timestamp=-1), 0, NOW)
         written = rig.files.status(log.segments[0].log_path).modified_ms
-        assert log.apply_retention(written + 60_000, 1).count == 0
-        assert log.apply_retention(written + 60_001, 1).count == 1
+        assert retain(log, written + 60_000, 1) == 0
+        assert retain(log, written + 60_001, 1) == 1
 
 
 class TestFlushing:
@@ -361,7 +376,7 @@ class TestFlushing:
     def test_a_segment_deleted_before_its_flush_is_not_missed(self, rig):
         log = rig.open(LogConfig(segment_bytes=1000, retention_ms=1))
         fill(log, 20)
-        log.apply_retention(NOW + 10, 20)
+        retain(log, NOW + 10, 20)
         rig.flush(log)
         assert log.recovery_point == 20
 

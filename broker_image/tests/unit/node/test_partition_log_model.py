@@ -20,6 +20,7 @@ from logfleet.records.batch import iterate_headers
 from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
 
 from broker_image.tests.sim.rebuild import index_faults
+from broker_image.tests.unit.node.retaining import retain
 
 NOW = 1_700_000_000_000
 CONFIG = LogConfig(
@@ -128,7 +129,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def retain(self):
-        self.log.apply_retention(NOW, self.end)
+        retain(self.log, NOW, self.end)
         assert self.log.log_start_offset == self.start
         assert self.log.segments[0].base_offset <= self.start or len(self.log.segments) == 1
 

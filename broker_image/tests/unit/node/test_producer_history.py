@@ -3,6 +3,8 @@ from logfleet.log.validation import Rejected
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.wire.errors import ErrorCode
 
+from broker_image.tests.unit.node.retaining import retain
+
 NOW = 1_700_000_000_000
 SMALL = LogConfig(segment_bytes=500, index_interval_bytes=100)
 
@@ -56,7 +58,7 @@ def test_a_producer_whose_records_were_deleted_is_still_known(rig):
     for sequence in range(10):
         send(log, sequence)
     log.delete_records_before(10)
-    log.apply_retention(NOW, 10)
+    retain(log, NOW, 10)
     rig.close(log)
     log = rig.open(SMALL, log_start_offset=10)
     assert send(log, 9).duplicate
