@@ -170,15 +170,18 @@ def _without_effect(properties: Mapping[str, str]) -> Iterator[str]:
             yield name
 
 
-_THE_SYSTEMS: Final = (
-    "socket.receive.buffer.bytes",
-    "socket.send.buffer.bytes",
-    "socket.listen.backlog.size",
-)
+_THE_SYSTEMS: Final = {
+    "socket.receive.buffer.bytes": True,
+    # large answers cost less with Kafka's 100 KiB than with a buffer that the system lets grow (docs/performance.md)
+    "socket.send.buffer.bytes": False,
+    "socket.listen.backlog.size": True,
+}
+"""Keys that -1 leaves to the system, and whether it is left what nobody has set."""
 
 
 def _unless_left_to_the_system(given: "_Given", key: str) -> ConfigValue:
-    value = given.value(key) if given.is_set(key) else None
+    is_left = _THE_SYSTEMS[key] and not given.is_set(key)
+    value = None if is_left else given.value(key)
     return None if value == -1 else value
 
 

@@ -75,7 +75,10 @@ def test_limits_of_one_listener_have_an_effect_and_other_prefixed_keys_do_not():
     assert config.unknown == ("listener.name.plaintext.nope",)
 
 
-def test_buffers_are_the_systems_unless_they_are_set():
+def test_what_the_system_decides_unless_it_is_set():
+    config = broker_config({})
+    assert config.socket_send_buffer_bytes == 102400, "as Kafka's"
+    assert config.socket_receive_buffer_bytes is None
     config = broker_config(
         {"socket.send.buffer.bytes": "-1", "socket.receive.buffer.bytes": "5000"}
     )

@@ -37,6 +37,6 @@ socket.connection.setup.timeout.ms LONG ro medium 10000 | Time to set up a conne
 socket.listen.backlog.size INT ro medium 50 1.. | Connections that may wait to be accepted; 1,024 where it is not set. | in node.broker
 socket.receive.buffer.bytes INT ro high 102400 | Receive buffer of a connection's socket; left to the system where it is -1 or not set. | in node.broker
 socket.request.max.bytes INT ro high 104857600 1.. | Longest request; a longer one closes the connection. | in node.broker
-socket.send.buffer.bytes INT ro high 102400 | Send buffer of a connection's socket; left to the system where it is -1 or not set. | in node.broker
+socket.send.buffer.bytes INT ro high 102400 | Send buffer of a connection's socket; left to the system where it is -1. | in node.broker
 telemetry.max.bytes INT ro low 1048576 1.. | Longest client telemetry that is accepted.
 """
