@@ -132,7 +132,7 @@ LOADS = (
         100,
         SPREAD,
         partitions=PARTITIONS,
-        records=1_000_000,
+        records=4_000_000,
         config=SMALL_INDEXES,
     ),
     Load("connections", Kind.PACE, 1024, PACED, rate=1000, seconds=20, connections=500),
