@@ -27,8 +27,8 @@ NAME = "configured"
 SEEN_WITHIN_S = 60.0
 DYNAMIC_DEFAULT, DEFAULT = 3, 5
 ENOUGH = 8
-"""Connections. Kafka also limits those to its controller, of which it has three of its own: with a limit of two it closes one of them, now and then
-that on which the change of the limit is being answered, and the next one is not let in (SocketServer: Processor.closeExcessConnections)."""
+"""Connections. Kafka also limits those to its controller, of which it has three of its own: with a limit of two it closes some
+(SocketServer: Processor.closeExcessConnections), and the change itself is answered through one of them."""
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,11 @@
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from logfleet.control.configs import broker_config
 from logfleet.log.config import LogConfig
+from logfleet.log.retention import Retention
 from logfleet.node.flush_rules import FLUSH_PERIOD_S
 from logfleet.node.local_partitions import now_ms
 from logfleet.node.maintenance import Maintenance
@@ -37,3 +39,29 @@ def test_logs_are_looked_at_as_often_as_asked(given, period_s):
     maintenance = Maintenance.__new__(Maintenance)
     maintenance._config = broker_config(given)
     assert maintenance.flush_period_s == period_s
+
+
+@pytest.mark.parametrize("lost_with_left, taken", [(0, 4), (3, 2)])
+def test_retention_takes_all_steps_of_a_log_as_long_as_it_is_led(lost_with_left, taken):
+    class Log:
+        log_start_offset = 0
+
+        def __init__(self) -> None:
+            self.steps: list[Retention | None] = [
+                Retention(0, "old"),
+                Retention(4, "old"),
+                Retention(1, "old"),
+                None,
+            ]
+
+        def apply_retention(self, _now_ms: int, high_watermark: int) -> Retention | None:
+            assert high_watermark == 7
+            partition.is_leading = len(self.steps) > lost_with_left
+            return self.steps.pop(0)
+
+    log = Log()
+    partition = SimpleNamespace(topic="t", index=0, is_leading=True, high_watermark=7, log=log)
+    maintenance: Any = Maintenance.__new__(Maintenance)
+    maintenance._table, maintenance._slice_end = [partition], 0.0
+    asyncio.run(maintenance.apply_retention())
+    assert 4 - len(log.steps) == taken
