@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -49,8 +50,7 @@ class ChildProcess:
         """SIGTERM, SIGKILL after `grace_s`; done when it is gone (or never was). False if it had to be killed."""
         if self._process is None:
             return True
-        if not self.ended.done():
-            self._process.terminate()
+        self._signal(signal.SIGTERM)
         done, _ = await asyncio.wait([self.ended], timeout=grace_s)
         if not done:
             self.kill()
@@ -58,8 +58,12 @@ class ChildProcess:
         return bool(done)
 
     def kill(self) -> None:
-        if self._process is not None and not self.has_ended:
-            self._process.kill()
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        """Nothing if it has ended: asyncio knows that turns of the loop before `ended` does, and then raises."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(number)
 
     def last_words(self) -> str:
         """The end of what it has written since its start."""

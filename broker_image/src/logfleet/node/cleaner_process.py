@@ -42,7 +42,7 @@ class CleanerProcess:
             )
         process = self._process
         if self._is_killed:  # while it was being started
-            process.kill()
+            self.kill()
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(msgspec.json.encode(job) + b"\n")
