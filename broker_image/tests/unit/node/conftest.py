@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 import uvloop
@@ -10,6 +10,8 @@ from logfleet.node.log_loader import LoadRequest, prepare_directory
 from logfleet.node.open_files import OpenFiles
 from logfleet.node.partition_log import PartitionLog
 from logfleet.node.trash import Trash
+
+from broker_image.tests.unit.node.waiting import Until
 
 # What touches transports and descriptors must hold on both loops.
 ON_BOTH_LOOPS = {"test_connection.py", "test_file_sender.py", "test_listener.py"}
@@ -24,7 +26,7 @@ def pytest_asyncio_loop_factories(
 
 
 @pytest.fixture
-def until() -> Callable[[Callable[[], object]], Awaitable[None]]:
+def until() -> Until:
     """Waits for a condition that only the loop's own work can bring about."""
 
     async def wait(condition: Callable[[], object]) -> None:

@@ -1,7 +1,6 @@
 """What the tests of the group coordinator's shell stand on: a log in a directory, a partition whose followers may lag."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 from logfleet.groups.config import GroupConfig
@@ -168,9 +167,6 @@ def sync(shard: GroupShard, name: str) -> Waiter[SyncGroupResponse]:
     shard.coordinator.sync(turn, request, waiter)
     shard.execute(turn)
     return waiter
-
-
-Until = Callable[[Callable[[], object]], Any]
 
 
 def image_of(*topics: tuple[str, bytes, int], revision: int = 1) -> ClusterImage:

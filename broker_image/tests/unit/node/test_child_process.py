@@ -2,13 +2,12 @@
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 from logfleet.node.child_process import ChildProcess
 
-Until = Callable[[Callable[[], object]], Awaitable[None]]
+from broker_image.tests.unit.node.waiting import Until
 
 pytestmark = pytest.mark.asyncio
 

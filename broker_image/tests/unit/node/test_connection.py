@@ -23,8 +23,9 @@ from logfleet.node.file_sender import INLINE_BYTES_MAX
 from logfleet.node.listener import Listener
 from logfleet.node.turns import REQUESTS_PER_STEP_MAX
 
+from broker_image.tests.unit.node.waiting import Until
+
 pytestmark = pytest.mark.asyncio
-Until = Callable[[Callable[[], object]], Awaitable[None]]
 
 REQUEST_BYTES_MAX = 4 * 1024 * 1024
 TICK_S = 0.005

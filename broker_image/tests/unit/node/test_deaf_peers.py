@@ -2,15 +2,14 @@
 
 import socket
 import struct
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from broker_image.tests.unit.node.test_connection import framed, running
+from broker_image.tests.unit.node.waiting import Until
 
 pytestmark = pytest.mark.asyncio
-Until = Callable[[Callable[[], object]], Awaitable[None]]
 ANSWER_BYTES = 8 * 1024 * 1024
 
 

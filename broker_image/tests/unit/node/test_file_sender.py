@@ -3,7 +3,7 @@ import contextlib
 import errno
 import os
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,6 +16,8 @@ from logfleet.node.file_sender import (
     first_cold_byte,
     read_inline,
 )
+
+from broker_image.tests.unit.node.waiting import Until
 
 pytestmark = pytest.mark.asyncio
 
@@ -117,7 +119,7 @@ async def test_closing_while_a_thread_reads_keeps_the_slice_until_it_is_done(
     disk: ThreadPoolExecutor,
     segment: tuple[int, bytes],
     monkeypatch: pytest.MonkeyPatch,
-    until: Callable[[Callable[[], object]], Awaitable[None]],
+    until: Until,
 ) -> None:
     loop = asyncio.get_running_loop()
     started, ended = asyncio.Event(), asyncio.Event()

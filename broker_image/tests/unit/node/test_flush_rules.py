@@ -2,7 +2,7 @@ import asyncio
 import contextlib
 import errno
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,6 +22,7 @@ from logfleet.records.batch import iterate_headers
 from logfleet.records.record import Record, build_batch, read_records
 
 from broker_image.tests.sim.disk import PowerLoss, SimDisk
+from broker_image.tests.unit.node.waiting import Until
 
 NOW = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))
@@ -47,7 +48,7 @@ class SlowDisk(Flusher):
 class Bench:
     """A partition with rules, on a slow disk."""
 
-    def __init__(self, rig: Any, until: Callable[[Callable[[], object]], Awaitable[None]]) -> None:
+    def __init__(self, rig: Any, until: Until) -> None:
         self.rig = rig
         self.until = until
         self.disk = SlowDisk(rig.files)

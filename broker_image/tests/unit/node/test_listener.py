@@ -1,7 +1,6 @@
 import asyncio
 import socket
 import struct
-from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -11,8 +10,9 @@ from logfleet.node.connection import Answer, Peer
 from logfleet.node.connection_quotas import ConnectionQuotas
 from logfleet.node.listener import Listener, close_least_recently_used, unlimited
 
+from broker_image.tests.unit.node.waiting import Until
+
 pytestmark = pytest.mark.asyncio
-Until = Callable[[Callable[[], object]], Awaitable[None]]
 
 
 def framed(body: bytes) -> bytes:

@@ -1,16 +1,15 @@
 """Many connections that pipeline, and one that does not."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 from logfleet.node.turns import REQUESTS_PER_STEP_MAX
 
 from broker_image.tests.unit.node.test_connection import framed, running
+from broker_image.tests.unit.node.waiting import Until
 
 pytestmark = pytest.mark.asyncio
-Until = Callable[[Callable[[], object]], Awaitable[None]]
 
 
 class Deaf(asyncio.Protocol):
