@@ -21,6 +21,7 @@ from logfleet.records.compression import Codec
 from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
 from logfleet.wire import uuids
 
+from broker_image.tests.unit.node.searching import by_time
 from e2e.harness.kafka import KafkaBroker, dump_log, run_tool
 
 BATCHES = 300
@@ -155,7 +156,7 @@ def test_a_partition_that_a_kafka_broker_wrote_is_read_here(tmp_path: Path) -> N
             for position, _ in iterate_headers(content):
                 found += [(r.offset, r.timestamp, r.value) for r in read_records(content, position)]
         assert found == [(o, NOW + o, value_of(o)) for o in range(RECORDS)]
-        later = log.offset_for_timestamp(NOW + 500)
+        later = by_time(log, NOW + 500)
         assert later is not None
         assert later.offset == 500
         assert len(log.producers.states) == 1, "restored from Kafka's snapshot"

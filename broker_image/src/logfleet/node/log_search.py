@@ -1,9 +1,14 @@
-"""Finds records by time: the only reads that look inside batches (ListOffsets; `LogSegment.findOffsetByTimestamp`)."""
+"""Finds records by time: the only reads that look inside batches (ListOffsets; `LogSegment.findOffsetByTimestamp`).
+
+Which batch holds the answer is told by indexes and headers, on the loop; reading and expanding that batch may take long, and is
+handed out for a thread.
+"""
 
 from collections.abc import Sequence
 
 import msgspec
 
+from logfleet.io.files import File
 from logfleet.node.segment import Segment
 from logfleet.records.batch import NO_TIMESTAMP, BatchHeader
 from logfleet.records.errors import RecordsError
@@ -18,10 +23,38 @@ class FoundRecord(msgspec.Struct, frozen=True):
     leader_epoch: int
 
 
-def find_timestamp(
+class BatchToSearch(msgspec.Struct, frozen=True):
+    """The first batch that may hold a record from `start_offset` on that is at least as young as `timestamp` (ms).
+
+    The file stays open and readable, whatever happens to the segment.
+    """
+
+    file: File
+    position: int
+    header: BatchHeader
+    timestamp: int
+    start_offset: int
+
+    def first_record(self) -> FoundRecord | None:
+        """The first such record; None if the batch has none. Blocks; raises OSError."""
+        batch = self.file.pread(self.header.size, self.position)
+        epoch = self.header.leader_epoch
+        try:
+            for record in read_records(batch, budget_bytes=DECOMPRESSED_BYTES_MAX):
+                if record.timestamp >= self.timestamp and record.offset >= self.start_offset:
+                    return FoundRecord(record.offset, record.timestamp, epoch)
+        except RecordsError:
+            # Its producer wrote what cannot be read, under a right checksum. The batch as a whole is the best answer:
+            # a consumer that starts there misses nothing.
+            offset = max(self.header.base_offset, self.start_offset)
+            return FoundRecord(offset, self.header.max_timestamp, epoch)
+        return None
+
+
+def batch_for_timestamp(
     segments: Sequence[Segment], timestamp: int, start_offset: int
-) -> FoundRecord | None:
-    """The first record in offset order, from `start_offset` on, that is at least as young as `timestamp`."""
+) -> BatchToSearch | None:
+    """The first batch in offset order, of those that reach beyond `start_offset`, that is at least as young as `timestamp`."""
     for segment in segments:
         if segment.max_timestamp < timestamp:
             continue
@@ -30,34 +63,16 @@ def find_timestamp(
         begin = max(segment.base_offset + relative, start_offset)
         for position, header in segment.headers(segment.position_of(begin)):
             if header.max_timestamp >= timestamp:
-                found = _first_in_batch(segment, position, header, timestamp, start_offset)
-                if found is not None:
-                    return found
+                return BatchToSearch(segment.file, position, header, timestamp, start_offset)
     return None
 
 
-def find_max_timestamp(segments: Sequence[Segment]) -> FoundRecord | None:
-    """The first record with the largest timestamp of the log (KIP-734); None if no record has a timestamp."""
+def youngest_batch(segments: Sequence[Segment]) -> BatchToSearch | None:
+    """The batch with the first record of the log's largest timestamp (KIP-734); None if no record has a timestamp."""
     youngest = max(segments, key=lambda segment: segment.max_timestamp)
     if youngest.max_timestamp <= NO_TIMESTAMP:
         return None
     position = youngest.position_of(youngest.max_timestamp_offset)
     for at, header in youngest.headers(position):
-        return _first_in_batch(youngest, at, header, header.max_timestamp, header.base_offset)
-    return None
-
-
-def _first_in_batch(
-    segment: Segment, position: int, header: BatchHeader, timestamp: int, start_offset: int
-) -> FoundRecord | None:
-    batch = segment.file.pread(header.size, position)
-    try:
-        for record in read_records(batch, budget_bytes=DECOMPRESSED_BYTES_MAX):
-            if record.timestamp >= timestamp and record.offset >= start_offset:
-                return FoundRecord(record.offset, record.timestamp, header.leader_epoch)
-    except RecordsError:
-        # Its producer wrote what cannot be read, under a right checksum. The batch as a whole is the best answer:
-        # a consumer that starts there misses nothing.
-        offset = max(header.base_offset, start_offset)
-        return FoundRecord(offset, header.max_timestamp, header.leader_epoch)
+        return BatchToSearch(youngest.file, at, header, header.max_timestamp, header.base_offset)
     return None

@@ -21,7 +21,7 @@ from logfleet.log.validation import NeedsThread, Prepared, Rejected, prepare
 from logfleet.node.file_slice import FileSlice
 from logfleet.node.flush_job import FlushJob
 from logfleet.node.log_loader import LoadRequest, LogLoader
-from logfleet.node.log_search import FoundRecord, find_max_timestamp, find_timestamp
+from logfleet.node.log_search import BatchToSearch, batch_for_timestamp, youngest_batch
 from logfleet.node.open_files import OpenFiles
 from logfleet.node.segment import Segment, segment_number
 from logfleet.node.segment_swap import complete
@@ -292,14 +292,14 @@ class PartitionLog:
             return len(self._segments) - 1
         return segment_number(self._segments, offset)
 
-    def offset_for_timestamp(self, timestamp: int) -> FoundRecord | None:
-        """First record in offset order whose timestamp (ms) is at least this; the caller knows whether it is committed."""
-        first = self._number_of(self.log_start_offset)
-        return find_timestamp(self._segments[first:], timestamp, self.log_start_offset)
+    def batch_for_timestamp(self, timestamp: int, start_offset: int = 0) -> BatchToSearch | None:
+        """Where to look for the first record from `start_offset` on that is at least so young (ms); who asks knows what is committed."""
+        start = max(start_offset, self.log_start_offset)
+        return batch_for_timestamp(self._segments[self._number_of(start) :], timestamp, start)
 
-    def max_timestamp_offset(self) -> FoundRecord | None:
-        """The record with the largest timestamp, None if there is none with any."""
-        return find_max_timestamp(self._segments[self._number_of(self.log_start_offset) :])
+    def youngest_batch(self) -> BatchToSearch | None:
+        """Where to look for the record with the largest timestamp, None if there is none with any."""
+        return youngest_batch(self._segments[self._number_of(self.log_start_offset) :])
 
     def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) as OffsetForLeaderEpoch answers; see LeaderEpochs.end_offset."""

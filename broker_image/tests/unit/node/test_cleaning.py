@@ -19,6 +19,7 @@ from broker_image.tests.unit.node.compaction_rig import (
     records,
 )
 from broker_image.tests.unit.node.retaining import retain
+from broker_image.tests.unit.node.searching import by_time, youngest
 
 NOW = 1_700_000_000_000
 CONFIG = LogConfig(
@@ -104,9 +105,9 @@ def test_every_offset_and_time_is_found_as_before_or_behind_the_gap(rig, log):
         expected = next(h for h, _ in batches(log) if h.last_offset >= offset)
         assert isinstance(piece, FileSlice)
         assert int.from_bytes(piece.read()[:8], "big") == expected.base_offset
-        found = log.offset_for_timestamp(NOW + offset)
+        found = by_time(log, NOW + offset)
         assert found.offset == next(r.offset for r in left if r.timestamp >= NOW + offset)
-    assert log.max_timestamp_offset().offset == left[-1].offset
+    assert youngest(log).offset == left[-1].offset
 
 
 def test_a_fetch_under_way_reads_what_it_was_promised(rig, log):

@@ -14,6 +14,7 @@ from logfleet.records.record import ProducerStamp, Record, build_batch, read_rec
 
 from broker_image.tests.sim.disk import PowerLoss, SimDisk, SimFile
 from broker_image.tests.unit.node.retaining import retain
+from broker_image.tests.unit.node.searching import by_time
 
 NOW = 1_700_000_000_000
 PARTITION = TopicPartition("topic", 0)
@@ -75,7 +76,7 @@ class Run:
         self.values = self.values[:end]
         self.start = self.log.log_start_offset
         for offset in self.dice.sample(range(self.start, end), min(3, end - self.start)):
-            found_at = self.log.offset_for_timestamp(NOW + offset)
+            found_at = by_time(self.log, NOW + offset)
             assert found_at is not None
             assert found_at.offset == offset
 

@@ -9,6 +9,8 @@ from logfleet.node.file_slice import FileSlice
 from logfleet.node.partition_log import AppendResult, PartitionLog
 from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
 
+from broker_image.tests.unit.node.searching import by_time
+
 NOW = 1_700_000_000_000
 SMALL = LogConfig(segment_bytes=700, index_interval_bytes=100)
 RECORDS = 30
@@ -98,7 +100,7 @@ def test_no_write_without_room_harms_the_log(rig, monkeypatch) -> None:
             reopened = rig.open(SMALL, clean=False, recovery_point=recovery_point)
             assert everything(reopened) == expected, writes
             assert reopened.log_end_offset == RECORDS
-            found = reopened.offset_for_timestamp(NOW + 17)
+            found = by_time(reopened, NOW + 17)
             assert found is not None
             assert found.offset == 17
         reopened.truncate_to(0, NOW)

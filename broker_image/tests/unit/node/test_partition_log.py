@@ -8,6 +8,7 @@ from logfleet.records.record import ProducerStamp, Record, build_batch, read_rec
 from logfleet.wire.errors import ErrorCode
 
 from broker_image.tests.unit.node.retaining import retain
+from broker_image.tests.unit.node.searching import by_time, youngest
 
 NOW = 1_700_000_000_000
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=100)
@@ -204,7 +205,7 @@ class TestTime:
             expected = next(
                 ((o, t) for o in range(120) if (t := NOW + 10 * (o // 3) + o % 3) >= wanted), None
             )
-            found = log.offset_for_timestamp(wanted)
+            found = by_time(log, wanted)
             assert (found and (found.offset, found.timestamp)) == expected
             assert found is None or found.leader_epoch == 2
 
@@ -213,25 +214,25 @@ class TestTime:
         times = [50, 10, 40, 30, 90, 20, 60]
         for time in times:
             log.append_as_leader(batch(bytes(300), timestamp=time), 0, NOW)
-        assert [log.offset_for_timestamp(t).offset for t in (0, 50, 51, 90)] == [0, 0, 4, 4]
-        assert log.offset_for_timestamp(91) is None
-        assert log.max_timestamp_offset().offset == 4
+        assert [by_time(log, t).offset for t in (0, 50, 51, 90)] == [0, 0, 4, 4]
+        assert by_time(log, 91) is None
+        assert youngest(log).offset == 4
         log.delete_records_before(5)
-        assert log.offset_for_timestamp(0).offset == 5
+        assert by_time(log, 0).offset == 5
 
     def test_a_log_without_times_has_no_youngest_record(self, rig):
         log = rig.open()
-        assert log.max_timestamp_offset() is None
+        assert youngest(log) is None
         log.append_as_leader(batch(b"x", timestamp=-1), 0, NOW)
-        assert log.max_timestamp_offset() is None
-        assert log.offset_for_timestamp(0) is None
+        assert youngest(log) is None
+        assert by_time(log, 0) is None
 
     def test_the_youngest_record_is_the_first_of_its_time(self, rig):
         log = rig.open()
         records = [Record(None, None, NOW + n) for n in (1, 5, 3, 5)]
         log.append_as_leader(build_batch(records), 0, NOW)
         log.append_as_leader(batch(b"x", timestamp=NOW + 4), 0, NOW)
-        found = log.max_timestamp_offset()
+        found = youngest(log)
         assert (found.offset, found.timestamp) == (1, NOW + 5)
 
     def test_unreadable_records_are_found_as_a_batch(self, rig):
@@ -241,7 +242,7 @@ class TestTime:
         garbage[61:] = b"\xff" * (len(garbage) - 61)
         write_crc(garbage)
         log.append_as_leader(garbage, 0, NOW)
-        found = log.offset_for_timestamp(7)
+        found = by_time(log, 7)
         assert (found.offset, found.timestamp) == (1, 10)
 
 

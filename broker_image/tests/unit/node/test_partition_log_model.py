@@ -21,6 +21,7 @@ from logfleet.records.record import ProducerStamp, Record, build_batch, read_rec
 
 from broker_image.tests.sim.rebuild import index_faults
 from broker_image.tests.unit.node.retaining import retain
+from broker_image.tests.unit.node.searching import by_time
 
 NOW = 1_700_000_000_000
 CONFIG = LogConfig(
@@ -194,7 +195,7 @@ class LogMachine(RuleBasedStateMachine):
         ]
         for wanted in (NOW - 3001, NOW, NOW + 2500):
             expected = next((record for record in records if record[1] >= wanted), None)
-            found = self.log.offset_for_timestamp(wanted)
+            found = by_time(self.log, wanted)
             assert (found and (found.offset, found.timestamp)) == expected
 
     @invariant()

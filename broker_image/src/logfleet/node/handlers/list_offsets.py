@@ -1,10 +1,16 @@
-"""ListOffsets: the ends of a log, and offsets by time. Rules: Kafka's Partition.fetchOffsetForTimestamp."""
+"""ListOffsets: the ends of a log, and offsets by time. Rules: Kafka's Partition.fetchOffsetForTimestamp.
 
+The ends are known. For an offset by time a batch has to be read and expanded, which may take long: a thread does that, one batch
+after the other, and the loop goes on with others.
+"""
+
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from logfleet.node.dispatch import Handler, RequestContext
+from logfleet.node.log_search import BatchToSearch
 from logfleet.node.partition import Partition
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ListOffsetsRequest, ListOffsetsResponse
@@ -41,23 +47,52 @@ class Found(msgspec.Struct, frozen=True):
     leader_epoch: int = -1
 
 
+class _Search(msgspec.Struct, frozen=True):
+    """What is looked for is in this batch of the partition or behind it, if anywhere."""
+
+    partition: Partition
+    batch: BatchToSearch
+
+
+_Topics = dict[str, dict[int, Found | ErrorCode | _Search]]
+"""What is known of each topic's partitions by index, all in the order of the request."""
+
+
 def list_offsets(
     broker: "Broker", request: ListOffsetsRequest, context: RequestContext
-) -> ListOffsetsResponse:
+) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
     """One row per partition; INVALID_REQUEST for one that the request names twice."""
-    topics: dict[str, dict[int, _Row]] = {}
+    topics: _Topics = {}
     for topic in request.topics:
         for wanted in topic.partitions:
-            index = wanted.partition_index
             rows = topics.setdefault(topic.name, {})
-            if index in rows:
-                found: Found | ErrorCode = ErrorCode.INVALID_REQUEST
-            else:
-                found = _find(broker, topic.name, wanted, context.api_version)
-            rows[index] = _row(index, found, context.api_version)
+            index = wanted.partition_index
+            rows[index] = (
+                ErrorCode.INVALID_REQUEST
+                if index in rows
+                else _find(broker, topic.name, wanted, context.api_version)
+            )
+    if any(isinstance(found, _Search) for rows in topics.values() for found in rows.values()):
+        return _answer_after_searches(broker, topics, context.api_version)
+    return _answer(topics, context.api_version)
+
+
+async def _answer_after_searches(
+    broker: "Broker", topics: _Topics, version: int
+) -> ListOffsetsResponse:
+    for rows in topics.values():
+        for index, found in rows.items():
+            if isinstance(found, _Search):
+                rows[index] = await _search(broker, found)
+    return _answer(topics, version)
+
+
+def _answer(topics: _Topics, version: int) -> ListOffsetsResponse:
     return ListOffsetsResponse(
         topics=[
-            ListOffsetsResponse.ListOffsetsTopicResponse(name=name, partitions=list(rows.values()))
+            ListOffsetsResponse.ListOffsetsTopicResponse(
+                name=name, partitions=[_row(index, found, version) for index, found in rows.items()]
+            )
             for name, rows in topics.items()
         ]
     )
@@ -65,7 +100,7 @@ def list_offsets(
 
 def _find(
     broker: "Broker", topic: str, wanted: ListOffsetsRequest.ListOffsetsPartition, version: int
-) -> Found | ErrorCode:
+) -> Found | ErrorCode | _Search:
     timestamp = wanted.timestamp
     if timestamp < 0 and version < SPECIAL_SINCE.get(timestamp, version + 1):
         return ErrorCode.UNSUPPORTED_VERSION
@@ -77,13 +112,13 @@ def _find(
         older = epoch < partition.leader_epoch
         return ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
     try:
-        return offset_for(partition, timestamp)
+        return _offset_for(partition, timestamp)
     except OSError as failure:
         broker.storage_failed(partition, failure)
         return ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def offset_for(partition: Partition, timestamp: int) -> Found:
+def _offset_for(partition: Partition, timestamp: int) -> Found | _Search:
     """The offset that a timestamp (ms), or one of the special values, stands for. Raises OSError.
 
     High watermark and last stable offset are one, so both isolation levels see the same end.
@@ -96,15 +131,34 @@ def offset_for(partition: Partition, timestamp: int) -> Found:
     if timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:  # nothing is tiered
         return Found()
     if timestamp == MAX_TIMESTAMP:
-        record = log.max_timestamp_offset()
+        batch = log.youngest_batch()
     else:
-        record = log.offset_for_timestamp(timestamp)
-    if record is None or record.offset >= partition.last_stable_offset:
-        return Found()
-    return Found(record.offset, record.timestamp, record.leader_epoch)
+        batch = log.batch_for_timestamp(timestamp)
+    return Found() if batch is None else _Search(partition, batch)
 
 
-def _row(index: int, found: Found | ErrorCode, version: int) -> _Row:
+async def _search(broker: "Broker", search: _Search) -> Found | ErrorCode:
+    """Look into batches until one has the record. While a thread reads one, everything may change, leadership too."""
+    partition = search.partition
+    batch: BatchToSearch | None = search.batch
+    try:
+        while batch is not None:
+            record = await broker.run_in_thread(batch.first_record)
+            if not partition.is_leading:
+                return ErrorCode.NOT_LEADER_OR_FOLLOWER
+            if record is not None:
+                if record.offset >= partition.last_stable_offset:
+                    return Found()
+                return Found(record.offset, record.timestamp, record.leader_epoch)
+            batch = partition.log.batch_for_timestamp(batch.timestamp, batch.header.next_offset)
+    except OSError as failure:
+        broker.storage_failed(partition, failure)
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    return Found()
+
+
+def _row(index: int, found: Found | ErrorCode | _Search, version: int) -> _Row:
+    assert not isinstance(found, _Search), "it is over"
     if isinstance(found, ErrorCode):
         return _Row(partition_index=index, error_code=found)
     epoch = found.leader_epoch if version >= LEADER_EPOCH_SINCE else NO_EPOCH

@@ -1,8 +1,11 @@
+import asyncio
 import errno
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
 from logfleet.node.handlers.list_offsets import list_offsets
+from logfleet.node.log_search import BatchToSearch
 from logfleet.records.record import Record, build_batch
 from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
@@ -25,6 +28,8 @@ def ask(host, *rows: tuple[Any, ...], version: int = 11, topic: str = "topic") -
         topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=wanted)]
     )
     answer = list_offsets(host, asked, host.context(version))
+    if isinstance(answer, Awaitable):
+        answer = asyncio.run(answered(answer))
     assert isinstance(answer, ListOffsetsResponse)
     encode(answer, version)  # nothing is set that this version lacks
     (found,) = answer.topics
@@ -32,6 +37,14 @@ def ask(host, *rows: tuple[Any, ...], version: int = 11, topic: str = "topic") -
     return [
         (row.error_code, row.offset, row.timestamp, row.leader_epoch) for row in found.partitions
     ]
+
+
+def failing(*_: object) -> None:
+    raise OSError(errno.EIO, "bad sector")
+
+
+async def answered(answer: Awaitable[ListOffsetsResponse]) -> ListOffsetsResponse:
+    return await answer
 
 
 @pytest.fixture
@@ -110,17 +123,49 @@ def test_a_topic_named_twice_is_answered_once(host, partition) -> None:
     answer = list_offsets(
         host, ListOffsetsRequest(topics=[topic, empty, topic]), host.context(version=11)
     )
+    assert isinstance(answer, ListOffsetsResponse)
     (found,) = answer.topics
     assert [each.error_code for each in found.partitions] == [ErrorCode.INVALID_REQUEST]
 
 
 def test_a_failing_disk_is_told(host, partition, monkeypatch) -> None:
-    def failing(*_: object) -> None:
-        raise OSError(errno.EIO, "bad sector")
-
-    monkeypatch.setattr(partition.log, "offset_for_timestamp", failing)
+    monkeypatch.setattr(partition.log, "batch_for_timestamp", failing)
     assert ask(host, (0, NOW))[0][0] == ErrorCode.KAFKA_STORAGE_ERROR
     assert [failed for failed, _ in host.failed] == [partition]
+
+
+def test_a_disk_that_fails_in_the_thread_is_told(host, partition, monkeypatch) -> None:
+    monkeypatch.setattr(BatchToSearch, "first_record", failing)
+    assert ask(host, (0, NOW), (1, -1))[0][0] == ErrorCode.KAFKA_STORAGE_ERROR
+    assert [failed for failed, _ in host.failed] == [partition]
+
+
+def test_batches_are_read_in_a_thread_and_ends_without_one(host, partition) -> None:
+    ask(host, (0, -1), (0, -2))
+    assert host.threads == []
+    ask(host, (0, NOW + 101))
+    ask(host, (0, -3))
+    assert [work.__name__ for work in host.threads] == ["first_record"] * 2
+
+
+def test_what_lies_before_the_start_of_the_log_is_not_found(host, partition) -> None:
+    partition.log.delete_records_before(2)
+    assert ask(host, (0, NOW + 100)) == [(0, 2, NOW + 102, 2)]
+    partition.log.delete_records_before(5)
+    # 3 and 4 are the youngest and gone, of the batch that both are in
+    assert ask(host, (0, NOW + 300)) == [(0, -1, -1, -1)]
+    assert len(host.threads) == 2
+
+
+def test_leadership_that_ends_during_a_search_is_told(host, partition, monkeypatch) -> None:
+    search = BatchToSearch.first_record
+
+    def first_record(batch: BatchToSearch) -> Any:
+        partition.stop_leading()
+        return search(batch)
+
+    monkeypatch.setattr(BatchToSearch, "first_record", first_record)
+    assert ask(host, (0, NOW))[0][0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_versions_without_leader_epochs_do_not_get_one(host, partition) -> None:

@@ -1,0 +1,25 @@
+"""Offsets by time as ListOffsets finds them, without its thread."""
+
+from typing import Any
+
+from logfleet.node.log_search import BatchToSearch
+from logfleet.node.partition_log import PartitionLog
+
+
+def by_time(log: PartitionLog, timestamp: int) -> Any:
+    """The first record that is at least so young (ms), a FoundRecord or None."""
+    return _first(log, log.batch_for_timestamp(timestamp))
+
+
+def youngest(log: PartitionLog) -> Any:
+    """The record with the largest timestamp, likewise."""
+    return _first(log, log.youngest_batch())
+
+
+def _first(log: PartitionLog, batch: BatchToSearch | None) -> Any:
+    while batch is not None:
+        record = batch.first_record()
+        if record is not None:
+            return record
+        batch = log.batch_for_timestamp(batch.timestamp, batch.header.next_offset)
+    return None
