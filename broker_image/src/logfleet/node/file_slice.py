@@ -7,12 +7,14 @@ class FileSlice:
     """Whole batches in a file; the file stays open and readable while the slice exists, whatever happens to the segment.
 
     position: where the range begins, in bytes; `len` is its length, never 0. Nothing is read until it is sent or asked for.
+    is_cut: behind it there is more that could be read, were it not for a limit or the segment's end.
     """
 
-    __slots__ = ("_length", "file", "position")
+    __slots__ = ("_length", "file", "is_cut", "position")
 
-    def __init__(self, file: File, position: int, length: int) -> None:
+    def __init__(self, file: File, position: int, length: int, *, is_cut: bool = False) -> None:
         self.file = file
+        self.is_cut = is_cut
         self.position = position
         self._length = length
 

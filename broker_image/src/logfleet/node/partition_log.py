@@ -258,7 +258,8 @@ class PartitionLog:
             end = self._cut(segment, start, limit, max_bytes, at_least_one=at_least_one)
             if end < limit:
                 segment.note_resumption(end)
-            return FileSlice(segment.file, start, end - start) if end > start else None
+            cut = end < limit or end_offset > next_base
+            return FileSlice(segment.file, start, end - start, is_cut=cut) if end > start else None
         return None
 
     def _position_of(self, segment: Segment, offset: int) -> int:

@@ -69,7 +69,6 @@ class Usage:
             at_once = self._quotas.fetch.at_once(self._client_id)
             if at_once is not None:
                 request.max_bytes = min(request.max_bytes, at_once)
-                request.min_bytes = min(request.min_bytes, request.max_bytes)
 
     def resume(self) -> None:
         """The loop works on the request again."""

@@ -33,7 +33,7 @@ _Wanted = dict[Key, FetchRequest.FetchPartition]
 def fetch(
     broker: "Broker", request: FetchRequest, context: RequestContext
 ) -> FetchResponse | Awaitable[FetchResponse]:
-    """Read every partition from its offset on; wait up to max_wait_ms if that gives less than min_bytes."""
+    """Read every partition from its offset on; wait up to max_wait_ms if that is all there is and less than min_bytes."""
     by_id = context.api_version >= TOPIC_IDS_SINCE
     wanted: _Wanted = {}
     for topic in request.topics:
@@ -111,7 +111,7 @@ class _Turn:
         if reading.is_enough or self._request.max_wait_ms <= 0 or not self._waits_for(reading):
             return self._settle(reading)
         # from here on nothing that comes may be missed: the coroutine's first step is some time away
-        wait = FetchWait(self._request.min_bytes - reading.bytes)
+        wait = FetchWait(reading.min_bytes - reading.bytes)
         timer = self._broker.timers.add(self._request.max_wait_ms / 1000, wait.end)
         self._context.peer.on_leave = wait.end
         self._broker.parked.fetches += 1

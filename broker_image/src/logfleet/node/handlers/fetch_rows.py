@@ -2,6 +2,8 @@
 
 Rules of what is returned are Kafka's ReplicaManager.readFromLog and KIP-74: the first non-empty partition
 may exceed every limit by one batch, so that a reader always gets on; after it only whole batches that fit.
+Kafka cuts within a batch, so that a reader who is far behind gets as many bytes as it allows; here they are
+fewer by a part of a batch, which is no reason to let it wait for min_bytes.
 """
 
 from collections.abc import Callable
@@ -32,8 +34,9 @@ class Reading:
     """Rows as they are read, in the order of `add`.
 
     find: the partition of a topic's key and an index if this broker leads it, else why it does not serve it. rows, unknown: of partitions that the cluster has, and of others, which stand at the end of an answer and do not end the wait for the
-    rest (KafkaApis.handleFetchRequest): topic ids that nobody knows first. bytes: read so far. is_enough: nothing is gained by waiting:
-    min_bytes are there, or a row needs the client. partitions: those read, to be waited on.
+    rest (KafkaApis.handleFetchRequest): topic ids that nobody knows first. bytes: read so far; min_bytes: those that are waited for, no more than a limit
+    lets through (KafkaApis.handleFetchRequest). is_enough: nothing is gained by waiting: min_bytes are there, a partition has more than its
+    limit, or a row needs the client. partitions: those read, to be waited on.
     """
 
     __slots__ = (
@@ -50,6 +53,7 @@ class Reading:
         "bytes",
         "find",
         "is_enough",
+        "min_bytes",
         "partitions",
         "rows",
         "unknown",
@@ -69,7 +73,8 @@ class Reading:
         self._from_replica = replica_id(request, context.api_version) >= 0
         self._endpoints: dict[int, FetchResponse.NodeEndpoint] = {}
         self.bytes = 0
-        self.is_enough = request.min_bytes <= 0
+        self.min_bytes = min(request.min_bytes, self._bytes_left)
+        self.is_enough = self.min_bytes <= 0
         self.partitions: list[Partition] = []
         self.rows: Rows = []
         self.unknown: Rows = []
@@ -169,7 +174,7 @@ class Reading:
             self.bytes += size
             partition.bytes_out += size
             self._bytes_left = max(0, self._bytes_left - size)
-            if self.bytes >= self._request.min_bytes:
+            if records.is_cut or self.bytes >= self.min_bytes:
                 self.is_enough = True
             row.records = records
         return row

@@ -3,6 +3,7 @@ import errno
 from typing import Any
 
 import pytest
+from logfleet.log.config import LogConfig
 from logfleet.node.handlers.fetch import fetch
 from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
@@ -236,6 +237,42 @@ class TestWaiting:
         ask(host, request(("topic", 9, 0), ("none", 0, 0), max_wait_ms=100_000))
         host.know_topic("elsewhere", {0: 2})
         ask(host, request(("topic", 0, 1), ("elsewhere", 0, 0), max_wait_ms=100_000))
+
+    def test_who_is_far_behind_does_not_wait_for_what_the_limits_hold_back(self, host) -> None:
+        """Whole batches that fit are a little less than a limit of the size of min_bytes."""
+        log_config = LogConfig(segment_bytes=1000, index_interval_bytes=0)
+        for topic in ("a", "b"):
+            partition = host.host(topic, config=log_config)
+            for _ in range(10):
+                append(partition, bytes(200))
+        limits: list[dict[str, int]] = [{"partition_max_bytes": 500}, {}]
+        for limit in limits:
+            asked = request(
+                ("a", 0, 0, limit), max_wait_ms=100_000, min_bytes=500 if limit else 10_000
+            )
+            (row,) = rows_of(ask(host, asked))
+            assert 0 < len(row.records) < asked.min_bytes
+        asked = request(
+            ("a", 0, 0), ("b", 0, 0), max_wait_ms=100_000, min_bytes=5_000, max_bytes=600
+        )
+        assert sum(len(row.records) for row in rows_of(ask(host, asked))) < 600
+
+    def test_who_has_all_there_is_waits_whatever_the_limits(self, host) -> None:
+        async def main() -> None:
+            partition = host.host(config=LogConfig(segment_bytes=1000))
+            for _ in range(10):
+                append(partition, bytes(200))
+            end = partition.high_watermark
+            asked = request(
+                ("topic", 0, end - 1, {"partition_max_bytes": 500}),
+                max_wait_ms=100_000,
+                min_bytes=500,
+            )
+            _, pending = waiting(host, asked)
+            append(partition, bytes(200))
+            await pending
+
+        asyncio.run(main())
 
     def test_what_nobody_knows_does_not_end_the_wait_for_the_rest(self, host) -> None:
         async def main() -> None:
