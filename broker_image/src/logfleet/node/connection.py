@@ -187,6 +187,7 @@ class Connection(asyncio.BufferedProtocol):
         self._held = 0  # WRITE_PAUSED, THROTTLED: why no request is taken
         self._release: asyncio.TimerHandle | None = None  # ends the throttling
         self._unsent: list[Part] | None = None  # an answer waiting for the transport to be empty
+        self._unsent_before = 0  # bytes, when last looked at
         self._read_paused = False
         self.finishing = False  # close as soon as nothing is in progress
         self._lost = False
@@ -230,6 +231,15 @@ class Connection(asyncio.BufferedProtocol):
             self.peer.on_leave()
         if not self._in_progress:
             self._transport.close()
+
+    def note_activity(self) -> None:
+        """To be called several times per idle limit: a peer that takes its answer, however slowly, is not idle."""
+        unsent = self._transport.get_write_buffer_size()
+        if self._sender is not None:
+            unsent += self._sender.unsent_bytes
+        if unsent != self._unsent_before:
+            self._unsent_before = unsent
+            self.last_active = self._owner.now
 
     def abort(self) -> None:
         """Close now; what was not sent is lost."""

@@ -143,6 +143,11 @@ class FileSender:
         self._index = self._sent = self._warm_until = 0
         return self._advance()
 
+    @property
+    def unsent_bytes(self) -> int:
+        """Of the answer that is being sent."""
+        return sum(map(len, self._parts[self._index :])) - self._sent
+
     def close(self) -> None:
         """Forget what is unsent and give the descriptor back."""
         if not self._closed:

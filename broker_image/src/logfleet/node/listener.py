@@ -234,10 +234,11 @@ class Listener:
         connections: Iterator[Connection] = iter(list(self.connections))
         while step := list(islice(connections, SWEEP_STEP)):
             for connection in step:
+                connection.note_activity()
                 if self.now - connection.last_active <= self.idle_s_max:
                     continue
                 if connection.finishing:
-                    connection.abort()  # closed long ago, but the peer does not take what is left
+                    connection.abort()  # closed long ago, and the peer takes nothing of what is left
                 else:
                     connection.finish(IDLE)
             await asyncio.sleep(0)
@@ -248,6 +249,8 @@ def close_least_recently_used(listeners: Iterable[Listener], excess: int) -> Non
     open_now = [(each, owner) for owner in listeners for each in owner.connections]
     ending = sum(connection.finishing for connection, _ in open_now)
     staying = [(each, owner) for each, owner in open_now if not each.finishing]
+    for connection, _ in staying:
+        connection.note_activity()
     staying.sort(key=lambda pair: pair[0].last_active)
     for connection, _ in staying[: max(0, excess - ending)]:
         connection.finish(EVICTED)

@@ -1,10 +1,12 @@
 """Peers that take nothing of what they asked for: they are let go like idle ones, and what was kept for them with them."""
 
+import asyncio
 import socket
 import struct
 from pathlib import Path
 
 import pytest
+from logfleet.node.connection import IDLE, Connection
 
 from broker_image.tests.unit.node.test_connection import framed, running
 from broker_image.tests.unit.node.waiting import Until
@@ -13,11 +15,14 @@ pytestmark = pytest.mark.asyncio
 ANSWER_BYTES = 8 * 1024 * 1024
 
 
-@pytest.mark.parametrize(
+LARGE_ANSWER = pytest.mark.parametrize(
     "request_",
     [b"\0\1B" + struct.pack(">i", ANSWER_BYTES), b"\0\1F" + struct.pack(">ii", 0, ANSWER_BYTES)],
     ids=["bytes", "file"],
 )
+
+
+@LARGE_ANSWER
 async def test_a_peer_that_reads_no_answer_is_let_go(
     tmp_path: Path, until: Until, request_: bytes
 ) -> None:
@@ -34,3 +39,39 @@ async def test_a_peer_that_reads_no_answer_is_let_go(
             await until(lambda: not rig.listener.connections)
             assert connection._unsent is None
             assert connection._transport.get_write_buffer_size() == 0
+
+
+@LARGE_ANSWER
+async def test_a_peer_that_reads_slowly_is_served_as_long_as_it_reads(
+    tmp_path: Path, until: Until, request_: bytes
+) -> None:
+    """Each step takes longer than the idle limit, and in each the peer takes a part of its answer."""
+    async with running(tmp_path) as rig:
+        (tmp_path / "segment").write_bytes(bytes(ANSWER_BYTES))
+        slow = socket.socket()
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
+        slow.connect(("127.0.0.1", rig.port))
+        reader, writer = await asyncio.open_connection(sock=slow, limit=16 * 1024)
+        writer.write(framed(request_))
+        await until(lambda: rig.service.seen)
+        (connection,) = rig.listener.connections
+
+        async def sweep() -> None:
+            rig.listener.now += 601
+            await rig.listener._close_idle()
+
+        for _ in range(3):
+            await sweep()
+            before = connection._transport.get_write_buffer_size() + _unsent(connection)
+            while before == connection._transport.get_write_buffer_size() + _unsent(connection):
+                assert await reader.read(64 * 1024)
+        assert connection.end_reason != IDLE
+        await sweep()  # notes what was read last
+        await sweep()
+        assert connection.end_reason == IDLE
+        writer.transport.abort()
+        await until(lambda: not rig.listener.connections)
+
+
+def _unsent(connection: Connection) -> int:
+    return 0 if connection._sender is None else connection._sender.unsent_bytes
