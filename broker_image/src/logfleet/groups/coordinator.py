@@ -9,7 +9,7 @@ Upholds I14: a partition has one owner per generation because only the leader's 
 generations only grow, and commits of old generations are refused; and I15 (`offsets`).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from logfleet.groups.classic import ClassicGroup, GroupState, Member
@@ -21,6 +21,7 @@ from logfleet.groups.offsets import OffsetCommits
 from logfleet.groups.rebalance import Rebalancer
 from logfleet.groups.records import GroupMetadataRecord, GroupRecord, OffsetRecord
 from logfleet.groups.table import GroupTable, StoredGroup
+from logfleet.groups.topic_removal import TopicRemoval
 from logfleet.groups.turn import Turn, Waiter, answer_to_append_error
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
@@ -57,7 +58,8 @@ class GroupCoordinator:
         self._rebalancer = Rebalancer(self._table)
         self._membership = Membership(self._table, self._rebalancer)
         self._offsets = OffsetCommits(self._table, self._rebalancer)
-        self._expiry = OffsetExpiry(self._table)
+        self.expiry = OffsetExpiry(self._table)
+        self.removal = TopicRemoval(self._table)
 
     # -- what the log says
 
@@ -214,16 +216,9 @@ class GroupCoordinator:
     def delete_offsets(self, turn: Turn, request: OffsetDeleteRequest, waiter: Waiter) -> None:
         self._offsets.delete(turn, request, waiter)
 
-    def forget_topics(self, turn: Turn, deleted: Iterable[tuple[str, bytes]]) -> None:
-        self._offsets.forget_topics(turn, deleted)
-
     def committed_offsets(self) -> Iterator[tuple[str, str, int, OffsetCommitValue]]:
         """Group, topic, partition and the offset committed there. Groups may change while somebody walks over them."""
         return self._offsets.walk()
-
-    def expire_offsets(self, turn: Turn) -> bool:
-        """Remove what has expired, a step of it; False when all groups were looked at (`logfleet.groups.expiry`)."""
-        return self._expiry.step(turn)
 
     # -- administration
 

@@ -13,6 +13,7 @@ all offsets while they have members. Source: ClassicGroup.offsetExpirationCondit
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from logfleet.groups.classic import ClassicGroup, GroupState
@@ -31,7 +32,7 @@ PARTITIONS_PER_PIECE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class Piece:
     """Some offsets of one topic in one group; topic None: all of the group's were looked at."""
 
     group_id: str
@@ -39,21 +40,37 @@ class _Piece:
     partitions: list[int]
 
 
+def pieces(table: GroupTable) -> Iterator[Piece]:
+    """All that is committed, piece by piece; what changes in between may be told as it was, what is new may be left out."""
+    offsets = table.offsets
+    for group_id in list(table.groups):
+        for topic in list(offsets.get(group_id, ())):
+            partitions = list(offsets.get(group_id, {}).get(topic, ()))
+            for at in range(0, len(partitions), PARTITIONS_PER_PIECE):
+                yield Piece(group_id, topic, partitions[at : at + PARTITIONS_PER_PIECE])
+        yield Piece(group_id, None, [])
+
+
 class OffsetExpiry:
     """Walks over the groups of a table, round after round, in steps short enough for an event loop."""
 
     def __init__(self, table: GroupTable) -> None:
         self._table = table
-        self._round: Iterator[_Piece] | None = None
+        self._round: Iterator[Piece] | None = None
 
-    def step(self, turn: Turn) -> bool:
-        """Write the tombstones of what has expired among the next offsets. False when the round is over.
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a round is not over; to be asked once the turn of a step was executed."""
+        return self._round is not None
+
+    def step(self, turn: Turn) -> None:
+        """Write the tombstones of what has expired among the next offsets; the first step of all begins a round.
 
         What happens between two steps is no matter: each looks at the groups as they are. Records that cannot be written end the
         round; the next one finds the same offsets.
         """
         if self._round is None:
-            self._round = self._pieces()
+            self._round = pieces(self._table)
         expired: dict[str, list[GroupRecord]] = {}
         gone: list[str] = []
         looked_at = removed = 0
@@ -72,16 +89,6 @@ class OffsetExpiry:
             self._round = None
         if removed:
             self._write(turn, expired, gone)
-        return self._round is not None
-
-    def _pieces(self) -> Iterator[_Piece]:
-        offsets = self._table.offsets
-        for group_id in list(self._table.groups):
-            for topic in list(offsets.get(group_id, ())):
-                partitions = list(offsets.get(group_id, {}).get(topic, ()))
-                for at in range(0, len(partitions), PARTITIONS_PER_PIECE):
-                    yield _Piece(group_id, topic, partitions[at : at + PARTITIONS_PER_PIECE])
-            yield _Piece(group_id, None, [])
 
     def _expired(
         self, turn: Turn, group_id: str, topic: str, partitions: list[int]
@@ -116,22 +123,26 @@ class OffsetExpiry:
 
     def _write(self, turn: Turn, expired: dict[str, list[GroupRecord]], gone: list[str]) -> None:
         records = [record for found in expired.values() for record in found]
-        turn.note(
-            "offsets_expired",
-            offsets=len(records),
-            groups=list(expired),
-            groups_removed=gone,
-            why=f"not used for {self._table.config.offsets_retention_ms} ms, or as long as their commit said",
-        )
+        told = partial(self._written, len(records), list(expired), gone)
         records += [
             GroupMetadataRecord(GroupMetadataKey(group=group_id), None) for group_id in gone
         ]
-        turn.write(records, self._written)
+        turn.write(records, told)
 
-    def _written(self, turn: Turn, error: ErrorCode) -> None:
+    def _written(
+        self, offsets: int, groups: list[str], gone: list[str], turn: Turn, error: ErrorCode
+    ) -> None:
         if error is not ErrorCode.NONE:
             self._round = None
             turn.note("expired_offsets_not_removed", error=error.name)
+            return
+        turn.note(
+            "offsets_expired",
+            offsets=offsets,
+            groups=groups,
+            groups_removed=gone,
+            why=f"not used for {self._table.config.offsets_retention_ms} ms, or as long as their commit said",
+        )
 
 
 def is_expired(

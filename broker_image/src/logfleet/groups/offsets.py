@@ -5,7 +5,7 @@ the shell: a commit is answered when its records are committed, a fetch when all
 Source: Kafka's OffsetMetadataManager and ClassicGroup.validateOffsetCommit.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 from logfleet.groups.classic import ClassicGroup, GroupState
@@ -193,25 +193,6 @@ class OffsetCommits:
                 for number, value in list(partitions.items()):
                     yield group_id, topic, number, value
 
-    def forget_topics(self, turn: Turn, deleted: Iterable[tuple[str, bytes]]) -> None:
-        """Remove the offsets of deleted topics, given by name and id.
-
-        An offset that was committed for a later topic of the same name stays.
-        """
-        ids_by_name: dict[str, set[bytes]] = {}
-        for name, topic_id in deleted:
-            ids_by_name.setdefault(name, {ZERO_UUID}).add(topic_id)
-        records: list[GroupRecord] = [
-            OffsetRecord(OffsetCommitKey(group=group_id, topic=topic, partition=number), None)
-            for group_id, topics in self._table.offsets.items()
-            for topic in ids_by_name.keys() & topics.keys()
-            for number, value in topics[topic].items()
-            if bytes(value.topic_id) in ids_by_name[topic]
-        ]
-        if records:
-            turn.note("offsets_of_deleted_topics_removed", offsets=len(records))
-            turn.write(records, _removal_stored)
-
 
 def check_commit(
     group: ClassicGroup, member_id: str, group_instance_id: str | None, generation: int
@@ -335,8 +316,3 @@ def _answer_fetch(
             group_id=response.group_id, error_code=ErrorCode.NOT_COORDINATOR
         )
     turn.reply(waiter, response)
-
-
-def _removal_stored(turn: Turn, error: ErrorCode) -> None:
-    if error is not ErrorCode.NONE:
-        turn.note("offsets_of_deleted_topics_not_removed", error=error.name)

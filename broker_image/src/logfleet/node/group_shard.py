@@ -16,7 +16,9 @@ import structlog
 
 from logfleet.groups.config import GroupConfig
 from logfleet.groups.coordinator import GroupCoordinator
+from logfleet.groups.expiry import OffsetExpiry
 from logfleet.groups.records import GroupRecord, encode_record
+from logfleet.groups.topic_removal import TopicRemoval
 from logfleet.groups.turn import Turn, Write
 from logfleet.log.validation import Rejected, prepare_fully
 from logfleet.node.connection import Peer
@@ -100,6 +102,7 @@ class GroupShard:
         self._end_offset = 0
         self._pending: deque[_Pending] = deque()
         self._deleted_while_loading: list[tuple[str, bytes]] = []
+        self._is_removing = False
         self._log = log.bind(partition=partition.index)
 
     @staticmethod
@@ -127,13 +130,16 @@ class GroupShard:
         self.execute(turn)
 
     def expire_offsets(self) -> bool:
-        """Remove offsets whose retention is over, a step of it; False when all groups were looked at."""
+        """Remove offsets whose retention is over, a step of it; False when all groups were looked at, or nothing can be written."""
+        return self._step(self.coordinator.expiry)
+
+    def _step(self, walk: OffsetExpiry | TopicRemoval) -> bool:
         if not self.is_loaded or self.is_closed:
             return False
         turn = self.turn()
-        is_unfinished = self.coordinator.expire_offsets(turn)
+        walk.step(turn)
         self.execute(turn)
-        return is_unfinished
+        return walk.is_under_way
 
     # -- life
 
@@ -147,13 +153,24 @@ class GroupShard:
         self.forget_topics(self._deleted_while_loading)
 
     def forget_topics(self, deleted: Sequence[tuple[str, bytes]]) -> None:
-        """Topics, by name and id, were deleted: remove their offsets, after loading if it is not done."""
+        """Topics, by name and id, were deleted: their offsets go, after loading if it is not done."""
         if not self.is_loaded:
             self._deleted_while_loading += deleted
         elif deleted and not self.is_closed:
-            turn = self.turn()
-            self.coordinator.forget_topics(turn, deleted)
-            self.execute(turn)
+            self.coordinator.removal.add(self.turn(), deleted)
+            self.remove_forgotten()
+
+    def remove_forgotten(self) -> None:
+        """Remove what is left of deleted topics, the first step at once; what cannot be written stays for the next call."""
+        if not self._is_removing and self.coordinator.removal.is_due:
+            self._is_removing = self._step(self.coordinator.removal)
+            if self._is_removing:
+                self._spawn(self._remove())
+
+    async def _remove(self) -> None:
+        while self._is_removing:
+            await asyncio.sleep(0)
+            self._is_removing = self._step(self.coordinator.removal)
 
     def close(self) -> None:
         """Leadership has ended, or the log cannot be read: whoever waits is sent elsewhere."""

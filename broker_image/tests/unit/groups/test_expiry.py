@@ -75,11 +75,16 @@ def expire(host: GroupHost, at_ms: int) -> int:
     steps = 0
     unfinished = True
     while unfinished:
-        turn = host.turn()
-        unfinished = host.coordinator.expire_offsets(turn)
-        host.run(turn)
+        step(host)
+        unfinished = host.coordinator.expiry.is_under_way
         steps += 1
     return steps
+
+
+def step(host: GroupHost) -> None:
+    turn = host.turn()
+    host.coordinator.expiry.step(turn)
+    host.run(turn)
 
 
 def left(host: GroupHost) -> set[tuple[str, str, int]]:
@@ -219,9 +224,8 @@ def test_a_round_goes_on_in_short_steps_and_ends():
 def test_what_happens_between_two_steps_counts():
     host = host_with(*[offset(partition=number) for number in range(2 * REMOVED_PER_STEP)])
     host.now_ms = RETENTION_MS
-    turn = host.turn()
-    assert host.coordinator.expire_offsets(turn)
-    host.run(turn)
+    step(host)
+    assert host.coordinator.expiry.is_under_way
     again = offset(partition=2 * REMOVED_PER_STEP - 1, at_ms=RETENTION_MS)
     host.coordinator.apply(again)
     expire(host, RETENTION_MS)
@@ -231,7 +235,8 @@ def test_what_happens_between_two_steps_counts():
 
 def test_a_group_that_is_deleted_during_a_round_is_passed_over():
     host = host_with(*[offset(f"g{number}") for number in range(LOOKED_AT_PER_STEP)])
-    assert host.coordinator.expire_offsets(host.turn())
+    step(host)
+    assert host.coordinator.expiry.is_under_way
     turn = host.turn()
     host.coordinator.delete(turn, [f"g{LOOKED_AT_PER_STEP - 1}"], object())
     host.run(turn)
@@ -242,11 +247,9 @@ def test_a_group_that_is_deleted_during_a_round_is_passed_over():
 def test_offsets_that_cannot_be_removed_end_the_round_and_stay():
     host = host_with(*[offset(partition=number) for number in range(2 * PARTITIONS_PER_PIECE)])
     host.append_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    host.now_ms = RETENTION_MS
-    turn = host.turn()
-    host.coordinator.expire_offsets(turn)
-    host.run(turn)
-    assert host.notes[-1].event == "expired_offsets_not_removed"
+    assert expire(host, RETENTION_MS) == 1
+    assert [note.event for note in host.notes[-1:]] == ["expired_offsets_not_removed"]
+    assert "offsets_expired" not in [note.event for note in host.notes]
     assert len(left(host)) == 2 * PARTITIONS_PER_PIECE
     host.append_error = ErrorCode.NONE
     expire(host, RETENTION_MS)
@@ -256,7 +259,8 @@ def test_offsets_that_cannot_be_removed_end_the_round_and_stay():
 def test_the_group_goes_with_the_offsets_that_go_in_the_same_step():
     host = host_with(offset(), offset("h", at_ms=1))
     turn = Turn(RETENTION_MS, WALL_MS + RETENTION_MS)
-    assert not host.coordinator.expire_offsets(turn)
+    host.coordinator.expiry.step(turn)
+    assert not host.coordinator.expiry.is_under_way
     (write,) = turn.writes
     assert [type(record) for record in write.records] == [OffsetRecord, GroupMetadataRecord]
     assert isinstance(host.coordinator._table.groups["h"], ClassicGroup)

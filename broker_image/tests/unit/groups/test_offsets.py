@@ -143,30 +143,6 @@ def test_a_retention_time_beyond_all_times_is_as_long_as_can_be():
     assert stored.value.expire_timestamp == 2**63 - 1
 
 
-@pytest.mark.parametrize(
-    "deleted,left",
-    [([("t", OLD_ID)], -1), ([("t", NEW_ID)], 5), ([("other", OLD_ID)], 5), ([], 5)],
-    ids=["its topic", "a later topic of that name", "another topic", "none"],
-)
-def test_offsets_go_with_their_topic(deleted, left):
-    host = GroupHost()
-    commit(host, topic_id=OLD_ID)
-    turn = host.turn()
-    host.coordinator.forget_topics(turn, deleted)
-    host.run(turn)
-    assert offset(host, bytes(16)) == left
-
-
-def test_a_removal_that_could_not_be_stored_is_noted():
-    host = GroupHost()
-    commit(host)
-    host.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
-    turn = host.turn()
-    host.coordinator.forget_topics(turn, [("t", OLD_ID)])
-    host.run(turn)
-    assert host.notes[-1].event == "offsets_of_deleted_topics_not_removed"
-
-
 def test_a_fetch_that_may_be_taken_back_sends_the_client_to_look_again():
     host = GroupHost(holds_commits=True)
     turn = host.turn()

@@ -1,7 +1,10 @@
 import asyncio
+import errno
 
 import pytest
 from logfleet.groups.config import GroupConfig
+from logfleet.groups.expiry import REMOVED_PER_STEP
+from logfleet.groups.records import OffsetRecord
 from logfleet.log.validation import Rejected
 from logfleet.node.connection import Peer
 from logfleet.node.coordinator_loop import apply_record
@@ -10,7 +13,7 @@ from logfleet.node.group_shard import GroupShard, Waiter
 from logfleet.records.batch import iterate_headers
 from logfleet.records.record import read_records
 from logfleet.wire.errors import ErrorCode
-from logfleet.wire.messages import JoinGroupResponse
+from logfleet.wire.messages import JoinGroupResponse, OffsetCommitKey, OffsetCommitValue
 
 from broker_image.tests.unit.node.groups_rig import (
     LaggingPartition,
@@ -144,6 +147,44 @@ async def test_topics_deleted_while_loading_lose_their_offsets_afterwards(tmp_pa
     assert fetch(rig.shard) == -1
     rig.shard.close()
     rig.shard.forget_topics([("t", b"id of deleted t.")])
+
+
+async def test_offsets_of_deleted_topics_go_until_none_is_left(rig, until):
+    for number in range(3 * REMOVED_PER_STEP):
+        value = OffsetCommitValue(offset=5, commit_timestamp=0, metadata="", topic_id=b"t" * 16)
+        key = OffsetCommitKey(group="g", topic="t", partition=number)
+        rig.shard.coordinator.apply(OffsetRecord(key, value))
+    rig.shard.forget_topics([("t", b"t" * 16)])
+    left = len(list(rig.shard.coordinator.committed_offsets()))
+    assert left == 2 * REMOVED_PER_STEP, "one step at once"
+    rig.shard.forget_topics([("t", b"t" * 16)])
+    await until(lambda: not list(rig.shard.coordinator.committed_offsets()))
+    await asyncio.gather(*rig.tasks)
+    assert len(rig.tasks) == 1
+
+
+async def test_what_cannot_be_written_is_not_tried_again_at_once(rig, monkeypatch):
+    rig.shard.forget_topics([])
+    commit(rig.shard, 5)
+
+    def failing(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    append = rig.partition.append
+    monkeypatch.setattr(rig.partition, "append", failing)
+    rig.shard.forget_topics([("t", b"t" * 16)])
+    assert fetch(rig.shard) == 5
+    assert rig.tasks == []
+    monkeypatch.setattr(rig.shard.coordinator.expiry, "_expired", lambda *_: [tombstone()])
+    assert not rig.shard.expire_offsets()
+    assert fetch(rig.shard) == 5
+    monkeypatch.setattr(rig.partition, "append", append)
+    rig.shard.remove_forgotten()
+    assert fetch(rig.shard) == -1
+
+
+def tombstone() -> OffsetRecord:
+    return OffsetRecord(OffsetCommitKey(group="g", topic="t", partition=0), None)
 
 
 async def test_a_waiter_takes_the_first_answer():
