@@ -20,8 +20,12 @@ FLUSH_PERIOD_S: Final = 5.0
 has to check and a power loss can take costs one fsync per written log and period."""
 
 
+AGAIN_S: Final = 1.0
+"""After a flush that found no room on the disk: there may be some again."""
+
+
 class FlushRules:
-    """on_disk_failure: called when a log cannot be made durable; its partitions are led no more then."""
+    """on_disk_failure: called when a log cannot be made durable; its partitions are led no more then, unless the disk is only full."""
 
     def __init__(self, flusher: Flusher, timers: TimerWheel, on_disk_failure: Failed) -> None:
         self._flusher = flusher
@@ -74,5 +78,7 @@ class FlushRules:
                     return
         except OSError as error:
             self._on_disk_failure(TopicPartition(partition.topic, partition.index), error)
+            if partition.is_leading:
+                self._timers.add(AGAIN_S, partial(self._due, partition))
         finally:
             del self._running[partition]

@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
+from logfleet.node import flush_rules
 from logfleet.node.file_slice import FileSlice
 from logfleet.node.flush_rules import FlushRules
 from logfleet.node.flusher import Flusher
@@ -164,6 +165,21 @@ async def test_a_disk_that_fails_is_told_and_nothing_is_committed(bench) -> None
     with pytest.raises(NotLeading):
         await waiting
     assert partition.high_watermark == 0
+
+
+async def test_what_finds_no_room_is_committed_once_there_is_room_again(bench, monkeypatch) -> None:
+    monkeypatch.setattr(flush_rules, "AGAIN_S", 0.01)
+    partition = bench.open(flush_messages=1)
+    bench.append()
+    await bench.flushing(1)
+    gate, bench.disk.gate = bench.disk.gate, None
+    partition.log.abandon_flush()
+    gate.set_exception(OSError(errno.ENOSPC, "No space left on device"))
+    await bench.flushing(2)
+    assert partition.high_watermark == 0
+    await bench.flushed()
+    assert partition.high_watermark == 1
+    assert len(bench.failures) == 1
 
 
 async def test_no_flush_begins_for_what_is_led_elsewhere(bench) -> None:
