@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from e2e.harness.images import ROOT
-from e2e.harness.kubernetes import ZONE_LABEL, Kubernetes, Object, condition, wait_for
+from e2e.harness.kubernetes import RESTRICTED, ZONE_LABEL, Kubernetes, Object, condition, wait_for
 from e2e.harness.kubernetes_rig import OPERATOR_ZONE
 
 OPERATOR_NAMESPACE = "logfleet-system"
@@ -111,8 +111,7 @@ class Fleet:
 
 def install_example_fleet(kubernetes: Kubernetes, namespace: str) -> Fleet:
     """A namespace of restricted security with the committed examples, all Ready afterwards."""
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    kubernetes.create_namespace(namespace, labels)
+    kubernetes.create_namespace(namespace, RESTRICTED)
     examples: list[Path] = sorted(EXAMPLES.glob("*.yaml"))
     kubernetes.apply(*examples, namespace=namespace)
     fleet = Fleet(kubernetes, namespace, example("cluster")["metadata"]["name"])

@@ -15,6 +15,7 @@ from e2e.lab.commands import Argument, LabError, run
 Object = dict[str, Any]
 Found = TypeVar("Found")
 ZONE_LABEL = "topology.kubernetes.io/zone"
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 POLL_S = 0.25
 EVERYTHING = ("-o", "json", "--show-managed-fields")
 COMMAND_WITHIN_S = 120.0

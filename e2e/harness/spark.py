@@ -5,11 +5,12 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from e2e.harness.images import ROOT, image_name
-from e2e.harness.kubernetes import Kubernetes
+from e2e.harness.kubernetes import RESTRICTED, Kubernetes
 from e2e.harness.kubernetes_rig import SPARK_ZONE
 from e2e.lab.commands import Argument, run
 
@@ -29,6 +30,8 @@ CONF = (
     "spark.kubernetes.executor.request.cores=100m",
     "spark.sql.shuffle.partitions=4",
     "spark.ui.enabled=false",
+    # they are looked at when the job is over, and go with the driver's pod
+    "spark.kubernetes.executor.deleteOnTermination=false",
 )
 READ_COUNTS = """
 import sys, pandas as pd
@@ -45,14 +48,14 @@ class SparkJobs:
     def __init__(self, kubernetes: Kubernetes, namespace: str) -> None:
         self._kubernetes = kubernetes
         self._namespace = namespace
-        kubernetes.create_namespace(namespace)
+        kubernetes.create_namespace(namespace, RESTRICTED)
         kubernetes.apply(SUBMIT / "rbac.yaml", namespace=namespace)
 
     def run(self, name: str, job: str, arguments: Sequence[str], *, executors: int) -> str:
         """Run a job of the image in cluster mode, under a name used once, and give its driver's log.
 
-        Raises LabError if it cannot be submitted, AssertionError with the log if it failed:
-        spark-submit itself ends with 0 whatever became of the driver.
+        Raises LabError if it cannot be submitted, AssertionError with the log if it failed or without it if not all executors
+        ran: spark-submit itself ends with 0 whatever became of the driver.
         """
         binaries = Path(sys.executable).parent
         environment = {
@@ -74,7 +77,19 @@ class SparkJobs:
         selector = f"spark-role=driver,spark-app-name={name}"
         (driver,) = self._kubernetes.pods(self._namespace, selector)
         pod = driver["metadata"]["name"]
-        return self._kubernetes.wait_ended(pod, self._namespace, within_s=ENDED_WITHIN_S)
+        log = self._kubernetes.wait_ended(pod, self._namespace, within_s=ENDED_WITHIN_S)
+        ran = [pod["metadata"]["name"] for pod in self._executors(driver) if _ran(pod)]
+        assert len(ran) == executors, f"{executors} executors were to run, these did: {ran}"
+        return log
+
+    def _executors(self, driver: dict[str, Any]) -> list[dict[str, Any]]:
+        """The pods of a driver's executors, which it owns; their label spark-app-name is what the job calls itself."""
+        return [
+            pod
+            for pod in self._kubernetes.pods(self._namespace, "spark-role=executor")
+            if driver["metadata"]["uid"]
+            in [owner["uid"] for owner in pod["metadata"].get("ownerReferences", [])]
+        ]
 
     def counts(self, folder: str) -> pd.DataFrame:
         """What `window_counts` wrote below a folder of the volume: the newest row of each window and origin."""
@@ -91,3 +106,9 @@ class SparkJobs:
         rows = pd.read_csv(io.StringIO(text), parse_dates=["window_start"])
         rows["window_start"] = rows["window_start"].dt.tz_localize(None)
         return rows.sort_values(["window_start", "origin"], ignore_index=True)
+
+
+def _ran(pod: dict[str, Any]) -> bool:
+    """Whether its container was started."""
+    states = [status["state"] for status in pod["status"].get("containerStatuses", [])]
+    return any("running" in state or "terminated" in state for state in states)

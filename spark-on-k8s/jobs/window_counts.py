@@ -52,8 +52,14 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     )
     add("--starting-offsets", default="earliest", help="where a job without checkpoint starts")
     add("--max-offsets-per-trigger", type=positive, help="records per micro-batch at most")
-    add("--fields", required=True, help="JSON fields of the value, as DDL")
-    add("--event-time", required=True, help="TIMESTAMP field (or `timestamp`, the record's own)")
+    add(
+        "--fields",
+        default="",
+        help="JSON fields of the value, as DDL; left out, values are not read",
+    )
+    add(
+        "--event-time", required=True, help="TIMESTAMP field, or `timestamp`: else the record's own"
+    )
     add("--group-by", help="field or `key` to count by")
     add("--where", help="SQL condition that rows must meet")
     add("--window", default="1 hour")

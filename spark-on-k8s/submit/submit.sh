@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Submits a job of the image to Kubernetes in cluster mode. What follows -- goes to the job.
 #
-#   SPARK_MASTER=k8s://https://HOST:6443 NAMESPACE=default submit.sh window_counts -- \
-#       --bootstrap-servers demo-bootstrap:9092 --topic flights \
+#   SPARK_MASTER=k8s://https://HOST:6443 NAMESPACE=spark submit.sh window_counts -- \
+#       --bootstrap-servers fleet-bootstrap.default:9092 --topic flights \
 #       --fields "origin STRING, event_time TIMESTAMP" --event-time event_time --group-by origin \
 #       --sink parquet --output /data/counts --checkpoint /data/checkpoint
 #
 # Settings, all by environment:
-#   SPARK_MASTER   k8s://URL of the API server (required)     NAMESPACE      default
-#   IMAGE          logfleet/spark:latest                      EXECUTORS      2
+#   SPARK_MASTER   k8s://URL of the API server (required)     NAMESPACE      spark
+#   IMAGE          logfleet/spark:0.1.0                       EXECUTORS      2
 #   CLAIM          spark-data: PVC mounted at /data           ZONE           where CLAIM's volume is, if anywhere
 #   APP_NAME       the job's name                             SPARK_CONF     more "key=value" lines
 # Apply submit/rbac.yaml to the namespace first. spark-submit must be in PATH: `pip install pyspark`, of the image's version.
@@ -33,13 +33,14 @@ command -v spark-submit > /dev/null || refuse "spark-submit is not in PATH; inst
 
 conf=(
   "spark.executor.instances=$executors"
-  "spark.kubernetes.namespace=${NAMESPACE:-default}"
-  "spark.kubernetes.container.image=${IMAGE:-logfleet/spark:latest}"
+  "spark.kubernetes.namespace=${NAMESPACE:-spark}"
+  "spark.kubernetes.container.image=${IMAGE:-logfleet/spark:0.1.0}"
   "spark.kubernetes.container.image.pullPolicy=IfNotPresent"
   "spark.kubernetes.authenticate.driver.serviceAccountName=spark"
   "spark.sql.session.timeZone=UTC"
 )
 for role in driver executor; do
+  conf+=("spark.kubernetes.$role.podTemplateFile=$here/pod.yaml")
   volume=spark.kubernetes.$role.volumes.persistentVolumeClaim.data
   conf+=("$volume.options.claimName=${CLAIM:-spark-data}" "$volume.mount.path=/data")
 done

@@ -1,8 +1,10 @@
 import json
 import os
+from datetime import UTC, datetime
 
 import pandas as pd
 from logfleet_spark.window_counts import (
+    RECORD_COLUMNS,
     WindowCounts,
     as_records,
     counted,
@@ -53,6 +55,29 @@ def test_rows_are_counted_per_window_and_group_and_cancelled_ones_are_not(spark)
         ("2013-01-01 06:00:00", "EWR", 1),
         ("2013-01-01 06:00:00", "JFK", 2),
     ]
+
+
+def test_a_field_takes_the_place_of_the_records_own_column_of_that_name(spark):
+    rows = [{"Timestamp": "2013-01-01T05:10:00", "topic": "a"}]
+    job = WindowCounts(
+        fields="Timestamp TIMESTAMP, topic STRING",
+        event_time="timestamp",
+        window="1 hour",
+        watermark="1 hour",
+        group_by="topic",
+    )
+    events = parsed(records(spark, rows), job.fields)
+    assert events.columns == ["key", "partition", "offset", "Timestamp", "topic"]
+    assert [row["topic"] for row in counted(events, job).collect()] == ["a"]
+
+
+def test_values_need_not_be_json(spark):
+    job = WindowCounts(fields="", event_time="timestamp", window="1 hour", watermark="1 hour")
+    at = datetime(2013, 1, 1, 5, 10, tzinfo=UTC)
+    data = [(b"k", value, "t", 0, i, at) for i, value in enumerate((b"no JSON", None))]
+    events = parsed(spark.createDataFrame(data, RECORD_SCHEMA), job.fields)
+    assert events.columns == list(RECORD_COLUMNS)
+    assert [row["count"] for row in counted(events, job).collect()] == [2]
 
 
 def test_a_condition_filters_rows_before_they_are_counted(spark):

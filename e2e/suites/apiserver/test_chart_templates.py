@@ -202,6 +202,21 @@ def test_the_clusters_chart_renders_what_the_schemas_and_we_accept(
     assert len(topics) == (1 if settings else 0)
 
 
+@pytest.mark.parametrize(
+    "written, expected",
+    [
+        ((), {"managed": {"replicas": 1}}),
+        (("cluster.metadata.managed.replicas=3",), {"managed": {"replicas": 3}}),
+        (('cluster.metadata.endpoints=["etcd:2379"]',), {"endpoints": ["etcd:2379"]}),
+    ],
+)
+def test_the_store_is_what_is_written_and_nothing_beside_it(
+    helm: Helm, written: tuple[str, ...], expected: dict[str, Any]
+) -> None:
+    (cluster,) = of_kind(helm.render("cluster", *written), "Cluster")
+    assert cluster["spec"]["metadata"] == expected
+
+
 def crd_schema(plural: str) -> dict[str, Any]:
     """The CRD's own schema of `spec`, unknown fields refused."""
     crd = yaml.safe_load((ROOT / f"crds/{plural}.yaml").read_text())

@@ -20,11 +20,10 @@ from e2e.harness.fleet import (
     example,
     topic,
 )
-from e2e.harness.kubernetes import Kubernetes, Object, condition, wait_for
+from e2e.harness.kubernetes import RESTRICTED, Kubernetes, Object, condition, wait_for
 from e2e.harness.operator_program import Operator
 from e2e.harness.processes import Broker
 
-RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 MANAGER = "logfleet-operator"
 # Every kind of object that a Cluster owns.
 OWNED = (

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from e2e.harness.images import image_name
-from e2e.harness.kubernetes import condition, wait_for
+from e2e.harness.kubernetes import RESTRICTED, condition, wait_for
 from e2e.lab.commands import LabError
 
 NAMESPACE = "zonal"
@@ -21,8 +21,7 @@ def web(rig):
     """Three pods of a StatefulSet, Ready."""
     rig.wait_for_images("broker")  # any image with Python that is in every zone
     kubernetes = rig.kubernetes
-    restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
-    kubernetes.create_namespace(NAMESPACE, restricted)
+    kubernetes.create_namespace(NAMESPACE, RESTRICTED)
     text = MANIFEST.read_text().replace("IMAGE", image_name("broker"))
     kubernetes.apply(*yaml.safe_load_all(text), namespace=NAMESPACE)
     for pod in PODS:

@@ -2,7 +2,7 @@
 
 A record's value is a JSON object; `fields` names what to read from it (a DDL string such as
 "origin STRING, event_time TIMESTAMP"). The record's own columns (key as text, topic, partition, offset, timestamp) stay
-usable in `where` and as group or event time. Rows without an event time are not counted: Spark would put
+usable in `where` and as group or event time, but for those whose name is a field's: there the field is meant. Rows without an event time are not counted: Spark would put
 them all into one window named NULL.
 """
 
@@ -20,7 +20,7 @@ RECORD_COLUMNS = ("key", "topic", "partition", "offset", "timestamp")
 class WindowCounts:
     """What to count.
 
-    fields: DDL of the JSON fields to read. group_by: a column to count by, None for one count per window.
+    fields: DDL of the JSON fields to read, "" for none. group_by: a column to count by, None for one count per window.
     event_time: a TIMESTAMP column. window, slide, watermark: Spark intervals ("1 hour"); slide None means tumbling.
     where: a SQL condition over the columns, None for all rows.
     """
@@ -36,9 +36,14 @@ class WindowCounts:
 
 def parsed(records: DataFrame, fields: str) -> DataFrame:
     """Records of a `kafka` or `logfleet` source with their JSON fields as columns beside the record's own."""
-    own = [F.col("key").cast("string").alias("key"), *(F.col(c) for c in RECORD_COLUMNS[1:])]
-    value = F.from_json(F.col("value").cast("string"), fields)
-    return records.select(*own, value.alias("_value")).select(*RECORD_COLUMNS, "_value.*")
+    own = {name: F.col(name) for name in RECORD_COLUMNS} | {"key": F.col("key").cast("string")}
+    columns = [column.alias(name) for name, column in own.items()]
+    if not fields:
+        return records.select(*columns)
+    value = F.from_json(F.col("value").cast("string"), fields).alias("_value")
+    read = records.select(*columns, value)
+    meant = {name.lower() for name in read.select("_value.*").columns}  # names have no case in SQL
+    return read.select(*(name for name in own if name not in meant), "_value.*")
 
 
 def counted(events: DataFrame, job: WindowCounts) -> DataFrame:

@@ -13,11 +13,18 @@ from e2e.harness.images import ROOT, TARGETS
 
 SPARK = ROOT / "spark-on-k8s"
 SUBMIT = SPARK / "submit" / "submit.sh"
+POD = SPARK / "submit" / "pod.yaml"
 DOCKERFILE = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
 RBAC = {d["kind"]: d for d in yaml.safe_load_all((SPARK / "submit" / "rbac.yaml").read_text())}
 APPLICATIONS = {
     path.stem: yaml.safe_load(path.read_text())
     for path in sorted((SPARK / "submit").glob("window-counts*.yaml"))
+}
+IMAGE = f"logfleet/spark:{yaml.safe_load((ROOT / 'charts/operator/Chart.yaml').read_text())['appVersion']}"
+EXAMPLES = {
+    d["kind"]: d
+    for path in (ROOT / "crds" / "examples").glob("*.yaml")
+    for d in yaml.safe_load_all(path.read_text())
 }
 MASTER = {"SPARK_MASTER": "k8s://https://10.0.0.1:6443"}
 
@@ -71,11 +78,13 @@ def test_a_job_is_submitted_in_cluster_mode_with_its_arguments_as_they_stand(sub
     volume = "volumes.persistentVolumeClaim.data"
     assert conf == {
         "spark.executor.instances": "2",
-        "spark.kubernetes.namespace": "default",
-        "spark.kubernetes.container.image": "logfleet/spark:latest",
+        "spark.kubernetes.namespace": "spark",
+        "spark.kubernetes.container.image": IMAGE,
         "spark.kubernetes.container.image.pullPolicy": "IfNotPresent",
         "spark.kubernetes.authenticate.driver.serviceAccountName": "spark",
         "spark.sql.session.timeZone": "UTC",
+        "spark.kubernetes.driver.podTemplateFile": str(POD),
+        "spark.kubernetes.executor.podTemplateFile": str(POD),
         f"spark.kubernetes.driver.{volume}.options.claimName": "spark-data",
         f"spark.kubernetes.driver.{volume}.mount.path": "/data",
         f"spark.kubernetes.executor.{volume}.options.claimName": "spark-data",
@@ -228,9 +237,8 @@ def application(request):
 
 
 def test_an_application_names_an_image_that_is_built_and_a_file_in_it(application):
-    repository, _, tag = application["image"].partition(":")
-    assert repository.removeprefix("logfleet/") in TARGETS
-    assert tag
+    assert application["image"] == IMAGE
+    assert "spark" in TARGETS
     assert in_the_image(application["mainApplicationFile"].removeprefix("local://"))
 
 
@@ -239,8 +247,12 @@ def test_an_application_says_the_version_of_spark_that_is_in_the_image(applicati
     assert re.search(rf"^pyspark=={re.escape(application['sparkVersion'])} ", lock, re.MULTILINE)
 
 
-def test_an_applications_arguments_are_the_jobs(application):
+def test_an_applications_arguments_are_the_jobs_and_name_the_examples(application):
     options = job_arguments()(application["arguments"])
+    cluster = EXAMPLES["Cluster"]
+    (port,) = [each["port"] for each in cluster["spec"]["listeners"] if each["type"] == "internal"]
+    assert options.bootstrap_servers == f"{cluster['metadata']['name']}-bootstrap.default:{port}"
+    assert options.topic == EXAMPLES["Topic"]["metadata"]["name"]
     mounts = [mount["mountPath"] for mount in application["driver"]["volumeMounts"]]
     for path in (options.output, options.checkpoint):
         assert any(Path(path).is_relative_to(mount) for mount in mounts)
@@ -265,14 +277,16 @@ def test_an_application_mounts_what_rbac_yaml_makes(application):
     assert application["driver"]["serviceAccount"] == RBAC["ServiceAccount"]["metadata"]["name"]
 
 
-def test_an_application_runs_as_the_images_user_without_rights(application):
+def test_what_runs_is_the_images_user_without_rights(application):
     ((user, group),) = re.findall(
         r"^USER (\d+):(\d+)$",
         DOCKERFILE.partition("AS spark\n")[2].partition("FROM")[0],
         re.MULTILINE,
     )
-    for role in ("driver", "executor"):
-        context = application[role]["securityContext"]
+    pod = yaml.safe_load(POD.read_text())["spec"]
+    submitted = pod["securityContext"] | pod["containers"][0]["securityContext"]
+    contexts = [application[role]["securityContext"] for role in ("driver", "executor")]
+    for context in (*contexts, submitted):
         assert (str(context["runAsUser"]), str(context["runAsGroup"])) == (user, group)
         assert context["runAsNonRoot"]
         assert context["allowPrivilegeEscalation"] is False
