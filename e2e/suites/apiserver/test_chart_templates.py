@@ -202,6 +202,36 @@ def test_the_clusters_chart_renders_what_the_schemas_and_we_accept(
     assert len(topics) == (1 if settings else 0)
 
 
+def test_the_operators_pod_takes_what_a_cluster_wants_of_pods(helm: Helm) -> None:
+    volume = {"name": "ca", "configMap": {"name": "roots"}}
+    mount = {"name": "ca", "mountPath": "/etc/roots"}
+    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
+    documents = helm.render(
+        "operator",
+        f"extraVolumes={json.dumps([volume])}",
+        f"extraVolumeMounts={json.dumps([mount])}",
+        f"topologySpreadConstraints={json.dumps([spread])}",
+    )
+    (pod,) = [document["spec"]["template"]["spec"] for document in of_kind(documents, "Deployment")]
+    assert volume in pod["volumes"]
+    assert mount in pod["containers"][0]["volumeMounts"]
+    assert pod["topologySpreadConstraints"] == [spread]
+
+
+def test_the_operator_is_scraped_where_that_is_wanted(helm: Helm) -> None:
+    wanted = 'serviceMonitor={"enabled":true,"labels":{"release":"prom"}}'
+    documents = helm.render("operator", wanted)
+    (monitor,) = of_kind(documents, "ServiceMonitor")
+    (service,) = of_kind(documents, "Service")
+    assert monitor["metadata"]["labels"]["release"] == "prom"
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert (endpoint["port"], endpoint["path"]) == ("http", "/metrics")
+    assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
+    labels = monitor["spec"]["selector"]["matchLabels"]
+    assert labels.items() <= service["metadata"]["labels"].items()
+    assert of_kind(helm.render("operator"), "ServiceMonitor") == []
+
+
 @pytest.mark.parametrize(
     "written, expected",
     [
