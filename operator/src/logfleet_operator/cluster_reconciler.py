@@ -205,7 +205,7 @@ def _secret(
     }
     pem = {"tls.crt": issued.certificate, "tls.key": issued.key, "ca.crt": authority}
     return manifests.owned(
-        cluster,
+        cluster.metadata,
         {
             "apiVersion": "v1",
             "kind": "Secret",

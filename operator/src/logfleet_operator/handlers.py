@@ -15,6 +15,7 @@ from kopf._core.engines.peering import Identity
 from logfleet.resources.document import GROUP, VERSION
 
 from logfleet_operator.credentials import login
+from logfleet_operator.ledger import policy_of
 from logfleet_operator.names import CLUSTER_LABEL, FIELD_MANAGER
 from logfleet_operator.settings import Settings
 from logfleet_operator.topic_reconciler import TopicReconciler
@@ -46,7 +47,9 @@ class Feed:
         metadata = body["metadata"]
         cluster = body["spec"]["clusterRef"]["name"]
         if kind == "DELETED":
-            self._call(self._topics.saw_deletion, metadata["namespace"], cluster, metadata["uid"])
+            place = metadata["namespace"], cluster
+            # The object as it was last, also if no pass ever read it like that.
+            self._call(self._topics.saw_deletion, place, metadata["uid"], policy_of(body))
         self._call(self._worker.add, Key("topics", metadata["namespace"], cluster))
 
     def owned(self, metadata: Mapping[str, Any]) -> None:

@@ -9,6 +9,10 @@ running. Because absence is weak evidence, `judge` asks for more before anything
   nothing is being deleted around it, and the namespace is this operator's;
 - a delete event for this very resource was seen, or two readings half a minute apart miss it;
 - not too many lines at once; else a person confirms with an annotation on the Cluster.
+
+Whether the topic goes or stays is said by the line, whose policy follows its Topic in every pass
+and in the delete event, before anything is told in status. What was written and deleted again
+while no operator watched cannot be known: then the policy counts that an operator saw last.
 """
 
 import hashlib
@@ -16,10 +20,10 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
 import msgspec
-from logfleet.resources.topic import TopicResource
+from logfleet.resources.topic import DeletionPolicy, TopicResource
 
 from logfleet_operator import names
 from logfleet_operator.names import Manifest
@@ -34,12 +38,13 @@ MISSING_SHARE_MAX: Final = Fraction(1, 20)
 class Line(msgspec.Struct, frozen=True):
     """One topic. uid, name: of its Topic resource; crd, cluster: uids. topic_id: "" if not known.
 
+    policy: the Topic's deletionPolicy as it was seen last.
     deleting: the decision to delete the topic was taken; it is carried out whatever happens next.
     """
 
     uid: str
     name: str
-    policy: str
+    policy: DeletionPolicy
     crd: str
     cluster: str
     topic_id: str = ""
@@ -84,6 +89,28 @@ def shards(cluster: str, lines: Ledger) -> list[Manifest]:
         }
         for shard, data in enumerate(contents)
     ]
+
+
+def policy_of(document: Mapping[str, Any]) -> DeletionPolicy:
+    """What the Topic says about its topic's end, be the rest of it valid or not."""
+    return "Delete" if document["spec"].get("deletionPolicy", "Delete") == "Delete" else "Retain"
+
+
+def follow(
+    lines: Ledger, live: Mapping[str, DeletionPolicy], last_words: Mapping[str, DeletionPolicy]
+) -> Ledger:
+    """The lines, each with its Topic's policy.
+
+    live: uid -> policy of Topics that exist; last_words: of those whose delete event was seen, as
+    it was then. The one is newer than what a line says, so it counts either way; the other too, but
+    it can no longer be taken back: it saves a topic and dooms none.
+    """
+    policies = dict(live)
+    policies |= {uid: policy for uid, policy in last_words.items() if policy == "Retain"}
+    return {
+        topic: msgspec.structs.replace(line, policy=policies.get(line.uid, line.policy))
+        for topic, line in lines.items()
+    }
 
 
 def line_for(topic: TopicResource, crd: str, cluster: str, topic_id: str) -> Line:

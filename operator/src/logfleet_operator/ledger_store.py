@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from logfleet.resources.cluster import ClusterResource
+from logfleet.resources.document import Metadata
 
 from logfleet_operator import ledger, manifests, names
 from logfleet_operator.kube import Kube
@@ -10,9 +10,9 @@ from logfleet_operator.ledger import Ledger
 
 
 class LedgerStore:
-    """lines: what the ConfigMaps say now."""
+    """lines: what the ConfigMaps say now. cluster: the metadata of the Cluster they belong to."""
 
-    def __init__(self, kube: Kube, cluster: ClusterResource) -> None:
+    def __init__(self, kube: Kube, cluster: Metadata) -> None:
         self._kube = kube
         self._cluster = cluster
         self._versions: dict[str, str] = {}
@@ -21,9 +21,8 @@ class LedgerStore:
 
     async def load(self) -> Ledger:
         """Raises msgspec.ValidationError for a line that is none."""
-        metadata = self._cluster.metadata
-        component = names.selector(metadata.name, "ledger")
-        found = await self._kube.list("ConfigMap", metadata.namespace, component)
+        component = names.selector(self._cluster.name, "ledger")
+        found = await self._kube.list("ConfigMap", self._cluster.namespace, component)
         for live in found:
             name = live["metadata"]["name"]
             self._versions[name] = live["metadata"]["resourceVersion"]
@@ -35,7 +34,7 @@ class LedgerStore:
         """Afterwards the ledger holds exactly `lines`. Raises KubeConflict if somebody else wrote."""
         if lines == self.lines:
             return
-        for manifest in ledger.shards(self._cluster.metadata.name, lines):
+        for manifest in ledger.shards(self._cluster.name, lines):
             name = manifest["metadata"]["name"]
             if manifest["data"] == self._contents.get(name, {}):
                 continue

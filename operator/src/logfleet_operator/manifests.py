@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from logfleet.resources.cluster import ADMIN_PORT, ClusterResource, Listener, Pool, set_name
+from logfleet.resources.document import Metadata
 
 from logfleet_operator import names, pods
 from logfleet_operator.names import Manifest
@@ -30,9 +31,11 @@ STARTUP_S_MAX: Final = 3600
 STARTUP_PERIOD_S: Final = 2
 
 
-def owned(cluster: ClusterResource, manifest: Manifest) -> Manifest:
-    """The manifest as it is applied: in the Cluster's namespace, owned by it, marked by its digest."""
-    metadata = cluster.metadata
+def owned(metadata: Metadata, manifest: Manifest) -> Manifest:
+    """The manifest as it is applied: in the Cluster's namespace, owned by it, marked by its digest.
+
+    metadata: the Cluster's.
+    """
     digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()[:16]
     annotations = {**manifest["metadata"].get("annotations", {}), names.APPLIED_ANNOTATION: digest}
     return {

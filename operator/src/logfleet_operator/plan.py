@@ -180,7 +180,7 @@ def _applies(
     """Apply for each manifest that does not exist as wanted."""
     actions: list[Action] = []
     for manifest in wanted:
-        complete = manifests.owned(cluster, manifest)
+        complete = manifests.owned(cluster.metadata, manifest)
         live = observed.get(complete["kind"], complete["metadata"]["name"])
         if live is None or differs(complete, live):
             actions.append(Apply(complete, new=live is None))

@@ -58,7 +58,10 @@ def inherit(lines: Ledger, claims: Claims, seen_gone: frozenset[str]) -> Ledger:
             continue
         if line.uid not in seen_gone:
             inherited[name] = msgspec.structs.replace(
-                line, uid=topic.metadata.uid, name=topic.metadata.name
+                line,
+                uid=topic.metadata.uid,
+                name=topic.metadata.name,
+                policy=topic.spec.deletion_policy,
             )
     return inherited
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import msgspec
 import structlog
 from logfleet.resources.cluster import ClusterResource, parse_cluster
-from logfleet.resources.document import GROUP, InvalidResourceError
+from logfleet.resources.document import GROUP, InvalidResourceError, Metadata
 from logfleet.resources.plan import ObservedTopic, Reason, Refusal, TopicAction
-from logfleet.resources.topic import TopicResource, parse_topic
+from logfleet.resources.topic import DeletionPolicy, TopicResource, parse_topic
 
 from logfleet_operator import conditions, ledger, manifests, names, topic_plan
 from logfleet_operator.admin import Admin, AdminFactory, AdminRefused, AdminUnavailable
@@ -39,12 +40,16 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What one pass works on. live: uid -> Topic as read; topics: those of them that are valid."""
+    """What one pass works on. live: uid -> Topic as read; topics: those of them that are valid.
+
+    last_words: uid -> policy of Topics whose delete event was seen before this pass read the ledger.
+    """
 
     cluster: ClusterResource
     live: Mapping[str, Manifest]
     topics: tuple[TopicResource, ...]
     around: Surroundings
+    last_words: Mapping[str, DeletionPolicy]
 
     @property
     def key(self) -> ClusterKey:
@@ -113,12 +118,12 @@ class TopicReconciler:
         self.notices: dict[ClusterKey, str] = {}
         self._monotonic = monotonic
         self._now = now or (lambda: datetime.now(UTC))
-        self._seen_deleted: dict[ClusterKey, set[str]] = {}
+        self._last_words: dict[ClusterKey, dict[str, DeletionPolicy]] = {}
         self._missed_since: dict[ClusterKey, dict[str, float]] = {}
 
-    def saw_deletion(self, namespace: str, cluster: str, uid: str) -> None:
-        """A watch told that the Topic with this uid was deleted."""
-        self._seen_deleted.setdefault((namespace, cluster), set()).add(uid)
+    def saw_deletion(self, cluster: ClusterKey, uid: str, policy: DeletionPolicy) -> None:
+        """A watch told that the Topic with this uid was deleted, and what it said of its topic's end."""
+        self._last_words.setdefault(cluster, {})[uid] = policy
 
     async def reconcile(self, namespace: str, cluster_name: str) -> float | None:
         """Take the topics of the Cluster as far as they go now; returns as ClusterReconciler does."""
@@ -136,6 +141,8 @@ class TopicReconciler:
             sentence = f"Cluster {cluster_name} is being deleted"
             await self._fail_all(live, Reason.CLUSTER_NOT_READY, sentence)
             return None
+        store = LedgerStore(self._kube, msgspec.convert(found["metadata"], Metadata))
+        last_words = await self._follow(store, (namespace, cluster_name), live)
         try:
             cluster = parse_cluster(found)
         except InvalidResourceError:
@@ -144,17 +151,38 @@ class TopicReconciler:
             return None
         if cluster.spec.paused:
             return None
-        scene = await self._scene(cluster, live)
+        scene = await self._scene(cluster, live, last_words)
         if not found.get("status", {}).get("readyReplicas"):
             await self._not_reachable(scene, f"Cluster {cluster_name} has no broker that is ready")
             return None
         try:
-            return await self._work(scene)
+            return await self._work(scene, store)
         except AdminUnavailable as error:
             await self._not_reachable(scene, f"no broker of {cluster_name} answers: {error}")
             return UNAVAILABLE_S
 
-    async def _scene(self, cluster: ClusterResource, live: Mapping[str, Manifest]) -> Scene:
+    async def _follow(
+        self, store: LedgerStore, key: ClusterKey, live: Mapping[str, Manifest]
+    ) -> Mapping[str, DeletionPolicy]:
+        """Write down what Topics say of their topics' end, also where nothing else is done.
+
+        Returns the last words of those that are gone. What is heard later is for the next pass.
+        """
+        lines = await store.load()
+        known = {*live, *(line.uid for line in lines.values())}
+        heard = self._last_words.get(key, {})
+        last_words = {uid: policy for uid, policy in heard.items() if uid in known}
+        self._last_words[key] = dict(last_words)
+        policies = {uid: ledger.policy_of(document) for uid, document in live.items()}
+        await store.write(ledger.follow(lines, policies, last_words))
+        return last_words
+
+    async def _scene(
+        self,
+        cluster: ClusterResource,
+        live: Mapping[str, Manifest],
+        last_words: Mapping[str, DeletionPolicy],
+    ) -> Scene:
         """Read the rest; Topics that are not valid are told so."""
         topics = []
         for document in live.values():
@@ -175,11 +203,10 @@ class TopicReconciler:
             calm=calm,
             confirmation=cluster.metadata.annotations.get(names.CONFIRM_ANNOTATION, ""),
         )
-        return Scene(cluster, live, tuple(topics), around)
+        return Scene(cluster, live, tuple(topics), around, last_words)
 
-    async def _work(self, scene: Scene) -> float | None:
-        store = LedgerStore(self._kube, scene.cluster)
-        written = await store.load()
+    async def _work(self, scene: Scene, store: LedgerStore) -> float | None:
+        written = store.lines
         claims = topic_plan.claims_of(scene.topics, written)
         alive = frozenset(scene.live)
         gone = await self._confirm_gone(scene, written, alive)
@@ -223,11 +250,9 @@ class TopicReconciler:
         self, scene: Scene, lines: Ledger, alive: frozenset[str]
     ) -> frozenset[str]:
         """Of the resources whose delete event was seen, those that a reading does not find."""
-        seen = self._seen_deleted.setdefault(scene.key, set())
-        seen &= {line.uid for line in lines.values()}
         gone = set()
         for line in lines.values():
-            if line.uid in alive or line.uid not in seen:
+            if line.uid in alive or line.uid not in scene.last_words:
                 continue
             found = await self._kube.get("Topic", scene.cluster.metadata.namespace, line.name)
             if found is None or found["metadata"]["uid"] != line.uid:

@@ -1,16 +1,19 @@
 """The operator's worker against a World, with a clock that only moves when told to."""
 
+import asyncio
 import copy
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 from logfleet_operator.cluster_reconciler import ClusterReconciler
+from logfleet_operator.handlers import Feed
 from logfleet_operator.settings import Settings
 from logfleet_operator.topic_reconciler import TopicReconciler
 from logfleet_operator.worker import Worker
 
-from .world import NAMESPACE, Manifest, World
+from .world import Manifest, World
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "crds/examples"
 SETTINGS = Settings(broker_image="logfleet/broker:1")
@@ -38,6 +41,16 @@ def topic(name: str = "flights", **spec: Any) -> Manifest:
     return document
 
 
+class AtOnce:
+    """As much of a loop as a `Feed` needs: what another thread hands over happens at once."""
+
+    def is_closed(self) -> bool:
+        return False
+
+    def call_soon_threadsafe(self, function: Callable[..., None], *arguments: Any) -> None:
+        function(*arguments)
+
+
 class Operation:
     """One life of the operator's process."""
 
@@ -46,12 +59,13 @@ class Operation:
         self.clusters = ClusterReconciler(world, settings, now=world.now)
         self.topics = TopicReconciler(world, world, settings, monotonic=world.clock, now=world.now)
         self.worker = Worker(world, self.clusters, self.topics, settings, clock=world.clock)
+        self.feed = Feed(cast("asyncio.AbstractEventLoop", AtOnce()), self.worker, self.topics)
 
     def delete_topic(self, name: str) -> None:
         """The person deletes a Topic, and the watch tells of it."""
-        cluster_name = self.world.one("Topic", name)["spec"]["clusterRef"]["name"]
-        uid = self.world.remove("Topic", name)
-        self.topics.saw_deletion(NAMESPACE, cluster_name, uid)
+        last = self.world.one("Topic", name)
+        self.world.remove("Topic", name)
+        self.feed.topic("DELETED", last)
 
     async def round(self) -> None:
         """Look at everything, do all that is due, let the world react, let time pass."""

@@ -95,12 +95,11 @@ class World:
     def remove_cluster_wide(self, kind: str, name: str) -> None:
         del self.objects[kind, "", name]
 
-    def remove(self, kind: str, name: str) -> str:
-        """What `kubectl delete` does; returns the uid."""
-        uid = self.objects.pop((kind, NAMESPACE, name))["metadata"]["uid"]
+    def remove(self, kind: str, name: str) -> None:
+        """What `kubectl delete` does."""
+        del self.objects[kind, NAMESPACE, name]
         self._applied.pop((kind, NAMESPACE, name), None)
         self.changes += 1
-        return str(uid)
 
     def one(self, kind: str, name: str) -> Manifest:
         return self.objects[kind, NAMESPACE, name]
