@@ -6,7 +6,8 @@ two calls to Kubernetes changes nothing: the next call starts from what is there
 in the order in which objects may exist: the record before anything that depends on it, Services
 before the pods whose addresses they are, a working etcd before the first broker.
 
-At most one action disturbs running brokers (`EvictPod`), and only when all others are ready.
+At most one pod that runs is replaced by a plan, and only when no other of its kind is missing or
+going and every one that is up to date is ready (`rollout`). Pods that cannot run go together.
 """
 
 from collections.abc import Iterable, Sequence

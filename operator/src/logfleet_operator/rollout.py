@@ -1,10 +1,11 @@
 """Replacing pods whose template changed, one at a time. PURE.
 
 StatefulSets here never replace pods themselves (OnDelete). A pod is out of date when its revision
-is not its set's. Eviction, not deletion, is how a running pod goes: so the disruption budget has
-the last word, also about what happens at the same moment elsewhere. Pods that cannot run (a wrong
-image, an impossible request) are deleted instead: eviction of one of several such pods would be
-refused for ever, and they serve nobody.
+is not its set's. A pod that runs goes only while no other is missing or going and all that are up
+to date are ready. It goes by eviction, not deletion: so the disruption budget has the last word,
+also about what happens at the same moment elsewhere. Only where the budget would refuse for ever,
+since the pod is not ready and others are not either, is it deleted. Pods that cannot run (a wrong
+image, an impossible request) are deleted together: they serve nobody and nothing is lost.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ class EvictPod:
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """Delete this very pod, which does not run."""
+    """Delete this very pod, which is not ready and whose eviction the budget would refuse."""
 
     name: str
     uid: str
@@ -56,19 +57,19 @@ def plan_rollout(
     missing = [name for name in expected if name not in pods]
     present = [pods[name] for name in expected if name in pods]
     outdated = [pod for pod in present if pod.revision != revisions[pod.name] and not pod.deleting]
-    useless = [pod for pod in outdated if _useless(pod, present)]
-    if useless:
+    stuck = [pod for pod in outdated if pod.stuck and not pod.ready]
+    if stuck:
         return Rollout(
-            f"replacing {_names(useless)}: out of date and not running" + troubles(useless),
-            tuple(DeletePod(pod.name, pod.uid) for pod in useless),
+            f"replacing {_names(stuck)}: out of date and not running" + troubles(stuck),
+            tuple(DeletePod(pod.name, pod.uid) for pod in stuck),
         )
     unready = [pod for pod in present if not pod.ready or pod.deleting]
     if outdated:
         # One that is not ready goes first: replacing it costs nobody anything.
         pod = min(outdated, key=lambda candidate: (candidate.ready, candidate.name))
-        others = [*missing, *(other.name for other in unready if other.name != pod.name)]
+        others = [*missing, *_awaited(component, present, outdated)]
         if not others:
-            return Rollout(f"replacing {pod.name}: out of date", (EvictPod(pod.name, pod.uid),))
+            return Rollout(f"replacing {pod.name}: out of date", (_removal(pod, present),))
         return Rollout(
             f"waiting for {', '.join(others[:5])}; will replace {pod.name} next" + troubles(unready)
         )
@@ -82,9 +83,30 @@ def plan_rollout(
     return None
 
 
-def _useless(pod: Pod, all_pods: Sequence[Pod]) -> bool:
-    """True if replacing it takes nothing away: it cannot run, or the whole fleet is down anyway."""
-    return not pod.ready and (bool(pod.stuck) or not any(other.ready for other in all_pods))
+def _awaited(component: str, pods: Sequence[Pod], outdated: Sequence[Pod]) -> list[str]:
+    """Names of the pods that must be gone or ready before one that runs is replaced.
+
+    Not those that are out of date: perhaps it is what they run with that keeps them from being
+    ready. Nor, while no member of etcd is ready, new members: they are only with a quorum.
+    """
+    without_quorum = component == ETCD and not any(pod.ready for pod in pods)
+    return [
+        pod.name
+        for pod in pods
+        if pod.deleting or not (pod.ready or without_quorum or pod in outdated)
+    ]
+
+
+def _removal(pod: Pod, pods: Sequence[Pod]) -> EvictPod | DeletePod:
+    """How a pod that runs goes.
+
+    A pod that is not ready may be evicted only beside enough that are, and never where the budget
+    asks for none (unhealthyPodEvictionPolicy IfHealthyBudget; Kubernetes, pod/storage/eviction.go).
+    """
+    others = [other.ready for other in pods if other is not pod]
+    if pod.ready or (others and all(others)):
+        return EvictPod(pod.name, pod.uid)
+    return DeletePod(pod.name, pod.uid)
 
 
 def troubles(pods: Sequence[Pod]) -> str:

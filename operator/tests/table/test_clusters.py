@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from logfleet_operator import certificates, names
+from logfleet_operator.settings import Settings
 
 from .operation import Operation, cluster
 from .world import World, refuse
@@ -379,6 +380,40 @@ async def test_a_fleet_that_never_ran_is_replaced_at_once() -> None:
     await operation.settle()
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
     assert not any(call.startswith("evict") for call in world.calls)
+
+
+async def test_brokers_without_a_lease_for_a_moment_are_still_replaced_one_at_a_time() -> None:
+    metadata = {"managed": {"replicas": 1}}
+    world, _ = await settled(metadata=metadata)
+    # An operator of a newer version: etcd's only member goes first, and takes all leases along.
+    settings = Settings(broker_image="logfleet/broker:2", etcd_image="etcd:2")
+    operation = Operation(world, settings)
+    lost = False
+    for _ in range(20):
+        await operation.round()
+        lost = lost or world.one("Cluster", "fleet")["status"]["readyReplicas"] == 0
+    assert lost
+    assert world.taken_most == 1
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
+    images = {
+        world.one("Pod", name)["spec"]["containers"][0]["image"] for name in world.named("Pod")
+    }
+    assert images == {"etcd:2", "logfleet/broker:2"}
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 3])
+async def test_a_fleet_that_runs_and_is_never_ready_is_replaced_one_by_one(replicas: int) -> None:
+    world = World()
+    world.idle_images = {"idle"}
+    world.put(cluster(image="idle", **pool(replicas=replicas)))
+    operation = Operation(world)
+    for _ in range(6):
+        await operation.round()
+    assert world.ready("Cluster", "fleet") == ("False", "Progressing")
+    world.put(cluster(image="logfleet/broker:3", **pool(replicas=replicas)))
+    await operation.settle()
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
+    assert world.taken_most == 1
 
 
 async def test_certificates_are_renewed_in_time_by_the_same_authority() -> None:

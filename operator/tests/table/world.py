@@ -37,15 +37,18 @@ class Death(BaseException):
 class World:
     """Kube and AdminFactory in one.
 
-    broken_images: pods with these never run. empty_members: etcd pods that came back with an empty
+    broken_images: pods with these never run; idle_images: they run and are never ready. empty_members: etcd pods that came back with an empty
     volume. refused: (kind, name) -> why the API server does not take it. forbidden_topics: name ->
-    why brokers refuse to touch it.
+    why brokers refuse to touch it. taken_most: of the brokers that ran, how many the operator took
+    away between two steps, at most.
     """
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str, str], Manifest] = {}
         self.topics: dict[str, ObservedTopic] = {}
         self.broken_images: set[str] = set()
+        self.idle_images: set[str] = set()
+        self.taken_most = 0
         self.forbidden_topics: dict[str, str] = {}
         self.refused: dict[tuple[str, str], str] = {}
         self.empty_members: set[str] = set()
@@ -55,6 +58,7 @@ class World:
         self.after_call: Callable[[int], None] = lambda _: None
         self.now_s = 0.0
         self.changes = 0
+        self._taken = 0
         self._applied: dict[tuple[str, str, str], Manifest] = {}
         self._uids = itertools.count(1)
         self._versions = itertools.count(1)
@@ -130,13 +134,16 @@ class World:
 
     def step(self) -> None:
         """One round of everything that reacts to objects."""
+        self._taken = 0
         self._collect_garbage()
+        # As it is before members come back: a broker's lease (3 s) does not outlive their restart.
+        leases = self._etcd_serves()
         for (kind, _, _), live in list(self.objects.items()):
             if kind == "StatefulSet":
                 self._run_set(live)
         for (kind, _, _), live in list(self.objects.items()):
             if kind == "Pod":
-                self._run_pod(live)
+                self._run_pod(live, leases=leases)
 
     def _collect_garbage(self) -> None:
         while True:
@@ -183,7 +190,21 @@ class World:
         }
         self._set_status(live, status)
 
-    def _run_pod(self, live: Manifest) -> None:
+    def _etcd_serves(self) -> bool:
+        """True while a quorum of the managed etcd is ready, or another one is used."""
+        sets = [
+            live["spec"]["replicas"]
+            for (kind, _, _), live in self.objects.items()
+            if kind == "StatefulSet" and _component(live) == names.ETCD
+        ]
+        ready = [
+            name
+            for (kind, _, name), live in self.objects.items()
+            if kind == "Pod" and _component(live) == names.ETCD and _is_ready(live)
+        ]
+        return not sets or len(ready) > sets[0] // 2
+
+    def _run_pod(self, live: Manifest, *, leases: bool) -> None:
         images = {container["image"] for container in live["spec"]["containers"]}
         stuck = bool(images & self.broken_images)
         gate: list[Manifest] = []
@@ -193,11 +214,13 @@ class World:
         state: Manifest = {"running": {}}
         if stuck:
             state = {"waiting": {"reason": "ImagePullBackOff"}}
+        without_lease = _component(live) == names.BROKER and not leases
+        ready = not (stuck or without_lease or images & self.idle_images)
         status = {
             "hostIP": "10.0.0.1",
-            "conditions": [{"type": "Ready", "status": "False" if stuck else "True"}],
+            "conditions": [{"type": "Ready", "status": str(ready)}],
             "initContainerStatuses": gate,
-            "containerStatuses": [{"name": "main", "ready": not stuck, "state": state}],
+            "containerStatuses": [{"name": "main", "ready": ready, "state": state}],
         }
         self._set_status(live, status)
 
@@ -287,6 +310,9 @@ class World:
     def _delete(self, kind: str, name: str, uid: str) -> None:
         live = self.objects.get((kind, NAMESPACE, name))
         if live is not None and live["metadata"]["uid"] == uid:
+            if kind == "Pod" and _component(live) == names.BROKER and _runs(live):
+                self._taken += 1
+                self.taken_most = max(self.taken_most, self._taken)
             del self.objects[kind, NAMESPACE, name]
             self._applied.pop((kind, NAMESPACE, name), None)
             self.changes += 1
@@ -304,13 +330,13 @@ class World:
                 for (found, _, name), live in self.objects.items()
                 if found == "Pod"
                 and match <= live["metadata"]["labels"].items()
-                and live.get("status", {"conditions": [{"status": "False"}]})["conditions"][0][
-                    "status"
-                ]
-                == "True"
+                and _is_ready(live)
             ]
-            after = len(healthy) - (pod in healthy)
-            if after < budget["spec"]["minAvailable"]:
+            wanted = budget["spec"]["minAvailable"]
+            # unhealthyPodEvictionPolicy IfHealthyBudget (Kubernetes, pod/storage/eviction.go)
+            if pod not in healthy and len(healthy) >= wanted > 0:
+                continue
+            if len(healthy) <= wanted:
                 return False
         return True
 
@@ -375,6 +401,19 @@ class World:
             case DeleteTopic(name, topic_id):
                 if found is not None and topic_id in {None, found.topic_id}:
                     del self.topics[name]
+
+
+def _component(live: Manifest) -> str:
+    return str(live["metadata"].get("labels", {}).get(names.COMPONENT_LABEL, ""))
+
+
+def _is_ready(pod: Manifest) -> bool:
+    return any(entry["status"] == "True" for entry in pod.get("status", {}).get("conditions", ()))
+
+
+def _runs(pod: Manifest) -> bool:
+    containers = pod.get("status", {}).get("containerStatuses", ())
+    return any("running" in container["state"] for container in containers)
 
 
 def die_after(world: World, number: int) -> None:

@@ -1,0 +1,79 @@
+"""Which pods go next: letters for pods, in the order of their ordinals.
+
+r ready, u runs and is not ready, s cannot run, d is being deleted, - is missing; capital letters
+are up to date.
+"""
+
+import pytest
+from logfleet_operator.names import BROKER, ETCD
+from logfleet_operator.observed import Observed, Pod
+from logfleet_operator.rollout import DeletePod, EvictPod, plan_rollout
+
+
+def observed(component: str, states: str) -> Observed:
+    live = {
+        "metadata": {"generation": 1},
+        "spec": {"replicas": len(states)},
+        "status": {"observedGeneration": 1, "updateRevision": "new"},
+    }
+    pods = [
+        Pod(
+            name=f"x-{ordinal}",
+            uid="1",
+            component=component,
+            revision="new" if state.isupper() else "old",
+            ready=state in "rRdD",
+            deleting=state in "dD",
+            stuck="CrashLoopBackOff" if state in "sS" else "",
+            node="",
+            host_ip="",
+        )
+        for ordinal, state in enumerate(states)
+        if state != "-"
+    ]
+    return Observed({("StatefulSet", "x"): live}, {}, tuple(pods), (), ())
+
+
+@pytest.mark.parametrize(
+    "component, states, evicted, deleted",
+    [
+        (BROKER, "rrr", [0], []),
+        (BROKER, "Rrr", [1], []),
+        # the one that serves nobody first
+        (BROKER, "rur", [1], []),
+        (BROKER, "RuR", [1], []),
+        # the budget refuses to evict one that is not ready beside others, or alone
+        (BROKER, "uuu", [], [0]),
+        (BROKER, "ruu", [], [1]),
+        (BROKER, "Ruu", [], [1]),
+        (BROKER, "u", [], [0]),
+        # what is up to date comes back first
+        (BROKER, "Uuu", [], []),
+        (BROKER, "uuU", [], []),
+        (BROKER, "Urr", [], []),
+        (BROKER, "Srr", [], []),
+        (BROKER, "-uu", [], []),
+        (BROKER, "-rr", [], []),
+        (BROKER, "duu", [], []),
+        (BROKER, "Drr", [], []),
+        # what cannot run goes at once, together
+        (BROKER, "sss", [], [0, 1, 2]),
+        (BROKER, "srs", [], [0, 2]),
+        (BROKER, "suU", [], [0]),
+        (BROKER, "RRR", [], []),
+        # one new member alone never is ready: two of three make a quorum
+        (ETCD, "uuu", [], [0]),
+        (ETCD, "Uuu", [], [1]),
+        (ETCD, "Uur", [], []),
+        (ETCD, "-uu", [], []),
+        (ETCD, "Duu", [], []),
+    ],
+)
+def test_what_goes_next(
+    component: str, states: str, evicted: list[int], deleted: list[int]
+) -> None:
+    rollout = plan_rollout(observed(component, states), component, ["x"])
+    actions = rollout.actions if rollout is not None else ()
+    expected: list[EvictPod | DeletePod] = [EvictPod(f"x-{ordinal}", "1") for ordinal in evicted]
+    expected += [DeletePod(f"x-{ordinal}", "1") for ordinal in deleted]
+    assert list(actions) == expected
