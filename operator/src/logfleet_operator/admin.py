@@ -4,7 +4,7 @@ AdminRefused        a broker understood and said no: Kafka's error name and its 
 AdminUnavailable    no broker answered; nothing is known about what was asked
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from logfleet.resources.plan import ObservedTopic, TopicAction
@@ -29,8 +29,11 @@ class Admin(Protocol):
         """Those of the topics that exist. Raises AdminUnavailable."""
         ...
 
-    async def perform(self, action: TopicAction) -> None:
-        """Raises AdminRefused, AdminUnavailable; deleting what is not there is no error."""
+    async def perform(self, actions: Sequence[TopicAction]) -> None:
+        """Do all that one topic needs, in order; nothing if the brokers refuse a part of it.
+
+        Raises AdminRefused, AdminUnavailable; deleting what is not there is no error.
+        """
         ...
 
     async def close(self) -> None:

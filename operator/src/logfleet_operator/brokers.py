@@ -1,14 +1,14 @@
 """Admin through `logfleet.client`: a connection per pass over a Cluster's topics. SHELL."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from logfleet.client.admin import Admin as KafkaAdmin
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError, KafkaError
 from logfleet.client.metadata import Topic
-from logfleet.client.reconcile import GONE, observe_topic, perform
+from logfleet.client.reconcile import GONE, observe_topic, perform_all
 from logfleet.resources.plan import CreateTopic, DeleteTopic, ObservedTopic, TopicAction
 from logfleet.wire.errors import ErrorCode
 
@@ -43,24 +43,27 @@ class BrokerAdmin:
             raise _verdict(error) from error
         return {name: topic for name, topic in found if topic is not None}
 
-    async def perform(self, action: TopicAction) -> None:
+    async def perform(self, actions: Sequence[TopicAction]) -> None:
         try:
-            await perform(self._admin, action)
+            await perform_all(self._admin, actions)
         except ClientError as error:
-            if not _already(action, error):
+            if not _already(actions, error):
                 raise _verdict(error) from error
 
     async def close(self) -> None:
         self._client.close()
 
 
-def _already(action: TopicAction, error: ClientError) -> bool:
-    """True if the action is done all the same: perhaps by an attempt whose answer was lost."""
+def _already(actions: Sequence[TopicAction], error: ClientError) -> bool:
+    """True if all is done all the same: perhaps by an attempt whose answer was lost."""
     if not isinstance(error, KafkaError):
         return False
-    if isinstance(action, CreateTopic):
-        return error.code == ErrorCode.TOPIC_ALREADY_EXISTS
-    return isinstance(action, DeleteTopic) and error.code in GONE
+    match actions:
+        case [CreateTopic()]:
+            return error.code == ErrorCode.TOPIC_ALREADY_EXISTS
+        case [DeleteTopic()]:
+            return error.code in GONE
+    return False
 
 
 def _verdict(error: ClientError) -> AdminRefused | AdminUnavailable:

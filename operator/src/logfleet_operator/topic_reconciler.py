@@ -269,19 +269,18 @@ class TopicReconciler:
 
     async def _act(self, admin: Admin, plan: TopicsPlan) -> tuple[set[str], dict[str, Refusal]]:
         """Carry out all actions. Returns the topics acted on, and what a broker refused of which."""
-        todo: list[tuple[str, TopicAction]] = [(each.name, each) for each in plan.deletions]
-        todo += [(name, action) for name, wanted in plan.plans.items() for action in wanted.actions]
+        todo: dict[str, list[TopicAction]] = {each.name: [each] for each in plan.deletions}
+        todo |= {name: wanted.actions for name, wanted in plan.plans.items() if wanted.actions}
         refused: dict[str, Refusal] = {}
-        for name, action in todo:
-            if name in refused:
-                continue
+        for name, actions in todo.items():
             try:
-                await admin.perform(action)
-                log.info("topic_changed", topic=name, action=type(action).__name__)
+                await admin.perform(actions)
+                done = [type(action).__name__ for action in actions]
+                log.info("topic_changed", topic=name, actions=done)
             except AdminRefused as error:
                 refused[name] = Refusal(Reason.INVALID, f"the brokers refuse: {error}")
                 log.warning("topic_refused", topic=name, error=str(error))
-        return {name for name, _ in todo}, refused
+        return set(todo), refused
 
     async def _tell(self, scene: Scene, outcome: Outcome) -> None:
         """Write the status of every valid Topic that changed."""

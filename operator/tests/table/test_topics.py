@@ -128,6 +128,19 @@ async def test_what_brokers_refuse_is_told() -> None:
     assert world.ready("Topic", "weather") == ("True", "Ready")
 
 
+async def test_a_change_of_which_brokers_refuse_one_part_is_not_begun() -> None:
+    world, operation = await fleet(topic())
+    world.forbidden_keys = {"segment.ms"}
+    world.put(topic(partitions=12, config={"segment.ms": 1}))
+    await operation.settle()
+    assert world.topics["flights"] == ObservedTopic("id-1", 6, 1, {})
+    assert world.ready("Topic", "flights") == ("False", "Invalid")
+    assert why(world) == "the brokers refuse: INVALID_CONFIG: of no use here"
+    world.forbidden_keys = set()
+    await operation.settle()
+    assert world.topics["flights"] == ObservedTopic("id-1", 12, 1, {"segment.ms": "1"})
+
+
 async def test_of_two_resources_for_one_topic_the_older_holds_it() -> None:
     world, operation = await fleet(topic("first", topicName="flights"))
     world.put(topic("second", topicName="flights", partitions=9))

@@ -9,8 +9,9 @@ import copy
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from logfleet.resources.plan import (
@@ -39,7 +40,7 @@ class World:
 
     broken_images: pods with these never run; idle_images: they run and are never ready. empty_members: etcd pods that came back with an empty
     volume. refused: (kind, name) -> why the API server does not take it. forbidden_topics: name ->
-    why brokers refuse to touch it. taken_most: of the brokers that ran, how many the operator took
+    why brokers refuse to touch it; forbidden_keys: of topics' configuration. taken_most: of the brokers that ran, how many the operator took
     away between two steps, at most.
     """
 
@@ -50,6 +51,7 @@ class World:
         self.idle_images: set[str] = set()
         self.taken_most = 0
         self.forbidden_topics: dict[str, str] = {}
+        self.forbidden_keys: set[str] = set()
         self.refused: dict[tuple[str, str], str] = {}
         self.empty_members: set[str] = set()
         self.unreachable = False
@@ -377,12 +379,19 @@ class World:
 
         return self._call("describe topics", read)
 
-    async def perform(self, action: TopicAction) -> None:
-        self._call(f"{type(action).__name__} {action.name}", lambda: self._perform(action))
+    async def perform(self, actions: Sequence[TopicAction]) -> None:
+        for action in actions:
+            self._judge(action)
+        for action in actions:
+            self._call(f"{type(action).__name__} {action.name}", partial(self._perform, action))
 
-    def _perform(self, action: TopicAction) -> None:
+    def _judge(self, action: TopicAction) -> None:
         if action.name in self.forbidden_topics:
             raise AdminRefused("POLICY_VIOLATION", self.forbidden_topics[action.name])
+        if isinstance(action, AlterTopicConfig) and self.forbidden_keys & action.set.keys():
+            raise AdminRefused("INVALID_CONFIG", "of no use here")
+
+    def _perform(self, action: TopicAction) -> None:
         found = self.topics.get(action.name)
         self.changes += 1
         match action:

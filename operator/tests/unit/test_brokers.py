@@ -1,0 +1,101 @@
+"""What a topic's changes ask of Kafka's admin client, and what becomes of its errors."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from logfleet.client.errors import ClientError, ConnectionLost, KafkaError
+from logfleet.resources.plan import (
+    AlterTopicConfig,
+    CreateTopic,
+    DeleteTopic,
+    GrowTopic,
+    TopicAction,
+)
+from logfleet.wire.errors import ErrorCode
+from logfleet_operator import brokers
+from logfleet_operator.admin import AdminRefused, AdminUnavailable
+
+pytestmark = pytest.mark.asyncio
+
+GROW = GrowTopic("flights", 12)
+ALTER = AlterTopicConfig("flights", {"retention.ms": "abc"}, [])
+CREATE = CreateTopic("flights", 6, None, {})
+DELETE = DeleteTopic("flights", None)
+
+
+class KafkaAdmin:
+    """done: the names of requests that changed something. error: what `refusing` is answered with."""
+
+    refusing = ""
+    error: ClientError = ConnectionLost()
+    done: list[str]
+
+    def __init__(self, _: object) -> None:
+        type(self).done = []
+
+    async def _answer(self, request: str, *, validate_only: bool = False) -> None:
+        if request == self.refusing:
+            raise self.error
+        if not validate_only:
+            self.done.append(request)
+
+    async def create_topic(self, *_: object, validate_only: bool) -> None:
+        await self._answer("create_topic", validate_only=validate_only)
+
+    async def create_partitions(self, *_: object, validate_only: bool) -> None:
+        await self._answer("create_partitions", validate_only=validate_only)
+
+    async def alter_config(self, *_: object, validate_only: bool, **__: object) -> None:
+        await self._answer("alter_config", validate_only=validate_only)
+
+    async def delete_topic(self, *_: object, **__: object) -> None:
+        await self._answer("delete_topic")
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> type[KafkaAdmin]:
+    class Fresh(KafkaAdmin):
+        pass
+
+    monkeypatch.setattr(brokers, "KafkaAdmin", Fresh)
+    return Fresh
+
+
+async def perform(actions: Sequence[TopicAction]) -> None:
+    client: Any = None
+    await brokers.BrokerAdmin(client).perform(actions)
+
+
+async def test_all_parts_of_a_change_are_done(kafka: type[KafkaAdmin]) -> None:
+    await perform([GROW, ALTER])
+    assert kafka.done == ["create_partitions", "alter_config"]
+
+
+async def test_nothing_is_begun_if_one_part_is_refused(kafka: type[KafkaAdmin]) -> None:
+    kafka.refusing = "alter_config"
+    kafka.error = KafkaError(ErrorCode.INVALID_CONFIG, "not a number")
+    with pytest.raises(AdminRefused, match="INVALID_CONFIG: not a number"):
+        await perform([GROW, ALTER])
+    assert kafka.done == []
+
+
+@pytest.mark.parametrize(
+    "action, request_name, code",
+    [
+        (CREATE, "create_topic", ErrorCode.TOPIC_ALREADY_EXISTS),
+        (DELETE, "delete_topic", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (DELETE, "delete_topic", ErrorCode.UNKNOWN_TOPIC_ID),
+    ],
+)
+async def test_what_an_attempt_did_whose_answer_was_lost_is_no_error(
+    kafka: type[KafkaAdmin], action: TopicAction, request_name: str, code: ErrorCode
+) -> None:
+    kafka.refusing, kafka.error = request_name, KafkaError(code)
+    await perform([action])
+
+
+async def test_what_may_succeed_later_is_no_refusal(kafka: type[KafkaAdmin]) -> None:
+    kafka.refusing, kafka.error = "create_partitions", ConnectionLost("gone")
+    with pytest.raises(AdminUnavailable, match="gone"):
+        await perform([GROW])
