@@ -179,10 +179,12 @@ def claimants(
 
 def conflict(loser: TopicResource, holder: TopicResource) -> Refusal:
     """What the younger of two resources that name one topic is told."""
+    older, younger = holder.metadata.name, loser.metadata.name
     return Refusal(
         Reason.CONFLICT,
-        f"topic {loser.name} belongs to the older Topic {holder.metadata.name}; "
-        "delete one of the two or write another spec.topicName",
+        f"topic {loser.name} belongs to the older Topic {older}; delete Topic {younger} or make it "
+        f"with another spec.topicName: deleting Topic {older} deletes the topic with its records, "
+        "unless its deletionPolicy is Retain",
     )
 
 

@@ -110,7 +110,11 @@ def test_the_oldest_of_two_resources_holds_a_topics_name() -> None:
     assert held == {"flights": older, "weather": other}
     refusal = conflict(younger, held[younger.name])
     assert refusal.reason is Reason.CONFLICT
-    assert "belongs to the older Topic zebra" in refusal.message
+    assert refusal.message == (
+        "topic flights belongs to the older Topic zebra; delete Topic flights or make it with "
+        "another spec.topicName: deleting Topic zebra deletes the topic with its records, unless "
+        "its deletionPolicy is Retain"
+    )
 
 
 def test_of_two_of_the_same_second_the_one_that_holds_the_topic_keeps_it() -> None:
