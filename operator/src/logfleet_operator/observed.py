@@ -152,9 +152,18 @@ def foreign(observed: Observed, cluster: ClusterResource) -> list[str]:
     ]
 
 
+def controlled_by(live: Manifest, uid: str) -> bool:
+    return uid in _controllers(live)
+
+
 def controlled_by_another(live: Manifest, uid: str) -> bool:
+    return any(other != uid for other in _controllers(live))
+
+
+def _controllers(live: Manifest) -> list[str]:
+    """Uids: at most one, says Kubernetes."""
     owners = live["metadata"].get("ownerReferences", ())
-    return any(owner.get("controller") and owner["uid"] != uid for owner in owners)
+    return [owner["uid"] for owner in owners if owner.get("controller")]
 
 
 def node_ports(observed: Observed, cluster: ClusterResource) -> dict[tuple[str, int], int]:

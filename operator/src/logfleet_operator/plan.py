@@ -23,6 +23,7 @@ from logfleet_operator.names import Manifest
 from logfleet_operator.observed import (
     Observed,
     claims_of,
+    controlled_by,
     controlled_by_another,
     differs,
     foreign,
@@ -368,7 +369,10 @@ def _roll(
 def _leftovers(
     cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
 ) -> ClusterPlan | None:
-    """NodePorts of listeners that are gone, once no broker advertises them any more."""
+    """NodePorts of listeners that are gone, once no broker advertises them any more.
+
+    Only those that this Cluster owns: a label is soon copied.
+    """
     ports = node_ports(observed, cluster)
     wanted = {
         manifest["metadata"]["name"] for manifest in manifests.services(cluster, ranges, ports)
@@ -376,7 +380,10 @@ def _leftovers(
     left = [
         DeleteService(name, live["metadata"]["uid"])
         for (kind, name), live in sorted(observed.objects.items())
-        if kind == "Service" and name not in wanted and live["spec"].get("type") == "NodePort"
+        if kind == "Service"
+        and name not in wanted
+        and live["spec"].get("type") == "NodePort"
+        and controlled_by(live, cluster.metadata.uid)
     ]
     if not left:
         return None

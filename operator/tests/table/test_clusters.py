@@ -351,6 +351,21 @@ async def test_a_listener_that_is_taken_away_leaves_no_port_behind() -> None:
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
 
 
+async def test_a_port_that_somebody_else_made_stays() -> None:
+    world, operation = await settled()
+    labels = names.labels("fleet", names.BROKER)
+    spec = {"type": "NodePort", "ports": [{"port": 9094, "nodePort": 31000}]}
+    service = {
+        "kind": "Service",
+        "metadata": {"name": "monitoring", "labels": labels},
+        "spec": spec,
+    }
+    world.put(service)
+    await operation.settle()
+    assert "monitoring" in world.named("Service")
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
+
+
 async def test_a_broken_image_stops_at_the_first_broker_and_the_fix_takes_over() -> None:
     world, operation = await settled()
     world.broken_images = {"broken"}
