@@ -17,6 +17,7 @@ while no operator watched cannot be known: then the policy counts that an operat
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -33,6 +34,8 @@ SHARDS: Final = 16
 CONFIRM_WITHOUT_EVENT_S: Final = 30.0
 MISSING_AT_ONCE_MAX: Final = 3
 MISSING_SHARE_MAX: Final = Fraction(1, 20)
+# How a topic's name begins whose key has one "-" more.
+_DOTS: Final = re.compile(r"-*\.\.")
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -63,12 +66,22 @@ def shard_name(cluster: str, shard: int) -> str:
     return f"{cluster}-topics-{shard}"
 
 
+def _key_of(topic: str) -> str:
+    """The topic's key in a ConfigMap, which may not begin with ".." (Kubernetes: IsConfigMapKey)."""
+    return f"-{topic}" if _DOTS.match(topic) else topic
+
+
+def _topic_of(key: str) -> str:
+    """The inverse of `_key_of`."""
+    return key[1:] if _DOTS.match(key) else key
+
+
 def read(config_maps: Iterable[Manifest]) -> Ledger:
     """Raises msgspec.ValidationError for a line that is none (somebody edited it)."""
     return {
-        topic: msgspec.json.decode(text, type=Line)
+        _topic_of(key): msgspec.json.decode(text, type=Line)
         for live in config_maps
-        for topic, text in (live.get("data") or {}).items()
+        for key, text in (live.get("data") or {}).items()
     }
 
 
@@ -76,7 +89,7 @@ def shards(cluster: str, lines: Ledger) -> list[Manifest]:
     """The ConfigMaps that hold `lines`; shards without lines have no data."""
     contents: list[dict[str, str]] = [{} for _ in range(SHARDS)]
     for topic, line in sorted(lines.items()):
-        contents[shard_of(topic)][topic] = msgspec.json.encode(line).decode()
+        contents[shard_of(topic)][_key_of(topic)] = msgspec.json.encode(line).decode()
     return [
         {
             "apiVersion": "v1",

@@ -58,6 +58,16 @@ async def test_a_topic_is_made_and_its_status_tells_what_it_is() -> None:
     }
 
 
+async def test_a_topics_name_may_begin_with_dots() -> None:
+    world, operation = await fleet(topic("dots", topicName="..flights"), topic())
+    assert world.ready("Topic", "dots") == ("True", "Ready")
+    assert world.ready("Topic", "flights") == ("True", "Ready")
+    operation.delete_topic("dots")
+    await operation.settle()
+    assert sorted(world.topics) == ["flights"]
+    assert sorted(ledger(world)) == ["flights"]
+
+
 async def test_the_ledger_knows_a_topic_before_it_exists() -> None:
     world, _ = await fleet(topic())
     create = world.calls.index("CreateTopic flights")

@@ -9,6 +9,7 @@ import copy
 import hashlib
 import itertools
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -291,6 +292,9 @@ class World:
         key = manifest["kind"], metadata["namespace"], metadata["name"]
         if (key[0], key[2]) in self.refused:
             raise KubeError(403, "Forbidden", self.refused[key[0], key[2]])
+        bad_keys = [name for name in manifest.get("data", {}) if not is_config_map_key(name)]
+        if manifest["kind"] in {"ConfigMap", "Secret"} and bad_keys:
+            raise KubeError(422, "Invalid", f"data: Invalid value: {bad_keys}")
         live = self.objects.get(key)
         expected = metadata.get("resourceVersion")
         if expected and (live is None or live["metadata"]["resourceVersion"] != expected):
@@ -412,6 +416,12 @@ class World:
                     del self.topics[name]
 
 
+def is_config_map_key(key: str) -> bool:
+    """As Kubernetes's IsConfigMapKey (apimachinery, util/validation)."""
+    legal = re.fullmatch(r"[-._a-zA-Z0-9]{1,253}", key)
+    return legal is not None and key != "." and not key.startswith("..")
+
+
 def _component(live: Manifest) -> str:
     return str(live["metadata"].get("labels", {}).get(names.COMPONENT_LABEL, ""))
 
@@ -469,8 +479,6 @@ def _merge(live: Manifest, before: Manifest, wanted: Manifest) -> None:
 
 def _without_accidents(text: str) -> str:
     """The same text for two runs that differ in uids, versions, revisions, ports, topic ids and times."""
-    import re
-
     for pattern in (
         r"uid-\d+",
         r'"resourceVersion": "\d+"',
