@@ -5,11 +5,12 @@ with them field by field, and `Pod` is what matters of a pod.
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from logfleet.resources.cluster import ClusterResource
+from logfleet.resources.cluster import ClusterResource, set_name
 from logfleet.resources.quantity import parse_quantity
 
 from logfleet_operator import names
@@ -121,16 +122,26 @@ def claims_of(observed: Observed, cluster: str) -> list[Claim]:
             given = Range(entry["pool"], entry["zone"], entry["base"], entry["replicas"])
             claims.append(Claim(f"ConfigMap {names.record_map(cluster)}", given))
     for (kind, name), live in sorted(observed.objects.items()):
-        if (
-            kind == "StatefulSet"
-            and live["metadata"]["labels"][names.COMPONENT_LABEL] == names.BROKER
-        ):
+        component = live["metadata"]["labels"].get(names.COMPONENT_LABEL)
+        if kind == "StatefulSet" and component == names.BROKER:
             claims += _claim(f"StatefulSet {name}", live, live["spec"]["replicas"])
     for live in sorted(observed.volumes, key=lambda volume: str(volume["metadata"]["name"])):
-        name = live["metadata"]["name"]
-        ordinal = int(name.rpartition("-")[2])
-        claims += _claim(f"PersistentVolumeClaim {name}", live, ordinal + 1)
+        ordinal = _ordinal(live, cluster)
+        if ordinal is not None:
+            source = f"PersistentVolumeClaim {live['metadata']['name']}"
+            claims += _claim(source, live, ordinal + 1)
     return claims
+
+
+def _ordinal(volume: Manifest, cluster: str) -> int | None:
+    """Of the broker whose volume claim this is; None if it is none (a copy has all its labels)."""
+    labels = volume["metadata"]["labels"]
+    pool, zone = labels.get(names.POOL_LABEL), labels.get(names.ZONE_LABEL)
+    if pool is None or zone is None:
+        return None
+    prefix, _, ordinal = volume["metadata"]["name"].rpartition("-")
+    is_number = re.fullmatch("0|[1-9][0-9]*", ordinal) is not None
+    return int(ordinal) if is_number and prefix == f"data-{set_name(cluster, pool, zone)}" else None
 
 
 def _claim(source: str, live: Manifest, replicas: int) -> list[Claim]:

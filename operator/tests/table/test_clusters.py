@@ -264,6 +264,34 @@ async def test_contradicting_broker_ids_stop_everything() -> None:
     assert "PersistentVolumeClaim data-fleet-main-b-0 says 7000" in why(world)
 
 
+@pytest.mark.parametrize(
+    "copy_name", ["data-fleet-main-a-0-restore", "data-fleet-main-a-0-7", "old-fleet-main-a-7"]
+)
+async def test_a_copy_of_a_volume_claim_says_nothing_about_brokers(copy_name: str) -> None:
+    world, operation = await settled()
+    original = world.one("PersistentVolumeClaim", "data-fleet-main-a-0")
+    labels = dict(original["metadata"]["labels"])
+    world.put({**original, "metadata": {"name": copy_name, "labels": labels}, "spec": {}})
+    before = len(world.named("Pod"))
+    await operation.settle()
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
+    world.put(cluster(config={"num.partitions": 4}))
+    await operation.settle()
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
+    assert len(world.named("Pod")) == before
+    config = world.one("ConfigMap", "fleet-config")["data"]["server.properties"]
+    assert "num.partitions=4" in config
+
+
+async def test_a_set_that_lost_its_labels_gets_them_back() -> None:
+    world, operation = await settled()
+    del world.one("StatefulSet", "fleet-main-a")["metadata"]["labels"][names.COMPONENT_LABEL]
+    await operation.settle()
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
+    labels = world.one("StatefulSet", "fleet-main-a")["metadata"]["labels"]
+    assert labels[names.COMPONENT_LABEL] == names.BROKER
+
+
 async def test_objects_of_a_former_cluster_are_waited_for() -> None:
     world, operation = await settled()
     world.remove("Cluster", "fleet")
