@@ -25,6 +25,9 @@ _FLOCK = struct.Struct("@hhqqi4x")
 """struct flock of 64-bit Linux: type, whence, start, length, pid."""
 
 
+COPY_CHUNK_BYTES = 1024 * 1024
+
+
 class FileLocked(OSError):
     """Somebody else holds the lock. holder: what they wrote into the file, "" if nothing."""
 
@@ -292,6 +295,20 @@ def write_file(files: Files, path: str, data: Writable, *, durable: bool) -> Non
     files.rename(temporary, path)
     if durable:
         files.fsync_directory(path.rpartition("/")[0] or ".")
+
+
+def copy_file(files: Files, source: File, position: int, path: str) -> None:
+    """Make what `source` holds from `position` on the file at `path`, in one step and durably. Blocks for as long as the disk takes."""
+    temporary = path + ".tmp"
+    file = files.open(temporary, create=True)
+    file.truncate(0)
+    written = 0
+    while chunk := source.pread(COPY_CHUNK_BYTES, position + written):
+        file.pwrite(chunk, written)
+        written += len(chunk)
+    file.fsync()
+    files.rename(temporary, path)
+    files.fsync_directory(path.rpartition("/")[0] or ".")
 
 
 def remove_tree(files: Files, path: str) -> None:

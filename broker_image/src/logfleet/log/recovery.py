@@ -2,10 +2,14 @@
 
 A process killed in the middle of a write leaves a torn batch at the end; a power loss may leave holes, zeros or old bytes anywhere
 beyond what was fsynced. So beyond the recovery point a log is what can be read in order with right checksums (I18).
+
+Damage before it is none of this: the disk has lost what it had. There as little as possible is given up, and nothing behind it.
 """
 
+import re
 from collections.abc import Callable, Iterator
 
+from logfleet.log.config import LONG_MAX
 from logfleet.records.batch import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,
@@ -22,16 +26,27 @@ Read = Callable[[int, int], bytes]
 VERIFY_CHUNK_BYTES = 1024 * 1024
 """Read at a time where all bytes are looked at."""
 
+MAGIC_AT = 16
+"""Where in a batch its magic is."""
+
 HEADERS_CHUNK_BYTES = 16 * 1024
 """Read at a time where only headers are: one small read per large batch, one for many small ones."""
 
 
 def scan_batches(
-    read: Read, start: int, end: int, *, next_offset: int, verify: bool
+    read: Read,
+    start: int,
+    end: int,
+    *,
+    next_offset: int,
+    verify: bool,
+    verify_from: int = 0,
+    end_offset: int = LONG_MAX,
 ) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of the batches in [start, end), until the end or the first that is damaged or not whole.
 
-    next_offset: no batch may begin below it, nor below the end of the one before. verify: check the checksum of each.
+    next_offset: no batch may begin below it, nor below the end of the one before. verify: check the checksum of each that begins at or
+    beyond verify_from. end_offset: exclusive; none may reach beyond it.
     """
     chunk_bytes = VERIFY_CHUNK_BYTES if verify else HEADERS_CHUNK_BYTES
     position = chunk_start = start
@@ -42,9 +57,13 @@ def scan_batches(
             if len(chunk) < HEADER_SIZE:
                 return
         header = parse_header(chunk, position - chunk_start)
-        if not is_plausible(header, next_offset) or header.size > end - position:
+        if (
+            not is_plausible(header, next_offset)
+            or header.size > end - position
+            or header.next_offset > end_offset
+        ):
             return
-        if verify:
+        if verify and header.base_offset >= verify_from:
             if chunk_start + len(chunk) - position < header.size:
                 wanted = min(max(chunk_bytes, header.size), end - position)
                 chunk, chunk_start = read(wanted, position), position
@@ -80,6 +99,41 @@ def read_batches(
         expected = position + header.size
     if expected != end:
         raise CorruptRecords(f"no whole valid batch at position {expected} of {end}")
+
+
+def find_batch(
+    read: Read, start: int, end: int, *, base_min: int, base_max: int, end_offset: int
+) -> tuple[int, BatchHeader] | None:
+    """(position, header) of the first whole batch in [start, end) with a right checksum, wherever it begins.
+
+    base_min, base_max: its base offset lies between them, inclusive. end_offset: exclusive; it does not reach beyond.
+    """
+    if base_max < base_min:
+        return None
+    differing = ((base_min ^ base_max).bit_length() + 7) // 8
+    shared = base_min.to_bytes(8)[: 8 - differing]
+    pattern = re.compile(
+        re.escape(shared) + b".{%d}" % (MAGIC_AT - len(shared)) + b"\\x%02x" % MAGIC, re.DOTALL
+    )
+    while end - start >= HEADER_SIZE:
+        chunk = read(min(VERIFY_CHUNK_BYTES, end - start), start)
+        if len(chunk) < HEADER_SIZE:
+            return None
+        at = -1
+        while (match := pattern.search(chunk, at + 1)) is not None:
+            at = match.start()
+            if len(chunk) - at < HEADER_SIZE:
+                break
+            header = parse_header(chunk, at)
+            if is_plausible(header, base_min) and header.base_offset <= base_max:
+                scan = scan_batches(
+                    read, start + at, end, next_offset=base_min, verify=True, end_offset=end_offset
+                )
+                found = next(scan, None)
+                if found is not None:
+                    return found
+        start += len(chunk) - HEADER_SIZE + 1
+    return None
 
 
 def is_plausible(header: BatchHeader, next_offset: int) -> bool:

@@ -1,14 +1,16 @@
 """Opens the directory of one partition: what is there, what of it is true, and what has to be rebuilt.
 
 After a clean stop that is a look at the last segment's end. After a crash everything from the recovery point on is checked: the valid
-prefix stays, a torn tail is cut off, indexes, leader epochs and producer state are rebuilt from the batches (I18).
+prefix stays, a torn tail is cut off, indexes, leader epochs and producer state are rebuilt from the batches (I18). What was durable is
+only looked at where an index is missing, and nothing readable of it is given up: Kafka cuts such a segment at the damage (`LogSegment.recover`).
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
-from logfleet.io.files import read_file, remove_if_there, write_file
+from logfleet.io.files import copy_file, read_file, remove_if_there, write_file
 from logfleet.log.checkpoints import (
     CorruptCheckpoint,
     format_partition_metadata,
@@ -17,6 +19,7 @@ from logfleet.log.checkpoints import (
 )
 from logfleet.log.config import LONG_MAX, LogConfig
 from logfleet.log.epochs import LeaderEpochs
+from logfleet.log.index import RELATIVE_OFFSET_MAX
 from logfleet.log.names import (
     CLEANED,
     DELETED,
@@ -31,10 +34,12 @@ from logfleet.log.names import (
     offset_file,
     parse_offset_file,
 )
+from logfleet.log.recovery import find_batch
 from logfleet.node.open_files import OpenFiles
 from logfleet.node.producer_history import ProducerHistory
 from logfleet.node.segment import Segment, segment_number
 from logfleet.node.segment_swap import recover
+from logfleet.node.trash import Trash
 from logfleet.records.batch import BatchHeader
 
 
@@ -65,6 +70,11 @@ class LoadRequest(msgspec.Struct, frozen=True):
             return LONG_MAX
         return max(self.recovery_point, self.first_dirty_offset)
 
+    @property
+    def durable_end(self) -> int:
+        """Everything below is known to have been on the disk: what cannot be read there is damaged, not torn."""
+        return LONG_MAX if self.clean else self.recovery_point
+
 
 class LoadedLog(msgspec.Struct):
     """A partition's log as found, ready for appends.
@@ -88,8 +98,9 @@ class LoadedLog(msgspec.Struct):
 class LogLoader:
     """Loads one partition; used once."""
 
-    def __init__(self, open_files: OpenFiles, request: LoadRequest) -> None:
+    def __init__(self, open_files: OpenFiles, trash: Trash, request: LoadRequest) -> None:
         self._open_files = open_files
+        self._trash = trash
         self._files = open_files.files
         self._request = request
         self._notes: list[str] = []
@@ -200,17 +211,17 @@ class LogLoader:
     def _segments(self, names: set[tuple[int, str]]) -> list[Segment]:
         """All segments as their files' sizes tell them, in order; nothing of them is read yet."""
         bases = sorted(offset for offset, suffix in names if suffix == LOG)
-        return [
-            Segment(
-                self._open_files,
-                self._request.directory,
-                base,
-                size=self._files.status(self._path(base, LOG)).size,
-                interval_bytes=self._request.config.index_interval_bytes,
-                created_ms=self._request.now_ms,
-            )
-            for base in bases
-        ]
+        return [self._segment(base) for base in bases]
+
+    def _segment(self, base_offset: int) -> Segment:
+        return Segment(
+            self._open_files,
+            self._request.directory,
+            base_offset,
+            size=self._files.status(self._path(base_offset, LOG)).size,
+            interval_bytes=self._request.config.index_interval_bytes,
+            created_ms=self._request.now_ms,
+        )
 
     def _new_segment(self, base_offset: int) -> Segment:
         return Segment.create(
@@ -223,10 +234,11 @@ class LogLoader:
 
     def _restore(self, segments: list[Segment], names: set[tuple[int, str]]) -> int:
         """Bring the segments into a true state and return the log end offset (0 without segments)."""
-        log_end = 0
-        for number, segment in enumerate(segments):
-            is_last = number == len(segments) - 1
-            end_offset = None if is_last else segments[number + 1].base_offset
+        log_end = number = 0
+        while number < len(segments):
+            segment, number = segments[number], number + 1
+            is_last = number == len(segments)
+            end_offset = None if is_last else segments[number].base_offset
             complete = {(segment.base_offset, INDEX), (segment.base_offset, TIME_INDEX)} <= names
             # One that ends at the recovery point was the active one then: its last time index entry came later.
             unsafe = not self._request.clean and (
@@ -235,34 +247,96 @@ class LogLoader:
             if end_offset is not None and complete and not unsafe:
                 log_end = end_offset
                 continue
-            log_end = self._restore_segment(segment, unsafe=unsafe, complete=complete)
+            log_end = self._restore_segment(segment, end_offset, unsafe=unsafe, complete=complete)
             torn = segment.file.size() - segment.size
+            is_durable = log_end < self._request.durable_end
+            if torn and is_durable and (rest := self._split(segment, log_end, end_offset)):
+                number -= 1  # what is left of it comes again, without indexes
+                segments[number : number + 1] = map(self._segment, (segment.base_offset, rest))
+                names -= {(segment.base_offset, INDEX), (segment.base_offset, TIME_INDEX)}
+                continue
             if torn:
                 self._cut(segment, torn)
             is_compacted = end_offset is None or end_offset <= self._request.compacted_end
-            if torn or (unsafe and not is_compacted and log_end < (end_offset or 0)):
-                self._remove_segments(segments[number + 1 :])
-                del segments[number + 1 :]
+            if (torn and not is_durable) or (
+                unsafe and not is_compacted and log_end < (end_offset or 0)
+            ):
+                self._remove_segments(segments[number:])
+                del segments[number:]
                 return log_end
             if not is_last:
                 segment.finish()
                 self._rebuilt.append(segment)
         return log_end
 
-    def _restore_segment(self, segment: Segment, *, unsafe: bool, complete: bool) -> int:
+    def _restore_segment(
+        self, segment: Segment, limit: int | None, *, unsafe: bool, complete: bool
+    ) -> int:
+        """Find its batches; the offset after the last. limit: where the next segment begins."""
         verify = unsafe or not complete
         distrust = self._request.recovery_point if unsafe and complete else 0
         size_before = segment.size
-        end_offset = segment.restore(
-            verify=verify, distrust_offset=distrust, on_batch=self._note_epoch
+        restore = partial(
+            segment.restore,
+            end_offset=LONG_MAX if limit is None else limit,
+            on_batch=self._note_epoch,
         )
+        end_offset = restore(verify=verify, distrust_offset=distrust)
         if not verify and segment.size != segment.file.size():
             # Closed properly, they said. Look at every byte before any is cut off.
-            end_offset = segment.restore(verify=True, on_batch=self._note_epoch)
+            end_offset = restore(verify=True)
             verify = True
         if verify:
             self._recovered_bytes += size_before
-        return end_offset
+        position = segment.size
+        if position == segment.file.size() or end_offset >= self._request.durable_end:
+            return end_offset
+        # Readers take such a batch for what it is, as they do where no index is missing; what follows it is good.
+        durable_end = self._request.durable_end
+        with_damaged = restore(verify=True, distrust_offset=distrust, verify_from=durable_end)
+        if segment.size == segment.file.size() or with_damaged >= durable_end:
+            self._note_damage(
+                segment, position, "a wrong checksum, and perhaps others: left as it is"
+            )
+            return with_damaged
+        return restore(verify=True, distrust_offset=distrust)
+
+    def _split(self, segment: Segment, log_end: int, limit: int | None) -> int | None:
+        """Put the durable batches behind the damage that begins at `segment.size` into a segment of their own, and cut it there.
+
+        Offsets may be missing between two segments, as after compaction. limit: where the next segment begins. Returns the new one's base
+        offset, None if there are no such batches; nothing has changed then. The segment's indexes are gone afterwards.
+        """
+        file, base = segment.file, segment.base_offset
+        end_offset = base + RELATIVE_OFFSET_MAX + 1 if limit is None else limit
+        found = find_batch(
+            file.pread,
+            segment.size,
+            file.size(),
+            base_min=max(log_end, base + 1),
+            base_max=min(end_offset - 1, self._request.durable_end),
+            end_offset=end_offset,
+        )
+        if found is None:
+            return None
+        position, header = found
+        self._note_damage(
+            segment,
+            segment.size,
+            f"no readable header: the batches from {header.base_offset} on become segment {header.base_offset}",
+        )
+        # Before the rest is there: a segment without indexes is looked at again, should a crash prevent the cut.
+        for index in (segment.offset_index, segment.time_index):
+            self._open_files.forget(index.path)
+            remove_if_there(self._files, index.path)
+        self._files.fsync_directory(self._request.directory)
+        copy_file(self._files, file, position, self._path(header.base_offset, LOG))
+        self._cut(segment, file.size() - segment.size)
+        return header.base_offset
+
+    def _note_damage(self, segment: Segment, position: int, what: str) -> None:
+        name = offset_file(segment.base_offset, LOG)
+        self._notes.append(f"{name}: the batch at position {position} has {what}")
 
     def _note_epoch(self, header: BatchHeader) -> None:
         self._epochs.observe(header.leader_epoch, header.base_offset)
@@ -276,12 +350,15 @@ class LogLoader:
         segment.file.fsync()
 
     def _remove_segments(self, segments: Sequence[Segment]) -> None:
-        """Durably: were they to come back after the next crash, they would seem to continue what is appended meanwhile."""
+        """Rename them out of use as Kafka does, newest first (`LogLoader.removeAndDeleteSegmentsAsync`).
+
+        Durably: were they to come back after the next crash, they would seem to continue what is appended meanwhile.
+        """
+        due_ms = self._request.now_ms + self._request.config.file_delete_delay_ms
         for segment in reversed(segments):
             self._notes.append(f"segment {segment.base_offset} lies behind the log's end: removed")
             for path in segment.paths:
-                self._open_files.forget(path)
-                remove_if_there(self._files, path)
+                self._trash.discard(path, due_ms)
         if segments:
             self._files.fsync_directory(self._request.directory)
 

@@ -59,7 +59,7 @@ class PartitionLog:
         self, partition: TopicPartition, open_files: OpenFiles, trash: Trash, request: LoadRequest
     ) -> None:
         """Opens the log in an existing directory, which may be empty; see LoadRequest. Raises OSError."""
-        loaded = LogLoader(open_files, request).load()
+        loaded = LogLoader(open_files, trash, request).load()
         self.partition = partition
         self.directory = request.directory
         self.config = request.config

@@ -2,9 +2,10 @@
 
 import contextlib
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from logfleet.io.files import File, remove_if_there
+from logfleet.log.config import LONG_MAX
 from logfleet.log.index import OFFSET_ENTRY, RELATIVE_OFFSET_MAX, TIME_ENTRY
 from logfleet.log.names import INDEX, LOG, TIME_INDEX, offset_file
 from logfleet.log.recovery import scan_batches
@@ -220,32 +221,46 @@ class Segment:
         *,
         verify: bool,
         distrust_offset: int = 0,
+        verify_from: int = 0,
+        end_offset: int = LONG_MAX,
         on_batch: Callable[[BatchHeader], None] | None = None,
     ) -> int:
         """Find the end of the batches by reading from the last index entry on, and rebuild the indexes from there.
 
         verify: the log was not closed properly; check the indexes, drop their entries from `distrust_offset` on (what lies before is
-        durable) and check each batch's checksum from the last kept one on. on_batch is called with each batch that is read.
+        durable) and check each batch's checksum from the last kept one on, but for those that begin below `verify_from`. No batch may
+        reach beyond `end_offset`. on_batch is called with each batch that is read.
         Returns the offset after the last batch; `size` is where it ends, which may be before the end of the file.
         """
         end = self.file.size()
         if verify:
             self._distrust_indexes(distrust_offset, end)
         position, offset = self._last_entry(end)
-        next_offset = self._note_from(position, offset, end, verify=verify, on_batch=on_batch)
+
+        def scan(position: int, offset: int) -> int:
+            batches = scan_batches(
+                self.file.pread,
+                position,
+                end,
+                next_offset=offset,
+                verify=verify,
+                verify_from=verify_from,
+                end_offset=min(end_offset, self.base_offset + RELATIVE_OFFSET_MAX + 1),
+            )
+            return self._note_from(position, offset, batches, on_batch)
+
+        next_offset = scan(position, offset)
         if self.size == position and position:  # the batch that the index leads to is damaged
             self.offset_index.truncate(0)
             self.time_index.truncate(0)
-            return self._note_from(0, self.base_offset, end, verify=verify, on_batch=on_batch)
+            return scan(0, self.base_offset)
         return next_offset
 
     def _note_from(
         self,
         position: int,
         offset: int,
-        end: int,
-        *,
-        verify: bool,
+        batches: Iterable[tuple[int, BatchHeader]],
         on_batch: Callable[[BatchHeader], None] | None,
     ) -> int:
         last = self.time_index[-1] if len(self.time_index) else (NO_TIMESTAMP, 0)
@@ -253,8 +268,7 @@ class Segment:
         self._first_timestamp = _UNKNOWN if position else NO_TIMESTAMP
         self._bytes_since_entry = 0
         self.size = position
-        read = self.file.pread
-        for _, header in scan_batches(read, position, end, next_offset=offset, verify=verify):
+        for _, header in batches:
             self.note(header, header.base_offset)
             offset = header.next_offset
             if on_batch is not None:

@@ -3,7 +3,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 import uvloop
-from logfleet.io.files import PosixFiles
+from logfleet.io.files import Files, PosixFiles
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
 from logfleet.node.log_loader import LoadRequest, prepare_directory
@@ -39,8 +39,8 @@ def until() -> Until:
 class LogRig:
     """One partition's directory, to be opened as often as a test wants, cleanly or as after a crash."""
 
-    def __init__(self, path: str) -> None:
-        self.files = PosixFiles()
+    def __init__(self, path: str, files: Files | None = None) -> None:
+        self.files = files or PosixFiles()
         self.open_files = OpenFiles(self.files)
         self.trash = Trash(self.open_files)
         self.directory = f"{path}/topic-0"

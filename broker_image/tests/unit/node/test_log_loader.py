@@ -1,19 +1,28 @@
 """What is left of a log after a crash: everything whole, nothing else, and indexes as if nothing had happened."""
 
-from itertools import takewhile
+import contextlib
+from itertools import count, takewhile
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from logfleet.log.config import LogConfig
 from logfleet.log.index import OFFSET_ENTRY, TIME_ENTRY
 from logfleet.node.file_slice import FileSlice
+from logfleet.node.trash import remove
 from logfleet.records.batch import iterate_headers
 from logfleet.records.record import ProducerStamp, Record, build_batch
+
+from broker_image.tests.sim.disk import PowerLoss, SimDisk
+from broker_image.tests.sim.rebuild import index_faults
+from broker_image.tests.unit.node.conftest import LogRig
 
 NOW = 1_700_000_000_000
 VALUE = b"\xaa" * 50
 CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=200)
+MAGIC, PAYLOAD = 16, 70
+"""Where in a batch to damage it: its header cannot be read, or its checksum is wrong."""
 
 
 def append(log, count, *, epoch=0, producer_id=7):
@@ -36,6 +45,18 @@ def crash(rig, log):
     """The process dies; what it gave to the kernel is there, what it kept in memory is not."""
     del log
     rig.open_files = None
+
+
+def closed(rig, count, config=CONFIG):
+    log = rig.open(config)
+    append(log, count)
+    rig.close(log)
+    return log
+
+
+def damage(segment, number, at):
+    position = [position for position, _ in segment.headers()][number]
+    segment.file.pwrite(b"\xff", position + at)
 
 
 def index_files(rig):
@@ -257,3 +278,126 @@ class TestProducers:
         crash(rig, log)
         log = rig.open(clean=False, recovery_point=60)
         assert log.producers.states.get(7).last_sequence == 60
+
+
+class TestDamageInWhatIsDurable:
+    """A missing index changes nothing of what a segment holds, nor does damage in one segment change the others."""
+
+    @pytest.mark.parametrize("suffix", ["index", "timeindex"])
+    @pytest.mark.parametrize("stopped", [{"clean": True}, {"clean": False, "recovery_point": 100}])
+    def test_a_wrong_checksum_and_a_missing_index_cost_no_record(self, rig, suffix, stopped):
+        log = closed(rig, 100)
+        victim = log.segments[2]
+        damage(victim, 3, PAYLOAD)
+        rig.files.remove(f"{rig.directory}/{victim.base_offset:020d}.{suffix}")
+        for _ in range(2):
+            log = rig.open(CONFIG, **stopped)
+            assert offsets(log) == list(range(100))
+            assert index_faults(log.segments[2], CONFIG.index_interval_bytes) == []
+        log = rig.open(CONFIG, **stopped)
+        append(log, 30, producer_id=8)
+        assert offsets(log) == list(range(130))
+
+    def test_a_wrong_checksum_that_is_found_is_told(self, rig):
+        log = closed(rig, 100)
+        damage(log.segments[2], 3, PAYLOAD)
+        rig.files.remove(log.segments[2].offset_index.path)
+        (note,) = rig.open(CONFIG).notes
+        assert f"{log.segments[2].base_offset:020d}.log" in note
+        assert "wrong checksum" in note
+
+    @pytest.mark.parametrize("count", [1, 2])
+    @pytest.mark.parametrize("stopped", [{"clean": True}, {"clean": False, "recovery_point": 100}])
+    @pytest.mark.parametrize("first", [0, 3])
+    def test_only_batches_without_a_header_are_lost(self, rig, first, count, stopped):
+        log = closed(rig, 100)
+        victim = log.segments[2]
+        gone = [victim.base_offset + first + n for n in range(count)]
+        for number in reversed(range(first, first + count)):
+            damage(victim, number, MAGIC)
+        rig.files.remove(victim.offset_index.path)
+        rest = [offset for offset in range(100) if offset not in gone]
+        log = rig.open(CONFIG, **stopped)
+        assert offsets(log) == rest
+        assert any("cut off" in note for note in log.notes)
+        assert any(f"batches from {gone[-1] + 1} on" in note for note in log.notes)
+        append(log, 30, producer_id=8)
+        rig.close(log)
+        log = rig.open(CONFIG)
+        assert (offsets(log), log.notes) == (rest + list(range(100, 130)), [])
+        assert log.offset_for_timestamp(NOW + gone[0]).offset == gone[-1] + 1
+        for segment in log.segments:
+            assert index_faults(segment, CONFIG.index_interval_bytes) == []
+
+    @pytest.mark.parametrize("at, gone", [(PAYLOAD, []), (MAGIC, [40])])
+    def test_the_active_segment_of_a_properly_closed_log_is_no_torn_one(self, rig, at, gone):
+        config = LogConfig(index_interval_bytes=200)
+        log = closed(rig, 100, config)
+        damage(log.segments[0], 40, at)
+        rig.files.remove(log.segments[0].offset_index.path)
+        log = rig.open(config)
+        assert offsets(log) == [offset for offset in range(100) if offset not in gone]
+        append(log, 1, producer_id=8)
+        assert log.log_end_offset == 101
+
+    @pytest.mark.parametrize("at, gone", [(PAYLOAD, []), (MAGIC, [40])])
+    def test_damage_before_the_recovery_point_is_no_torn_tail(self, rig, at, gone):
+        config = LogConfig(index_interval_bytes=200)
+        log = rig.open(config)
+        append(log, 60)
+        rig.flush(log)
+        append(log, 40)
+        damage(log.segments[0], 40, at)
+        torn = log.segments[0]
+        torn.file.truncate(torn.size - 1)
+        crash(rig, log)
+        rig.files.remove(torn.offset_index.path)
+        log = rig.open(config, clean=False, recovery_point=60)
+        assert offsets(log) == [offset for offset in range(99) if offset not in gone]
+
+    def test_a_header_that_claims_the_offsets_of_the_next_segment_is_not_believed(self, rig):
+        log = closed(rig, 100)
+        victim = log.segments[2]
+        last = [position for position, _ in victim.headers()][-1]
+        victim.file.pwrite((2**31 - 1).to_bytes(4, "big"), last + 23)
+        rig.files.remove(victim.offset_index.path)
+        gone = log.segments[3].base_offset - 1
+        assert offsets(rig.open(CONFIG)) == [offset for offset in range(100) if offset != gone]
+
+    def test_a_crash_while_the_rest_is_put_into_its_own_segment_loses_nothing_of_it(self):
+        for fuse in count(1):
+            disk = SimDisk(fuse)
+            rig = LogRig("", disk)
+            log = closed(rig, 40)
+            victim = log.segments[1]
+            gone = victim.base_offset + 3
+            damage(victim, 3, MAGIC)
+            victim.file.fsync()
+            disk.remove(victim.offset_index.path)
+            disk.fsync_directory(rig.directory)
+            disk.fuse = fuse
+            with contextlib.suppress(PowerLoss):
+                rig.flush(rig.open(CONFIG, clean=False, recovery_point=40))
+            whole, disk.fuse = disk.fuse > 0, None
+            if not whole:
+                disk.lose_power()
+            log = rig.open(CONFIG, clean=False, recovery_point=40)
+            assert offsets(log) == [offset for offset in range(40) if offset != gone]
+            assert all(isinstance(log.read(offset, 1), FileSlice) for offset in range(40))
+            if whole:
+                return
+
+
+def test_segments_behind_a_torn_one_are_only_renamed_at_first(rig):
+    log = rig.open(CONFIG)
+    append(log, 100)
+    victim, following = log.segments[2], log.segments[3:]
+    damage(victim, 3, PAYLOAD)
+    crash(rig, log)
+    rig.open(msgspec.structs.replace(CONFIG, file_delete_delay_ms=60_000), clean=False, now_ms=NOW)
+    for segment in following:
+        assert f"{segment.base_offset:020d}.log.deleted" in rig.names(".deleted")
+        assert f"{segment.base_offset:020d}.log" not in rig.names(".log")
+    assert rig.trash.take_due(NOW + 59_999) == []
+    remove(rig.files, rig.trash.take_due(NOW + 60_000))
+    assert rig.names(".deleted") == []

@@ -13,7 +13,9 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from logfleet.io.files import remove_if_there
 from logfleet.log.config import LogConfig
+from logfleet.log.names import INDEX, TIME_INDEX, offset_file
 from logfleet.log.producers import BATCHES_REMEMBERED
 from logfleet.node.file_slice import FileSlice
 from logfleet.records.batch import iterate_headers
@@ -146,6 +148,15 @@ class LogMachine(RuleBasedStateMachine):
         self.rig.close(self.log)
         self.log = self.rig.open(CONFIG, log_start_offset=self.start)
         assert self.log.recovered_bytes == 0
+        self.checkpointed = self.end
+
+    @rule(pick=st.integers(0, 1000), suffix=st.sampled_from([INDEX, TIME_INDEX]))
+    def start_without_an_index(self, pick, suffix):
+        self.rig.close(self.log)
+        victim = self.log.segments[pick % len(self.log.segments)].base_offset
+        remove_if_there(self.rig.files, f"{self.rig.directory}/{offset_file(victim, suffix)}")
+        self.log = self.rig.open(CONFIG, log_start_offset=self.start)
+        assert self.log.notes == []
         self.checkpointed = self.end
 
     @rule()
