@@ -467,7 +467,7 @@ class Broker:
 
     def _disk_failed(self, name: TopicPartition, error: OSError) -> None:
         """The one policy for disks: one that fails, not one that is full, is not used again (KIP-112); without any the broker ends."""
-        log_dir = self._log_dirs.dir_of(name)
+        log_dir = self._log_dirs.where_failed(name, error)
         if log_dir is None:
             return
         if is_out_of_space(error):

@@ -33,6 +33,8 @@ SLICE_S = 0.005
 # Leader epochs written at the same time.
 EPOCH_WRITES_MAX = 8
 CONFIRM_AGAIN_S = 1.0
+# Until a partition is tried again whose log found no room.
+START_AGAIN_S = 1.0
 
 Failed = Callable[[TopicPartition, OSError], None]
 
@@ -66,6 +68,7 @@ class LocalPartitions:
         self._slice_end = 0.0
         self._subscription: Subscription | None = None
         self._broker_epoch: int | None = None
+        self._will_try = False
         self._settled_revision = 0
         self._settled = asyncio.Event()
         self.on_led: list[Callable[[Partition], None]] = []
@@ -130,6 +133,9 @@ class LocalPartitions:
             await self._breathe()
             topic = image.topic_by_id(topic_id)
             if topic is None:
+                self._table.unstarted -= {
+                    key for key in self._table.unstarted if key[0] == topic_id
+                }
                 for partition in self._hosted(topic_id):
                     self._stop(partition)
             else:
@@ -150,6 +156,8 @@ class LocalPartitions:
         for index, state in enumerate(topic.partitions):
             partition = hosted.get(index)
             leads = self._leads(state)
+            if not leads:
+                self._table.unstarted.discard((topic.id, index))
             if partition is not None:
                 assert config is not None
                 partition.log.config = config
@@ -183,8 +191,9 @@ class LocalPartitions:
             async with self._epoch_writes:
                 await self._flusher.flush(partition_log)
         except OSError as error:
-            self._on_disk_failure(name, error)
+            self._not_started(topic, name, error)
             return
+        self._table.unstarted.discard((topic.id, index))
         if broker_epoch is None or broker_epoch != self._broker_epoch:
             return  # the registration ended meanwhile
         if (topic.id, index) in self._table.offline:
@@ -196,6 +205,35 @@ class LocalPartitions:
         log.debug("leading", topic=topic.name, partition=index, leader_epoch=state.leader_epoch)
         for callback in self.on_led:
             callback(partition)
+
+    def _not_started(self, topic: Topic, name: TopicPartition, error: OSError) -> None:
+        """Try again later: there may be room then, or another directory. A log on a directory that failed is not tried again."""
+        log_dir = self._log_dirs.where_failed(name, error)
+        self._on_disk_failure(name, error)
+        key = (topic.id, name.partition)
+        if key in self._table.offline:
+            return
+        if key not in self._table.unstarted:
+            log.warning(
+                "partition_not_started",
+                partition=str(name),
+                path=None if log_dir is None else log_dir.path,
+                error=str(error),
+            )
+        self._table.unstarted.add(key)
+        if not self._will_try:
+            self._will_try = True
+            self._try_later(self._try_again)
+
+    @staticmethod
+    def _try_later(work: Callable[[], None]) -> None:
+        asyncio.get_running_loop().call_later(START_AGAIN_S, work)
+
+    def _try_again(self) -> None:
+        self._will_try = False
+        topics = {topic_id for topic_id, _ in self._table.unstarted}
+        if self._subscription is not None:
+            self._subscription.publish(self._follower.image, Changes(topics=topics))
 
     async def _log_for(
         self, image: ClusterImage, topic: Topic, name: TopicPartition

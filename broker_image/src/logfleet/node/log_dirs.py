@@ -1,5 +1,6 @@
 """All entries of `log.dirs` together: where a partition's log is, or where a new one goes."""
 
+import errno
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -31,6 +32,14 @@ def cluster_id_on_disk(files: Files, paths: Sequence[str]) -> str | None:
     return next(iter(found.values()), None)
 
 
+class LogNotMade(OSError):
+    """A new log could not be made in this directory; errno is the cause's."""
+
+    def __init__(self, log_dir: LogDir, cause: OSError) -> None:
+        super().__init__(cause.errno, cause.strerror, cause.filename)
+        self.log_dir = log_dir
+
+
 class LogDirs:
     """The open log directories of a broker. A failed one is taken out, never used again, and remembered in `failed`."""
 
@@ -56,9 +65,18 @@ class LogDirs:
     def create(
         self, partition: TopicPartition, topic_id: str, config: LogConfig, now_ms: int
     ) -> PartitionLog:
-        """A new log in the directory that holds the fewest (Kafka: LogManager.nextLogDirs)."""
+        """A new log in the directory that holds the fewest (Kafka: LogManager.nextLogDirs). Raises LogNotMade."""
+        if not self.dirs:
+            raise OSError(errno.EIO, "no log directory is left")
         emptiest = min(self.dirs, key=lambda log_dir: len(log_dir.logs))
-        return emptiest.create(partition, topic_id, config, now_ms)
+        try:
+            return emptiest.create(partition, topic_id, config, now_ms)
+        except OSError as error:
+            raise LogNotMade(emptiest, error) from error
+
+    def where_failed(self, partition: TopicPartition, error: OSError) -> LogDir | None:
+        """The directory that an error of the partition's log is about; None if it is not used any more."""
+        return error.log_dir if isinstance(error, LogNotMade) else self.dir_of(partition)
 
     def take_out(self, log_dir: LogDir) -> None:
         """The directory failed: its logs are no longer there, its files stay as they are."""

@@ -44,6 +44,7 @@ class PartitionTable:
         self.by_id: dict[bytes, HostedTopic] = {}
         self.gone = Traffic()
         self.offline: set[tuple[bytes, int]] = set()  # on a log directory that failed
+        self.unstarted: set[tuple[bytes, int]] = set()  # led, but their logs found no room yet
 
     def __iter__(self) -> Iterator[Partition]:
         for topic in list(self.by_id.values()):
@@ -107,7 +108,7 @@ class PartitionTable:
             return unknown
         if not 0 <= index < len(topic.partitions):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if (topic.id, index) in self.offline:
+        if (topic.id, index) in self.offline or (topic.id, index) in self.unstarted:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
 

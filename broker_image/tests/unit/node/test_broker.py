@@ -1,13 +1,17 @@
 """A whole broker in this process: starts, serves a connection, refuses what it must, stops in order."""
 
 import asyncio
+import errno
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from logfleet.control.configs import BrokerConfig, broker_config
+from logfleet.io.files import File, PosixFiles
 from logfleet.log.names import TopicPartition
+from logfleet.node import local_partitions
 from logfleet.node.broker import Broker, StartError
 from logfleet.wire.apis import API_BY_NAME
 from logfleet.wire.errors import ErrorCode
@@ -15,10 +19,12 @@ from logfleet.wire.frame import decode_response, encode_request
 from logfleet.wire.messages import (
     ApiVersionsRequest,
     CreateTopicsRequest,
+    DeleteTopicsRequest,
     IncrementalAlterConfigsRequest,
     InitProducerIdRequest,
     MetadataRequest,
 )
+from structlog.testing import capture_logs
 
 pytestmark = pytest.mark.asyncio
 
@@ -163,6 +169,109 @@ async def test_a_log_without_a_topic_id_of_its_own_fails_with_its_directory(tmp_
         assert broker.partitions.get("t", 0) is not None
         broker._disk_failed(TopicPartition("t", 0), OSError("broken"))
         assert broker.partitions.find("t", 0) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class FailingFiles(PosixFiles):
+    """Fails to make the directories, or the leader epoch files, of the topic t as often as it is told to."""
+
+    def __init__(self, error: int, times: int, *, at_flush: bool = False) -> None:
+        self.error, self.times, self.at_flush = error, times, at_flush
+        self.asked = 0
+
+    def _may_fail(self, path: str) -> None:
+        self.asked += 1
+        if self.asked <= self.times:
+            raise OSError(self.error, "it was told to", path)
+
+    def make_directory(self, path: str) -> None:
+        if not self.at_flush and "/t-" in path:
+            self._may_fail(path)
+        super().make_directory(path)
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        if self.at_flush and "/t-" in path and path.endswith("/leader-epoch-checkpoint.tmp"):
+            self._may_fail(path)
+        return super().open(path, create=create)
+
+
+async def create_topic(broker: Broker) -> None:
+    (listener,) = broker._listeners
+    topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+    answer = await ask(listener.port, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
+    assert [row.error_code for row in answer.topics] == [0]
+
+
+@pytest.mark.parametrize("at_flush", [False, True])
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT])
+async def test_a_log_that_found_no_room_is_tried_again_until_it_is_served(
+    tmp_path: Path, until: Any, monkeypatch: pytest.MonkeyPatch, *, error: int, at_flush: bool
+) -> None:
+    files = FailingFiles(error, 3, at_flush=at_flush)
+    async with Broker(config(tmp_path), files) as broker:
+        retries: list[Callable[[], None]] = []
+        monkeypatch.setattr(broker.local, "_try_later", retries.append)
+        with capture_logs() as logs:
+            await create_topic(broker)
+            for failed in range(1, 4):
+                await until(lambda failed=failed: len(retries) == failed)
+                assert broker.partitions.find("t", 0) is ErrorCode.KAFKA_STORAGE_ERROR
+                retries[-1]()
+            await until(lambda: broker.partitions.get("t", 0) is not None)
+        told = [entry for entry in logs if entry["event"] == "partition_not_started"]
+        assert [(entry["partition"], entry["path"]) for entry in told] == [
+            ("t-0", str(tmp_path / "data"))
+        ]
+        assert "it was told to" in told[0]["error"]
+        assert broker.failure is None
+        assert broker._log_dirs.failed == []
+        assert len(retries) == 3
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.EACCES])
+async def test_a_directory_in_which_no_log_can_be_made_has_failed(
+    tmp_path: Path, until: Any, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    """As in LogManager.createLogDirectory: the next directory takes the log."""
+    monkeypatch.setattr(local_partitions, "START_AGAIN_S", 0)
+    dirs = [str(tmp_path / "one"), str(tmp_path / "two")]
+    async with Broker(
+        config(tmp_path, **{"log.dirs": ",".join(dirs)}), FailingFiles(error, 1)
+    ) as broker:
+        with capture_logs() as logs:
+            await create_topic(broker)
+            await until(lambda: broker.partitions.get("t", 0) is not None)
+        assert len(broker._log_dirs.failed) == 1
+        (told,) = [entry for entry in logs if entry["event"] == "log_directory_failed"]
+        assert (told["path"], told["partition"]) == (broker._log_dirs.failed[0], "t-0")
+        assert broker.failure is None
+
+
+async def test_without_a_directory_in_which_a_log_can_be_made_the_broker_ends(
+    tmp_path: Path,
+) -> None:
+    async with Broker(config(tmp_path), FailingFiles(errno.EIO, 1)) as broker:
+        await create_topic(broker)
+        await broker.until_ended()
+        assert broker.failure is not None
+        assert "no log directory is left" in broker.failure
+
+
+async def test_a_topic_that_is_deleted_before_its_log_was_made_is_not_tried_again(
+    tmp_path: Path, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Broker(config(tmp_path), FailingFiles(errno.ENOSPC, 1)) as broker:
+        retries: list[Callable[[], None]] = []
+        monkeypatch.setattr(broker.local, "_try_later", retries.append)
+        await create_topic(broker)
+        await until(lambda: retries)
+        (listener,) = broker._listeners
+        await ask(listener.port, DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000), 5)
+        await until(lambda: broker.image.topic("t") is None)
+        await broker.local.until_settled(broker.image.revision)
+        assert not broker.partitions.unstarted
+        retries[0]()
+        await broker.local.until_settled(broker.image.revision)
+        assert not (tmp_path / "data" / "t-0").exists()
 
 
 async def closed(port: int) -> None:
