@@ -12,6 +12,7 @@ import click
 import structlog
 
 from logfleet.control.configs import BrokerConfig, ConfigError, broker_config, parse_properties
+from logfleet.node import descriptors
 from logfleet.node.broker import Broker, StartError
 from logfleet.node.logging import start_logging
 
@@ -67,6 +68,9 @@ def broker(properties: Path | None, overrides: tuple[str, ...], log_level: str) 
         raise click.ClickException(str(error)) from error
     listener = start_logging(log_level)
     try:
+        problem = descriptors.raise_limit()
+        if problem is not None:
+            log.warning("file_descriptors_not_raised", reason=problem)
         sys.exit(run(serve(config)))
     finally:
         listener.stop()

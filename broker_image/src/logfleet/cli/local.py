@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from logfleet.node.descriptors import raise_limit
 from logfleet.node.etcd_binary import etcd_binaries
 from logfleet.node.local_fleet import FleetError, FleetSpec, LocalFleet
 
@@ -68,6 +69,9 @@ def local(brokers: int, zones: str, port: int, data_dir: Path, overrides: tuple[
         port=port,
         overrides=dict(map(_key_and_value, overrides)),
     )
+    problem = raise_limit()
+    if problem is not None:
+        click.echo(f"warning: the limit of open files stays as it is: {problem}", err=True)
     try:
         asyncio.run(_run(spec))
     except FleetError as error:

@@ -15,11 +15,14 @@ import socket
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 Writable = bytes | bytearray | memoryview
+
+_OUT_OF_SPACE: Final = {errno.ENOSPC, errno.EDQUOT}
+_OUT_OF_DESCRIPTORS: Final = {errno.EMFILE, errno.ENFILE}
 
 _FLOCK = struct.Struct("@hhqqi4x")
 """struct flock of 64-bit Linux: type, whence, start, length, pid."""
@@ -256,6 +259,20 @@ class PosixFiles:
 
     def lock(self, path: str, holder: str) -> Lock:
         return _OpenFileLock(path, holder)
+
+
+def is_out_of_space(error: OSError) -> bool:
+    return error.errno in _OUT_OF_SPACE
+
+
+def is_out_of_descriptors(error: OSError) -> bool:
+    """Whether the process, or the system, has as many files open as it may: says nothing about the disk."""
+    return error.errno in _OUT_OF_DESCRIPTORS
+
+
+def is_shortage(error: OSError) -> bool:
+    """Whether the same may work later, when there is room or a descriptor: nothing is broken."""
+    return is_out_of_space(error) or is_out_of_descriptors(error)
 
 
 def allocate(file: File, length: int) -> None:

@@ -8,11 +8,12 @@ import contextlib
 import random
 import socket
 import uuid
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, Self, TypeVar
 
+import msgspec
 import structlog
 
 from logfleet.control.cleaner_settings import settings_of
@@ -25,6 +26,7 @@ from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import BrokerValue, ControllerValue
 from logfleet.metadata.keys import Listener as Address
 from logfleet.metadata.store import MetadataStore, StoreError
+from logfleet.node import descriptors
 from logfleet.node.checkpointer import Checkpointer
 from logfleet.node.cleaner import Cleaner
 from logfleet.node.client_quotas import quotas_of
@@ -32,7 +34,8 @@ from logfleet.node.connection_rules import ConnectionRules
 from logfleet.node.controller_access import ControllerAccess
 from logfleet.node.controller_loop import ControllerLoop
 from logfleet.node.coordinator_loop import CoordinatorLoop
-from logfleet.node.disk_space import DiskSpace, is_out_of_space
+from logfleet.node.disk_failure import DiskFailure
+from logfleet.node.disk_space import DiskSpace
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.dynamic_config import DynamicConfig
 from logfleet.node.flush_rules import FlushRules
@@ -53,6 +56,7 @@ from logfleet.node.observation import Observation
 from logfleet.node.open_files import OpenFiles
 from logfleet.node.parked import Parked
 from logfleet.node.partition import Partition
+from logfleet.node.partition_log import PartitionLog
 from logfleet.node.partition_table import PartitionTable
 from logfleet.node.registration import Registrar, Registration, RegistrationError, join_cluster
 from logfleet.node.timers import TimerWheel
@@ -110,13 +114,20 @@ class Broker:
         self._flusher = Flusher(self._files)
         self.checkpointer = Checkpointer(self._files, self._flusher)
         self._compute = ThreadPoolExecutor(COMPUTE_THREADS, thread_name_prefix="compute")
-        self._log_dirs = LogDirs(OpenFiles(self._files), [])
+        self._descriptors = own = descriptors.own()
+        self._log_dirs = LogDirs(OpenFiles(self._files, own.open_files), [])
         self.disk_space = DiskSpace(
             self._files, self._flusher, self._log_dirs, config.logfleet_disk_reserve_bytes
         )
+        self._disk_failed = DiskFailure(
+            self._log_dirs,
+            self.disk_space,
+            take_offline=self._take_offline,
+            fail=self._fail,
+        )
         self._configs = LogConfigs(self.node_id, config.static)
         self._listeners: list[Listener] = []
-        self._connection_rules = ConnectionRules(config, self._listeners)
+        self._connection_rules = ConnectionRules(config, self._listeners, own.connections)
         self._registrar: Registrar | None = None
         self._loaded: set[LogDir] = set()
         self._high_watermarks: Mapping[TopicPartition, int] = {}
@@ -147,7 +158,7 @@ class Broker:
         return await asyncio.get_running_loop().run_in_executor(self._compute, work, *args)
 
     def storage_failed(self, partition: Partition, error: OSError) -> None:
-        """A log could not be written or read: its directory is not used any more."""
+        """A log could not be written or read: see DiskFailure."""
         self._disk_failed(TopicPartition(partition.topic, partition.index), error)
 
     # --- life
@@ -447,6 +458,7 @@ class Broker:
             listeners=[f"{each.name}://{each.host}:{each.port}" for each in self._listeners],
             log_dirs=[log_dir.path for log_dir in self._log_dirs],
             partitions=len(self.partitions),
+            descriptors=msgspec.structs.asdict(self._descriptors),
         )
 
     # --- what goes wrong
@@ -465,21 +477,8 @@ class Broker:
             log.error("task_failed", task=task.get_name(), exc_info=error)
         self._fail(f"{task.get_name()}: {error}")
 
-    def _disk_failed(self, name: TopicPartition, error: OSError) -> None:
-        """The one policy for disks: one that fails, not one that is full, is not used again (KIP-112); without any the broker ends."""
-        log_dir = self._log_dirs.where_failed(name, error)
-        if log_dir is None:
-            return
-        if is_out_of_space(error):
-            self.disk_space.ran_out(log_dir.path)
-            return
-        log.critical(
-            "log_directory_failed", path=log_dir.path, partition=str(name), error=str(error)
-        )
-        self.local.take_offline(log_dir.logs.values())
-        self._log_dirs.take_out(log_dir)
-        if not self._log_dirs.dirs:
-            self._fail(f"no log directory is left: {error}")
+    def _take_offline(self, logs: Iterable[PartitionLog]) -> None:
+        self.local.take_offline(logs)
 
 
 def _cannot_listen(what: str, address: Any, error: OSError) -> StartError:

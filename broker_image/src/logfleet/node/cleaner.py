@@ -15,12 +15,13 @@ import msgspec
 import structlog
 
 from logfleet.control.cleaner_settings import CleanerSettings
-from logfleet.io.files import Files
+from logfleet.io.files import Files, is_out_of_descriptors, is_shortage
 from logfleet.log.compaction import Cleanable, CleanableSegment, cleanable
 from logfleet.log.names import TopicPartition
 from logfleet.node.cleaner_process import CleanerProcess
 from logfleet.node.cleaner_program import NotCleaned
 from logfleet.node.cleaning import NOT_KNOWN, Cleaned, CleanedSegment, CleaningJob
+from logfleet.node.descriptors import TRY_AGAIN_S
 from logfleet.node.flusher import Flusher
 from logfleet.node.local_partitions import SLICE_S, Failed, now_ms
 from logfleet.node.log_dir import LogDir
@@ -269,7 +270,13 @@ class Cleaner:
         if log_dir is None or not partition.is_leading:
             return False
         now = now_ms()
-        found = look(partition.log, partition.last_stable_offset, now)  # as it is at this moment
+        try:
+            found = look(
+                partition.log, partition.last_stable_offset, now
+            )  # as it is at this moment
+        except OSError as error:
+            self._on_disk_failure(name, error)
+            return False
         job = cleaning_job(partition.log, found, settings, now)
         process = self._idle.pop() if self._idle else CleanerProcess()
         running = self._rounds[name] = _Round(name, log_dir, partition.log, process)
@@ -296,6 +303,8 @@ class Cleaner:
             log.info("cleaning_aborted", partition=str(running.name), reason=str(aborted))
         except OSError as error:
             self._on_disk_failure(running.name, error)
+            if is_shortage(error):
+                self._not_cleaned(running, NotCleaned(str(error), is_shortage=True), backoff_s)
         finally:
             if is_complete and not running.process.has_ended:
                 self._idle.append(running.process)
@@ -335,9 +344,26 @@ class Cleaner:
         except FileNotFoundError:
             self._check_present(running)
             raise
+        except OSError as error:
+            if not is_out_of_descriptors(error):
+                raise
+            await self._make_names_durable(running, error)
         self._check_present(running)
         running.log.complete_swap(cleaned.base_offsets, cleaned.size, now_ms())
         await self._flusher.run(self._files.fsync_directory, directory)
+
+    async def _make_names_durable(self, running: _Round, error: OSError | None) -> None:
+        """The files have their new names, and there was no descriptor to bring these to the disk: nothing goes on before that."""
+        while error is not None:
+            self._on_disk_failure(running.name, error)
+            await asyncio.sleep(TRY_AGAIN_S)
+            error = None
+            try:
+                await self._flusher.run(self._files.fsync_directory, running.log.directory)
+            except OSError as again:
+                if not is_out_of_descriptors(again):
+                    raise
+                error = again
 
     @staticmethod
     def _check_present(running: _Round) -> None:
@@ -382,7 +408,7 @@ class Cleaner:
             self._on_disk_failure(running.name, OSError(event.reason))
             return
         self.stats.failures += 1
-        count = self._failures.get(running.log, (0, 0.0))[0] + 1
+        count = self._failures.get(running.log, (0, 0.0))[0] + (not event.is_shortage)
         self._failures[running.log] = (count, time.monotonic() + backoff_s)
         if event.is_lasting or count >= FAILURES_MAX:
             self.uncleanable[running.log] = event.reason

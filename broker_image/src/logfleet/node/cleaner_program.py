@@ -4,7 +4,6 @@ Each line of its input is a CleaningJob in JSON, each line of its output what ca
 It ends with its input. Nobody waits for it: it runs at the lowest priority.
 """
 
-import errno
 import os
 import sys
 import time
@@ -14,21 +13,23 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from logfleet.io.files import Files, PosixFiles
+from logfleet.io.files import Files, PosixFiles, is_shortage
 from logfleet.node.cleaning import Cleaned, CleanedSegment, Cleaning, CleaningJob, Uncleanable
 
 NICENESS: Final = 19
 SALT_BYTES: Final = 16
 
-_DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
-
 
 class NotCleaned(msgspec.Struct, frozen=True, tag=True):
-    """The round ended early. is_lasting: it would again. is_disk: the disk refuses to read or write, for another reason than being full."""
+    """The round ended early. is_lasting: it would again. is_disk: the disk refuses to read or write.
+
+    is_shortage: there was no room, or no file descriptor; that ends by itself.
+    """
 
     reason: str
     is_lasting: bool = False
     is_disk: bool = False
+    is_shortage: bool = False
 
 
 Event = CleanedSegment | Cleaned | NotCleaned
@@ -76,7 +77,8 @@ def serve(files: Files, requests: BinaryIO, answers: BinaryIO) -> None:
         except FileNotFoundError as error:  # the broker has removed or renamed it
             answer(NotCleaned(f"{error.filename} is gone"))
         except OSError as error:
-            answer(NotCleaned(str(error), is_disk=error.errno not in _DISK_FULL))
+            is_short = is_shortage(error)
+            answer(NotCleaned(str(error), is_disk=not is_short, is_shortage=is_short))
         except Exception:  # noqa: BLE001  a bug ends the round, not the broker's ability to clean other logs
             answer(NotCleaned(traceback.format_exc(), is_lasting=True))
 

@@ -417,10 +417,17 @@ class Connection(asyncio.BufferedProtocol):
 
     def _send_files(self, parts: list[Part]) -> None:
         if self._sender is None:
-            fd = self._transport.get_extra_info("socket").fileno()
-            self._sender = FileSender(
-                fd, disk=self._owner.disk, on_done=self._files_sent, on_error=self._files_failed
-            )
+            try:
+                self._sender = FileSender(
+                    self._transport.get_extra_info("socket").fileno(),
+                    disk=self._owner.disk,
+                    on_done=self._files_sent,
+                    on_error=self._files_failed,
+                )
+            except OSError as error:  # no descriptor for it: the client comes again
+                log.warning("answer_not_sent", peer=self.peer.host, error=str(error))
+                self._transport.abort()
+                return
         self._sending_since = perf_counter()
         if self._sender.send(parts):
             self._in_progress = False

@@ -12,6 +12,7 @@ from typing import Final
 
 from logfleet.control.connection_limits import ConnectionLimits
 from logfleet.control.quota_rates import RateMeter, Windows
+from logfleet.node.descriptors import NO_LIMIT
 
 NO_RATE_LIMIT: Final = 2**31 - 1
 _ALL = None
@@ -20,7 +21,8 @@ _ALL = None
 class ConnectionQuotas:
     """now_ms: a clock that never goes back. protected: name of the listener between brokers, None if it is the only one.
 
-    make_room: called with a number of connections to close where more are open than allowed; never those of `protected`.
+    possible_max: connections that there are file descriptors for. make_room: called with a number of connections to close where more
+    are open than allowed; never those of `protected`.
     """
 
     def __init__(
@@ -30,12 +32,14 @@ class ConnectionQuotas:
         *,
         protected: str | None = None,
         windows: Windows | None = None,
+        possible_max: int = NO_LIMIT,
         make_room: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._limits = limits
         self._now_ms = now_ms
         self._protected = protected
         self._windows = windows or Windows()
+        self._possible_max = possible_max
         self._make_room = make_room
         self._changed = asyncio.Event()
         self._by_address: Counter[str] = Counter()
@@ -67,6 +71,10 @@ class ConnectionQuotas:
                     await self._changed.wait()
             except TimeoutError:
                 continue
+
+    def is_possible(self, listener: str) -> bool:
+        """Whether there are descriptors for one more connection; between brokers there are, others make room for it."""
+        return listener == self._protected or self.total < self._possible_max
 
     def enter(self, listener: str, address: str) -> int | None:
         """Count a connection in; None, or the limit of its address if that has as many already: then nothing is counted."""
@@ -100,7 +108,7 @@ class ConnectionQuotas:
         return listener == self._protected or self.total < limits.max_connections
 
     def _close_excess(self) -> None:
-        excess = self.total - self._limits.max_connections
+        excess = self.total - min(self._limits.max_connections, self._possible_max)
         if excess > 0:
             self._make_room(excess)
 

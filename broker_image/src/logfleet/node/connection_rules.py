@@ -19,9 +19,11 @@ log = structlog.get_logger(__name__)
 
 
 class ConnectionRules:
-    """The limits of one broker. listeners: filled by the broker as it opens them."""
+    """The limits of one broker. listeners: filled by the broker as it opens them. possible_max: see ConnectionQuotas."""
 
-    def __init__(self, config: BrokerConfig, listeners: Sequence[Listener]) -> None:
+    def __init__(
+        self, config: BrokerConfig, listeners: Sequence[Listener], possible_max: int
+    ) -> None:
         self._names = [listener.name for listener in config.listeners]
         self._listeners = listeners
         self._protected = config.inter_broker_listener_name if len(self._names) > 1 else None
@@ -29,6 +31,7 @@ class ConnectionRules:
             connection_limits(BrokerLayers(config.static), self._names),
             lambda: time.monotonic_ns() // 1_000_000,
             protected=self._protected,
+            possible_max=possible_max,
             make_room=self._make_room,
         )
 

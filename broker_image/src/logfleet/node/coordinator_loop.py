@@ -18,7 +18,9 @@ from logfleet.groups.config import GroupConfig
 from logfleet.groups.coordinator import GroupCoordinator
 from logfleet.groups.partition import OFFSETS_TOPIC, partition_for
 from logfleet.groups.records import UnknownRecord, decode_record
+from logfleet.io.files import is_shortage
 from logfleet.metadata.image import ClusterImage
+from logfleet.node.descriptors import TRY_AGAIN_S
 from logfleet.node.group_shard import GroupShard, monotonic_ms
 from logfleet.node.metadata_follower import Subscription
 from logfleet.node.partition import Partition
@@ -176,7 +178,16 @@ class CoordinatorLoop:
         offset = partition.log.log_start_offset
         count = 0
         while offset < partition.high_watermark:
-            found = partition.log.read(offset, READ_BYTES, partition.high_watermark)
+            try:
+                found = partition.log.read(offset, READ_BYTES, partition.high_watermark)
+            except OSError as error:
+                if not is_shortage(error):
+                    raise
+                self._storage_failed(partition, error)
+                await asyncio.sleep(TRY_AGAIN_S)
+                if shard.is_closed:
+                    return None
+                continue
             if found is None:
                 break
             if isinstance(found, ErrorCode):  # retention was faster: begin where the log begins now

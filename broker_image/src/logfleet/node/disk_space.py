@@ -5,7 +5,6 @@ While a directory is full its partitions refuse producers with KAFKA_STORAGE_ERR
 
 import asyncio
 import contextlib
-import errno
 from typing import Final
 
 import structlog
@@ -22,11 +21,6 @@ PERIOD_S: Final = 0.5
 """How often the disks are looked at: producers are refused within a second."""
 RESERVE: Final = ".logfleet-reserve"
 WARN_PERCENT: Final = (80, 95)
-_OUT_OF_SPACE: Final = {errno.ENOSPC, errno.EDQUOT}
-
-
-def is_out_of_space(error: OSError) -> bool:
-    return error.errno in _OUT_OF_SPACE
 
 
 class DiskSpace:

@@ -30,11 +30,16 @@ from logfleet.log.names import HIGH_WATERMARKS, LOCK, META_PROPERTIES, RECOVERY_
 from logfleet.metadata import keys
 from logfleet.metadata.keys import Listener
 from logfleet.metadata.store import StoreError, StoreLocked
+from logfleet.node.descriptors import (
+    LIMIT_WANTED,
+    NO_LIMIT,
+    PER_CONNECTION,
+    shared_out,
+)
 from logfleet.node.metadata_store import embedded_file, open_store
-from logfleet.node.open_files import OPEN_FILES_MAX
 
 CONNECTIONS_WANTED: Final = 1000
-"""Room for so many clients beside the logs' files, before the limit of descriptors is worth a word."""
+"""Room for so many clients, or the limit of descriptors is worth a word."""
 USED_WARNING: Final = 0.80
 USED_FAILED: Final = 0.95
 FSYNC_MS_MAX: Final = 200
@@ -89,7 +94,7 @@ async def examine(config: BrokerConfig, files: Files) -> AsyncIterator[Finding]:
         yield await look_at_port(listener, config.node_id, cluster_id)
     for listener in config.advertised_listeners:
         yield await look_at_address(listener, config.node_id, cluster_id, is_running=is_running)
-    yield judge_descriptors(*resource.getrlimit(resource.RLIMIT_NOFILE))
+    yield judge_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     yield clock.judged()
 
 
@@ -413,21 +418,21 @@ async def ask(host: str, port: int) -> Answer:
     return Answer(found.cluster_id, {each.id: (each.host, each.port) for each in found.brokers})
 
 
-def judge_descriptors(soft: int, hard: int) -> Finding:
-    """The process's limits of open files; -1 for none."""
-    said = f"the limit of open files is {'none' if soft == resource.RLIM_INFINITY else soft}"
-    wanted = OPEN_FILES_MAX + CONNECTIONS_WANTED
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return Finding("file descriptors", Level.OK, said)
-    how = (
-        f"ulimit -n {wanted}"
-        if hard == resource.RLIM_INFINITY or hard >= wanted
-        else f"LimitNOFILE={wanted}"
+def judge_descriptors(hard: int) -> Finding:
+    """hard: the limit of open files up to which a broker raises its own, -1 for none."""
+    shares = shared_out(hard)
+    if shares.connections == NO_LIMIT:
+        return Finding("file descriptors", Level.OK, "there is no limit of open files")
+    said = (
+        f"the limit of open files is {hard}: {shares.open_files} of them for logs, and {shares.connections} clients with "
+        f"up to {PER_CONNECTION} each"
     )
+    if shares.connections >= CONNECTIONS_WANTED:
+        return Finding("file descriptors", Level.OK, said)
     return Finding(
         "file descriptors",
         Level.WARNING,
-        f"{said}, {OPEN_FILES_MAX} may go to logs and each connection takes one: raise it ({how})",
+        f"{said}: raise it to {LIMIT_WANTED} or more (LimitNOFILE, ulimit -Hn)",
     )
 
 

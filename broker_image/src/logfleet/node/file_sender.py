@@ -110,6 +110,7 @@ class FileSender:
     disk: where read-ahead runs.
     on_done: called when an answer is sent that could not be sent at once.
     on_error: called with the error when the peer is gone or a file cannot be read.
+    Making one raises OSError if there is no descriptor for the duplicate.
     """
 
     def __init__(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from logfleet.io.files import File, Files, write_file
+from logfleet.io.files import File, Files, is_out_of_space, write_file
 
 
 class FlushJob(msgspec.Struct, frozen=True):
@@ -37,6 +37,6 @@ def _sync(file: File) -> None:
     try:
         file.fsync()
     except OSError as error:
-        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+        if not is_out_of_space(error):
             raise
         raise OSError(errno.EIO, f"not written: {error.strerror}", error.filename) from error

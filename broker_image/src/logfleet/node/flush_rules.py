@@ -9,7 +9,9 @@ import asyncio
 from functools import partial
 from typing import Final
 
+from logfleet.io.files import is_shortage
 from logfleet.log.names import TopicPartition
+from logfleet.node.descriptors import TRY_AGAIN_S
 from logfleet.node.flusher import Flusher
 from logfleet.node.local_partitions import Failed
 from logfleet.node.partition import Partition
@@ -20,12 +22,8 @@ FLUSH_PERIOD_S: Final = 5.0
 has to check and a power loss can take costs one fsync per written log and period."""
 
 
-AGAIN_S: Final = 1.0
-"""After a flush that found no room on the disk: there may be some again."""
-
-
 class FlushRules:
-    """on_disk_failure: called when a log cannot be made durable; its partitions are led no more then, unless the disk is only full."""
+    """on_disk_failure: called when a log cannot be made durable; its partitions are led no more then, or it is tried again."""
 
     def __init__(self, flusher: Flusher, timers: TimerWheel, on_disk_failure: Failed) -> None:
         self._flusher = flusher
@@ -41,9 +39,8 @@ class FlushRules:
             return False
         log = partition.log
         flush_s = log.config.flush_ms / 1000
-        if flush_s < FLUSH_PERIOD_S and partition not in self._timed:
-            self._timed.add(partition)
-            self._timers.add(flush_s, partial(self._due, partition))
+        if flush_s < FLUSH_PERIOD_S:
+            self._flush_in(flush_s, partition)
         if log.log_end_offset - log.recovery_point < log.config.flush_messages:
             return False
         self._start(partition)
@@ -55,6 +52,11 @@ class FlushRules:
         running = list(self._running.values())
         if running:
             await asyncio.wait(running)
+
+    def _flush_in(self, seconds: float, partition: Partition) -> None:
+        if partition not in self._timed:
+            self._timed.add(partition)
+            self._timers.add(seconds, partial(self._due, partition))
 
     def _due(self, partition: Partition) -> None:
         self._timed.discard(partition)
@@ -78,7 +80,7 @@ class FlushRules:
                     return
         except OSError as error:
             self._on_disk_failure(TopicPartition(partition.topic, partition.index), error)
-            if partition.is_leading:
-                self._timers.add(AGAIN_S, partial(self._due, partition))
+            if is_shortage(error):  # whoever waits for the flush still does
+                self._flush_in(TRY_AGAIN_S, partition)
         finally:
             del self._running[partition]

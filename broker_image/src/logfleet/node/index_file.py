@@ -4,13 +4,12 @@ Nothing is mapped into memory and nothing read before it is asked for, so that a
 Indexes may lag behind the log on disk: recovery rebuilds what is missing.
 """
 
-import errno
 import struct
 from bisect import bisect_right
 from collections.abc import Sequence
 from typing import overload
 
-from logfleet.io.files import File
+from logfleet.io.files import File, is_shortage
 from logfleet.log.index import sound_length, unpack_entries
 from logfleet.node.open_files import OpenFiles
 
@@ -81,10 +80,9 @@ class IndexFile(Sequence[tuple[int, int]]):
         """Keep the block that holds an entry on disk."""
         size, written = self._entry.size, self._on_disk()
         per_block = BLOCK_BYTES // size
-        self._block_start = number - number % per_block
-        self._block = self._file().pread(
-            min(per_block, written - self._block_start) * size, self._block_start * size
-        )
+        start = number - number % per_block
+        self._block = self._file().pread(min(per_block, written - start) * size, start * size)
+        self._block_start = start  # only now: a read that fails leaves the block that was there
 
     def floor(self, key: int, field: int = 0) -> int:
         """Number of the last entry whose `field` (0 or 1) is <= `key`, or -1. Both fields ascend in the entries.
@@ -130,8 +128,8 @@ class IndexFile(Sequence[tuple[int, int]]):
             try:
                 self.write()
             except OSError as error:
-                # the batch that the entry is for is written; the entries wait until there is room
-                if error.errno != errno.ENOSPC:
+                # the batch that the entry is for is written; the entries wait until there is room, or a descriptor
+                if not is_shortage(error):
                     raise
 
     def write(self) -> None:

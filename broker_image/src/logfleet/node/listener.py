@@ -16,6 +16,7 @@ from logfleet.control.topic_configs import BrokerLayers
 from logfleet.io.net import bind_tcp, prepare_accepted
 from logfleet.node.connection import EVICTED, IDLE, REASONS, Connection, Service
 from logfleet.node.connection_quotas import ConnectionQuotas
+from logfleet.node.logging import Seldom
 from logfleet.node.turns import Turns
 from logfleet.telemetry.histogram import Histogram
 
@@ -70,6 +71,7 @@ class Listener:
         self.now = 0.0
         self.quotas = quotas or unlimited(name)
         self.accepted = self.refused = 0
+        self._impossible = Seldom()
         self.closed_by = dict.fromkeys(REASONS, 0)
         self.send_time = Histogram()
         self.waited_s = 0.0
@@ -170,6 +172,18 @@ class Listener:
             await asyncio.shield(admission)
 
     async def _admit(self, accepted: socket.socket, address: str) -> None:
+        if not self.quotas.is_possible(self.name):
+            self.refused += 1
+            if count := self._impossible.happened():
+                log.warning(
+                    "connections_refused",
+                    listener=self.name,
+                    count=count,
+                    open=self.quotas.total,
+                    note="no file descriptors are left for more: raise the limit of open files (LimitNOFILE, ulimit -Hn)",
+                )
+            accepted.close()
+            return
         limit = self.quotas.enter(self.name, address)
         if limit is not None:
             self.refused += 1

@@ -17,6 +17,7 @@ from logfleet.metadata.image import ClusterImage, DeletedTopic, Topic
 from logfleet.metadata.image import Partition as PartitionState
 from logfleet.metadata.image_builder import Changes
 from logfleet.metadata.store import MetadataStore, StoreUnavailable, UnknownOutcome
+from logfleet.node.descriptors import TRY_AGAIN_S
 from logfleet.node.flusher import Flusher
 from logfleet.node.log_configs import LogConfigs
 from logfleet.node.log_dirs import LogDirs
@@ -33,8 +34,6 @@ SLICE_S = 0.005
 # Leader epochs written at the same time.
 EPOCH_WRITES_MAX = 8
 CONFIRM_AGAIN_S = 1.0
-# Until a partition is tried again whose log found no room.
-START_AGAIN_S = 1.0
 
 Failed = Callable[[TopicPartition, OSError], None]
 
@@ -227,7 +226,7 @@ class LocalPartitions:
 
     @staticmethod
     def _try_later(work: Callable[[], None]) -> None:
-        asyncio.get_running_loop().call_later(START_AGAIN_S, work)
+        asyncio.get_running_loop().call_later(TRY_AGAIN_S, work)
 
     def _try_again(self) -> None:
         self._will_try = False

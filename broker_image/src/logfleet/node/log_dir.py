@@ -8,7 +8,7 @@ Errors: LogDirRefused (one line for a person: not this broker's directory, or in
 
 import base64
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -82,7 +82,8 @@ class LogDir:
     """An open log directory. `load` must be exhausted before partitions are asked for.
 
     logs: the partitions' logs by topic and partition; only `create`, `delete` and `set_aside` change it.
-    high_watermarks: as they were when last checkpointed. was_clean: the directory was closed properly.
+    high_watermarks: as they were when last checkpointed. was_clean: the directory was closed properly. begun: partitions of which
+    something may be there, as `create` failed half way; they are completed here and begin nowhere else.
     """
 
     def __init__(self, open_files: OpenFiles, path: str, cluster_id: str, node_id: int) -> None:
@@ -90,6 +91,7 @@ class LogDir:
         self.path = path
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.notes: list[str] = []
+        self.begun: set[TopicPartition] = set()
         self._open_files = open_files
         self._files = open_files.files
         self._trash = Trash(open_files)
@@ -206,6 +208,7 @@ class LogDir:
     ) -> PartitionLog:
         """A new, empty log. It exists after a power loss once its first flush has run. topic_id: Kafka's text form."""
         assert partition not in self.logs, f"{partition} exists"
+        self.begun.add(partition)
         directory = f"{self.path}/{partition}"
         prepare_directory(self._open_files, directory, topic_id)
         request = LoadRequest(
@@ -216,7 +219,9 @@ class LogDir:
             log_start_offset=0,
             now_ms=now_ms,
         )
-        return self._open(partition, request)
+        created = self._open(partition, request)
+        self.begun.discard(partition)
+        return created
 
     def delete(self, partition: TopicPartition, now_ms: int) -> None:
         """The partition is gone at once; its bytes follow after file.delete.delay.ms."""
@@ -239,6 +244,11 @@ class LogDir:
     def take_removals(self, now_ms: int) -> list[Discarded]:
         """Files and directories whose time has come: give them to `trash.remove` in a thread."""
         return self._trash.take_due(now_ms)
+
+    def put_back(self, removals: Iterable[Discarded]) -> None:
+        """Their time has come, and they could not be removed now: they are taken again."""
+        for discarded in removals:
+            self._trash.add(discarded)
 
     # Checkpoints
 

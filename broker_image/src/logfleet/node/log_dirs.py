@@ -65,14 +65,14 @@ class LogDirs:
     def create(
         self, partition: TopicPartition, topic_id: str, config: LogConfig, now_ms: int
     ) -> PartitionLog:
-        """A new log in the directory that holds the fewest (Kafka: LogManager.nextLogDirs). Raises LogNotMade."""
+        """A new log where it was begun before, else in the directory that holds the fewest (Kafka: LogManager.nextLogDirs). Raises LogNotMade."""
         if not self.dirs:
             raise OSError(errno.EIO, "no log directory is left")
-        emptiest = min(self.dirs, key=lambda log_dir: len(log_dir.logs))
+        chosen = min(self.dirs, key=lambda each: (partition not in each.begun, len(each.logs)))
         try:
-            return emptiest.create(partition, topic_id, config, now_ms)
+            return chosen.create(partition, topic_id, config, now_ms)
         except OSError as error:
-            raise LogNotMade(emptiest, error) from error
+            raise LogNotMade(chosen, error) from error
 
     def where_failed(self, partition: TopicPartition, error: OSError) -> LogDir | None:
         """The directory that an error of the partition's log is about; None if it is not used any more."""

@@ -8,13 +8,15 @@ import logging
 import logging.handlers
 import queue
 import sys
-from typing import TextIO
+import time
+from typing import Final, TextIO
 
 import structlog
 from structlog.typing import Processor
 
 # Lines waiting to be written; at 200 bytes each this is about 2 MB.
 QUEUED_LINES_MAX = 10_000
+SELDOM_S: Final = 10.0
 
 
 class _DroppingQueueHandler(logging.handlers.QueueHandler):
@@ -31,6 +33,25 @@ class _DroppingQueueHandler(logging.handlers.QueueHandler):
         if self.dropped:
             dropped, self.dropped = self.dropped, 0
             structlog.get_logger(__name__).warning("log_lines_dropped", count=dropped)
+
+
+class Seldom:
+    """For what may happen very often and shall be logged once in `period_s`."""
+
+    def __init__(self, period_s: float = SELDOM_S) -> None:
+        self._period_s = period_s
+        self._next = 0.0
+        self._count = 0
+
+    def happened(self) -> int:
+        """How often it has since it was logged last, if it is to be logged now; else 0."""
+        self._count += 1
+        now = time.monotonic()
+        if now < self._next:
+            return 0
+        self._next = now + self._period_s
+        count, self._count = self._count, 0
+        return count
 
 
 def start_logging(

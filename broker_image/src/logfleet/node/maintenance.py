@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from logfleet.control.configs import BrokerConfig
-from logfleet.io.files import Files
+from logfleet.io.files import Files, is_shortage
 from logfleet.log.config import LONG_MAX
 from logfleet.log.names import TopicPartition
 from logfleet.node.checkpointer import Checkpointer
@@ -167,6 +167,8 @@ class Maintenance:
                     await self._flusher.run(remove, self._files, due)
                 except OSError as error:  # they stay; the next start finds them
                     log.warning("removal_failed", path=log_dir.path, error=str(error))
+                    if is_shortage(error):
+                        log_dir.put_back(due)
 
     async def _breathe(self) -> None:
         if time.monotonic() >= self._slice_end:

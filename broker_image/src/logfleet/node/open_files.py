@@ -3,14 +3,11 @@
 from collections import OrderedDict
 
 from logfleet.io.files import File, Files
-
-OPEN_FILES_MAX = 4096
-"""Descriptors for segments and indexes together, over all log directories; the process limit must be above it by as many
-connections as it is to serve."""
+from logfleet.node.descriptors import OPEN_FILES_MAX
 
 
 class OpenFiles:
-    """A bounded cache of open files by path.
+    """A bounded cache of open files by path. limit: how many of them, over all log directories.
 
     A file that is dropped from the cache stays open for whoever still refers to it.
     """

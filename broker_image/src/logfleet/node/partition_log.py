@@ -196,8 +196,9 @@ class PartitionLog:
     def _roll(self, now_ms: int) -> None:
         """Make the active segment the last of the old ones and begin another at the log's end."""
         self._active.finish()
+        created = self._create_segment(self.log_end_offset, now_ms)
         self._rolled.append(self._active)
-        self._active = self._create_segment(self.log_end_offset, now_ms)
+        self._active = created
         self._room = NO_ROOM
         self._segments.append(self._active)
         self._recent = RecentBatches(self.log_end_offset, 0)

@@ -143,47 +143,54 @@ class Segment:
         file = self._files.get(self.log_path)
         try:
             file.pwrite(data, self.size)
+            self.note(header, base_offset)
         except OSError:
             with contextlib.suppress(OSError):
                 file.truncate(self.size)  # what a full disk took of it
             raise
-        self.note(header, base_offset)
 
     def note(self, header: BatchHeader, base_offset: int) -> None:
-        """Account for the batch at `base_offset` that begins at position `size`."""
+        """Account for the batch at `base_offset` that begins at position `size`. After an OSError nothing has changed."""
         last_offset = base_offset + header.last_offset_delta
         timestamp = header.max_timestamp
-        if self.size == 0:
-            self._first_timestamp = timestamp
-        # the property is asked only if it has to look at the index; compaction leaves batches without records, whose time
-        # is that of none
-        if (
+        # What may have to be read of the time index comes first. The property is asked only if it has to look at the index;
+        # compaction leaves batches without records, whose time is that of none.
+        is_newest = (
             timestamp > self._max_timestamp
             and header.record_count
             and timestamp > self.max_timestamp
-        ):
+        )
+        needs_entry = self._bytes_since_entry > self._interval_bytes
+        noted_time = self._noted_time() if needs_entry else NO_TIMESTAMP
+        if self.size == 0:
+            self._first_timestamp = timestamp
+        if is_newest:
             self._max_timestamp = timestamp
             self._max_timestamp_offset = last_offset
-        if self._bytes_since_entry > self._interval_bytes:
+        if needs_entry:
             self.offset_index.append(last_offset - self.base_offset, self.size)
-            self._note_time()
+            self._note_time(noted_time)
             self._bytes_since_entry = 0
         size = LENGTH_OVERHEAD + header.batch_length
         self._bytes_since_entry += size
         self.size += size
 
-    def _note_time(self) -> None:
+    def _noted_time(self) -> int:
+        """Timestamp of the time index's last entry."""
+        return self.time_index[-1][0] if len(self.time_index) else NO_TIMESTAMP
+
+    def _note_time(self, noted_time: int) -> None:
         """Add the largest timestamp so far to the time index, if it is larger than its last."""
-        index = self.time_index
-        if self.max_timestamp > (index[-1][0] if len(index) else NO_TIMESTAMP):
-            index.append(self._max_timestamp, self._max_timestamp_offset - self.base_offset)
+        if self.max_timestamp > noted_time:
+            relative = self._max_timestamp_offset - self.base_offset
+            self.time_index.append(self._max_timestamp, relative)
 
     def finish(self) -> None:
         """Complete the indexes and give them to the file system: the segment is no longer the active one, or the log is closed."""
         file = self.file
         if file.size() > self.size:  # a failed append left something behind the end
             file.truncate(self.size)
-        self._note_time()
+        self._note_time(self._noted_time())
         self.offset_index.write()
         self.time_index.write()
 

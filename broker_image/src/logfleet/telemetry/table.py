@@ -222,7 +222,7 @@ CONNECTIONS_CLOSED = counter(
 )
 CONNECTIONS_REFUSED = counter(
     "logfleet_connections_refused_total",
-    "Connections closed at once because their address had as many as max.connections.per.ip",
+    "Connections closed at once because their address had as many as max.connections.per.ip, or no file descriptors were left for more",
     labels="listener",
 )
 CONNECTIONS_WAIT = counter(

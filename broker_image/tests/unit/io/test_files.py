@@ -1,3 +1,4 @@
+import errno
 import fcntl
 import os
 import struct
@@ -10,6 +11,9 @@ from logfleet.io.files import (
     Entry,
     FileLocked,
     PosixFiles,
+    is_out_of_descriptors,
+    is_out_of_space,
+    is_shortage,
     process_name,
     read_file,
     remove_if_there,
@@ -158,3 +162,21 @@ def test_the_lock_structure_is_that_of_this_machine():
     # F_OFD_GETLK fills in the structure: were its layout another, the type would not be where it is looked for.
     assert struct.calcsize("@hhqqi4x") == 32
     assert fcntl.F_OFD_SETLK > 0
+
+
+@pytest.mark.parametrize(
+    "number, is_space, is_descriptors",
+    [
+        (errno.ENOSPC, True, False),
+        (errno.EDQUOT, True, False),
+        (errno.EMFILE, False, True),
+        (errno.ENFILE, False, True),
+        (errno.EIO, False, False),
+        (errno.EROFS, False, False),
+    ],
+)
+def test_what_is_short_is_no_failure(number, is_space, is_descriptors):
+    error = OSError(number, "")
+    assert is_out_of_space(error) is is_space
+    assert is_out_of_descriptors(error) is is_descriptors
+    assert is_shortage(error) is (is_space or is_descriptors)

@@ -14,7 +14,12 @@ from logfleet.node.trash import Trash
 from broker_image.tests.unit.node.waiting import Until
 
 # What touches transports and descriptors must hold on both loops.
-ON_BOTH_LOOPS = {"test_connection.py", "test_file_sender.py", "test_listener.py"}
+ON_BOTH_LOOPS = {
+    "test_connection.py",
+    "test_connection_descriptors.py",
+    "test_file_sender.py",
+    "test_listener.py",
+}
 
 
 def pytest_asyncio_loop_factories(

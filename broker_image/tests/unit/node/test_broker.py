@@ -232,7 +232,7 @@ async def test_a_directory_in_which_no_log_can_be_made_has_failed(
     tmp_path: Path, until: Any, monkeypatch: pytest.MonkeyPatch, error: int
 ) -> None:
     """As in LogManager.createLogDirectory: the next directory takes the log."""
-    monkeypatch.setattr(local_partitions, "START_AGAIN_S", 0)
+    monkeypatch.setattr(local_partitions, "TRY_AGAIN_S", 0)
     dirs = [str(tmp_path / "one"), str(tmp_path / "two")]
     async with Broker(
         config(tmp_path, **{"log.dirs": ",".join(dirs)}), FailingFiles(error, 1)

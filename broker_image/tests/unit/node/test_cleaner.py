@@ -9,6 +9,7 @@ import pytest
 from logfleet.io.files import PosixFiles
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
+from logfleet.node import cleaner
 from logfleet.node.cleaner import FAILURES_MAX, Cleaner
 from logfleet.node.cleaner_process import CleanerProcess
 from logfleet.node.flusher import Flusher
@@ -275,3 +276,65 @@ async def test_a_failing_disk_is_reported(tmp_path):
     ((name, error),) = rig.failed[:1]
     assert name == TopicPartition("topic", 0)
     assert error.errno == errno.EIO
+
+
+class Starved(PosixFiles):
+    """A process that has no descriptor for directories for so many attempts."""
+
+    left = 0
+
+    def fsync_directory(self, path):
+        if self.left:
+            self.left -= 1
+            raise OSError(errno.EMFILE, "Too many open files", path)
+        super().fsync_directory(path)
+
+
+async def test_a_segment_takes_its_place_once_there_are_descriptors(tmp_path, monkeypatch):
+    monkeypatch.setattr("logfleet.node.cleaner.TRY_AGAIN_S", 0)
+    rig = Rig(tmp_path, Starved())
+    told = []
+    rig.cleaner._on_disk_failure = lambda _name, error: told.append(error.errno)
+    partition = rig.add(0)
+    before = latest(partition.log)
+    rig.files.left = 3
+    await rig.clean_until(lambda: rig.cleaner.stats.cleanings)
+    assert told == [errno.EMFILE] * 3
+    assert latest(partition.log) == before
+    assert rig.cleaner.uncleanable == {}
+
+
+async def test_a_child_that_cannot_be_started_for_now_is_tried_again(rig, monkeypatch):
+    partition = rig.add(0)
+    told = []
+    rig.cleaner._on_disk_failure = lambda _name, error: told.append(error.errno)
+    run = CleanerProcess.run
+
+    async def starved(self, job):
+        if len(told) <= FAILURES_MAX:
+            raise OSError(errno.EMFILE, "Too many open files")
+        async for event in run(self, job):
+            yield event
+
+    monkeypatch.setattr(CleanerProcess, "run", starved)
+    await rig.clean_until(lambda: rig.cleaner.stats.cleanings)
+    assert set(told) == {errno.EMFILE}
+    assert rig.cleaner.stats.failures == FAILURES_MAX + 1
+    assert partition.log not in rig.cleaner.uncleanable
+
+
+async def test_a_log_that_cannot_be_looked_at_again_does_not_end_the_cleaner(rig, monkeypatch):
+    rig.add(0)
+    told, looks = [], []
+    rig.cleaner._on_disk_failure = lambda _name, error: told.append(error.errno)
+    whole = cleaner.look
+
+    def look(*args):
+        looks.append(args)
+        if len(looks) == 2:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return whole(*args)
+
+    monkeypatch.setattr(cleaner, "look", look)
+    await rig.clean_until(lambda: rig.cleaner.stats.cleanings)
+    assert told == [errno.EMFILE]

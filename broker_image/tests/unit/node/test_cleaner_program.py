@@ -56,20 +56,22 @@ def test_a_job_is_a_line_and_so_is_each_answer(job):
 
 
 @pytest.mark.parametrize(
-    "error, is_lasting, is_disk",
+    "error, is_lasting, is_disk, is_shortage",
     [
-        (OSError(errno.EIO, "broken", "x"), False, True),
-        (OSError(errno.ENOSPC, "full", "x"), False, False),
-        (FileNotFoundError(errno.ENOENT, "gone", "x"), False, False),
-        (ZeroDivisionError("a bug"), True, False),
+        (OSError(errno.EIO, "broken", "x"), False, True, False),
+        (OSError(errno.ENOSPC, "full", "x"), False, False, True),
+        (OSError(errno.ENFILE, "too many open files", "x"), False, False, True),
+        (FileNotFoundError(errno.ENOENT, "gone", "x"), False, False, False),
+        (ZeroDivisionError("a bug"), True, False, False),
     ],
 )
-def test_what_goes_wrong_ends_the_job_not_the_program(job, error, is_lasting, is_disk):
+def test_what_goes_wrong_ends_the_job_not_the_program(job, error, is_lasting, is_disk, is_shortage):
     found = answers(job, Broken(error))
     assert len(found) == 2
     for each in found:
         assert isinstance(each, NotCleaned)
         assert (each.is_lasting, each.is_disk) == (is_lasting, is_disk)
+        assert each.is_shortage == is_shortage
 
 
 def test_what_cannot_be_compacted_is_so_for_good(job, rig):

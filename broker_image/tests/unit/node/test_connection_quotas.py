@@ -6,6 +6,7 @@ from logfleet.control.connection_limits import connection_limits
 from logfleet.control.quota_rates import Windows
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.node.connection_quotas import ConnectionQuotas
+from logfleet.node.descriptors import NO_LIMIT
 
 pytestmark = pytest.mark.asyncio
 HERE, THERE = "127.0.0.1", "127.0.0.2"
@@ -21,9 +22,14 @@ def now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-def quotas(protected: str | None = None, make_room=lambda _: None, **values):
+def quotas(protected: str | None = None, make_room=lambda _: None, possible_max=NO_LIMIT, **values):
     return ConnectionQuotas(
-        limits(**values), now_ms, protected=protected, windows=WINDOWS, make_room=make_room
+        limits(**values),
+        now_ms,
+        protected=protected,
+        windows=WINDOWS,
+        possible_max=possible_max,
+        make_room=make_room,
     )
 
 
@@ -115,3 +121,18 @@ async def test_brokers_do_not_wait_for_the_rate_of_all():
     for _ in range(100):
         await subject.until_admitted("IN")
     assert not await admits(subject, "OUT")
+
+
+async def test_there_are_no_more_connections_than_descriptors_and_brokers_come_first():
+    made: list[int] = []
+    subject = quotas("IN", made.append, possible_max=1)
+    assert subject.is_possible("OUT")
+    subject.enter("OUT", HERE)
+    assert not subject.is_possible("OUT")
+    assert subject.is_possible("IN")
+    subject.enter("IN", HERE)
+    assert made == [1]
+    subject.leave("OUT", HERE)
+    assert not subject.is_possible("OUT")
+    subject.leave("IN", HERE)
+    assert subject.is_possible("OUT")

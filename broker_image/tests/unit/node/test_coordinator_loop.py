@@ -1,4 +1,5 @@
 import asyncio
+import errno
 from collections.abc import Callable, Mapping
 from contextlib import asynccontextmanager
 
@@ -302,3 +303,25 @@ async def test_offsets_expire_while_the_broker_runs(tmp_path, until):
         await until(lambda: isinstance(rig.shard(), GroupShard))
         assert [row.group_id for row in shard_of(rig).coordinator.list_groups([], [])] == ["g"]
         assert partition.log.log_end_offset == end_offset, "there is nothing more to remove"
+
+
+async def test_groups_are_loaded_once_there_are_descriptors(tmp_path, until, monkeypatch):
+    monkeypatch.setattr(coordinator_loop, "TRY_AGAIN_S", 0)
+    partition = LaggingPartition(open_log(str(tmp_path)))
+    async with (first := Rig()).running():
+        first.loop.led(partition)
+        await until(lambda: isinstance(first.shard(), GroupShard))
+        commit(shard_of(first), 5)
+    rig, read = Rig(), partition.log.read
+
+    def refuse(*_):
+        if len(rig.failures) < 3:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return read(*_)
+
+    monkeypatch.setattr(partition.log, "read", refuse)
+    async with rig.running():
+        rig.loop.led(partition)
+        await until(lambda: isinstance(rig.shard(), GroupShard))
+        assert fetch(shard_of(rig)) == 5
+    assert [each.errno for _, each in rig.failures] == [errno.EMFILE] * 3

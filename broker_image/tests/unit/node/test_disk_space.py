@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from logfleet.io.files import PosixFiles, Space
-from logfleet.node.disk_space import RESERVE, DiskSpace, is_out_of_space
+from logfleet.node.disk_space import RESERVE, DiskSpace
 from logfleet.node.flusher import Flusher
 from logfleet.node.log_dirs import LogDirs
 from logfleet.node.open_files import OpenFiles
@@ -122,11 +122,3 @@ async def test_it_looks_again_and_again(
     await looked.wait()
     running.cancel()
     await asyncio.wait([running])
-
-
-@pytest.mark.parametrize(
-    "number, expected",
-    [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EIO, False), (errno.EROFS, False)],
-)
-async def test_only_want_of_room_is_no_failure(number, expected):
-    assert is_out_of_space(OSError(number, "")) is expected

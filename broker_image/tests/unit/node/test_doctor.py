@@ -127,10 +127,9 @@ async def test_a_disk_is_judged_by_what_is_free(total, usable, level):
     [
         (doctor.judge_fsync("/d", 3.0), Level.OK),
         (doctor.judge_fsync("/d", 900.0), Level.WARNING),
-        (doctor.judge_descriptors(1024, 1 << 20), Level.WARNING),
-        (doctor.judge_descriptors(1024, 1024), Level.WARNING),
-        (doctor.judge_descriptors(1 << 20, 1 << 20), Level.OK),
-        (doctor.judge_descriptors(resource.RLIM_INFINITY, resource.RLIM_INFINITY), Level.OK),
+        (doctor.judge_descriptors(1024), Level.WARNING),
+        (doctor.judge_descriptors(4096), Level.OK),
+        (doctor.judge_descriptors(resource.RLIM_INFINITY), Level.OK),
         (doctor.judge_clock(1.0, 0.0), Level.FAILED),
         (doctor.judge_clock(1.8e9, 0.0), Level.OK),
         (doctor.judge_clock(1.8e9, -3.0), Level.WARNING),

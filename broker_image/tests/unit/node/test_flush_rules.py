@@ -9,7 +9,6 @@ import pytest
 import pytest_asyncio
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
-from logfleet.node import flush_rules
 from logfleet.node.file_slice import FileSlice
 from logfleet.node.flush_rules import FlushRules
 from logfleet.node.flusher import Flusher
@@ -167,21 +166,6 @@ async def test_a_disk_that_fails_is_told_and_nothing_is_committed(bench) -> None
     assert partition.high_watermark == 0
 
 
-async def test_what_finds_no_room_is_committed_once_there_is_room_again(bench, monkeypatch) -> None:
-    monkeypatch.setattr(flush_rules, "AGAIN_S", 0.01)
-    partition = bench.open(flush_messages=1)
-    bench.append()
-    await bench.flushing(1)
-    gate, bench.disk.gate = bench.disk.gate, None
-    partition.log.abandon_flush()
-    gate.set_exception(OSError(errno.ENOSPC, "No space left on device"))
-    await bench.flushing(2)
-    assert partition.high_watermark == 0
-    await bench.flushed()
-    assert partition.high_watermark == 1
-    assert len(bench.failures) == 1
-
-
 async def test_no_flush_begins_for_what_is_led_elsewhere(bench) -> None:
     partition = bench.open(flush_messages=1, flush_ms=10)
     bench.append()
@@ -243,3 +227,22 @@ async def test_what_was_committed_survives_a_power_loss(seed) -> None:
     content = piece.read()
     values = [r.value for at, _ in iterate_headers(content) for r in read_records(content, at)]
     assert values[:committed] == [b"%d" % offset for offset in range(committed)]
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOSPC])
+async def test_what_waits_is_committed_once_there_are_descriptors_or_room(
+    bench, monkeypatch, number
+) -> None:
+    monkeypatch.setattr("logfleet.node.flush_rules.TRY_AGAIN_S", 0.01)
+    partition = bench.open(flush_messages=1)
+    bench.append()
+    waiting = asyncio.ensure_future(partition.wait_committed(1))
+    await bench.flushing(1)
+    bench.disk.gate.set_exception(OSError(number, "for now"))
+    await bench.until(lambda: bench.failures)
+    partition.log.abandon_flush()  # as Flusher does
+    await bench.flushing(2)
+    await bench.flushed()
+    await waiting
+    assert partition.high_watermark == 1
+    bench.timers.stop()

@@ -1,3 +1,5 @@
+import errno
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -129,3 +131,20 @@ def test_the_floor_is_what_a_linear_search_finds(tmp_path, steps, written, wante
     for key, field in wanted:
         not_beyond = sum(one[field] <= key for one in expected)
         assert subject.floor(key, field) == not_beyond - 1
+
+
+def test_a_block_that_could_not_be_read_changes_nothing(path, monkeypatch):
+    subject = index(path)
+    for number in range(2000):
+        subject.append(number, number * 7)
+    subject.write()
+    assert subject[3] == (3, 21)
+
+    def refuse(_files, path, **_):
+        raise OSError(errno.EMFILE, "Too many open files", path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(OpenFiles, "get", refuse)
+        with pytest.raises(OSError, match="Too many open files"):
+            subject[1900]
+    assert (subject[1900], subject[3]) == ((1900, 13300), (3, 21))

@@ -4,6 +4,7 @@ import struct
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import structlog
 from logfleet.control.connection_limits import connection_limits
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.node.connection import Answer, Peer
@@ -225,4 +226,28 @@ async def test_all_addresses_are_one_port_in_every_family() -> None:
         assert await answers(reader, writer)
         assert {each.getsockname()[1] for each in listener._sockets} == {port}
         writer.close()
+        await listener.stop(grace_s=5)
+
+
+async def test_connections_without_descriptors_are_closed_at_once_and_told_seldom() -> None:
+    limits = connection_limits(BrokerLayers(), ["L"])
+    quotas = ConnectionQuotas(limits, lambda: 0, possible_max=1)
+    with ThreadPoolExecutor(1) as disk, structlog.testing.capture_logs() as logs:
+        listener = Listener("L", echo, disk=disk, quotas=quotas)
+        port = await listener.bind("127.0.0.1", 0)
+        await listener.serve()
+        first = await connect(port)
+        assert await answers(*first)
+        for _ in range(5):
+            refused = await connect(port)
+            assert not await answers(*refused)
+            refused[1].close()
+        assert (listener.accepted, listener.refused, quotas.total) == (1, 5, 1)
+        assert [each["event"] for each in logs] == ["connections_refused"]
+        assert await answers(*first)
+        first[1].close()
+        await listener._until_empty()
+        again = await connect(port)
+        assert await answers(*again)
+        again[1].close()
         await listener.stop(grace_s=5)

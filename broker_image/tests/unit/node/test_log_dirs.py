@@ -1,3 +1,4 @@
+import errno
 from pathlib import Path
 
 import pytest
@@ -52,3 +53,23 @@ def test_the_cluster_of_data_is_known_before_it_is_opened(tmp_path: Path) -> Non
     (tmp_path / "b" / "meta.properties").write_text("no equals sign")
     with pytest.raises(LogDirRefused, match="unreadable"):
         cluster_id_on_disk(files, paths)
+
+
+def test_a_log_that_could_not_be_made_is_made_where_it_was_begun(dirs, monkeypatch) -> None:
+    first, second = dirs.dirs
+    name = TopicPartition("t", 0)
+
+    def refuse(*_args, **_how):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    for attempt in ("read_file", "LogLoader._new_segment"):
+        with monkeypatch.context() as patched:
+            patched.setattr(f"logfleet.node.log_loader.{attempt}", refuse)
+            with pytest.raises(OSError, match="Too many open files"):
+                dirs.create(name, ID, LogConfig(), 0)
+    assert Path(first.path, "t-0").exists()
+    first.create(TopicPartition("u", 0), ID, LogConfig(), 0)
+    made = dirs.create(name, ID, LogConfig(), 0)
+    assert dirs.dir_of(name) is first
+    assert made.topic_id == ID
+    assert not Path(second.path, "t-0").exists()

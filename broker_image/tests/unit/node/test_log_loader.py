@@ -17,6 +17,7 @@ from logfleet.records.record import ProducerStamp, Record, build_batch
 from broker_image.tests.sim.disk import PowerLoss, SimDisk
 from broker_image.tests.sim.rebuild import index_faults
 from broker_image.tests.unit.node.conftest import LogRig
+from broker_image.tests.unit.node.searching import by_time
 
 NOW = 1_700_000_000_000
 VALUE = b"\xaa" * 50
@@ -325,7 +326,7 @@ class TestDamageInWhatIsDurable:
         rig.close(log)
         log = rig.open(CONFIG)
         assert (offsets(log), log.notes) == (rest + list(range(100, 130)), [])
-        assert log.offset_for_timestamp(NOW + gone[0]).offset == gone[-1] + 1
+        assert by_time(log, NOW + gone[0]).offset == gone[-1] + 1
         for segment in log.segments:
             assert index_faults(segment, CONFIG.index_interval_bytes) == []
 

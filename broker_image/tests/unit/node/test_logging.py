@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
-from logfleet.node.logging import QUEUED_LINES_MAX, start_logging
+from logfleet.node.logging import QUEUED_LINES_MAX, Seldom, start_logging
 
 
 @pytest.fixture(autouse=True)
@@ -71,3 +71,12 @@ def test_a_stalled_stream_drops_lines_and_says_so() -> None:
     events = [json.loads(line) for line in stream.getvalue().splitlines()]
     (dropped,) = [line for line in events if line["event"] == "log_lines_dropped"]
     assert dropped["count"] == 5
+
+
+def test_what_happens_often_is_logged_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 1000.0
+    monkeypatch.setattr("logfleet.node.logging.time.monotonic", lambda: now_s)
+    seldom = Seldom(10)
+    assert [seldom.happened() for _ in range(4)] == [1, 0, 0, 0]
+    now_s += 10
+    assert [seldom.happened() for _ in range(2)] == [4, 0]

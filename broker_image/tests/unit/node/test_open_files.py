@@ -1,3 +1,4 @@
+import gc
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ def paths(tmp_path):
 
 
 def open_descriptors():
+    gc.collect()  # what other tests have left is closed before it is counted
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
