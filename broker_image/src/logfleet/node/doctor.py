@@ -133,8 +133,12 @@ class DirectoryLook:
     def look(self) -> Iterator[Finding]:
         path = Path(self._path)
         there = path
-        while not there.exists() and there != there.parent:
-            there = there.parent
+        try:
+            while not there.exists() and there != there.parent:
+                there = there.parent
+        except OSError as error:
+            yield _closed("log directory", there, error)
+            return
         if there != path:
             yield Finding("log directory", Level.OK, f"{path} will be made at the first start")
         else:
@@ -216,6 +220,15 @@ class DirectoryLook:
                 return
 
 
+def _closed(check: str, path: Path, error: OSError) -> Finding:
+    """Even whether it is there cannot be seen."""
+    return Finding(
+        check,
+        Level.FAILED,
+        f"{path} cannot be looked at: {error.strerror}; let the user that runs the broker enter {path.parent} and what is above it",
+    )
+
+
 def _fsync_ms(directory: Path) -> float:
     """How long 4 KiB take to become durable there. Raises OSError."""
     name = directory / f".doctor-{uuid.uuid4().hex}"
@@ -280,7 +293,12 @@ async def look_at_store(
     """Whether the metadata can be had, and is of the directories' cluster."""
     path = embedded_file(config)
     where = str(path) if path else f"etcd at {','.join(config.logfleet_etcd_endpoints)}"
-    if path is not None and not path.exists():
+    try:
+        is_missing = path is not None and not path.exists()
+    except OSError as error:
+        assert path is not None, "it was looked for"
+        return _closed("metadata", path, error)
+    if is_missing:
         if cluster_id is None:
             return Finding("metadata", Level.OK, f"{where} will be made at the first start")
         return Finding(

@@ -1,5 +1,7 @@
+import errno
 import resource
 import socket
+from pathlib import Path
 
 import pytest
 from logfleet.control.configs import broker_config
@@ -154,3 +156,25 @@ async def test_the_worst_finding_counts():
     assert doctor.worst([]) is Level.OK
     assert doctor.worst(of(Level.OK, Level.WARNING, Level.OK)) is Level.WARNING
     assert doctor.worst(of(Level.FAILED, Level.WARNING)) is Level.FAILED
+
+
+@pytest.mark.parametrize("name", ["closed", "closed/data"])
+async def test_a_directory_that_may_not_be_entered_is_named(tmp_path, monkeypatch, name):
+    """Permissions do not bind the root user: the file system's refusal is played."""
+    closed, log_dir = tmp_path / "closed", tmp_path / name
+    closed.mkdir()
+    exists = Path.exists
+
+    def refuse(path: Path) -> bool:
+        if closed in path.parents:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return exists(path)
+
+    monkeypatch.setattr(Path, "exists", refuse)
+    findings = await found(config_of(tmp_path, log_dirs=str(log_dir)))
+    problems = [each for each in findings if each.level is Level.FAILED]
+    assert [each.check for each in problems] == ["log directory", "metadata"]
+    for each in problems:
+        assert str(log_dir) in each.message
+        assert "Permission denied" in each.message
+        assert "the user that runs the broker" in each.message
