@@ -11,8 +11,7 @@ import resource
 import socket
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator, Sequence
-from enum import StrEnum
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +35,7 @@ from logfleet.node.descriptors import (
     PER_CONNECTION,
     shared_out,
 )
+from logfleet.node.finding import Finding, Level
 from logfleet.node.metadata_store import embedded_file, open_store
 
 CONNECTIONS_WANTED: Final = 1000
@@ -50,20 +50,6 @@ ANSWER_MS_MAX: Final = 5000
 EARLIEST_S: Final = 1_704_067_200
 """2024: no machine that runs this can be earlier."""
 SAMPLE_BYTES: Final = 4096
-
-
-class Level(StrEnum):
-    OK = "ok"
-    WARNING = "warning"
-    FAILED = "failed"
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """check: what was looked at, a word or two. message: one sentence; unless level is OK it says what to do."""
-
-    check: str
-    level: Level
-    message: str
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -92,6 +78,8 @@ async def examine(config: BrokerConfig, files: Files) -> AsyncIterator[Finding]:
     yield await look_at_store(config, cluster_id, is_running=is_running)
     for listener in config.listeners:
         yield await look_at_port(listener, config.node_id, cluster_id)
+    if config.logfleet_admin_listener is not None:
+        yield look_at_admin_port(config.logfleet_admin_listener, is_running=is_running)
     for listener in config.advertised_listeners:
         yield await look_at_address(listener, config.node_id, cluster_id, is_running=is_running)
     yield judge_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
@@ -370,6 +358,24 @@ async def look_at_port(listener: Listener, node_id: int, cluster_id: str | None)
     return Finding("port", Level.OK, f"{address} is free")
 
 
+def look_at_admin_port(listener: Listener, *, is_running: bool) -> Finding:
+    """Whether it can be listened on; is_running: a broker of this configuration runs, and has it."""
+    address = f"{listener.host}:{listener.port}"
+    try:
+        for bound in bind_tcp(listener.host, listener.port):
+            bound.close()
+    except OSError as error:
+        if is_running:
+            return Finding("admin port", Level.OK, f"{address} is in use, and this broker runs")
+        return Finding(
+            "admin port",
+            Level.FAILED,
+            f"logfleet.admin.listener cannot listen on {address} ({error.strerror}): end what does, or change "
+            "logfleet.admin.listener",
+        )
+    return Finding("admin port", Level.OK, f"{address} is free")
+
+
 async def look_at_address(
     listener: Listener, node_id: int, cluster_id: str | None, *, is_running: bool
 ) -> Finding:
@@ -480,9 +486,3 @@ def judge_clock(now_s: float, jumped_s: float) -> Finding:
             f"the clock jumped by {jumped_s:+.1f} s just now: see why it is set instead of slewed (chrony, systemd-timesyncd)",
         )
     return Finding("clock", Level.OK, "the clock did not jump meanwhile")
-
-
-def worst(findings: Sequence[Finding]) -> Level:
-    """OK if there are none."""
-    order = list(Level)
-    return max((each.level for each in findings), key=order.index, default=Level.OK)

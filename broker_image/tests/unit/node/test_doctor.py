@@ -9,7 +9,8 @@ from logfleet.io.files import PosixFiles, Space
 from logfleet.metadata.keys import Listener
 from logfleet.node import doctor
 from logfleet.node.broker import Broker
-from logfleet.node.doctor import Answer, Finding, Level
+from logfleet.node.doctor import Answer
+from logfleet.node.finding import Finding, Level, worst
 from logfleet.node.loopback_ports import LoopbackPorts
 
 pytestmark = pytest.mark.asyncio
@@ -153,9 +154,9 @@ async def test_the_worst_finding_counts():
     def of(*levels: Level) -> list[Finding]:
         return [Finding("x", level, "") for level in levels]
 
-    assert doctor.worst([]) is Level.OK
-    assert doctor.worst(of(Level.OK, Level.WARNING, Level.OK)) is Level.WARNING
-    assert doctor.worst(of(Level.FAILED, Level.WARNING)) is Level.FAILED
+    assert worst([]) is Level.OK
+    assert worst(of(Level.OK, Level.WARNING, Level.OK)) is Level.WARNING
+    assert worst(of(Level.FAILED, Level.WARNING)) is Level.FAILED
 
 
 @pytest.mark.parametrize("name", ["closed", "closed/data"])
@@ -178,3 +179,20 @@ async def test_a_directory_that_may_not_be_entered_is_named(tmp_path, monkeypatc
         assert str(log_dir) in each.message
         assert "Permission denied" in each.message
         assert "the user that runs the broker" in each.message
+
+
+async def test_an_admin_port_that_another_program_has_is_named_and_a_brokers_own_is_not(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        given = {"logfleet.admin.listener": address}
+        (problem,) = failed(await found(config_of(tmp_path, **given)))
+        assert problem.startswith(f"logfleet.admin.listener cannot listen on {address}")
+        assert "end what does, or change logfleet.admin.listener" in problem
+    ports = LoopbackPorts()
+    config = config_of(tmp_path, **{"logfleet.admin.listener": f"127.0.0.1:{ports.reserve()}"})
+    assert failed(await found(config)) == []
+    async with Broker(config):
+        assert failed(await found(config)) == []
+    ports.release()
