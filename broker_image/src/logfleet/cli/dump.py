@@ -154,7 +154,8 @@ def _segment_rows(view: memoryview, *, records: bool) -> Rows:
         if not records:
             yield _batch_row(position, header, valid=valid)
         elif valid:
-            yield from _record_rows(view[position:end])
+            # a copy: an error keeps what it was about, and the file cannot be unmapped as long as anything refers to it
+            yield from _record_rows(bytes(view[position:end]), header, position)
         else:
             raise RecordsError(f"the batch at position {position} has another checksum")
     if end < len(view):
@@ -182,12 +183,17 @@ def _batch_row(position: int, header: BatchHeader, *, valid: bool) -> dict[str, 
     }
 
 
-def _record_rows(batch: memoryview) -> Rows:
-    for record in read_records(batch):
-        yield {
-            "offset": record.offset,
-            "timestamp": record.timestamp,
-            "key": text_of(record.key),
-            "value": text_of(record.value),
-            "headers": [[name, text_of(value)] for name, value in record.headers],
-        }
+def _record_rows(batch: bytes, header: BatchHeader, position: int) -> Rows:
+    try:
+        for record in read_records(batch):
+            yield {
+                "offset": record.offset,
+                "timestamp": record.timestamp,
+                "key": text_of(record.key),
+                "value": text_of(record.value),
+                "headers": [[name, text_of(value)] for name, value in record.headers],
+            }
+    except RecordsError as error:
+        raise RecordsError(
+            f"the batch at offset {header.base_offset} (position {position}) has the right checksum and unreadable records: {error}"
+        ) from error

@@ -6,7 +6,7 @@ from click.testing import CliRunner
 from logfleet.cli.dump import dump
 from logfleet.log.index import OFFSET_ENTRY, TIME_ENTRY
 from logfleet.log.producers import ProducerStates
-from logfleet.records.batch import parse_header
+from logfleet.records.batch import HEADER_SIZE, parse_header, write_crc
 from logfleet.records.compression import Codec
 from logfleet.records.record import ProducerStamp, Record, build_batch
 
@@ -146,3 +146,21 @@ def test_a_batch_with_another_checksum_is_told(segment: Path) -> None:
         assert done.exit_code == 1
         assert "another checksum" in done.stderr
         assert len(done.stdout.splitlines()) == rows
+
+
+@pytest.mark.parametrize("options", [[], ["-o", "json"]])
+def test_records_that_cannot_be_read_are_one_line_though_the_checksum_is_right(
+    tmp_path: Path, options: list[str]
+) -> None:
+    sound = build_batch([Record(None, b"v", NOW)], base_offset=100)
+    broken = bytearray(build_batch([Record(None, b"v" * 50, NOW)] * 3, base_offset=101))
+    broken[HEADER_SIZE:] = b"\x7f" * (len(broken) - HEADER_SIZE)
+    write_crc(broken)
+    path = tmp_path / f"{BASE}.log"
+    path.write_bytes(bytes(sound) + bytes(broken))
+    done = CliRunner().invoke(dump, [str(path), "--records", *options])
+    assert done.exit_code == 1
+    assert isinstance(done.exception, SystemExit), done.exception
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"Error: {path}: the batch at offset 101 (position {len(sound)}) ")
+    assert dumped(path, "--count", "1")
