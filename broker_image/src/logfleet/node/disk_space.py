@@ -55,6 +55,8 @@ class DiskSpace:
         except OSError as error:
             log.warning("disk_not_asked", path=path, error=str(error))
             return
+        if path in self._log_dirs.failed:
+            return
         self.rooms[path] = room
         self._warn(path, room)
         reserve_bytes = wanted_reserve(self._reserve_bytes, room.total_bytes)
@@ -71,6 +73,11 @@ class DiskSpace:
     def ran_out(self, path: str) -> None:
         """A write found no room: take no records until there is some."""
         self._stop(path)
+
+    def forget(self, path: str) -> None:
+        """The directory failed: it is used no more, so that its being full is nobody's concern."""
+        self.full.discard(path)
+        self.rooms.pop(path, None)
 
     def give_up(self, path: str) -> None:
         """Remove the reserve: the directory is being closed."""

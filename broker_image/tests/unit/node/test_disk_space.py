@@ -6,8 +6,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from logfleet.io.files import PosixFiles, Space
+from logfleet.log.config import LogConfig
+from logfleet.log.names import TopicPartition
+from logfleet.node.disk_failure import DiskFailure
 from logfleet.node.disk_space import RESERVE, DiskSpace
 from logfleet.node.flusher import Flusher
+from logfleet.node.log_dir import LogDir
 from logfleet.node.log_dirs import LogDirs
 from logfleet.node.open_files import OpenFiles
 
@@ -122,3 +126,27 @@ async def test_it_looks_again_and_again(
     await looked.wait()
     running.cancel()
     await asyncio.wait([running])
+
+
+async def test_a_directory_that_failed_is_neither_full_nor_looked_at(
+    space: DiskSpace, tmp_path: Path
+) -> None:
+    """A look that was under way when it failed changes nothing either."""
+    path = str(tmp_path)
+    log_dir = LogDir(space._log_dirs.open_files, path, "cluster", 1)
+    space._log_dirs.dirs.append(log_dir)
+    log_dir.create(TopicPartition("t", 0), "bQrxV1XaQAyDOV5OYVsTsQ", LogConfig(), 0)
+    reasons: list[str] = []
+    failure = DiskFailure(
+        space._log_dirs, space, take_offline=lambda _logs: None, fail=reasons.append
+    )
+    await space.look(path)
+    failure(TopicPartition("t", 0), OSError(errno.ENOSPC, "full"))
+    assert space.full == {path}
+    looking = asyncio.ensure_future(space.look(path))
+    await asyncio.sleep(0)
+    failure(TopicPartition("t", 0), OSError(errno.EIO, "broken"))
+    assert (space.full, space.rooms) == (set(), {})
+    await looking
+    assert (space.full, space.rooms) == (set(), {})
+    assert reasons == ["no log directory is left: [Errno 5] broken"]
