@@ -20,6 +20,7 @@ from logfleet.metadata.store import MetadataStore, StoreUnavailable, UnknownOutc
 from logfleet.node.descriptors import TRY_AGAIN_S
 from logfleet.node.flusher import Flusher
 from logfleet.node.log_configs import LogConfigs
+from logfleet.node.log_dir import LogDir
 from logfleet.node.log_dirs import LogDirs
 from logfleet.node.metadata_follower import MetadataFollower, Subscription
 from logfleet.node.partition import CommitRule, Partition
@@ -241,7 +242,11 @@ class LocalPartitions:
         topic_id = uuids.to_text(topic.id)
         if found is not None and found.topic_id not in {None, topic_id}:
             await self._flusher.until_idle(found)
-            self.set_aside(name, f"it belongs to topic id {found.topic_id}, not {topic_id}")
+            log_dir = self._log_dirs.dir_of(name)
+            assert log_dir is not None, "it was found there"
+            self._set_aside(
+                log_dir, name, f"it belongs to topic id {found.topic_id}, not {topic_id}"
+            )
             found = None
         if found is not None:
             return found
@@ -262,28 +267,34 @@ class LocalPartitions:
 
     # --- logs without a place in the cluster
 
-    def set_aside(self, name: TopicPartition, reason: str) -> None:
+    def _set_aside(self, log_dir: LogDir, name: TopicPartition, reason: str) -> None:
         """Keep a log that belongs to nothing known under another name, for a person to look at."""
-        log_dir = self._log_dirs.dir_of(name)
-        assert log_dir is not None
         log.warning(
             "log_set_aside", partition=str(name), path=log_dir.set_aside(name), reason=reason
         )
 
     def set_strays_aside(self, image: ClusterImage) -> None:
-        """After loading: what no topic of the image has here, and no deletion explains, is a stray."""
+        """After loading: what no topic of the image has here, and no deletion explains, is a stray.
+
+        Raises LogDirRefused if a partition then still has two logs.
+        """
         for log_dir in self._log_dirs:
             for name, partition_log in list(log_dir.logs.items()):
                 reason = self._why_stray(image, name, partition_log)
                 if reason is not None:
-                    self.set_aside(name, reason)
+                    self._set_aside(log_dir, name, reason)
+        self._log_dirs.refuse_duplicates()
 
     def _why_stray(
         self, image: ClusterImage, name: TopicPartition, partition_log: PartitionLog
     ) -> str | None:
         topic = image.topic(name.topic)
         topic_id = partition_log.topic_id
-        if topic_id in {uuids.to_text(deleted) for deleted in image.deleted}:
+        if topic_id in {
+            uuids.to_text(deleted.id)
+            for deleted in image.deleted.values()
+            if self._node_id in deleted.brokers
+        }:
             return None
         if topic is None:
             return "its topic does not exist"

@@ -62,6 +62,18 @@ class LogDirs:
         log_dir = self.dir_of(partition)
         return None if log_dir is None else log_dir.logs[partition]
 
+    def refuse_duplicates(self) -> None:
+        """After loading and without strays: LogDirRefused if a partition has two logs (Kafka: LogManager.loadLog)."""
+        seen: dict[TopicPartition, LogDir] = {}
+        for log_dir in self.dirs:
+            for partition in log_dir.logs:
+                first = seen.setdefault(partition, log_dir)
+                if first is not log_dir:
+                    raise LogDirRefused(
+                        f"{partition} has two logs, {first.path}/{partition} and {log_dir.path}/{partition}: "
+                        "take one of them away, rather the one in the directory that failed or was away last"
+                    )
+
     def create(
         self, partition: TopicPartition, topic_id: str, config: LogConfig, now_ms: int
     ) -> PartitionLog:

@@ -8,14 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from logfleet.control.configs import BrokerConfig, broker_config
 from logfleet.io.files import File, PosixFiles
 from logfleet.log.names import TopicPartition
 from logfleet.node import local_partitions
 from logfleet.node.broker import Broker, StartError
-from logfleet.wire.apis import API_BY_NAME
 from logfleet.wire.errors import ErrorCode
-from logfleet.wire.frame import decode_response, encode_request
 from logfleet.wire.messages import (
     ApiVersionsRequest,
     CreateTopicsRequest,
@@ -26,27 +23,9 @@ from logfleet.wire.messages import (
 )
 from structlog.testing import capture_logs
 
+from broker_image.tests.unit.node.broker_rig import ask, config
+
 pytestmark = pytest.mark.asyncio
-
-
-def config(path: Path, **given: str) -> BrokerConfig:
-    properties = {
-        "listeners": "PLAINTEXT://127.0.0.1:0",
-        "log.dirs": str(path / "data"),
-        "logfleet.admin.listener": "127.0.0.1:0",
-        **{key.replace("_", "."): value for key, value in given.items()},
-    }
-    return broker_config(properties)
-
-
-async def ask(port: int, request: Any, version: int) -> Any:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(b"".join(encode_request(request, version, 1, "test")))  # type: ignore[arg-type]
-    size = int.from_bytes(await reader.readexactly(4), "big")
-    frame = await reader.readexactly(size)
-    writer.close()
-    api = API_BY_NAME[type(request).__name__.removesuffix("Request")]
-    return decode_response(api, version, memoryview(frame))[1]
 
 
 async def test_it_serves_and_keeps_its_identity_over_restarts(tmp_path: Path) -> None:

@@ -1,0 +1,45 @@
+"""A whole broker in this process: its configuration, and one request to it."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from logfleet.control.configs import BrokerConfig, broker_config
+from logfleet.node.broker import Broker
+from logfleet.wire.apis import API_BY_NAME
+from logfleet.wire.frame import decode_response, encode_request
+from logfleet.wire.messages import CreateTopicsRequest
+
+
+def config(path: Path, **given: str) -> BrokerConfig:
+    properties = {
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "log.dirs": str(path / "data"),
+        "logfleet.admin.listener": "127.0.0.1:0",
+        **{key.replace("_", "."): value for key, value in given.items()},
+    }
+    return broker_config(properties)
+
+
+async def ask(port: int, request: Any, version: int) -> Any:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"".join(encode_request(request, version, 1, "test")))  # type: ignore[arg-type]
+    size = int.from_bytes(await reader.readexactly(4), "big")
+    frame = await reader.readexactly(size)
+    writer.close()
+    api = API_BY_NAME[type(request).__name__.removesuffix("Request")]
+    return decode_response(api, version, memoryview(frame))[1]
+
+
+async def ask_broker(broker: Broker, request: Any, version: int) -> Any:
+    (listener,) = broker._listeners
+    return await ask(listener.port, request, version)
+
+
+async def create_topic(broker: Broker, name: str, partitions: int = 1) -> None:
+    topic = CreateTopicsRequest.CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=1
+    )
+    answer = await ask_broker(broker, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
+    assert answer.topics[0].error_code == 0, answer
+    await broker.local.until_settled(broker.image.revision)
