@@ -16,7 +16,14 @@ from logfleet.control.topic_configs import validate_topic_configs
 from logfleet.control.topics import name_problem
 from logfleet.log.names import TopicPartition
 from logfleet.metadata import keys
-from logfleet.metadata.keys import NO_LEADER, PartitionValue, QuotaEntity, ReadyValue, TopicValue
+from logfleet.metadata.keys import (
+    NO_LEADER,
+    DirectoriesValue,
+    PartitionValue,
+    QuotaEntity,
+    ReadyValue,
+    TopicValue,
+)
 from logfleet.metadata.kraft import (
     BROKER_CONFIG,
     GROUP_CONFIG,
@@ -77,7 +84,10 @@ class AdoptedTopic(msgspec.Struct, frozen=True):
 
 
 class Adoption(msgspec.Struct, frozen=True):
-    """What would be adopted, and in sentences: what speaks against it (nothing is done then), what a person should know."""
+    """What would be adopted, and in sentences: what speaks against it (nothing is done then), what a person should know.
+
+    directories: `directory.id` of each log directory.
+    """
 
     cluster_id: str
     node_id: int
@@ -88,6 +98,7 @@ class Adoption(msgspec.Struct, frozen=True):
     next_producer_id: int
     problems: tuple[str, ...]
     notes: tuple[str, ...]
+    directories: tuple[str, ...]
 
 
 def plan_adoption(directories: Sequence[FoundDirectory], kraft: KraftMetadata) -> Adoption:
@@ -129,6 +140,7 @@ def plan_adoption(directories: Sequence[FoundDirectory], kraft: KraftMetadata) -
         next_producer_id=kraft.next_producer_id + PRODUCER_ID_GAP,
         problems=tuple(problems),
         notes=(*notes, *more_notes),
+        directories=tuple(each.directory_id for each in directories),
     )
 
 
@@ -280,11 +292,14 @@ _PREFIXES: Final = (
     keys.BROKER_CONFIGS,
     keys.GROUP_CONFIGS,
     keys.QUOTAS,
+    keys.DIRECTORIES,
 )
 
 
 def _puts(adoption: Adoption) -> Iterator[Put]:
     replica = adoption.node_id
+    directories = keys.encode(DirectoriesValue(adoption.directories))
+    yield Put(keys.directories(replica), directories)
     for topic in adoption.topics:
         yield Put(keys.topic(topic.name), keys.encode(TopicValue(topic.id, dict(topic.configs))))
         yield Put(keys.topic_id(topic.id), topic.name.encode())

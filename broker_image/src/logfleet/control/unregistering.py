@@ -33,7 +33,11 @@ def unregister(image: ClusterImage, broker_id: int) -> tuple[Step, ...] | Refusa
         for deleted in image.deleted.values()
         if broker_id in deleted.brokers
     )
-    return (*forgotten, Step(Delete(keys.fence(broker_id)), unchanged))
+    return (
+        *forgotten,
+        Step(Delete(keys.directories(broker_id)), unchanged),
+        Step(Delete(keys.fence(broker_id)), unchanged),
+    )
 
 
 def _held(image: ClusterImage, broker_id: int) -> Iterator[str]:

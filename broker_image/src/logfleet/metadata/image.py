@@ -61,6 +61,13 @@ class Fence(msgspec.Struct, frozen=True):
     revision: int
 
 
+class Directories(msgspec.Struct, frozen=True):
+    """Log directories that may hold logs of a broker (DirectoriesValue). revision: the one that wrote them last."""
+
+    ids: frozenset[str]
+    revision: int
+
+
 class Partition(PartitionValue, frozen=True, gc=False):
     """PartitionValue as stored; revision: the one that wrote it last."""
 
@@ -143,6 +150,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
     entries: ShardedMap[bytes, Topic] = ShardedMap()
     ids: ShardedMap[str, bytes] = ShardedMap()
     quotas: Mapping[QuotaEntity, Quotas] = {}
+    directories: Mapping[int, Directories] = {}
 
     def topic(self, name: str) -> Topic | None:
         topic_id = self.ids.get(name)

@@ -14,6 +14,7 @@ from logfleet.metadata.image import (
     ClusterImage,
     Controller,
     DeletedTopic,
+    Directories,
     Fence,
     Partition,
     Quotas,
@@ -58,6 +59,7 @@ class Changes(msgspec.Struct):
 
 _CONTROLLER: Final = msgspec.json.Decoder(keys.ControllerValue)
 _BROKER: Final = msgspec.json.Decoder(keys.BrokerValue)
+_DIRECTORIES: Final = msgspec.json.Decoder(keys.DirectoriesValue)
 _FENCE: Final = msgspec.json.Decoder(keys.FenceValue)
 _TOPIC: Final = msgspec.json.Decoder(keys.TopicValue)
 _PARTITION: Final = msgspec.json.Decoder(keys.PartitionValue)
@@ -139,6 +141,7 @@ class ImageBuilder:
         self._group_configs = _Copied(base.group_configs)
         self._deleted = _Copied(base.deleted)
         self._quotas = _Copied(base.quotas)
+        self._directories = _Copied(base.directories)
 
     def add(self, event: Event) -> None:
         """Take one key's new state. Raises CorruptMetadataError."""
@@ -174,6 +177,7 @@ class ImageBuilder:
             self._base.entries.updated(topics),
             self._base.ids.updated(self._ids),
             self._quotas.values,
+            self._directories.values,
         )
         return image, self._changes
 
@@ -221,6 +225,14 @@ class ImageBuilder:
         else:
             value = _FENCE.decode(item.value)
             self._fences.put(broker_id, Fence(value.broker_epoch, value.state, item.mod_revision))
+
+    def _read_directories(self, rest: str, item: KeyValue | None) -> None:
+        broker_id = int(rest)
+        if item is None:
+            self._directories.remove(broker_id)
+        else:
+            value = _DIRECTORIES.decode(item.value)
+            self._directories.put(broker_id, Directories(frozenset(value.ids), item.mod_revision))
 
     def _read_topic(self, name: str, item: KeyValue | None) -> None:
         if item is None:
@@ -303,6 +315,7 @@ class ImageBuilder:
         (keys.DELETED, _read_deleted),
         (keys.BROKERS, _read_broker),
         (keys.FENCES, _read_fence),
+        (keys.DIRECTORIES, _read_directories),
         (keys.BROKER_CONFIGS, _read_broker_config),
         (keys.QUOTAS, _read_quota),
         (keys.GROUP_CONFIGS, _read_group_config),

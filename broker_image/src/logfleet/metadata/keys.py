@@ -6,6 +6,7 @@
 | `ctl` | ControllerValue | the winner of the election, on its lease; its create revision is the controller epoch |
 | `broker/ID` | BrokerValue | the broker, on its lease; its create revision is the broker epoch |
 | `fence/ID` | FenceValue | the controller |
+| `dirs/ID` | DirectoriesValue | the broker, before it makes a log there; it stays when the broker is gone |
 | `topic/NAME` | TopicValue | the controller |
 | `tid/UUID` | the topic's name: for people, and to compare that this very topic exists | the controller, with `topic/NAME` |
 | `part/UUID/INDEX` | PartitionValue | the controller |
@@ -29,6 +30,7 @@ CLUSTER_ID: Final = "cluster/id"
 CONTROLLER: Final = "ctl"
 BROKERS: Final = "broker/"
 FENCES: Final = "fence/"
+DIRECTORIES: Final = "dirs/"
 TOPICS: Final = "topic/"
 TOPIC_IDS: Final = "tid/"
 PARTITIONS: Final = "part/"
@@ -71,6 +73,15 @@ class BrokerValue(msgspec.Struct, frozen=True):
     listeners: tuple[Listener, ...]
     rack: str | None = None
     directories: tuple[str, ...] = ()
+
+
+class DirectoriesValue(msgspec.Struct, frozen=True):
+    """Log directories that hold or may hold logs of a broker: `directory.id` of each (KIP-858).
+
+    Instead of its id, the path of one that could not be read when the record was made first.
+    """
+
+    ids: tuple[str, ...]
 
 
 class FenceValue(msgspec.Struct, frozen=True):
@@ -136,6 +147,10 @@ def broker(broker_id: int) -> str:
 
 def fence(broker_id: int) -> str:
     return f"{FENCES}{broker_id}"
+
+
+def directories(broker_id: int) -> str:
+    return f"{DIRECTORIES}{broker_id}"
 
 
 def topic(name: str) -> str:

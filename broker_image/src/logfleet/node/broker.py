@@ -34,6 +34,7 @@ from logfleet.node.connection_rules import ConnectionRules
 from logfleet.node.controller_access import ControllerAccess
 from logfleet.node.controller_loop import ControllerLoop
 from logfleet.node.coordinator_loop import CoordinatorLoop
+from logfleet.node.directory_record import DirectoryRecord
 from logfleet.node.disk_failure import DiskFailure
 from logfleet.node.disk_space import DiskSpace
 from logfleet.node.dispatch import Dispatcher
@@ -333,12 +334,14 @@ class Broker:
             self.store,
             table=self.partitions,
             log_dirs=self._log_dirs,
+            directories=DirectoryRecord(self.store, self.node_id, self._log_dirs.as_found()),
             configs=self._configs,
             flusher=self._flusher,
             on_disk_failure=self._disk_failed,
             rule=rules,
         )
         self.local.set_strays_aside(self.image)
+        self.local.take_lost_offline(self.image)
 
     def _start_control(self) -> None:
         """The controller, should this broker be elected, and the ways to whoever is."""

@@ -7,10 +7,11 @@ deleted, never because the topic is not there; a log that belongs to nothing kno
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import structlog
 
+from logfleet.control.log_directories import is_new
 from logfleet.control.topics import confirm_deleted
 from logfleet.log.names import TopicPartition
 from logfleet.metadata.image import ClusterImage, DeletedTopic, Topic
@@ -18,6 +19,7 @@ from logfleet.metadata.image import Partition as PartitionState
 from logfleet.metadata.image_builder import Changes
 from logfleet.metadata.store import MetadataStore, StoreUnavailable, UnknownOutcome
 from logfleet.node.descriptors import TRY_AGAIN_S
+from logfleet.node.directory_record import DirectoryRecord
 from logfleet.node.flusher import Flusher
 from logfleet.node.log_configs import LogConfigs
 from logfleet.node.log_dir import LogDir
@@ -50,6 +52,7 @@ class LocalPartitions:
         *,
         table: PartitionTable,
         log_dirs: LogDirs,
+        directories: DirectoryRecord,
         configs: LogConfigs,
         flusher: Flusher,
         on_disk_failure: Failed,
@@ -60,6 +63,7 @@ class LocalPartitions:
         self._store = store
         self._table = table
         self._log_dirs = log_dirs
+        self._directories = directories
         self._configs = configs
         self._flusher = flusher
         self._on_disk_failure = on_disk_failure
@@ -69,6 +73,8 @@ class LocalPartitions:
         self._subscription: Subscription | None = None
         self._broker_epoch: int | None = None
         self._will_try = False
+        self._lost_known = False
+        self._lost_told = False
         self._settled_revision = 0
         self._settled = asyncio.Event()
         self.on_led: list[Callable[[Partition], None]] = []
@@ -77,6 +83,7 @@ class LocalPartitions:
     def registered(self, broker_epoch: int) -> None:
         """This broker may lead what the image gives to this very registration."""
         self._broker_epoch = broker_epoch
+        self._lost_known = False
         if self._subscription is not None and self._follower.image.revision:
             self._subscription.publish(self._follower.image, Changes(everything=True))
 
@@ -102,11 +109,11 @@ class LocalPartitions:
             await self._settled.wait()
 
     def leads_its_own(self, image: ClusterImage) -> bool:
-        """Whether the image gives this broker all the partitions that nobody else could lead."""
+        """Whether the image gives this broker all the partitions that nobody else could lead, but for those that are offline."""
         return all(
-            self._leads(state)
+            self._leads(state) or (topic.id, index) in self._table.offline
             for topic in image.topics()
-            for state in topic.partitions
+            for index, state in enumerate(topic.partitions)
             if state.replicas == (self._node_id,)
         )
 
@@ -125,6 +132,7 @@ class LocalPartitions:
                 self._stop(partition)
 
     async def _apply(self, image: ClusterImage, changes: Changes) -> None:
+        may_create = await self._miss_directories(image, changes)
         topic_ids = set(changes.topics)
         if changes.everything or (changes.broker_configs and self._configs.may_differ(image)):
             topic_ids |= {topic.id for topic in image.topics()} | set(self._table.by_id)
@@ -133,18 +141,75 @@ class LocalPartitions:
             await self._breathe()
             topic = image.topic_by_id(topic_id)
             if topic is None:
-                self._table.unstarted -= {
-                    key for key in self._table.unstarted if key[0] == topic_id
-                }
                 for partition in self._hosted(topic_id):
                     self._stop(partition)
+                self._table.forget_topic(topic_id)
             else:
                 starting += await self._apply_topic(image, topic)
         if changes.everything or changes.deleted:
             for deleted in image.deleted.values():
                 if self._node_id in deleted.brokers:
                     await self._delete(deleted)
-        await asyncio.gather(*(self._start(image, *each) for each in starting))
+        if may_create:  # else the registration by which it leads them is over
+            await asyncio.gather(*(self._start(image, *each) for each in starting))
+
+    async def _miss_directories(self, image: ClusterImage, changes: Changes) -> bool:
+        """Take offline what a missing directory may hold; forget one that holds nothing. Whether logs may be made."""
+        deleted = any(image.topic_by_id(topic_id) is None for topic_id in changes.topics)
+        if changes.everything or deleted:
+            self._lost_known = False
+        forgotten: frozenset[str] = frozenset()
+        missing = self._directories.missing(image)
+        broker_epoch = self._broker_epoch
+        is_current = broker_epoch is not None and image.revision >= broker_epoch
+        if missing and not self._lost_known:
+            lost = set()
+            for each in self._lost(image):
+                if each is not None:
+                    lost.add(each)
+                await self._breathe()
+            self._take_lost_offline(lost, missing)
+            self._lost_known = is_current
+            if is_current and not lost:
+                forgotten = missing
+        if broker_epoch is None or not is_current:
+            return False
+        if forgotten:
+            log.info("log_directories_forgotten", directories=sorted(forgotten))
+        return await self._directories.keep(image, broker_epoch, forgotten)
+
+    def take_lost_offline(self, image: ClusterImage) -> None:
+        """After loading, before it is registered: what is in a missing directory is not to be had."""
+        missing = self._directories.missing(image)
+        if missing:
+            lost = {each for each in self._lost(image) if each is not None}
+            self._take_lost_offline(lost, missing)
+
+    def _take_lost_offline(self, lost: set[tuple[bytes, int]], missing: frozenset[str]) -> None:
+        self._table.offline |= lost
+        if lost and not self._lost_told:
+            self._lost_told = True
+            log.error(
+                "log_directories_missing",
+                directories=sorted(missing),
+                partitions=len(lost),
+                note="what they hold stays offline: mount them again at a path of log.dirs and restart, or delete the topics",
+            )
+
+    def _lost(self, image: ClusterImage) -> Iterator[tuple[bytes, int] | None]:
+        """Partitions of this broker that are not new and have no log in the directories that are there; None for any other."""
+        for topic in image.topics():
+            for index, state in enumerate(topic.partitions):
+                is_lost = (
+                    self._node_id in state.replicas
+                    and not is_new(state, self._node_id, self._broker_epoch)
+                    and not self._has_log(topic, index)
+                )
+                yield (topic.id, index) if is_lost else None
+
+    def _has_log(self, topic: Topic, index: int) -> bool:
+        found = self._log_dirs.log_of(TopicPartition(topic.name, index))
+        return found is not None and found.topic_id in {None, uuids.to_text(topic.id)}
 
     async def _apply_topic(
         self, image: ClusterImage, topic: Topic

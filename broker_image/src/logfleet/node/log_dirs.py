@@ -4,6 +4,7 @@ import errno
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from logfleet.control.log_directories import LogDirectories
 from logfleet.io.files import Files, read_file
 from logfleet.log.checkpoints import CorruptCheckpoint, parse_properties
 from logfleet.log.config import LogConfig
@@ -50,6 +51,10 @@ class LogDirs:
 
     def __iter__(self) -> Iterator[LogDir]:
         return iter(list(self.dirs))
+
+    def as_found(self) -> LogDirectories:
+        """What the start has found: to be asked once the logs are loaded."""
+        return LogDirectories(frozenset(log_dir.identity.directory_id for log_dir in self.dirs))
 
     def dir_of(self, partition: TopicPartition) -> LogDir | None:
         """The directory that holds the partition's log."""

@@ -43,7 +43,7 @@ class PartitionTable:
         self.by_name: dict[str, HostedTopic] = {}
         self.by_id: dict[bytes, HostedTopic] = {}
         self.gone = Traffic()
-        self.offline: set[tuple[bytes, int]] = set()  # on a log directory that failed
+        self.offline: set[tuple[bytes, int]] = set()  # in a log directory that failed or is missing
         self.unstarted: set[tuple[bytes, int]] = set()  # led, but their logs found no room yet
 
     def __iter__(self) -> Iterator[Partition]:
@@ -75,6 +75,11 @@ class PartitionTable:
             ):  # a topic of the same name may be there already
                 del self.by_name[topic.name]
         partition.stop_leading()
+
+    def forget_topic(self, topic_id: bytes) -> None:
+        """The topic was deleted: nothing of it is offline or to be started any more."""
+        self.offline = {each for each in self.offline if each[0] != topic_id}
+        self.unstarted = {each for each in self.unstarted if each[0] != topic_id}
 
     def get(self, topic: str, index: int) -> Partition | None:
         """The partition if this broker leads it."""

@@ -15,9 +15,11 @@ def forget(cluster, broker_id: int) -> None:
 
 def test_a_broker_that_was_stopped_is_forgotten_and_may_come_back(cluster):
     cluster.start(1, 2)
+    cluster.put(keys.directories(2), keys.DirectoriesValue(("disk",)))
     cluster.stop(2)
     forget(cluster, 2)
     assert set(cluster.image.fences) == {1}
+    assert cluster.image.directories == {}
     cluster.start(2)
     assert cluster.image.brokers[2].is_active
 

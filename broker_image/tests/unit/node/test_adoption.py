@@ -20,6 +20,7 @@ from logfleet.node.open_files import OpenFiles
 from logfleet.records.batch import parse_header
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.wire import uuids
+from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import PartitionRecord, RemoveTopicRecord, TopicRecord
 
 from broker_image.tests.unit.metadata.kraft_frames import framed
@@ -80,6 +81,17 @@ async def test_a_broker_serves_what_was_adopted(left):
         assert broker.cluster_id == CLUSTER
     assert metadata_log(left).exists(), "Kafka would need it to come back"
     assert (await adopted(left)).was_there
+
+
+async def test_a_directory_that_is_left_out_after_the_adoption_is_missed(left, tmp_path):
+    other = tmp_path / "other"
+    LogDir(OpenFiles(PosixFiles()), str(other), CLUSTER, 1).abandon()
+    (left / "a-0").rename(other / "a-0")
+    both = config_of(left, **{"log.dirs": f"{left},{other}"})
+    assert (await adopt(PosixFiles(), both, both.log_dirs, execute=True)).written
+    async with Broker(config_of(left)) as broker:
+        assert broker.partitions.find("a", 0) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert not (left / "a-0").exists()
 
 
 async def test_without_an_adoption_the_broker_does_not_touch_it(left):

@@ -16,7 +16,7 @@ from logfleet.records.record import Record, build_batch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import CreateTopicsRequest, ProduceRequest
 
-from broker_image.tests.unit.node.test_broker import ask, config
+from broker_image.tests.unit.node.broker_rig import ask, config
 from broker_image.tests.unit.node.waiting import Until
 
 pytestmark = pytest.mark.asyncio

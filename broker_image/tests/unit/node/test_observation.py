@@ -18,8 +18,8 @@ from logfleet.wire.messages import (
     ProduceRequest,
 )
 
+from broker_image.tests.unit.node.broker_rig import ask, config
 from broker_image.tests.unit.node.metrics.told import Told, read
-from broker_image.tests.unit.node.test_broker import ask, config
 
 pytestmark = pytest.mark.asyncio
 

@@ -1,0 +1,32 @@
+"""By what a broker misses a log directory: those that may hold its logs are on record, whether they are there or not.
+
+A partition whose log may be in a missing directory is lost until that is back: an empty log in its place would give away offsets anew.
+Kafka: KIP-858 has the directory of each replica in its metadata; LogManager.getOrCreateLog makes no log for a partition
+that is not new while a directory is offline. Here the record is one per broker, and no write per partition.
+"""
+
+from collections.abc import Collection
+
+import msgspec
+
+from logfleet.metadata.image import Directories, Partition
+
+
+class LogDirectories(msgspec.Struct, frozen=True):
+    """A broker's at its start. online: ids of those whose logs are loaded. unreadable: paths of those whose id nobody knows."""
+
+    online: frozenset[str]
+    unreadable: frozenset[str] = frozenset()
+
+    def missing(self, recorded: Directories | None) -> frozenset[str]:
+        """Those on record that are not there; without a record (data of an earlier version) those that are unreadable."""
+        return (self.unreadable if recorded is None else recorded.ids) - self.online
+
+    def to_record(self, recorded: Directories | None, forgotten: Collection[str]) -> frozenset[str]:
+        """What the record must hold before a log is made: nothing is left out but what is to be forgotten."""
+        return (self.missing(recorded) - frozenset(forgotten)) | self.online
+
+
+def is_new(partition: Partition, broker_id: int, broker_epoch: int | None) -> bool:
+    """Whether nobody led the partition before this very registration, so that no log of it can be anywhere else."""
+    return partition.leader_epoch == 0 and partition.isr == ((broker_id, broker_epoch),)
