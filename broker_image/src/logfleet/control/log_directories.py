@@ -13,14 +13,14 @@ from logfleet.metadata.image import Directories, Partition
 
 
 class LogDirectories(msgspec.Struct, frozen=True):
-    """A broker's at its start. online: ids of those whose logs are loaded. unreadable: paths of those whose id nobody knows."""
+    """A broker's at its start. online: ids of those whose logs are loaded. bad: ids of the others; where nobody knows it, the path."""
 
     online: frozenset[str]
-    unreadable: frozenset[str] = frozenset()
+    bad: frozenset[str] = frozenset()
 
     def missing(self, recorded: Directories | None) -> frozenset[str]:
-        """Those on record that are not there; without a record (data of an earlier version) those that are unreadable."""
-        return (self.unreadable if recorded is None else recorded.ids) - self.online
+        """Those on record that are not there; without a record (data of an earlier version) those that are bad."""
+        return (self.bad if recorded is None else recorded.ids) - self.online
 
     def to_record(self, recorded: Directories | None, forgotten: Collection[str]) -> frozenset[str]:
         """What the record must hold before a log is made: nothing is left out but what is to be forgotten."""

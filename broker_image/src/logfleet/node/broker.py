@@ -49,7 +49,7 @@ from logfleet.node.listener import Listener
 from logfleet.node.local_partitions import LocalPartitions, now_ms
 from logfleet.node.log_configs import LogConfigs
 from logfleet.node.log_dir import LogDir, LogDirRefused
-from logfleet.node.log_dirs import LogDirs, cluster_id_on_disk
+from logfleet.node.log_dirs import LogDirs, look_at
 from logfleet.node.maintenance import Maintenance
 from logfleet.node.metadata_follower import MetadataFollower
 from logfleet.node.metadata_store import open_store
@@ -130,7 +130,6 @@ class Broker:
         self._listeners: list[Listener] = []
         self._connection_rules = ConnectionRules(config, self._listeners, own.connections)
         self._registrar: Registrar | None = None
-        self._loaded: set[LogDir] = set()
         self._high_watermarks: Mapping[TopicPartition, int] = {}
         self._stack = contextlib.AsyncExitStack()
         self._observation = Observation(self, lambda: self._listeners)
@@ -204,16 +203,15 @@ class Broker:
         self.store = await open_store(self.config)
         self._stack.push_async_callback(self.store.close)
         self._stack.push_async_callback(self._leave)
-        try:
-            on_disk = cluster_id_on_disk(self._files, self.config.log_dirs)
-        except OSError as error:
-            raise StartError(f"log.dirs: {error}") from error
-        self.cluster_id = await join_cluster(self.store, on_disk)
+        on_disk = look_at(self._files, self.config.log_dirs)
+        self.cluster_id = await join_cluster(
+            self.store, on_disk.cluster_id, unreadable=on_disk.unreadable
+        )
         self.follower = MetadataFollower(self.store)
         await self._open_log_dirs()
         self._spawn("metadata", self.follower.run())
         image = await self.follower.until(lambda image: image.revision > 0)
-        await self._load_logs(image)
+        await self._log_dirs.load(lambda topic: self._configs.of(image, topic), now_ms())
         self._start_partitions()
         self._spawn(
             "quotas", self.quotas.follow(self.follower.subscribe(), self.dispatcher.measure)
@@ -280,42 +278,17 @@ class Broker:
         )
 
     async def _open_log_dirs(self) -> None:
-        for path in self.config.log_dirs:
-            try:
-                log_dir = LogDir(self._log_dirs.open_files, path, self.cluster_id, self.node_id)
-            except OSError as error:
-                raise StartError(f"log directory {path}: {error}") from error
-            self._log_dirs.dirs.append(log_dir)
+        for log_dir in self._log_dirs.open_each(
+            self.config.log_dirs, self.cluster_id, self.node_id
+        ):
             self._stack.push_async_callback(self._close_log_dir, log_dir)
-            await self.disk_space.look(path)
-
-    async def _load_logs(self, image: ClusterImage) -> None:
-        """Open all logs; after a crash this takes a while."""
-        for log_dir in self._log_dirs:
-            was_clean = log_dir.was_clean
-            try:
-                for partition_log in log_dir.load(
-                    lambda topic: self._configs.of(image, topic), now_ms()
-                ):
-                    for note in partition_log.notes:
-                        log.warning(
-                            "log_recovered", partition=str(partition_log.partition), note=note
-                        )
-                    await asyncio.sleep(0)
-            except OSError as error:
-                raise StartError(f"log directory {log_dir.path}: {error}") from error
-            for note in log_dir.notes:
-                log.warning("log_directory_note", note=note)
-            log.info(
-                "logs_loaded", path=log_dir.path, partitions=len(log_dir.logs), was_clean=was_clean
-            )
-            self._loaded.add(log_dir)
+            await self.disk_space.look(log_dir.path)
 
     async def _close_log_dir(self, log_dir: LogDir) -> None:
         self.disk_space.give_up(log_dir.path)
         if log_dir not in self._log_dirs.dirs:
             return  # it failed
-        if log_dir not in self._loaded:
+        if not log_dir.is_loaded:
             log_dir.abandon()
             return
         try:

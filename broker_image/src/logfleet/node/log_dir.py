@@ -84,6 +84,7 @@ class LogDir:
     logs: the partitions' logs by topic and partition; only `create`, `delete` and `set_aside` change it.
     high_watermarks: as they were when last checkpointed. was_clean: the directory was closed properly. begun: partitions of which
     something may be there, as `create` failed half way; they are completed here and begin nowhere else.
+    is_loaded: `load` was exhausted.
     """
 
     def __init__(self, open_files: OpenFiles, path: str, cluster_id: str, node_id: int) -> None:
@@ -92,6 +93,7 @@ class LogDir:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.notes: list[str] = []
         self.begun: set[TopicPartition] = set()
+        self.is_loaded = False
         self._open_files = open_files
         self._files = open_files.files
         self._trash = Trash(open_files)
@@ -195,6 +197,7 @@ class LogDir:
                 is_checkpointed=is_checkpointed,
             )
             yield self._open(partition, request)
+        self.is_loaded = True
 
     def _open(self, partition: TopicPartition, request: LoadRequest) -> PartitionLog:
         log = PartitionLog(partition, self._open_files, self._trash, request)

@@ -1,27 +1,42 @@
 """All entries of `log.dirs` together: where a partition's log is, or where a new one goes."""
 
+import asyncio
 import errno
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+
+import msgspec
+import structlog
 
 from logfleet.control.log_directories import LogDirectories
 from logfleet.io.files import Files, read_file
 from logfleet.log.checkpoints import CorruptCheckpoint, parse_properties
 from logfleet.log.config import LogConfig
 from logfleet.log.names import META_PROPERTIES, TopicPartition
-from logfleet.node.log_dir import LogDir, LogDirRefused
+from logfleet.node.log_dir import ConfigOf, LogDir, LogDirRefused
 from logfleet.node.open_files import OpenFiles
 from logfleet.node.partition_log import PartitionLog
 
+log = structlog.get_logger(__name__)
 
-def cluster_id_on_disk(files: Files, paths: Sequence[str]) -> str | None:
-    """cluster.id that the directories were written for; None if none of them holds anything.
 
-    Raises LogDirRefused if they disagree or cannot be read.
-    """
+class OnDisk(msgspec.Struct, frozen=True):
+    """What log directories say before they are opened. cluster_id: None if none holds anything. unreadable: why, by path."""
+
+    cluster_id: str | None
+    unreadable: Mapping[str, OSError] = {}
+
+
+def look_at(files: Files, paths: Sequence[str]) -> OnDisk:
+    """For which cluster the directories were written. Raises LogDirRefused if they disagree or what they say is no sense."""
     found: dict[str, str] = {}
+    unreadable = {}
     for path in paths:
-        data = read_file(files, str(Path(path) / META_PROPERTIES))
+        try:
+            data = read_file(files, str(Path(path) / META_PROPERTIES))
+        except OSError as error:
+            unreadable[path] = error
+            continue
         if data is None:
             continue
         try:
@@ -30,7 +45,7 @@ def cluster_id_on_disk(files: Files, paths: Sequence[str]) -> str | None:
             raise LogDirRefused(f"{path}/{META_PROPERTIES} is unreadable: {error}") from error
     if len(set(found.values())) > 1:
         raise LogDirRefused(f"log.dirs belong to different clusters: {found}")
-    return next(iter(found.values()), None)
+    return OnDisk(next(iter(found.values()), None), unreadable)
 
 
 class LogNotMade(OSError):
@@ -42,19 +57,62 @@ class LogNotMade(OSError):
 
 
 class LogDirs:
-    """The open log directories of a broker. A failed one is taken out, never used again, and remembered in `failed`."""
+    """The open log directories of a broker. A failed one is taken out, never used again, and its path remembered in `failed`."""
 
     def __init__(self, open_files: OpenFiles, dirs: Sequence[LogDir]) -> None:
         self.open_files = open_files
         self.dirs = list(dirs)
         self.failed: list[str] = []
+        self._bad: set[str] = set()
+        self._last_reason = ""
 
     def __iter__(self) -> Iterator[LogDir]:
         return iter(list(self.dirs))
 
+    def open_each(self, paths: Sequence[str], cluster_id: str, node_id: int) -> Iterator[LogDir]:
+        """Open them one by one; without one that the disk does not give (Kafka: LogManager.createAndValidateLogDirs).
+
+        Raises LogDirRefused: if one is in use or not this broker's; in the end, if none is left.
+        """
+        for path in paths:
+            try:
+                log_dir = LogDir(self.open_files, path, cluster_id, node_id)
+            except OSError as error:
+                self.failed.append(path)
+                self._bad.add(path)
+                self._note_bad(path, error)
+            else:
+                self.dirs.append(log_dir)
+                yield log_dir
+        self._refuse_none()
+
+    async def load(self, config_of: ConfigOf, now_ms: int) -> None:
+        """Open all logs; without a directory that cannot be read. After a crash this takes a while. Raises LogDirRefused if none is left."""
+        for log_dir in self:
+            was_clean = log_dir.was_clean
+            try:
+                for partition_log in log_dir.load(config_of, now_ms):
+                    for note in partition_log.notes:
+                        log.warning(
+                            "log_recovered", partition=str(partition_log.partition), note=note
+                        )
+                    await asyncio.sleep(0)
+            except OSError as error:
+                self._bad.add(log_dir.identity.directory_id)
+                self.take_out(log_dir)
+                self._note_bad(log_dir.path, error)
+                continue
+            for note in log_dir.notes:
+                log.warning("log_directory_note", note=note)
+            log.info(
+                "logs_loaded", path=log_dir.path, partitions=len(log_dir.logs), was_clean=was_clean
+            )
+        self._refuse_none()
+
     def as_found(self) -> LogDirectories:
         """What the start has found: to be asked once the logs are loaded."""
-        return LogDirectories(frozenset(log_dir.identity.directory_id for log_dir in self.dirs))
+        online = frozenset(log_dir.identity.directory_id for log_dir in self.dirs)
+        return LogDirectories(online, frozenset(self._bad))
 
     def dir_of(self, partition: TopicPartition) -> LogDir | None:
         """The directory that holds the partition's log."""
@@ -66,6 +124,14 @@ class LogDirs:
     def log_of(self, partition: TopicPartition) -> PartitionLog | None:
         log_dir = self.dir_of(partition)
         return None if log_dir is None else log_dir.logs[partition]
+
+    def _note_bad(self, path: str, error: OSError) -> None:
+        self._last_reason = f"log directory {path}: {error}"
+        log.critical("log_directory_failed", path=path, error=str(error))
+
+    def _refuse_none(self) -> None:
+        if not self.dirs:
+            raise LogDirRefused(self._last_reason)
 
     def refuse_duplicates(self) -> None:
         """After loading and without strays: LogDirRefused if a partition has two logs (Kafka: LogManager.loadLog)."""

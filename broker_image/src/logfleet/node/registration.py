@@ -13,7 +13,7 @@ import asyncio
 import base64
 import contextlib
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Final, TypeVar
 
@@ -50,11 +50,16 @@ class RegistrationError(Exception):
     """This broker must not run. The text says why, in one line.
 
     ├── WrongCluster   its data belongs to another cluster than the metadata store
+    ├── NoCluster      there is none yet, and this broker must not begin one
     └── IdTaken        another process holds its id
     """
 
 
 class WrongCluster(RegistrationError):
+    pass
+
+
+class NoCluster(RegistrationError):
     pass
 
 
@@ -91,16 +96,25 @@ def new_cluster_id() -> str:
     return text
 
 
-async def join_cluster(store: MetadataStore, on_disk: str | None) -> str:
+async def join_cluster(
+    store: MetadataStore, on_disk: str | None, *, unreadable: Mapping[str, OSError] | None = None
+) -> str:
     """The cluster's id; the first broker of a new cluster makes it. Nothing is written to disk here.
 
-    on_disk: cluster.id of this broker's meta.properties, None if it holds no data.
+    on_disk: cluster.id of this broker's meta.properties, None if it holds no data. unreadable: log directories that may hold it, and why not.
     Raises WrongCluster if it holds data of another cluster, or the store has lost its own: a store that was wiped or
-    mistaken must not make brokers drop their logs. Waits as long as the store is away.
+    mistaken must not make brokers drop their logs. Raises NoCluster where a new one may be an old one whose disks are away. Waits as long as the store is away.
     """
-    if on_disk is None:
+    if on_disk is None and not unreadable:
         return (await create_once(store, keys.CLUSTER_ID, new_cluster_id().encode())).decode()
     held = await _patiently(lambda: store.get(keys.CLUSTER_ID))
+    if on_disk is None:
+        if held is None:
+            reasons = ", ".join(f"{path}: {error}" for path, error in (unreadable or {}).items())
+            raise NoCluster(
+                f"no new cluster is begun while a log directory cannot be read, as it may hold one ({reasons})"
+            )
+        return held.value.decode()
     if held is None:
         raise WrongCluster(
             f"the data here belongs to cluster {on_disk}, but the metadata store knows no cluster: "

@@ -20,7 +20,7 @@ def test_nothing_leaves_the_record_but_what_is_to_be_forgotten() -> None:
     assert local.to_record(None, ()) == {"a", "new"}
 
 
-def test_without_a_record_a_directory_that_cannot_be_read_may_hold_anything() -> None:
+def test_without_a_record_a_bad_directory_may_hold_anything() -> None:
     local = LogDirectories(frozenset({"a"}), frozenset({"/path"}))
     assert local.missing(None) == {"/path"}
     assert local.to_record(None, ()) == {"a", "/path"}

@@ -6,7 +6,7 @@ from logfleet.io.files import PosixFiles
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
 from logfleet.node.log_dir import LogDir, LogDirRefused
-from logfleet.node.log_dirs import LogDirs, cluster_id_on_disk
+from logfleet.node.log_dirs import LogDirs, OnDisk, look_at
 from logfleet.node.open_files import OpenFiles
 
 ID = "bQrxV1XaQAyDOV5OYVsTsQ"
@@ -44,15 +44,18 @@ def test_a_failed_directory_is_used_no_more(dirs) -> None:
 def test_the_cluster_of_data_is_known_before_it_is_opened(tmp_path: Path) -> None:
     files = PosixFiles()
     paths = [str(tmp_path / name) for name in ("a", "b", "c")]
-    assert cluster_id_on_disk(files, paths) is None
+    assert look_at(files, paths) == OnDisk(None)
     LogDir(OpenFiles(files), paths[1], "mine", 1).abandon()
-    assert cluster_id_on_disk(files, paths) == "mine"
+    assert look_at(files, paths) == OnDisk("mine")
+    (tmp_path / "a").write_text("no directory")
+    told = look_at(files, paths)
+    assert (told.cluster_id, list(told.unreadable)) == ("mine", [paths[0]])
     LogDir(OpenFiles(files), paths[2], "yours", 1).abandon()
     with pytest.raises(LogDirRefused, match="different clusters"):
-        cluster_id_on_disk(files, paths)
+        look_at(files, paths)
     (tmp_path / "b" / "meta.properties").write_text("no equals sign")
     with pytest.raises(LogDirRefused, match="unreadable"):
-        cluster_id_on_disk(files, paths)
+        look_at(files, paths)
 
 
 def test_a_log_that_could_not_be_made_is_made_where_it_was_begun(dirs, monkeypatch) -> None:

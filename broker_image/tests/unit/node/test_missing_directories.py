@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import structlog
+from logfleet.io.files import PosixFiles
 from logfleet.io.sqlite import SqliteStore
 from logfleet.metadata import keys
 from logfleet.metadata.store import Delete, Txn
@@ -12,6 +13,7 @@ from logfleet.node.broker import Broker, StartError
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     DeleteTopicsRequest,
+    DescribeLogDirsRequest,
 )
 
 from broker_image.tests.unit.node.broker_rig import ask_broker, config, create_topic
@@ -38,10 +40,23 @@ class Dirs:
         assert len(there) == 2, "logs are spread over both directories"
         return there
 
+    async def forget_record(self) -> None:
+        """As a version that kept none has left it."""
+        store = await SqliteStore.open(self.one / "logfleet-metadata.db")
+        await store.txn(Txn(success=[Delete(keys.directories(1))]))
+        await store.close()
+
 
 @pytest.fixture
 def dirs(tmp_path: Path) -> Dirs:
     return Dirs(tmp_path)
+
+
+def keep_metadata_elsewhere(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+    async def store(_: object) -> SqliteStore:
+        return await SqliteStore.open(path)
+
+    monkeypatch.setattr("logfleet.node.broker.open_store", store)
 
 
 def offline(broker: Broker, topic: str, partitions: int) -> set[int]:
@@ -81,10 +96,7 @@ async def test_a_broker_whose_volume_was_replaced_by_an_empty_one_leads_nothing_
 ) -> None:
     """A fleet's metadata is elsewhere: it knows the topics of a broker that comes back without its disk."""
 
-    async def store(_: object) -> SqliteStore:
-        return await SqliteStore.open(tmp_path / "metadata.db")
-
-    monkeypatch.setattr("logfleet.node.broker.open_store", store)
+    keep_metadata_elsewhere(monkeypatch, tmp_path / "metadata.db")
     async with Broker(config(tmp_path)) as broker:
         await create_topic(broker, "t", 2)
     for _ in range(2):
@@ -152,9 +164,79 @@ async def test_a_former_topic_of_the_same_name_in_a_directory_that_is_back_is_se
 
 async def test_data_of_a_version_without_the_record_is_served_and_gets_one(dirs: Dirs) -> None:
     await dirs.filled()
-    store = await SqliteStore.open(dirs.one / "logfleet-metadata.db")
-    await store.txn(Txn(success=[Delete(keys.directories(1))]))
-    await store.close()
+    await dirs.forget_record()
     async with dirs.broker() as broker:
         assert offline(broker, "t", 4) == set()
         assert len(recorded(broker)) == 2
+
+
+@pytest.mark.parametrize("how", ["no directory", "its checkpoint cannot be read"])
+@pytest.mark.parametrize("data_of", ["this version", "one without the record"])
+async def test_a_broker_starts_without_a_directory_that_is_bad(
+    dirs: Dirs, how: str, data_of: str
+) -> None:
+    """Kafka: LogManager.createAndValidateLogDirs and loadLogs. Without a record too: data of an earlier version."""
+    there = await dirs.filled()
+    if data_of == "one without the record":
+        await dirs.forget_record()
+    saved = dirs.path / "elsewhere"
+    dirs.two.rename(saved)
+    if how == "no directory":
+        dirs.two.write_text("no directory")
+    else:
+        shutil.copytree(saved, dirs.two)
+        (dirs.two / "recovery-point-offset-checkpoint").unlink()
+        (dirs.two / "recovery-point-offset-checkpoint").mkdir()
+    for _ in range(2):
+        with structlog.testing.capture_logs() as logs:
+            async with dirs.broker() as broker:
+                assert offline(broker, "t", 4) == there
+                answer = await ask_broker(broker, DescribeLogDirsRequest(topics=None), 4)
+                errors = {row.log_dir: row.error_code for row in answer.results}
+                assert errors == {str(dirs.one): 0, str(dirs.two): ErrorCode.KAFKA_STORAGE_ERROR}
+        (said,) = (row for row in logs if row["event"] == "log_directory_failed")
+        assert said["path"] == str(dirs.two)
+    async with dirs.broker(dirs.one) as broker:
+        assert offline(broker, "t", 4) == there
+    shutil.rmtree(dirs.two, ignore_errors=True)
+    dirs.two.unlink(missing_ok=True)
+    saved.rename(dirs.two)
+    async with dirs.broker() as broker:
+        assert offline(broker, "t", 4) == set()
+
+
+async def test_without_any_directory_that_is_good_the_start_is_refused_in_one_line(
+    dirs: Dirs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await dirs.filled()
+    keep_metadata_elsewhere(monkeypatch, dirs.one / "logfleet-metadata.db")
+    for path in (dirs.one, dirs.two):
+        (path / "recovery-point-offset-checkpoint").unlink()
+        (path / "recovery-point-offset-checkpoint").mkdir()
+    with pytest.raises(StartError, match=f"^log directory {dirs.two}: .*recovery-point"):
+        await dirs.broker().__aenter__()
+    bad = [dirs.path / name for name in ("bad", "worse")]
+    for path in bad:
+        path.write_text("no directory")
+    with pytest.raises(StartError, match=f"^log directory {bad[1]}: .*"):
+        await dirs.broker(*bad).__aenter__()
+
+
+async def test_no_cluster_is_begun_while_a_directory_cannot_be_read(
+    dirs: Dirs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may hold the data of one; the directories that can be read are empty because their disks are away."""
+    keep_metadata_elsewhere(monkeypatch, dirs.path / "metadata.db")
+    dirs.two.write_text("no directory")
+    with pytest.raises(StartError, match=f"no new cluster is begun .*{dirs.two}"):
+        await dirs.broker().__aenter__()
+    assert not (dirs.one / "meta.properties").exists()
+
+
+async def test_a_directory_that_another_process_uses_refuses_the_start(dirs: Dirs) -> None:
+    """Kafka: LogManager.lockLogDirs. It is not bad, so nothing of it may be taken for lost."""
+    await dirs.filled()
+    lock = PosixFiles().lock(str(dirs.two / ".lock"), "somebody")
+    with pytest.raises(StartError, match=f"{dirs.two} is in use by somebody"):
+        await dirs.broker().__aenter__()
+    lock.release()
