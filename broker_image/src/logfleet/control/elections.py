@@ -4,7 +4,7 @@ Level-based: each function compares an image with what it should be and returns 
 controller, a missed event and a repeated call all end the same way. Order matters between the two kinds of write: a
 broker is made active first, then elected, because an election compares that it is active.
 
-One replica per partition: it leads while its broker is active, nobody else can.
+One replica per partition: it leads while its broker is active and its log directory online (KIP-858), nobody else can.
 """
 
 from collections.abc import Iterator
@@ -48,7 +48,9 @@ def election_steps(image: ClusterImage, topic: Topic, layers: BrokerLayers) -> I
     wanted = min_isr(topic.configs.get("min.insync.replicas"), layers)
     uuid = uuids.to_text(topic.id)
     for index, partition in enumerate(topic.partitions):
-        value = next_state(image, partition, wanted)
+        (replica,) = partition.replicas
+        is_offline = image.is_offline(replica, topic.id, index)
+        value = next_state(image, partition, wanted, is_offline=is_offline)
         if value is not None:
             yield partition_step(image, keys.partition(uuid, index), value, partition.revision)
 
@@ -72,16 +74,18 @@ def refuse_election(partition: Partition, *, unclean: bool) -> Refusal:
     )
 
 
-def next_state(image: ClusterImage, partition: Partition, min_isr: int) -> PartitionValue | None:
-    """The state that replaces the partition's; None if it is right.
+def next_state(
+    image: ClusterImage, partition: Partition, min_isr: int, *, is_offline: bool
+) -> PartitionValue | None:
+    """The state that replaces the partition's; None if it is right. is_offline: the replica's log directory is.
 
-    The replica leads from the moment its broker is active. The leader epoch grows when it stops leading and when
+    The replica leads from the moment its broker is active and its directory online. The leader epoch grows when it stops leading and when
     it leads again, also if it only restarted: then it has a new broker epoch, and that is what its ISR entry must carry.
     """
     (replica,) = partition.replicas
     broker = image.brokers.get(replica)
     leader, isr = NO_LEADER, partition.isr
-    if broker is not None and broker.is_active:
+    if broker is not None and broker.is_active and not is_offline:
         leader, isr = replica, ((replica, broker.epoch),)
     same_term = leader == partition.leader and isr == partition.isr
     if same_term and min_isr == partition.min_isr:

@@ -34,12 +34,16 @@ class Controller(msgspec.Struct, frozen=True):
 
 
 class Broker(msgspec.Struct, frozen=True):
-    """A registered broker. epoch: create revision of its registration. is_active: the controller lets it lead."""
+    """A registered broker. epoch: create revision of its registration. is_active: the controller lets it lead.
+
+    offline: by topic id the partitions that it cannot serve.
+    """
 
     id: int
     epoch: int
     value: BrokerValue
     is_active: bool
+    offline: Mapping[bytes, frozenset[int]] = {}
 
     @property
     def rack(self) -> str | None:
@@ -174,6 +178,11 @@ class ClusterImage(msgspec.Struct, frozen=True):
         if topic is None or not 0 <= index < len(topic.partitions):
             return None
         return topic.partitions[index]
+
+    def is_offline(self, broker_id: int, topic_id: bytes, index: int) -> bool:
+        """Whether a registered broker's replica is in a log directory that failed or is missing."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and index in broker.offline.get(topic_id, ())
 
     def configs_of_broker(self, broker_id: int | None) -> StoredConfigs:
         """broker_id: None for what was set for all brokers."""

@@ -214,7 +214,10 @@ class ImageBuilder:
             self._brokers.remove(broker_id)
         else:
             value = _BROKER.decode(item.value)
-            broker = Broker(broker_id, item.create_revision, value, is_active=False)
+            offline = {
+                uuids.from_text(uuid): frozenset(indexes) for uuid, indexes in value.offline.items()
+            }
+            broker = Broker(broker_id, item.create_revision, value, False, offline)
             self._brokers.put(broker_id, broker)
 
     def _read_fence(self, rest: str, item: KeyValue | None) -> None:

@@ -4,7 +4,7 @@
 |---|---|---|
 | `cluster/id` | the cluster's id | the first broker, once |
 | `ctl` | ControllerValue | the winner of the election, on its lease; its create revision is the controller epoch |
-| `broker/ID` | BrokerValue | the broker, on its lease; its create revision is the broker epoch |
+| `broker/ID` | BrokerValue | the broker, on its lease, again and again; its create revision is the broker epoch |
 | `fence/ID` | FenceValue | the controller |
 | `dirs/ID` | DirectoriesValue | the broker, before it makes a log there; it stays when the broker is gone |
 | `topic/NAME` | TopicValue | the controller |
@@ -67,12 +67,14 @@ class BrokerValue(msgspec.Struct, frozen=True):
     """A running broker: `listeners` are its advertised addresses, with real hosts and ports; `rack` is its zone.
 
     directories: `directory.id` of each of its log directories (KIP-858), by which a replica's disk is known again.
+    offline: by topic id (text form) the partitions in log directories that failed or are missing. The broker writes it anew when that changes.
     """
 
     incarnation: str
     listeners: tuple[Listener, ...]
     rack: str | None = None
     directories: tuple[str, ...] = ()
+    offline: dict[str, tuple[int, ...]] = {}
 
 
 class DirectoriesValue(msgspec.Struct, frozen=True):

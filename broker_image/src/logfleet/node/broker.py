@@ -349,20 +349,27 @@ class Broker:
         self._spawn("coordinators", self.coordinators.run(self.follower.subscribe()))
 
     def _start_registration(self, addresses: tuple[Address, ...]) -> None:
-        self._registrar = Registrar(
-            self.store,
-            self.follower,
-            self.node_id,
-            BrokerValue(
+        directories = tuple(log_dir.identity.directory_id for log_dir in self._log_dirs)
+
+        def value() -> BrokerValue:
+            return BrokerValue(
                 self.incarnation,
                 addresses,
                 self.config.broker_rack,
-                tuple(log_dir.identity.directory_id for log_dir in self._log_dirs),
-            ),
+                directories,
+                self.partitions.offline_by_topic(),
+            )
+
+        registrar = self._registrar = Registrar(
+            self.store,
+            self.follower,
+            self.node_id,
+            value(),
             on_registered=self._registered,
             on_lost=lambda _: self.local.lost_registration(),
         )
-        self._spawn("registration", self._registrar.run())
+        self.local.on_offline.append(lambda: registrar.tell(value()))
+        self._spawn("registration", registrar.run())
 
     def _registered(self, registration: Registration) -> None:
         self.local.registered(registration.epoch)

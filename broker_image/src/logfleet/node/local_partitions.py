@@ -42,7 +42,10 @@ Failed = Callable[[TopicPartition, OSError], None]
 
 
 class LocalPartitions:
-    """rule: for all partitions led here. on_led and on_lost: called with each partition that this broker begins and ceases to lead."""
+    """rule: for all partitions led here. on_led and on_lost: called with each partition that this broker begins and ceases to lead.
+
+    on_offline: called when other partitions than before are offline.
+    """
 
     def __init__(
         self,
@@ -79,6 +82,7 @@ class LocalPartitions:
         self._settled = asyncio.Event()
         self.on_led: list[Callable[[Partition], None]] = []
         self.on_lost: list[Callable[[Partition], None]] = []
+        self.on_offline: list[Callable[[], None]] = []
 
     def registered(self, broker_epoch: int) -> None:
         """This broker may lead what the image gives to this very registration."""
@@ -130,6 +134,7 @@ class LocalPartitions:
             if TopicPartition(partition.topic, partition.index) in names:
                 self._table.offline.add((partition.topic_id, partition.index))
                 self._stop(partition)
+        self._tell_offline()
 
     async def _apply(self, image: ClusterImage, changes: Changes) -> None:
         may_create = await self._miss_directories(image, changes)
@@ -144,6 +149,7 @@ class LocalPartitions:
                 for partition in self._hosted(topic_id):
                     self._stop(partition)
                 self._table.forget_topic(topic_id)
+                self._tell_offline()
             else:
                 starting += await self._apply_topic(image, topic)
         if changes.everything or changes.deleted:
@@ -187,6 +193,7 @@ class LocalPartitions:
 
     def _take_lost_offline(self, lost: set[tuple[bytes, int]], missing: frozenset[str]) -> None:
         self._table.offline |= lost
+        self._tell_offline()
         if lost and not self._lost_told:
             self._lost_told = True
             log.error(
@@ -195,6 +202,10 @@ class LocalPartitions:
                 partitions=len(lost),
                 note="what they hold stays offline: mount them again at a path of log.dirs and restart, or delete the topics",
             )
+
+    def _tell_offline(self) -> None:
+        for callback in self.on_offline:
+            callback()
 
     def _lost(self, image: ClusterImage) -> Iterator[tuple[bytes, int] | None]:
         """Partitions of this broker that are not new and have no log in the directories that are there; None for any other."""

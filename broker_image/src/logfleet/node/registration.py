@@ -1,6 +1,6 @@
 """This broker's place in the fleet: the cluster it belongs to, and its registration, held by a lease.
 
-The registration `broker/ID` is created if absent, never overwritten: two living processes with one id must be impossible (KAFKA-14885:
+The registration `broker/ID` is created if absent, never over another's: two living processes with one id must be impossible (KAFKA-14885:
 an isolated old broker and its replacement lost data). Its create revision is the broker epoch (KIP-380), by which every
 other rule recognises this very registration. Whoever finds the id taken waits until the holder's lease has ended.
 
@@ -25,14 +25,18 @@ from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import BrokerValue
 from logfleet.metadata.store import (
     Deleted,
+    Get,
     KeyValue,
     Lease,
     LeaseNotFound,
     MetadataStore,
+    Put,
     Snapshot,
     StoreUnavailable,
+    Txn,
+    modified_at,
 )
-from logfleet.node.claims import claim, create_once
+from logfleet.node.claims import claim, create_once, settle
 from logfleet.node.metadata_follower import MetadataFollower
 
 T = TypeVar("T")
@@ -200,7 +204,13 @@ class Registrar:
         self._on_lost = on_lost
         self._ttl_s = ttl_s
         self._taken_s_max = taken_s_max
+        self._told = asyncio.Event()
         self._registration: Registration | None = None
+
+    def tell(self, value: BrokerValue) -> None:
+        """What to say of this broker from now on; a registration that stands is written anew and keeps its epoch."""
+        self._value = value
+        self._told.set()
 
     @property
     def registration(self) -> Registration | None:
@@ -211,16 +221,17 @@ class Registrar:
         """Register, and again whenever the registration is lost. Ends by IdTaken, StoreRefused, StoreReplaced only."""
         former: Registration | None = None
         while True:
+            value = self._value
             registration = self._registration = await register(
                 self._store,
                 self._broker_id,
-                self._value,
+                value,
                 ttl_s=self._ttl_s,
                 taken_s_max=self._taken_s_max,
                 former=former,
             )
             self._on_registered(registration)
-            reason = await self._lost(registration)
+            reason = await self._lost(registration, value)
             self._registration = None
             log.error("broker_registration_lost", broker=self._broker_id, reason=reason)
             self._on_lost(reason)
@@ -233,19 +244,47 @@ class Registrar:
             registration, self._registration = self._registration, None
             await _give_up(registration.lease)
 
-    async def _lost(self, registration: Registration) -> str:
-        """Return why, once the registration has ended."""
+    async def _lost(self, registration: Registration, value: BrokerValue) -> str:
+        """Return why, once the registration has ended; what is told until then is written into it. value: as it was made."""
+        writing = asyncio.ensure_future(self._write_told(registration, value))
         expired = asyncio.ensure_future(registration.lease.lost())
         seen = asyncio.ensure_future(
             self._follower.until(lambda image: bool(registration.ended_in(image)))
         )
         try:
-            await asyncio.wait([expired, seen], return_when=asyncio.FIRST_COMPLETED)
-            return registration.ended_in(seen.result()) if seen.done() else "the lease has ended"
+            await asyncio.wait([expired, seen, writing], return_when=asyncio.FIRST_COMPLETED)
+            if seen.done():
+                return registration.ended_in(seen.result())
+            return writing.result() if writing.done() else "the lease has ended"
         finally:
-            for task in (expired, seen):
+            for task in (expired, seen, writing):
                 task.cancel()
-            await asyncio.wait([expired, seen])
+            await asyncio.wait([expired, seen, writing])
+
+    async def _write_told(self, registration: Registration, written: BrokerValue) -> str:
+        """Return why, should it find the registration ended. Raises StoreRefused, StoreReplaced."""
+        key, revision = keys.broker(self._broker_id), registration.epoch
+        while True:
+            value = self._value
+            if value == written:
+                self._told.clear()
+                await self._told.wait()
+                continue
+            put = Put(key, keys.encode(value), registration.lease.id)
+            try:
+                result = await settle(
+                    self._store, Txn((modified_at(key, revision),), (put,), (Get(key),))
+                )
+            except LeaseNotFound:
+                return "the lease has ended"
+            if result.succeeded:
+                revision, written = result.revision, value
+                continue
+            held = result.reads[0]
+            if held is None or held.create_revision != registration.epoch:
+                return "the registration is gone"
+            # an attempt that was not answered has been done
+            revision, written = held.mod_revision, msgspec.json.decode(held.value, type=BrokerValue)
 
 
 async def _give_up(lease: Lease) -> None:

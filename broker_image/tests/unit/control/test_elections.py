@@ -1,3 +1,4 @@
+import msgspec
 from logfleet.control.elections import (
     election_steps,
     fence_steps,
@@ -137,7 +138,7 @@ def test_a_changed_min_insync_replicas_reaches_the_partition_without_a_new_term(
     cluster.settle()
     changed = partition(cluster)
     assert (changed.min_isr, changed.leader_epoch, changed.partition_epoch) == (2, 0, 1)
-    assert next_state(cluster.image, changed, 2) is None
+    assert next_state(cluster.image, changed, 2, is_offline=False) is None
 
 
 def test_an_election_on_demand_has_nothing_to_do_or_nobody_to_elect(cluster):
@@ -153,3 +154,26 @@ def test_an_election_on_demand_has_nothing_to_do_or_nobody_to_elect(cluster):
     assert refuse_election(partition(cluster), unclean=True).error is (
         ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
     )
+
+
+def test_a_replica_in_a_directory_that_is_offline_leads_nothing_until_it_is_back(cluster):
+    """KIP-858: the broker itself is active, and leads what is in its other directories."""
+    cluster.start(1)
+    cluster.create("t", 2)
+    registered = cluster.image.brokers[1]
+    uuid = uuids.to_text(cluster.topic("t").id)
+    told = msgspec.structs.replace(registered.value, offline={uuid: (1,)})
+    cluster.put(keys.broker(1), told)
+    cluster.settle()
+    assert cluster.image.brokers[1].epoch == registered.epoch
+    assert cluster.image.is_offline(1, cluster.topic("t").id, 1)
+    assert not cluster.image.is_offline(1, cluster.topic("t").id, 0)
+    assert not cluster.image.is_offline(2, cluster.topic("t").id, 1)
+    assert (partition(cluster, 0).leader, partition(cluster, 0).leader_epoch) == (1, 0)
+    assert (partition(cluster, 1).leader, partition(cluster, 1).leader_epoch) == (NO_LEADER, 1)
+    assert partition(cluster, 1).isr == ((1, registered.epoch),), (
+        "it still holds what was committed"
+    )
+    cluster.put(keys.broker(1), registered.value)
+    cluster.settle()
+    assert (partition(cluster, 1).leader, partition(cluster, 1).leader_epoch) == (1, 2)

@@ -5,15 +5,22 @@ from pathlib import Path
 
 import pytest
 import structlog
+from logfleet.groups.partition import partition_for
 from logfleet.io.files import PosixFiles
 from logfleet.io.sqlite import SqliteStore
+from logfleet.log.names import TopicPartition
 from logfleet.metadata import keys
+from logfleet.metadata.image import Partition
 from logfleet.metadata.store import Delete, Txn
 from logfleet.node.broker import Broker, StartError
+from logfleet.node.metrics.cluster import cluster
+from logfleet.telemetry.table import OFFLINE_PARTITIONS
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     DeleteTopicsRequest,
     DescribeLogDirsRequest,
+    FindCoordinatorRequest,
+    MetadataRequest,
 )
 
 from broker_image.tests.unit.node.broker_rig import ask_broker, config, create_topic
@@ -64,6 +71,30 @@ def offline(broker: Broker, topic: str, partitions: int) -> set[int]:
     served = {index for index in found if broker.partitions.get(topic, index) is not None}
     assert all(found[index] is ErrorCode.KAFKA_STORAGE_ERROR for index in found.keys() - served)
     return found.keys() - served
+
+
+async def no_leader(broker: Broker, topic: str) -> set[int]:
+    """Partitions without a leader, each with its replica offline, as Metadata tells them."""
+    answer = await ask_broker(broker, MetadataRequest(topics=None), 12)
+    (row,) = (row for row in answer.topics if row.name == topic)
+    without = set()
+    for each in row.partitions:
+        if each.leader_id != 1:
+            told = (each.error_code, each.leader_id, each.offline_replicas)
+            assert told == (ErrorCode.LEADER_NOT_AVAILABLE, -1, [1])
+            without.add(each.partition_index)
+    return without
+
+
+def states(broker: Broker, name: str) -> tuple[Partition, ...]:
+    topic = broker.image.topic(name)
+    assert topic is not None
+    return topic.partitions
+
+
+def has_leaders_but(broker: Broker, topic: str, without: set[int]) -> bool:
+    found = enumerate(states(broker, topic))
+    return {index for index, state in found if not state.has_leader} == without
 
 
 def recorded(broker: Broker) -> frozenset[str]:
@@ -240,3 +271,38 @@ async def test_a_directory_that_another_process_uses_refuses_the_start(dirs: Dir
     with pytest.raises(StartError, match=f"{dirs.two} is in use by somebody"):
         await dirs.broker().__aenter__()
     lock.release()
+
+
+async def test_the_cluster_knows_what_a_failed_directory_holds(dirs: Dirs, until) -> None:
+    """KIP-858: while it runs, after restarts, and no more once the directory is back."""
+    there = await dirs.filled()
+    async with dirs.broker() as broker:
+        assert await no_leader(broker, "t") == set()
+        await create_topic(broker, "__consumer_offsets", 2)
+        groups = {path.name for path in dirs.two.glob("__consumer_offsets-*")}
+        (lost,) = (int(name.rpartition("-")[2]) for name in groups)
+        broker._disk_failed(TopicPartition("t", min(there)), OSError("broken"))
+        await until(lambda: has_leaders_but(broker, "t", there))
+        assert await no_leader(broker, "t") == there
+        assert offline(broker, "t", 4) == there
+        await until(lambda: has_leaders_but(broker, "__consumer_offsets", {lost}))
+        group = next(name for name in "abcdefgh" if partition_for(name, 2) == lost)
+        found = await ask_broker(broker, FindCoordinatorRequest(key=group), 3)
+        assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        ((_, offline_partitions),) = (
+            row
+            for family in cluster(broker.image, is_controller=True)
+            if family.metric is OFFLINE_PARTITIONS
+            for row in family.rows
+            if row is not None
+        )
+        assert offline_partitions == len(there) + 1
+        epochs = [each.leader_epoch for each in states(broker, "t")]
+    for _ in range(2):
+        async with dirs.broker(dirs.one) as broker:
+            assert await no_leader(broker, "t") == there
+            for index in there:
+                epoch = states(broker, "t")[index].leader_epoch
+                assert epoch == epochs[index], "nobody was elected meanwhile"
+    async with dirs.broker() as broker:
+        assert await no_leader(broker, "t") == set()

@@ -2,13 +2,14 @@ import asyncio
 from pathlib import Path
 from typing import Self
 
+import msgspec
 import pytest
 import pytest_asyncio
 from logfleet.io.sqlite import SqliteStore
 from logfleet.metadata import keys
 from logfleet.metadata.image import Broker, ClusterImage, Fence
 from logfleet.metadata.keys import BrokerValue, FenceValue, Listener
-from logfleet.metadata.store import Delete, Put, StoreUnavailable, Txn
+from logfleet.metadata.store import Delete, Put, StoreUnavailable, Txn, UnknownOutcome
 from logfleet.node import registration
 from logfleet.node.metadata_follower import MetadataFollower
 from logfleet.node.registration import (
@@ -24,6 +25,7 @@ from logfleet.wire import uuids
 
 pytestmark = pytest.mark.asyncio
 PATIENCE_S = 20
+A, B = uuids.to_text(bytes([1]) * 16), uuids.to_text(bytes([2]) * 16)
 
 
 @pytest_asyncio.fixture
@@ -115,7 +117,7 @@ async def test_a_registration_says_who_and_where(store) -> None:
     assert held.lease == registered.lease.id
     assert held.value == (
         b'{"incarnation":"first","listeners":[{"name":"PLAINTEXT","host":"host","port":9092,'
-        b'"protocol":"PLAINTEXT"}],"rack":"a","directories":["disk"]}'
+        b'"protocol":"PLAINTEXT"}],"rack":"a","directories":["disk"],"offline":{}}'
     )
 
 
@@ -245,3 +247,56 @@ async def test_what_ends_a_registration(store, image: ClusterImage, why: str) ->
     ended = standing.ended_in(image)
     assert why in ended
     assert bool(ended) == bool(why)
+
+
+async def test_what_is_told_is_written_into_the_registration_that_stands(store, until) -> None:
+    async with Fleet(store) as fleet:
+        registered = await fleet.registered()
+        for offline in ({A: (0, 1)}, {A: (0, 1), B: (2,)}, {}):
+            told = msgspec.structs.replace(value(), offline=offline)
+            fleet.registrar.tell(told)
+            await until(lambda told=told: fleet.follower.image.brokers[1].value == told)
+            held = await store.get(keys.broker(1))
+            assert held.create_revision == registered.epoch, "it is the same registration"
+            assert held.lease == registered.lease.id
+        assert fleet.calls.empty()
+        await registered.lease.revoke()
+        await fleet.lost()
+
+
+async def test_what_was_told_is_in_the_next_registration_from_its_beginning(store, until) -> None:
+    async with Fleet(store) as fleet:
+        first = await fleet.registered()
+        told = msgspec.structs.replace(value(), offline={A: (0,)})
+        fleet.registrar.tell(told)
+        await until(lambda: fleet.follower.image.brokers[1].value == told)
+        await first.lease.revoke()
+        await fleet.lost()
+        second = await fleet.registered()
+        held = await store.get(keys.broker(1))
+        assert (held.create_revision, held.version) == (second.epoch, 1)
+        assert held.value == keys.encode(told)
+
+
+async def test_a_write_that_was_not_answered_is_found_and_followed_by_the_next(
+    store, until, monkeypatch
+) -> None:
+    real = store.txn
+    failing: list[Exception] = []
+
+    async def txn(asked: Txn):
+        result = await real(asked)
+        if failing:
+            raise failing.pop()
+        return result
+
+    monkeypatch.setattr(store, "txn", txn)
+    async with Fleet(store) as fleet:
+        await fleet.registered()
+        for number in range(2):
+            failing[:] = [UnknownOutcome("no answer")]
+            told = msgspec.structs.replace(value(), offline={A: (number,)})
+            fleet.registrar.tell(told)
+            await until(lambda told=told: fleet.follower.image.brokers[1].value == told)
+            await until(lambda: not failing)
+        assert fleet.calls.empty()

@@ -79,8 +79,13 @@ class _View(msgspec.Struct, frozen=True):
             return ErrorCode.LISTENER_NOT_FOUND
         return ErrorCode.LEADER_NOT_AVAILABLE
 
-    def offline(self, partition: Partition) -> list[int]:
-        return [broker_id for broker_id in partition.replicas if broker_id not in self.reachable]
+    def offline(self, topic: Topic, index: int) -> list[int]:
+        """Replicas whose broker cannot be reached, or whose log directory is not there (KRaftMetadataCache.getOfflineReplicas)."""
+        return [
+            broker_id
+            for broker_id in topic.partitions[index].replicas
+            if broker_id not in self.reachable or self.image.is_offline(broker_id, topic.id, index)
+        ]
 
 
 def metadata(
@@ -169,16 +174,16 @@ def _described(view: _View, topic: Topic, version: int) -> _Topic:
         topic_id=topic.id,
         is_internal=topic.is_internal,
         partitions=[
-            _partition(view, index, partition, version)
-            for index, partition in enumerate(topic.partitions)
+            _partition(view, topic, index, version) for index in range(len(topic.partitions))
         ],
     )
 
 
-def _partition(view: _View, index: int, partition: Partition, version: int) -> _Partition:
+def _partition(view: _View, topic: Topic, index: int, version: int) -> _Partition:
+    partition = topic.partitions[index]
     error = view.leader_error(partition, tells_listener=version >= LISTENER_NOT_FOUND_SINCE)
     replicas, isr = list(partition.replicas), partition.isr_ids
-    offline = view.offline(partition)
+    offline = view.offline(topic, index)
     if version < ALL_REPLICAS_SINCE and offline:
         # The oldest clients cannot tell that a replica is away: they are shown only those that are there.
         replicas = [broker_id for broker_id in replicas if broker_id not in offline]
@@ -284,7 +289,7 @@ def _page(
                 isr_nodes=partition.isr_ids,
                 eligible_leader_replicas=[],
                 last_known_elr=[],
-                offline_replicas=view.offline(partition),
+                offline_replicas=view.offline(topic, index),
             )
             for index, partition in enumerate(partitions, start)
         ],

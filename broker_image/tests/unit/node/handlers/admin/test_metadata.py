@@ -1,9 +1,11 @@
+import msgspec
 import pytest
 import pytest_asyncio
 from logfleet.metadata import keys
 from logfleet.metadata.keys import BrokerValue, Listener
 from logfleet.metadata.store import Put
 from logfleet.node.handlers.admin_topics import create_one
+from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     DescribeClusterRequest,
@@ -268,3 +270,25 @@ async def test_fenced_brokers_are_described_if_asked_for(start):
 async def test_only_brokers_are_described(node, endpoint, error):
     answer = await node.ask(DescribeClusterRequest(endpoint_type=endpoint))
     assert ErrorCode(answer.error_code).name == error
+
+
+async def test_a_replica_in_a_directory_that_is_offline_is_told_by_every_broker(node, topic):
+    """KRaftMetadataCache: no leader, LEADER_NOT_AVAILABLE, the replica among the offline ones, its broker there."""
+    registered = node.image.brokers[1].value
+    told = msgspec.structs.replace(registered, offline={uuids.to_text(topic.id): (1,)})
+    await node.write(Put(keys.broker(1), keys.encode(told)))
+    await node.until(lambda image: not image.topic("t").partitions[1].has_leader)
+    row = (await node.ask(MetadataRequest(topics=None), 12)).topics[0]
+    assert [
+        (each.error_code, each.leader_id, each.offline_replicas) for each in row.partitions
+    ] == [
+        (ErrorCode.NONE, 1, []),
+        (ErrorCode.LEADER_NOT_AVAILABLE, -1, [1]),
+        (ErrorCode.NONE, 1, []),
+    ]
+    (oldest,) = (await node.ask(MetadataRequest(topics=[]), 0)).topics
+    assert [each.replica_nodes for each in oldest.partitions] == [[1], [], [1]]
+    described = await node.ask(DescribeTopicPartitionsRequest(topics=[]), 0)
+    assert [each.offline_replicas for each in described.topics[0].partitions] == [[], [1], []]
+    assert [each.leader_id for each in described.topics[0].partitions] == [1, -1, 1]
+    assert (await node.ask(MetadataRequest(topics=None), 12)).brokers[0].node_id == 1
