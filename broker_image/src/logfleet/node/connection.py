@@ -18,6 +18,7 @@ from concurrent.futures import Executor
 from time import perf_counter
 from typing import Protocol, TypeAlias, cast
 
+import msgspec
 import structlog
 
 from logfleet.node.file_sender import FileSender, Part, read_inline
@@ -60,7 +61,14 @@ Answer: TypeAlias = bytes | list[Part] | None
 
 
 class CloseConnection(Exception):
-    """Raised by a service: close the connection without an answer. The text says why."""
+    """Raised by a service: close the connection without an answer. The text says why.
+
+    unsent: the answer, where there is one and the client wants none (Produce with acks=0): its errors are counted.
+    """
+
+    def __init__(self, reason: str, unsent: msgspec.Struct | None = None) -> None:
+        super().__init__(reason)
+        self.unsent = unsent
 
 
 class Service(Protocol):

@@ -178,6 +178,8 @@ class Dispatcher(Generic[B]):
                     served.stats.throttle.observe(usage.throttle_ms / 1_000)
                 return encoded
         except Exception as error:  # noqa: BLE001  the supervisor of all handlers
+            if self._counts(served, error):
+                served.stats.at_once.observe(perf_counter() - started)
             raise self._failed(served, error) from None
         if response is None:
             if usage is not None:
@@ -249,6 +251,8 @@ class Dispatcher(Generic[B]):
             if response is not None:
                 answer = self._encode(served, correlation_id, response)
         except Exception as error:  # noqa: BLE001  as above
+            if self._counts(served, error):
+                stats.waited(parked - started, perf_counter() - parked)
             raise self._failed(served, error) from None
         stats.waited(parked - started + perf_counter() - ready, ready - parked)
         if usage is not None and usage.throttle_ms:
@@ -272,6 +276,14 @@ class Dispatcher(Generic[B]):
         if errors:
             served.stats.failed_with(errors)
         return answer
+
+    @staticmethod
+    def _counts(served: _Version, error: Exception) -> bool:
+        """Whether the request was carried out, and only its answer is not sent: its errors are counted (KafkaApis.closeConnection)."""
+        if not isinstance(error, CloseConnection) or error.unsent is None:
+            return False
+        served.stats.failed_with(served.errors(error.unsent))
+        return True
 
     def _failed(self, served: "_Version | _Route", error: Exception) -> CloseConnection:
         if isinstance(error, CloseConnection):

@@ -217,3 +217,36 @@ def test_an_answer_of_the_wrong_kind_is_a_bug() -> None:
             await pending
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+def test_a_request_that_ends_its_connection_is_counted_with_its_errors(*, is_later: bool) -> None:
+    """As Kafka does (KafkaApis.closeConnection)."""
+    rows = [
+        ProduceResponse.PartitionProduceResponse(error_code=code)
+        for code in (ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.CORRUPT_MESSAGE)
+    ]
+    unsent = ProduceResponse(
+        responses=[ProduceResponse.TopicProduceResponse(partition_responses=rows)]
+    )
+
+    def at_once(*_: object) -> None:
+        raise CloseConnection("acks=0 failed", unsent)
+
+    async def later(*_: object) -> None:
+        at_once()
+
+    dispatch = dispatcher({ProduceRequest: later if is_later else at_once})
+
+    async def main() -> None:
+        await dispatch(PEER, frame_of(ProduceRequest(acks=0), 9))  # type: ignore[misc]
+
+    with pytest.raises(CloseConnection, match="acks=0 failed"):
+        asyncio.run(main())
+    stats = dispatch.stats["Produce"]
+    assert stats.requests == 1
+    assert stats.failures == 0
+    assert stats.errors == {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER: 1,
+        ErrorCode.CORRUPT_MESSAGE: 1,
+    }

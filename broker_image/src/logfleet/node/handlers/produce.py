@@ -245,11 +245,11 @@ class _Turn:
         return row
 
     def _answer(self) -> ProduceResponse | None:
+        answer = ProduceResponse(responses=self._topics)
         if self._acks == 0:
             if self._failed:
-                raise CloseConnection(f"acks=0 and {self._failed} partitions failed")
+                raise CloseConnection(f"acks=0 and {self._failed} partitions failed", answer)
             return None
-        answer = ProduceResponse(responses=self._topics)
         if self._endpoints is not None:
             answer.node_endpoints = list(self._endpoints.values())
         return answer

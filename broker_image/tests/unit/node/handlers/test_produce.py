@@ -12,7 +12,7 @@ from logfleet.records.compression import Codec
 from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
 from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
-from logfleet.wire.messages import ProduceRequest
+from logfleet.wire.messages import ProduceRequest, ProduceResponse
 
 NOW = 1_700_000_000_000
 
@@ -86,8 +86,14 @@ def test_without_acks_there_is_no_answer_and_a_failure_closes(host) -> None:
     partition = host.host()
     assert ask(host, request(("topic", 0, batch(b"x")), acks=0)) is None
     assert stored(partition) == [(0, b"x")]
-    with pytest.raises(CloseConnection, match="1 partitions failed"):
+    with pytest.raises(CloseConnection, match="1 partitions failed") as closed:
         ask(host, request(("topic", 0, batch(b"y")), ("topic", 1, batch(b"z")), acks=0))
+    assert isinstance(closed.value.unsent, ProduceResponse)
+    assert [
+        row.error_code
+        for topic in closed.value.unsent.responses
+        for row in topic.partition_responses
+    ] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert partition.high_watermark == 2
 
 
