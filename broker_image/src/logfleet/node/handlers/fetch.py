@@ -44,6 +44,7 @@ def fetch(
         reading = _read(broker, request, context, wanted)
         # the usual case of most clients: nothing to remember, nothing to wait for, no quota
         if reading.is_enough and context.usage is None:
+            reading.note_sent()
             return reading.answer(reading.all_rows())
         return _Turn(broker, request, context, wanted).answer_or_wait(reading)
     forgotten = [
@@ -126,7 +127,6 @@ class _Turn:
             self._stop_watching(wait, reading)
             self._context.peer.on_leave = None
             timer.cancel()
-            reading.take_back()
         return self._settle(self.read())
 
     def _settle(self, reading: Reading) -> FetchResponse:
@@ -135,7 +135,6 @@ class _Turn:
         if usage is not None and replica_id(self._request, self._context.api_version) < 0:
             throttle_ms = usage.fetched(reading.answer(reading.all_rows()))
             if throttle_ms:
-                reading.take_back()
                 return self._throttled(throttle_ms)
         return self._answer(reading)
 
@@ -158,6 +157,7 @@ class _Turn:
             partition.forget(wait)
 
     def _answer(self, reading: Reading) -> FetchResponse:
+        reading.note_sent()
         rows = reading.all_rows()
         session = None
         if self._request.session_epoch == INITIAL_EPOCH:
@@ -211,8 +211,8 @@ class _SessionTurn(_Turn):
         session = self._session
         overtaken = self._refuse_overtaken()
         if overtaken is not None:
-            reading.take_back()
             return overtaken
+        reading.note_sent()
         rows = [
             (key, row)
             for key, row in reading.all_rows()

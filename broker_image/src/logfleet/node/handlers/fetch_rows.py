@@ -46,6 +46,7 @@ class Reading:
         "_endpoints",
         "_from_replica",
         "_listener",
+        "_read",
         "_request",
         "_table",
         "_unknown_ids",
@@ -79,6 +80,7 @@ class Reading:
         self.rows: Rows = []
         self.unknown: Rows = []
         self._unknown_ids = 0
+        self._read: list[tuple[Partition, int]] = []
 
     def add(self, key: Key, wanted: FetchRequest.FetchPartition) -> Partition | None:
         """Read one partition from its offset on; returns it, None if it is not served here."""
@@ -100,13 +102,10 @@ class Reading:
         """In the order of the answer."""
         return self.rows + self.unknown if self.unknown else self.rows
 
-    def take_back(self) -> None:
-        """What was read is not sent after all: it went out of no partition."""
-        for key, row in self.rows:
-            size = 0 if row.records is None else len(row.records)
-            partition = self.find(*key) if size else None
-            if isinstance(partition, Partition):
-                partition.bytes_out -= size
+    def note_sent(self) -> None:
+        """These rows are the answer: what was read goes out of its partitions."""
+        for partition, size in self._read:
+            partition.bytes_out += size
 
     def answer(self, rows: Rows, session_id: int = 0) -> FetchResponse:
         """An answer with these of the rows; neighbours of one topic stand together."""
@@ -172,7 +171,7 @@ class Reading:
         if records is not None:
             size = len(records)
             self.bytes += size
-            partition.bytes_out += size
+            self._read.append((partition, size))
             self._bytes_left = max(0, self._bytes_left - size)
             if records.is_cut or self.bytes >= self.min_bytes:
                 self.is_enough = True

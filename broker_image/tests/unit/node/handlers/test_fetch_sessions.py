@@ -10,7 +10,7 @@ from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
 
-from broker_image.tests.unit.node.handlers.fetch_rig import append, request, values
+from broker_image.tests.unit.node.handlers.fetch_rig import append, request, rows_of, values
 
 
 class Reader:
@@ -285,3 +285,38 @@ def test_a_throttled_fetch_that_was_overtaken_says_so(host):
     answer = asyncio.run(overtaken())
     assert answer.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
     assert answer.throttle_time_ms == 7
+
+
+def sent_by(*answers: FetchResponse) -> int:
+    return sum(len(row.records or b"") for answer in answers for row in rows_of(answer))
+
+
+@pytest.mark.parametrize("ends", ["answered", "throttled", "overtaken"])
+def test_only_what_is_answered_counts_as_sent_and_not_before(host, ends):
+    """A counter that went down would be taken for that of a new process."""
+    partition = host.host()
+    reader = Reader(host)
+    reader.told(("topic", 0, 0))
+    append(partition, b"1")
+    usage: Any = Throttle(7 if ends == "throttled" else 0)
+
+    async def ask() -> None:
+        context = msgspec.structs.replace(host.context(18), usage=usage)
+        enough = partition.log.size + 1
+        asked = request(
+            session_id=reader.id, session_epoch=1, max_wait_ms=100_000, min_bytes=enough
+        )
+        waiting = fetch(host, asked, context)
+        assert not isinstance(waiting, FetchResponse)
+        assert partition.bytes_out == 0, "it waits for more"
+        others = []
+        if ends == "overtaken":
+            reader.epoch = 2
+            others.append(reader.ask())
+        assert partition.bytes_out == sent_by(*others)
+        append(partition, b"2")
+        answer = await waiting
+        assert (sent_by(answer) > 0) == (ends == "answered")
+        assert partition.bytes_out == sent_by(answer, *others)
+
+    asyncio.run(ask())
