@@ -6,11 +6,15 @@ and one that holds a record older than max.compaction.lag.ms whatever its share 
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 import msgspec
 
 from logfleet.log.config import LogConfig
 from logfleet.log.index import RELATIVE_OFFSET_MAX
+
+RETRY_S_MIN: Final = 0.1
+RETRY_S_MAX: Final = 600.0
 
 
 class CleanableSegment(msgspec.Struct, frozen=True, gc=False):
@@ -80,6 +84,12 @@ def cleanable(
         dirty_bytes=sum(segment.size for segment in dirty),
         overdue_ms=_overdue_ms(segments[first:-1], config, now_ms),
     )
+
+
+def retry_pause_s(failures: int, backoff_s: float) -> float:
+    """How long a log is left alone after so many rounds in a row (at least 1) that failed for no fault of its own: twice as long each time."""
+    pause_s = max(backoff_s, RETRY_S_MIN) * (1 << min(failures - 1, 16))
+    return min(pause_s, max(backoff_s, RETRY_S_MAX))
 
 
 def _number_of(segments: Sequence[CleanableSegment], offset: int) -> int:

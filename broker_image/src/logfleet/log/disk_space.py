@@ -53,3 +53,8 @@ def disk_step(room: Room, reserve_bytes: int, *, is_full: bool) -> DiskStep:
     if not is_full:
         return DiskStep.STOP if free < stop_below else DiskStep.NONE
     return DiskStep.RESUME if free >= 2 * stop_below else DiskStep.NONE
+
+
+def room_to_compact(room: Room) -> int:
+    """Bytes that compaction may take of a full disk, as it makes room; as many are left for deletes and their checkpoints."""
+    return room.free_bytes // 2

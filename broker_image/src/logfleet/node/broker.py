@@ -419,6 +419,7 @@ class Broker:
                 checkpoint=partial(
                     self.checkpointer.write, high_watermarks=maintenance.high_watermarks
                 ),
+                room=self.disk_space.room_to_compact,
                 on_disk_failure=self._disk_failed,
             )
             self.local.on_lost.append(cleaner.lost)

@@ -9,14 +9,13 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
-from typing import Final
 
 import msgspec
 import structlog
 
 from logfleet.control.cleaner_settings import CleanerSettings
 from logfleet.io.files import Files, is_out_of_descriptors, is_shortage
-from logfleet.log.compaction import Cleanable, CleanableSegment, cleanable
+from logfleet.log.compaction import Cleanable, CleanableSegment, cleanable, retry_pause_s
 from logfleet.log.names import TopicPartition
 from logfleet.node.cleaner_process import CleanerProcess
 from logfleet.node.cleaner_program import NotCleaned
@@ -34,9 +33,6 @@ from logfleet.records.batch import NO_TIMESTAMP
 from logfleet.records.record import DECOMPRESSED_BYTES_MAX
 
 log = structlog.get_logger(__name__)
-
-FAILURES_MAX: Final = 3
-"""Rounds in a row that a log may fail for no lasting reason, before it is left alone until the next start."""
 
 
 class CleanerStats(msgspec.Struct):
@@ -102,9 +98,13 @@ class _FirstTimestamp:
 
 
 def cleaning_job(
-    partition_log: PartitionLog, found: Cleanable, settings: CleanerSettings, now: int
+    partition_log: PartitionLog,
+    found: Cleanable,
+    settings: CleanerSettings,
+    now: int,
+    room_bytes: int | None = None,
 ) -> CleaningJob:
-    """The round that cleans what was found."""
+    """The round that cleans what was found. room_bytes: what it may take of the disk, None for no limit."""
     config, end_offset = partition_log.config, found.first_uncleanable
     return CleaningJob(
         directory=partition_log.directory,
@@ -125,6 +125,7 @@ def cleaning_job(
         map_bytes_max=settings.map_bytes,
         load_factor=settings.load_factor,
         bytes_per_second=settings.bytes_per_second,
+        room_bytes=room_bytes,
     )
 
 
@@ -144,7 +145,9 @@ def _producers(partition_log: PartitionLog, end_offset: int) -> dict[int, int]:
 class Cleaner:
     """settings: asked before each look. table: the partitions that this broker leads. checkpoint: makes durable how far the logs of a directory are clean.
 
-    uncleanable: logs that cannot be compacted, with the reason; they are left alone until the next start.
+    room: what rounds may take of a directory in bytes, None for no limit; it has one while it is full, see DiskSpace.room_to_compact.
+    uncleanable: logs that cannot be compacted, with the reason; they are left alone until the next start, as by Kafka's LogCleaner. One
+    that could not be compacted for another reason is tried again, after pauses that grow.
     """
 
     def __init__(
@@ -156,6 +159,7 @@ class Cleaner:
         log_dirs: LogDirs,
         flusher: Flusher,
         checkpoint: Callable[[LogDir], Awaitable[None]],
+        room: Callable[[str], int | None],
         on_disk_failure: Failed,
     ) -> None:
         self.stats = CleanerStats()
@@ -166,6 +170,7 @@ class Cleaner:
         self._log_dirs = log_dirs
         self._flusher = flusher
         self._checkpoint = checkpoint
+        self._room = room
         self._on_disk_failure = on_disk_failure
         self._rounds: dict[TopicPartition, _Round] = {}
         self._idle: list[CleanerProcess] = []
@@ -234,15 +239,18 @@ class Cleaner:
             await self._breathe()
             if not self._may_be_cleaned(partition):
                 continue
+            name = TopicPartition(partition.topic, partition.index)
             try:
                 found = look(partition.log, partition.last_stable_offset, now_ms())
             except OSError as error:
-                self._on_disk_failure(TopicPartition(partition.topic, partition.index), error)
+                self._on_disk_failure(name, error)
                 continue
             ratio_max = max(ratio_max, found.dirty_ratio)
             overdue_max = max(overdue_max, found.overdue_ms)
-            if found.is_due(partition.log.config) and (
-                best is None or found.dirty_ratio > best[0].dirty_ratio
+            if (
+                found.is_due(partition.log.config)
+                and (best is None or found.dirty_ratio > best[0].dirty_ratio)
+                and self._has_room(self._log_dirs.dir_of(name))
             ):
                 best = found, partition
         self.stats.dirty_ratio_max, self.stats.overdue_ms_max = ratio_max, overdue_max
@@ -258,6 +266,15 @@ class Cleaner:
             and self._failures.get(partition_log, (0, 0.0))[1] <= time.monotonic()
         )
 
+    def _has_room(self, log_dir: LogDir | None) -> bool:
+        """Whether a round may begin there: in a full directory one at a time, which makes room, as long as there is some to begin with."""
+        if log_dir is None:
+            return False
+        room_bytes = self._room(log_dir.path)
+        return room_bytes is None or (
+            room_bytes > 0 and all(each.log_dir is not log_dir for each in self._rounds.values())
+        )
+
     def _forget_what_is_gone(self) -> None:
         if self.uncleanable or self._failures:
             present = {each for log_dir in self._log_dirs for each in log_dir.logs.values()}
@@ -267,7 +284,7 @@ class Cleaner:
     def _begin(self, partition: Partition, settings: CleanerSettings) -> bool:
         name = TopicPartition(partition.topic, partition.index)
         log_dir = self._log_dirs.dir_of(name)
-        if log_dir is None or not partition.is_leading:
+        if log_dir is None or not partition.is_leading or not self._has_room(log_dir):
             return False
         now = now_ms()
         try:
@@ -277,7 +294,7 @@ class Cleaner:
         except OSError as error:
             self._on_disk_failure(name, error)
             return False
-        job = cleaning_job(partition.log, found, settings, now)
+        job = cleaning_job(partition.log, found, settings, now, self._room(log_dir.path))
         process = self._idle.pop() if self._idle else CleanerProcess()
         running = self._rounds[name] = _Round(name, log_dir, partition.log, process)
         work = self._clean(running, job, settings.backoff_s)
@@ -304,7 +321,7 @@ class Cleaner:
         except OSError as error:
             self._on_disk_failure(running.name, error)
             if is_shortage(error):
-                self._not_cleaned(running, NotCleaned(str(error), is_shortage=True), backoff_s)
+                self._put_off(running, str(error), backoff_s)
         finally:
             if is_complete and not running.process.has_ended:
                 self._idle.append(running.process)
@@ -407,14 +424,25 @@ class Cleaner:
         if event.is_disk:
             self._on_disk_failure(running.name, OSError(event.reason))
             return
-        self.stats.failures += 1
-        count = self._failures.get(running.log, (0, 0.0))[0] + (not event.is_shortage)
-        self._failures[running.log] = (count, time.monotonic() + backoff_s)
-        if event.is_lasting or count >= FAILURES_MAX:
+        if event.is_lasting:
+            self.stats.failures += 1
             self.uncleanable[running.log] = event.reason
             log.error("log_uncleanable", partition=str(running.name), reason=event.reason)
         else:
-            log.warning("log_not_cleaned", partition=str(running.name), reason=event.reason)
+            self._put_off(running, event.reason, backoff_s)
+
+    def _put_off(self, running: _Round, reason: str, backoff_s: float) -> None:
+        """The round failed for no fault of the log: try it again later."""
+        self.stats.failures += 1
+        count = self._failures.get(running.log, (0, 0.0))[0] + 1
+        pause_s = retry_pause_s(count, backoff_s)
+        self._failures[running.log] = (count, time.monotonic() + pause_s)
+        log.warning(
+            "log_not_cleaned",
+            partition=str(running.name),
+            reason=reason,
+            again_in_s=round(pause_s, 3),
+        )
 
     async def _breathe(self) -> None:
         if time.monotonic() >= self._slice_end:

@@ -34,12 +34,11 @@ class CleanerProcess:
     async def run(self, job: CleaningJob) -> AsyncGenerator[Event, None]:
         """What comes of the job, the last one Cleaned or NotCleaned; also if the process ends in its middle."""
         if self._process is None:
-            self._process = await asyncio.create_subprocess_exec(
-                *tethered(list(COMMAND)),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C at the terminal is for the broker
-            )
+            try:
+                self._process = await self._start()
+            except OSError as error:  # no memory, too many processes: it is not the log's disk
+                yield NotCleaned(f"the cleaner's process did not start: {error}")
+                return
         process = self._process
         if self._is_killed:  # while it was being started
             self.kill()
@@ -53,6 +52,15 @@ class CleanerProcess:
                 return
         code = await process.wait()
         yield NotCleaned(f"the cleaner's process ended with {code}")
+
+    @staticmethod
+    async def _start() -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            *tethered(list(COMMAND)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C at the terminal is for the broker
+        )
 
     def kill(self) -> None:
         """End it where it is, for good; a job under way ends with NotCleaned."""

@@ -21,15 +21,14 @@ SALT_BYTES: Final = 16
 
 
 class NotCleaned(msgspec.Struct, frozen=True, tag=True):
-    """The round ended early. is_lasting: it would again. is_disk: the disk refuses to read or write.
+    """The round ended early. is_lasting: it would again, for what is in the log or a bug; anything else passes.
 
-    is_shortage: there was no room, or no file descriptor; that ends by itself.
+    is_disk: the disk refuses to read or write, for another reason than a shortage of room or of file descriptors.
     """
 
     reason: str
     is_lasting: bool = False
     is_disk: bool = False
-    is_shortage: bool = False
 
 
 Event = CleanedSegment | Cleaned | NotCleaned
@@ -77,8 +76,9 @@ def serve(files: Files, requests: BinaryIO, answers: BinaryIO) -> None:
         except FileNotFoundError as error:  # the broker has removed or renamed it
             answer(NotCleaned(f"{error.filename} is gone"))
         except OSError as error:
-            is_short = is_shortage(error)
-            answer(NotCleaned(str(error), is_disk=not is_short, is_shortage=is_short))
+            answer(NotCleaned(str(error), is_disk=not is_shortage(error)))
+        except MemoryError:
+            answer(NotCleaned("the cleaner's process found no memory"))
         except Exception:  # noqa: BLE001  a bug ends the round, not the broker's ability to clean other logs
             answer(NotCleaned(traceback.format_exc(), is_lasting=True))
 

@@ -4,6 +4,7 @@ It runs in a child process (`cleaner_program`), one batch in memory at a time be
 in place (`segment_swap`); what it does not take is removed again. Source: Kafka's Cleaner.
 """
 
+import errno
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
@@ -35,7 +36,7 @@ class CleaningJob(msgspec.Struct, frozen=True, kw_only=True):
     """What a round has to do. segments: (base offset, size) of all below first_uncleanable, which is where the last of them ends.
 
     producers: as in CleaningRules; NOT_KNOWN for one whose last durable batch is to be found. map_bytes_max and load_factor: of the
-    map of keys. bytes_per_second: read and written together, to be kept to by who runs it. Sizes in bytes, times in ms.
+    map of keys. room_bytes: what all new segments may take of the disk, None for no limit. bytes_per_second: read and written together, to be kept to by who runs it. Sizes in bytes, times in ms.
     """
 
     directory: str
@@ -52,6 +53,7 @@ class CleaningJob(msgspec.Struct, frozen=True, kw_only=True):
     map_bytes_max: int
     load_factor: float
     bytes_per_second: float
+    room_bytes: int | None = None
 
 
 class CleanedSegment(msgspec.Struct, frozen=True, tag=True):
@@ -102,6 +104,7 @@ class Cleaning:
             _Source(base, size, end) for (base, size), end in zip(job.segments, ends, strict=True)
         ]
         self._producers = dict(job.producers)
+        self._room_bytes = job.room_bytes
         self._bytes_read = self._bytes_kept = 0
         self._records_read = self._records_kept = self._keyless = 0
 
@@ -224,7 +227,7 @@ class Cleaning:
 
     def _clean_group(self, group: Sequence[_Source], rules: CleaningRules) -> CleanedSegment | None:
         """Write one segment from these, unless it would be the one that is there."""
-        target = _CleanedFiles(self._open_files, self._job, group[0].base_offset, self._account)
+        target = _CleanedFiles(self._open_files, self._job, group[0].base_offset, self._take)
         is_changed = len(group) > 1
         for source in group:
             for header, batch in self._batches(source):
@@ -239,21 +242,35 @@ class Cleaning:
                     target.append(kept.buffer)
         if not is_changed:
             target.remove()
+            self._give_back(target.written)
             return None
         target.finish(self._files.status(self._path(group[-1].base_offset, LOG)).modified_ms)
         return CleanedSegment(tuple(source.base_offset for source in group), target.size)
 
+    def _take(self, count: int) -> None:
+        """So many bytes are about to be written. Raises ENOSPC if there is no room for them."""
+        if self._room_bytes is not None:
+            if count > self._room_bytes:
+                raise OSError(errno.ENOSPC, "No room for what stays", self._job.directory)
+            self._room_bytes -= count
+        self._account(count)
+
+    def _give_back(self, count: int) -> None:
+        if self._room_bytes is not None:
+            self._room_bytes += count
+
 
 class _CleanedFiles:
-    """The files of one new segment while they are written."""
+    """The files of one new segment while they are written. written: bytes that its log file holds by now."""
 
     def __init__(
         self,
         open_files: OpenFiles,
         job: CleaningJob,
         base_offset: int,
-        account: Callable[[int], None],
+        take: Callable[[int], None],
     ) -> None:
+        """take: called with the number of bytes before each write."""
         self._segment = Segment.create(
             open_files,
             job.directory,
@@ -265,9 +282,9 @@ class _CleanedFiles:
         self._files = open_files.files
         self._directory = job.directory
         self._file: File = self._segment.file
-        self._account = account
+        self._take = take
         self._unwritten = bytearray()
-        self._written = 0
+        self.written = 0
 
     @property
     def size(self) -> int:
@@ -281,9 +298,9 @@ class _CleanedFiles:
             self._write()
 
     def _write(self) -> None:
-        self._account(len(self._unwritten))
-        self._file.pwrite(self._unwritten, self._written)
-        self._written += len(self._unwritten)
+        self._take(len(self._unwritten))
+        self._file.pwrite(self._unwritten, self.written)
+        self.written += len(self._unwritten)
         self._unwritten.clear()
 
     def finish(self, modified_ms: int) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from logfleet.io.files import Files, allocate, remove_if_there
-from logfleet.log.disk_space import DiskStep, Room, disk_step, wanted_reserve
+from logfleet.log.disk_space import DiskStep, Room, disk_step, room_to_compact, wanted_reserve
 from logfleet.node.flusher import Flusher
 from logfleet.node.log_dirs import LogDirs
 from logfleet.node.partition_log import PartitionLog
@@ -40,6 +40,13 @@ class DiskSpace:
     def refuses(self, partition_log: PartitionLog) -> bool:
         """Whether the directory of a log takes no records now."""
         return partition_log.directory.rpartition("/")[0] in self.full
+
+    def room_to_compact(self, path: str) -> int | None:
+        """Bytes that compaction may add to a directory that takes no records now; None for one that does."""
+        if path not in self.full:
+            return None
+        room = self.rooms.get(path)
+        return room_to_compact(room) if room is not None else 0
 
     async def run(self) -> None:
         """Look until cancelled."""

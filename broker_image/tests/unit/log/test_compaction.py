@@ -2,11 +2,14 @@ from functools import partial
 
 import pytest
 from logfleet.log.compaction import (
+    RETRY_S_MAX,
+    RETRY_S_MIN,
     SEGMENTS_PER_GROUP_MAX,
     CleanableSegment,
     SegmentFiles,
     cleanable,
     group_segments,
+    retry_pause_s,
 )
 from logfleet.log.config import LogConfig
 
@@ -146,3 +149,22 @@ def test_a_group_stays_small_enough_for_one_step():
 
 def test_no_segments_no_groups():
     assert group() == []
+
+
+@pytest.mark.parametrize(
+    "failures, backoff_s, pause_s",
+    [
+        (1, 15, 15),
+        (2, 15, 30),
+        (3, 15, 60),
+        (7, 15, RETRY_S_MAX),
+        (10**6, 15, RETRY_S_MAX),
+        (2, 3600, 3600),
+        (2, 0, 2 * RETRY_S_MIN),
+        (10**6, 0, RETRY_S_MAX),
+    ],
+)
+def test_a_log_that_could_not_be_compacted_is_tried_again_after_pauses_that_grow(
+    failures, backoff_s, pause_s
+):
+    assert retry_pause_s(failures, backoff_s) == pause_s

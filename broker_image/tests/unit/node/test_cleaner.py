@@ -10,7 +10,7 @@ from logfleet.io.files import PosixFiles
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
 from logfleet.node import cleaner
-from logfleet.node.cleaner import FAILURES_MAX, Cleaner
+from logfleet.node.cleaner import Cleaner
 from logfleet.node.cleaner_process import CleanerProcess
 from logfleet.node.flusher import Flusher
 from logfleet.node.log_dir import LogDir
@@ -40,6 +40,7 @@ class Rig:
         self.settings = msgspec.structs.replace(SETTINGS, backoff_s=0.02, threads=2)
         self.flusher = Flusher(self.files)
         self.failed = []
+        self.room_bytes = None
         self.cleaner = Cleaner(
             self.files,
             lambda: self.settings,
@@ -47,6 +48,7 @@ class Rig:
             log_dirs=LogDirs(open_files, [self.log_dir]),
             flusher=self.flusher,
             checkpoint=self.checkpoint,
+            room=lambda _path: self.room_bytes,
             on_disk_failure=self.fail,
         )
 
@@ -241,20 +243,99 @@ async def test_a_log_that_cannot_be_compacted_is_named_and_not_tried_again(rig):
     assert (said("logfleet_log_cleaner_kept_bytes_total") or 0) > 0
 
 
-async def test_a_process_that_is_killed_is_started_again_but_not_for_ever(rig, monkeypatch):
+KILLED = 4
+
+
+async def test_a_log_whose_process_was_killed_again_and_again_is_compacted_when_it_is_not(
+    rig, monkeypatch
+):
     partition = rig.add(0)
     run = CleanerProcess.run
 
     async def killed(self, job):
         async for event in run(self, job):
-            self.kill()
+            if rig.cleaner.stats.failures < KILLED:
+                self.kill()
             yield event
 
     monkeypatch.setattr(CleanerProcess, "run", killed)
     rig.settings = msgspec.structs.replace(rig.settings, bytes_per_second=10_000.0)
-    await rig.clean_until(lambda: rig.cleaner.uncleanable)
-    assert rig.cleaner.stats.failures == FAILURES_MAX
-    assert "process ended with -9" in rig.cleaner.uncleanable[partition.log]
+
+    def is_cleaned():
+        if rig.cleaner.stats.failures == KILLED:
+            rig.settings = msgspec.structs.replace(rig.settings, bytes_per_second=1e300)
+        return rig.cleaner.stats.cleanings or rig.cleaner.uncleanable
+
+    await rig.clean_until(is_cleaned)
+    assert rig.cleaner.uncleanable == {}
+    assert rig.cleaner.stats.failures == KILLED
+    assert partition.log.first_dirty_offset == partition.log.segments[-1].base_offset
+
+
+async def test_a_process_that_cannot_be_started_is_no_failure_of_the_disk(rig, monkeypatch):
+    rig.add(0)
+    start = asyncio.create_subprocess_exec
+
+    async def refuse(*args, **more):
+        if rig.cleaner.stats.failures == 0:
+            raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+        return await start(*args, **more)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", refuse)
+    await rig.clean_until(lambda: rig.failed or rig.cleaner.stats.cleanings)
+    assert rig.failed == []
+    assert rig.cleaner.stats.failures == 1
+
+
+async def test_no_round_begins_in_a_directory_without_room_until_there_is_some(rig):
+    partition = rig.add(0)
+    looked = []
+
+    def room(_path):
+        looked.append(rig.cleaner.stats.cleanings + rig.cleaner.stats.failures)
+        return 0 if len(looked) < 5 else None
+
+    rig.cleaner._room = room
+    await rig.clean_until(lambda: rig.cleaner.stats.cleanings)
+    assert looked[:5] == [0] * 5
+    assert rig.cleaner.stats.failures == 0
+    assert partition.log.first_dirty_offset > 0
+
+
+async def test_a_full_directory_is_compacted_one_log_at_a_time_in_the_room_that_is_left(
+    rig, monkeypatch
+):
+    partitions = [rig.add(index) for index in range(2)]
+    jobs = []
+    run = CleanerProcess.run
+
+    async def noting(self, job):
+        jobs.append((job, len(rig.cleaner._rounds)))
+        async for event in run(self, job):
+            yield event
+
+    monkeypatch.setattr(CleanerProcess, "run", noting)
+    rig.room_bytes = 1 << 20
+    await rig.clean_until(lambda: rig.cleaner.stats.cleanings == 2)
+    assert [(job.room_bytes, rounds) for job, rounds in jobs] == [(1 << 20, 1)] * 2
+    assert all(partition.log.first_dirty_offset for partition in partitions)
+
+
+async def test_a_round_that_found_no_room_is_begun_again_when_there_is(rig):
+    partition = rig.add(0)
+    before = latest(partition.log)
+    rig.room_bytes = 1
+
+    def is_cleaned():
+        if rig.cleaner.stats.failures == KILLED:
+            rig.room_bytes = None
+        return rig.cleaner.stats.cleanings or rig.cleaner.uncleanable
+
+    await rig.clean_until(is_cleaned)
+    assert rig.cleaner.uncleanable == {}
+    assert rig.cleaner.stats.failures == KILLED
+    assert rig.failed == []
+    assert latest(partition.log) == before
 
 
 class FullOfHoles(PosixFiles):
@@ -311,7 +392,7 @@ async def test_a_child_that_cannot_be_started_for_now_is_tried_again(rig, monkey
     run = CleanerProcess.run
 
     async def starved(self, job):
-        if len(told) <= FAILURES_MAX:
+        if len(told) <= KILLED:
             raise OSError(errno.EMFILE, "Too many open files")
         async for event in run(self, job):
             yield event
@@ -319,7 +400,7 @@ async def test_a_child_that_cannot_be_started_for_now_is_tried_again(rig, monkey
     monkeypatch.setattr(CleanerProcess, "run", starved)
     await rig.clean_until(lambda: rig.cleaner.stats.cleanings)
     assert set(told) == {errno.EMFILE}
-    assert rig.cleaner.stats.failures == FAILURES_MAX + 1
+    assert rig.cleaner.stats.failures == KILLED + 1
     assert partition.log not in rig.cleaner.uncleanable
 
 

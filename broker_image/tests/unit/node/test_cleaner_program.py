@@ -56,22 +56,22 @@ def test_a_job_is_a_line_and_so_is_each_answer(job):
 
 
 @pytest.mark.parametrize(
-    "error, is_lasting, is_disk, is_shortage",
+    "error, is_lasting, is_disk",
     [
-        (OSError(errno.EIO, "broken", "x"), False, True, False),
-        (OSError(errno.ENOSPC, "full", "x"), False, False, True),
-        (OSError(errno.ENFILE, "too many open files", "x"), False, False, True),
-        (FileNotFoundError(errno.ENOENT, "gone", "x"), False, False, False),
-        (ZeroDivisionError("a bug"), True, False, False),
+        (OSError(errno.EIO, "broken", "x"), False, True),
+        (OSError(errno.ENOSPC, "full", "x"), False, False),
+        (OSError(errno.ENFILE, "too many open files", "x"), False, False),
+        (FileNotFoundError(errno.ENOENT, "gone", "x"), False, False),
+        (MemoryError(), False, False),
+        (ZeroDivisionError("a bug"), True, False),
     ],
 )
-def test_what_goes_wrong_ends_the_job_not_the_program(job, error, is_lasting, is_disk, is_shortage):
+def test_what_goes_wrong_ends_the_job_not_the_program(job, error, is_lasting, is_disk):
     found = answers(job, Broken(error))
     assert len(found) == 2
     for each in found:
         assert isinstance(each, NotCleaned)
         assert (each.is_lasting, each.is_disk) == (is_lasting, is_disk)
-        assert each.is_shortage == is_shortage
 
 
 def test_what_cannot_be_compacted_is_so_for_good(job, rig):
@@ -80,6 +80,32 @@ def test_what_cannot_be_compacted_is_so_for_good(job, rig):
     (found, _) = answers(job)
     assert isinstance(found, NotCleaned)
     assert found.is_lasting
+
+
+def test_a_round_takes_no_more_of_the_disk_than_it_may(job):
+    found = answers(job)
+    needed = sum(each.size for each in found[: len(found) // 2] if isinstance(each, CleanedSegment))
+    assert needed
+    last = answers(msgspec.structs.replace(job, room_bytes=needed))[-1]
+    assert isinstance(last, Cleaned)
+    for room_bytes in (0, needed - 1):
+        last = answers(msgspec.structs.replace(job, room_bytes=room_bytes))[-1]
+        assert isinstance(last, NotCleaned)
+        assert (last.is_lasting, last.is_disk) == (False, False)
+
+
+def test_what_is_as_it_was_takes_no_room(rig):
+    """Its files are written and removed again, one segment after another."""
+    log = rig.open(CONFIG)
+    for n in range(40):
+        log.append_as_leader(build_batch([Record(b"%d" % n, b"v" * 200, NOW)]), 0, NOW)
+    log = flushed(log, rig.files)
+    job = cleaning_job(log, look(log, log.log_end_offset, NOW), SETTINGS, NOW)
+    largest = max(size for _, size in job.segments)
+    assert len(job.segments) > 2
+    (found, again) = answers(msgspec.structs.replace(job, room_bytes=largest))
+    assert isinstance(found, Cleaned)
+    assert isinstance(again, Cleaned)
 
 
 def test_a_throttle_keeps_to_its_rate_and_saves_nothing_up():

@@ -83,6 +83,21 @@ async def test_a_write_without_room_stops_records_at_once(space: DiskSpace, tmp_
     assert reserve_of(tmp_path) is None
 
 
+async def test_compaction_may_take_half_of_what_room_a_full_directory_has(
+    disk: Disk, space: DiskSpace, tmp_path: Path
+) -> None:
+    path = str(tmp_path)
+    await space.look(path)
+    assert space.room_to_compact(path) is None
+    disk.usable_bytes = 5 * MIB
+    await space.look(path)
+    assert space.full == {path}
+    await space.look(path)  # now that the reserve is given up
+    assert space.room_to_compact(path) == 5 * MIB // 2
+    space.rooms.clear()
+    assert space.room_to_compact(path) == 0
+
+
 async def test_a_reserve_of_another_size_is_made_anew(space: DiskSpace, tmp_path: Path) -> None:
     (tmp_path / RESERVE).write_bytes(bytes(100))
     await space.look(str(tmp_path))
