@@ -42,7 +42,7 @@ def completion(base_offset: int) -> list[Rename]:
 
 
 class Interrupted(msgspec.Struct, frozen=True):
-    """What a crash has left of a swap. remove: names to do away with; swaps: names to be given their final form.
+    """What a crash has left of a swap. remove: names to do away with, in this order; swaps: names to be given their final form.
 
     segments: base offsets of the new segments whose originals may still be there, ascending.
     """
@@ -56,7 +56,7 @@ def find_interrupted(names: Iterable[str]) -> Interrupted:
     """What the files in a partition's directory tell.
 
     A .swap at or above a .cleaned one was not complete: either it is one of a segment's files in the middle of step 2, or one of
-    several segments into which Kafka split another.
+    several segments into which Kafka split another. It is removed before what tells so: a crash in between would leave one that counts.
     """
     cleaned: dict[str, int] = {}
     swaps: dict[str, int] = {}
@@ -71,7 +71,7 @@ def find_interrupted(names: Iterable[str]) -> Interrupted:
     }
     valid = {name: base for name, base in swaps.items() if name not in incomplete}
     return Interrupted(
-        remove=tuple(sorted(cleaned.keys() | incomplete)),
+        remove=(*sorted(incomplete), *sorted(cleaned)),
         swaps=tuple(sorted(valid)),
         segments=tuple(sorted(base for name, base in valid.items() if name.endswith(LOG + SWAP))),
     )

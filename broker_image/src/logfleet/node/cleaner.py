@@ -6,6 +6,7 @@ put in place by then stays, it is right by itself.
 """
 
 import asyncio
+import errno
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
@@ -14,13 +15,12 @@ import msgspec
 import structlog
 
 from logfleet.control.cleaner_settings import CleanerSettings
-from logfleet.io.files import Files, is_out_of_descriptors, is_shortage
+from logfleet.io.files import Files, is_shortage
 from logfleet.log.compaction import Cleanable, CleanableSegment, cleanable, retry_pause_s
 from logfleet.log.names import TopicPartition
 from logfleet.node.cleaner_process import CleanerProcess
 from logfleet.node.cleaner_program import NotCleaned
 from logfleet.node.cleaning import NOT_KNOWN, Cleaned, CleanedSegment, CleaningJob
-from logfleet.node.descriptors import TRY_AGAIN_S
 from logfleet.node.flusher import Flusher
 from logfleet.node.local_partitions import SLICE_S, Failed, now_ms
 from logfleet.node.log_dir import LogDir
@@ -28,7 +28,7 @@ from logfleet.node.log_dirs import LogDirs
 from logfleet.node.partition import Partition
 from logfleet.node.partition_log import PartitionLog
 from logfleet.node.segment import Segment
-from logfleet.node.segment_swap import promote, remove_cleaned
+from logfleet.node.segment_swap import demote, promote, remove_cleaned
 from logfleet.records.batch import NO_TIMESTAMP
 from logfleet.records.record import DECOMPRESSED_BYTES_MAX
 
@@ -333,6 +333,8 @@ class Cleaner:
     async def _follow(self, running: _Round, job: CleaningJob, backoff_s: float) -> None:
         """Act on what the child process tells. Raises _Aborted, OSError."""
         started, truncations = time.monotonic(), running.log.truncations
+        # what the round before could not remove: beside it the swaps of this one would not count after a crash
+        await self._flusher.run(remove_cleaned, self._files, running.log.directory)
         async with aclosing(running.process.run(job)) as events:
             async for event in events:
                 if running.aborted is not None:
@@ -355,37 +357,53 @@ class Cleaner:
         self._check_present(running)
         if not running.log.begin_swap(cleaned.base_offsets, truncations):
             raise _Aborted("its segments are not what they were")
-        directory = running.log.directory
+        directory, base_offset = running.log.directory, cleaned.base_offsets[0]
         try:
-            await self._flusher.run(promote, self._files, directory, cleaned.base_offsets[0])
-        except FileNotFoundError:
-            self._check_present(running)
-            raise
+            await self._flusher.run(promote, self._files, directory, base_offset)
         except OSError as error:
-            if not is_out_of_descriptors(error):
-                raise
-            await self._make_names_durable(running, error)
+            self._check_present(running)
+            await self._cancel_swap(running, base_offset, error)
+            raise
         self._check_present(running)
-        running.log.complete_swap(cleaned.base_offsets, cleaned.size, now_ms())
+        self._complete_swap(running, cleaned.size)
         await self._flusher.run(self._files.fsync_directory, directory)
 
-    async def _make_names_durable(self, running: _Round, error: OSError | None) -> None:
-        """The files have their new names, and there was no descriptor to bring these to the disk: nothing goes on before that."""
-        while error is not None:
-            self._on_disk_failure(running.name, error)
-            await asyncio.sleep(TRY_AGAIN_S)
-            error = None
-            try:
-                await self._flusher.run(self._files.fsync_directory, running.log.directory)
-            except OSError as again:
-                if not is_out_of_descriptors(again):
-                    raise
-                error = again
+    async def _cancel_swap(self, running: _Round, base_offset: int, error: OSError) -> None:
+        """The new segment was not promoted, or nobody knows for how long: it does not count. Raises _Aborted."""
+        # a full disk gives its reserve up: room for this
+        self._on_disk_failure(running.name, error)
+        self._check_present(running)
+        try:
+            await self._flusher.run(demote, self._files, running.log.directory, base_offset)
+        except OSError as again:
+            self._check_present(running)
+            raise self._stuck(running, again) from again
+        running.log.cancel_swap()
 
-    @staticmethod
-    def _check_present(running: _Round) -> None:
-        if running.log_dir.logs.get(running.name) is not running.log:
-            raise _Aborted("it was deleted")
+    def _complete_swap(self, running: _Round, size: int) -> None:
+        """A promoted segment counts, so there is no way back; nobody may read the log in between. Raises _Aborted."""
+        try:
+            running.log.complete_swap(size, now_ms())
+        except OSError as error:
+            self._on_disk_failure(running.name, error)
+            self._check_present(running)
+            try:
+                running.log.complete_swap(size, now_ms())
+            except OSError as again:
+                raise self._stuck(running, again) from again
+
+    def _stuck(self, running: _Round, error: OSError) -> _Aborted:
+        """The log can be served again only by a start, which brings the swap to its end: even a full disk has failed then."""
+        reason = f"a swap could be neither completed nor undone: {error}"
+        self._on_disk_failure(running.name, OSError(errno.EIO, reason, running.log.directory))
+        return _Aborted(reason)
+
+    def _check_present(self, running: _Round) -> None:
+        if (
+            self._log_dirs.dir_of(running.name) is not running.log_dir
+            or running.log_dir.logs.get(running.name) is not running.log
+        ):
+            raise _Aborted("it was deleted, or its directory failed")
 
     async def _cleaned(
         self, running: _Round, cleaned: Cleaned, truncations: int, started: float

@@ -4,12 +4,10 @@ Which batch holds the answer is told by indexes and headers, on the loop; readin
 handed out for a thread.
 """
 
-from collections.abc import Sequence
-
 import msgspec
 
 from logfleet.io.files import File
-from logfleet.node.segment import Segment
+from logfleet.node.partition_log import PartitionLog
 from logfleet.records.batch import NO_TIMESTAMP, BatchHeader
 from logfleet.records.errors import RecordsError
 from logfleet.records.record import DECOMPRESSED_BYTES_MAX, read_records
@@ -52,24 +50,30 @@ class BatchToSearch(msgspec.Struct, frozen=True):
 
 
 def batch_for_timestamp(
-    segments: Sequence[Segment], timestamp: int, start_offset: int
+    log: PartitionLog, timestamp: int, start_offset: int = 0
 ) -> BatchToSearch | None:
-    """The first batch in offset order, of those that reach beyond `start_offset`, that is at least as young as `timestamp`."""
-    for segment in segments:
+    """Where to look for the first record from `start_offset` on that is at least so young (ms); who asks knows what is committed.
+
+    Raises OSError.
+    """
+    start = max(start_offset, log.log_start_offset)
+    for segment in log.segments_from(start):
         if segment.max_timestamp < timestamp:
             continue
         entry = segment.time_index.floor(timestamp)
         relative = segment.time_index[entry][1] if entry >= 0 else 0
-        begin = max(segment.base_offset + relative, start_offset)
+        begin = max(segment.base_offset + relative, start)
         for position, header in segment.headers(segment.position_of(begin)):
             if header.max_timestamp >= timestamp:
-                return BatchToSearch(segment.file, position, header, timestamp, start_offset)
+                return BatchToSearch(segment.file, position, header, timestamp, start)
     return None
 
 
-def youngest_batch(segments: Sequence[Segment]) -> BatchToSearch | None:
-    """The batch with the first record of the log's largest timestamp (KIP-734); None if no record has a timestamp."""
-    youngest = max(segments, key=lambda segment: segment.max_timestamp)
+def youngest_batch(log: PartitionLog) -> BatchToSearch | None:
+    """Where to look for the first record of the log's largest timestamp (KIP-734); None if no record has a timestamp. Raises OSError."""
+    youngest = max(
+        log.segments_from(log.log_start_offset), key=lambda segment: segment.max_timestamp
+    )
     if youngest.max_timestamp <= NO_TIMESTAMP:
         return None
     position = youngest.position_of(youngest.max_timestamp_offset)

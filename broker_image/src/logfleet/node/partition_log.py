@@ -21,10 +21,9 @@ from logfleet.log.validation import NeedsThread, Prepared, Rejected, prepare
 from logfleet.node.file_slice import FileSlice
 from logfleet.node.flush_job import FlushJob
 from logfleet.node.log_loader import LoadRequest, LogLoader
-from logfleet.node.log_search import BatchToSearch, batch_for_timestamp, youngest_batch
 from logfleet.node.open_files import OpenFiles
 from logfleet.node.segment import Segment, segment_number
-from logfleet.node.segment_swap import complete
+from logfleet.node.segment_swap import Swap
 from logfleet.node.trash import Trash
 from logfleet.records.batch import BatchHeader, assign_offsets
 from logfleet.wire.errors import ErrorCode
@@ -89,7 +88,7 @@ class PartitionLog:
         self._new_names = loaded.is_new or bool(loaded.rebuilt)
         self._flushing = False
         self.flushed_ms = 0  # when the last flush that maintenance asked for began
-        self._swapping = False
+        self._swap: Swap | None = None
         # nothing was written since the log was last closed properly: closing it has nothing to do
         self._is_as_closed = request.clean and not loaded.is_new and not loaded.recovered_bytes
         self.on_start_moved: Callable[[], None] = _nobody
@@ -294,14 +293,9 @@ class PartitionLog:
             return len(self._segments) - 1
         return segment_number(self._segments, offset)
 
-    def batch_for_timestamp(self, timestamp: int, start_offset: int = 0) -> BatchToSearch | None:
-        """Where to look for the first record from `start_offset` on that is at least so young (ms); who asks knows what is committed."""
-        start = max(start_offset, self.log_start_offset)
-        return batch_for_timestamp(self._segments[self._number_of(start) :], timestamp, start)
-
-    def youngest_batch(self) -> BatchToSearch | None:
-        """Where to look for the record with the largest timestamp, None if there is none with any."""
-        return youngest_batch(self._segments[self._number_of(self.log_start_offset) :])
+    def segments_from(self, offset: int) -> Sequence[Segment]:
+        """The segments that hold `offset` and what lies behind it."""
+        return self._segments[self._number_of(offset) :]
 
     def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) as OffsetForLeaderEpoch answers; see LeaderEpochs.end_offset."""
@@ -317,7 +311,7 @@ class PartitionLog:
         in place. Slices that reach beyond the new end come up short.
         """
         assert not self._flushing
-        assert not self._swapping
+        assert self._swap is None
         if offset >= self.log_end_offset:
             self.epochs.truncate_end(offset)
             return
@@ -329,7 +323,7 @@ class PartitionLog:
         self._active = self._segments[-1]
         self._room = NO_ROOM
         self._active.truncate(self._active.position_of(offset))
-        self.log_end_offset = self._end_of_active()
+        self.log_end_offset = self._active.end_offset()
         self.notes = self.producers.restore(self._segments, self.log_end_offset)
         if self.log_end_offset < self.log_start_offset:
             self._begin_at(min(offset, self.log_start_offset), now_ms)
@@ -349,13 +343,6 @@ class PartitionLog:
         self.log_start_offset = self.log_end_offset = offset
         self.producers.write(self._segments, offset)
 
-    def _end_of_active(self) -> int:
-        end = self._active.base_offset
-        start = self._active.boundary_before(max(self._active.size - 1, 0))
-        for _, header in self._active.headers(start):
-            end = header.next_offset
-        return end
-
     def delete_records_before(self, offset: int) -> None:
         """Records below `offset` are no longer there; their segments go with the next retention. Never moves backwards."""
         assert offset <= self.log_end_offset
@@ -366,7 +353,7 @@ class PartitionLog:
 
     def apply_retention(self, now_ms: int, high_watermark: int) -> Retention | None:
         """A step towards what `plan_retention` allows, short as the loop waits for it: what went, None when nothing is left to do."""
-        if self._swapping:
+        if self._swap is not None:
             return None
         ends = [*(segment.base_offset for segment in self._segments[1:]), self.log_end_offset]
         ages = [
@@ -397,8 +384,8 @@ class PartitionLog:
 
     def _drop_snapshots(self, gone: Sequence[Segment], due_ms: int) -> None:
         for segment in gone:
-            if self.producers.forget(segment.base_offset):
-                self._trash.discard(self.producers.path(segment.base_offset), due_ms)
+            self._trash.discard(self.producers.path(segment.base_offset), due_ms)
+            self.producers.forget(segment.base_offset)
 
     def _discard(self, segments: Sequence[Segment], due_ms: int) -> None:
         for segment in segments:
@@ -410,25 +397,33 @@ class PartitionLog:
     # Compaction
 
     def begin_swap(self, base_offsets: Sequence[int], truncations: int) -> bool:
-        """Hold these closed segments until `complete_swap`; False if they are not what they were after that many truncations."""
+        """Hold these closed segments until the swap ends; False if they are not what they were after that many truncations."""
         number = segment_number(self._segments, base_offsets[0])
-        held = [s.base_offset for s in self._segments[number:-1][: len(base_offsets)]]
-        if held == list(base_offsets) and truncations == self.truncations and not self._swapping:
-            self._swapping = True
-            return True
-        return False
+        held = self._segments[number:-1][: len(base_offsets)]
+        is_same = [segment.base_offset for segment in held] == list(base_offsets)
+        if self._swap is not None or truncations != self.truncations or not is_same:
+            return False
+        self._swap = Swap.of(held)
+        return True
 
-    def complete_swap(self, base_offsets: Sequence[int], size: int, now_ms: int) -> None:
-        """A promoted segment of `size` bytes (see log.swapping) takes the place of those that are held."""
-        assert self._swapping
-        number = segment_number(self._segments, base_offsets[0])
-        gone = self._segments[number : number + len(base_offsets)]
-        self._segments[number : number + len(gone)] = [gone[0].successor(size)]
-        due_ms = now_ms + self._config.file_delete_delay_ms
-        self._discard(gone, due_ms)
-        self._drop_snapshots(gone[1:], due_ms)
-        complete(self._files, self.directory, base_offsets[0])
-        self._swapping = False
+    def complete_swap(self, size: int, now_ms: int) -> None:
+        """A promoted segment of `size` bytes takes the place of those that are held; after an OSError only another call may follow."""
+        swap, due_ms = self._swap, now_ms + self._config.file_delete_delay_ms
+        assert swap is not None
+        if not swap.is_cleared:
+            self._discard(swap.gone, due_ms)
+            self._drop_snapshots(swap.gone[1:], due_ms)
+            swap.is_cleared = True
+        swap.complete(self._files, self.directory)
+        first = self._segments.index(swap.gone[0])
+        self._segments[first : first + len(swap.gone)] = [swap.gone[0].successor(size)]
+        self._rolled = [segment for segment in self._rolled if segment not in swap.gone]
+        self._swap = None
+
+    def cancel_swap(self) -> None:
+        """The held segments stay: the new one was not promoted, or is no longer (see segment_swap.demote)."""
+        self._swap = None
+        self._new_names = True
 
     # Durability
 

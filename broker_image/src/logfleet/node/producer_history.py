@@ -126,11 +126,9 @@ class ProducerHistory:
         self._offsets.add(offset)
         self._drop_superfluous(segments, log_end_offset)
 
-    def forget(self, offset: int) -> bool:
-        """Whether there was a snapshot at `offset`; it is no longer counted, and the caller does away with the file."""
-        known = offset in self._offsets
+    def forget(self, offset: int) -> None:
+        """The snapshot at `offset`, if there was one, is no longer counted: the caller has done away with the file."""
         self._offsets.discard(offset)
-        return known
 
     def remove(self, offset: int) -> None:
         self._offsets.discard(offset)

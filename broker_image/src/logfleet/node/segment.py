@@ -315,6 +315,13 @@ class Segment:
             self.file.pread, position, self.size, next_offset=self.base_offset, verify=False
         )
 
+    def end_offset(self) -> int:
+        """Offset after the last batch."""
+        end = self.base_offset
+        for _, header in self.headers(self.boundary_before(max(self.size - 1, 0))):
+            end = header.next_offset
+        return end
+
     def position_of(self, offset: int) -> int:
         """Position of the first batch that holds `offset` or a later one; the end if there is none."""
         if offset <= self.base_offset:

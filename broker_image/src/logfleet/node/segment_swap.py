@@ -1,6 +1,9 @@
 """Puts compacted segments in the place of those they were made from, and completes after a crash what was begun; see log.swapping."""
 
+import contextlib
 from collections.abc import Sequence
+
+import msgspec
 
 from logfleet.io.files import Files, remove_if_there
 from logfleet.log.names import LOG, SWAP, offset_file
@@ -12,6 +15,25 @@ from logfleet.log.swapping import (
     promotion,
     replaced_files,
 )
+from logfleet.node.segment import Segment
+
+
+class Swap(msgspec.Struct):
+    """A swap under way: what is replaced, whether its files are out of use (step 3 of log.swapping), what is left of step 4."""
+
+    gone: Sequence[Segment]
+    renames: list[Rename]
+    is_cleared: bool = False
+
+    @classmethod
+    def of(cls, gone: Sequence[Segment]) -> "Swap":
+        return cls(gone, completion(gone[0].base_offset))
+
+    def complete(self, files: Files, directory: str) -> None:
+        """Give the new segment its final names; after an OSError it goes on where it was."""
+        while self.renames:
+            _rename(files, directory, self.renames[:1])
+            del self.renames[0]
 
 
 def promote(files: Files, directory: str, base_offset: int) -> None:
@@ -20,9 +42,11 @@ def promote(files: Files, directory: str, base_offset: int) -> None:
     files.fsync_directory(directory)
 
 
-def complete(files: Files, directory: str, base_offset: int) -> None:
-    """Give the new segment its final names; nothing else may have them."""
-    _rename(files, directory, completion(base_offset))
+def demote(files: Files, directory: str, base_offset: int) -> None:
+    """Undo `promote`, however far it came: the new segment does not count, and `remove_cleaned` removes it."""
+    cleaned, swap = promotion(base_offset)[-1]
+    with contextlib.suppress(FileNotFoundError):  # it did not come so far
+        _rename(files, directory, [(swap, cleaned)])
 
 
 def remove_cleaned(files: Files, directory: str) -> None:

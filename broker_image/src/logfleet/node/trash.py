@@ -7,7 +7,7 @@ from collections import deque
 
 import msgspec
 
-from logfleet.io.files import Files, remove_if_there, remove_tree
+from logfleet.io.files import Files, is_out_of_space, remove_if_there, remove_tree
 from logfleet.log.names import DELETED
 from logfleet.node.open_files import OpenFiles
 
@@ -32,11 +32,19 @@ class Trash:
         return len(self._waiting)
 
     def discard(self, path: str, due_ms: int) -> None:
-        """Rename the file out of use; a file that is not there is none the less gone."""
+        """Rename the file out of use; a file that is not there is none the less gone.
+
+        The directory of a full disk may have no room for its new name: then it is removed at once.
+        """
         self._open_files.forget(path)
         try:
             self._files.rename(path, path + DELETED)
         except FileNotFoundError:
+            return
+        except OSError as error:
+            if not is_out_of_space(error):
+                raise
+            remove_if_there(self._files, path)
             return
         self._waiting.append(Discarded(path + DELETED, due_ms))
 

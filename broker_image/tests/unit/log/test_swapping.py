@@ -52,6 +52,16 @@ def test_of_a_split_that_was_not_complete_nothing_stays():
     assert sorted(find_interrupted(names).remove) == sorted(names)
 
 
+@pytest.mark.parametrize("promoted", range(3))
+@pytest.mark.parametrize("removed", range(4))
+def test_a_crash_while_an_incomplete_swap_is_removed_leaves_none_that_counts(promoted, removed):
+    renames = promotion(100)
+    names = [target for _, target in renames[:promoted]]
+    names += [source for source, _ in renames[promoted:]]
+    left = find_interrupted(find_interrupted(names).remove[removed:])
+    assert (left.swaps, left.segments) == ((), ())
+
+
 def test_an_index_of_transactions_shares_its_segments_fate():
     found = find_interrupted([f"{BASE}.txnindex.cleaned", f"{BASE}.txnindex.swap"])
     assert len(found.remove) == 2

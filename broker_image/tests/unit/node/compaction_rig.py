@@ -5,7 +5,7 @@ from logfleet.log.validation import prepare_fully
 from logfleet.node.cleaner import cleaning_job, look
 from logfleet.node.cleaning import Cleaned, CleanedSegment, Cleaning
 from logfleet.node.file_slice import FileSlice
-from logfleet.node.segment_swap import promote, remove_cleaned
+from logfleet.node.segment_swap import demote, promote, remove_cleaned
 from logfleet.records.batch import iterate_headers
 from logfleet.records.record import read_records
 
@@ -27,8 +27,7 @@ def compact(log, files, now, committed_end=None, settings=SETTINGS):
     for event in Cleaning(files, job, salt=SALT, account=lambda _: None).run():
         if isinstance(event, CleanedSegment):
             assert log.begin_swap(event.base_offsets, log.truncations)
-            promote(files, log.directory, event.base_offsets[0])
-            log.complete_swap(event.base_offsets, event.size, now)
+            swap(log, files, event, now)
             files.fsync_directory(log.directory)
         else:
             assert isinstance(event, Cleaned)
@@ -36,6 +35,20 @@ def compact(log, files, now, committed_end=None, settings=SETTINGS):
             remove_cleaned(files, log.directory)
             return event
     raise AssertionError
+
+
+def swap(log, files, cleaned, now):
+    """Put a new segment in place, or leave all as it was and raise an OSError."""
+    try:
+        promote(files, log.directory, cleaned.base_offsets[0])
+    except OSError:
+        demote(files, log.directory, cleaned.base_offsets[0])
+        log.cancel_swap()
+        raise
+    try:
+        log.complete_swap(cleaned.size, now)
+    except OSError:
+        log.complete_swap(cleaned.size, now)
 
 
 def flushed(log, files):

@@ -1,5 +1,6 @@
 """A compacted log on a machine that stops in the middle of anything: every latest value is there, and nothing is where it was not."""
 
+import errno
 import random
 
 import pytest
@@ -9,10 +10,11 @@ from logfleet.node import log_loader, segment_swap, trash
 from logfleet.node.cleaning import Uncleanable
 from logfleet.node.log_dir import LogDir
 from logfleet.node.open_files import OpenFiles
+from logfleet.node.segment_swap import remove_cleaned
 from logfleet.records.compression import Codec
 from logfleet.records.record import ProducerStamp, Record, build_batch
 
-from broker_image.tests.sim.disk import PowerLoss, SimDisk, SimFile
+from broker_image.tests.sim.disk import FSYNC_DIRECTORY, RENAME, PowerLoss, SimDisk, SimFile
 from broker_image.tests.unit.node.compaction_rig import append, batches, compact
 
 NOW = 1_700_000_000_000
@@ -47,6 +49,7 @@ class Run:
         self.surely = 0  # offsets below this are there at the next start
         self.compacted_to = 0  # records below this may be gone if there are newer ones
         self.compactions = 0
+        self.without_room = 0
         self.is_open = False
 
     def live(self):
@@ -59,7 +62,7 @@ class Run:
                     [self.append] * 12
                     + [self.flush] * 2
                     + [self.compact] * 2
-                    + [self.merge, self.restart]
+                    + [self.merge, self.compact_without_room, self.restart]
                 )()
         except PowerLoss:
             if self.dice.random() < 0.5:
@@ -156,6 +159,21 @@ class Run:
             self.checkpoint()
         trash.remove(self.disk, self.log_dir.take_removals(self.now))
 
+    def compact_without_room(self):
+        """The disk is full at one step of a round; steps for which that was tried twice are in test_swap_without_room."""
+        self.disk.fail_after(
+            self.dice.randrange(25), errno.ENOSPC, frozenset({RENAME, FSYNC_DIRECTORY})
+        )
+        try:
+            self.compact()
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            self.without_room += 1
+        finally:
+            self.disk.fail_after(0, 0, times=0)
+        remove_cleaned(self.disk, self.log.directory)
+
     def merge(self):
         """Rounds over what is clean already, which is merged, and whose tombstones go."""
         self.now += 60
@@ -180,7 +198,7 @@ def live_through(seed):
     for _ in range(10):
         run.live()
     run.begin()
-    return run.compactions
+    return run.compactions, run.without_room
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -189,7 +207,9 @@ def test_every_latest_value_survives_a_crash_at_any_moment(seed):
 
 
 def test_the_lives_are_long_enough_to_compact():
-    assert sum(map(live_through, range(5))) > 20
+    compactions, without_room = zip(*map(live_through, range(5)), strict=True)
+    assert sum(compactions) > 20
+    assert sum(without_room) > 2
 
 
 def fails_within(seeds):

@@ -1,3 +1,5 @@
+import errno
+
 import pytest
 from logfleet.io.files import PosixFiles, write_file
 from logfleet.node.open_files import OpenFiles
@@ -36,6 +38,22 @@ def test_what_is_gone_already_is_no_error(trash, tmp_path):
     (tmp_path / "f.deleted").unlink()
     trash.add(Discarded(f"{tmp_path}/absent", 0, is_directory=True))
     remove(PosixFiles(), trash.take_due(0))
+
+
+def test_a_file_whose_new_name_finds_no_room_is_removed_at_once(trash, tmp_path, monkeypatch):
+    write_file(PosixFiles(), f"{tmp_path}/f", b"x", durable=False)
+    error = OSError(errno.ENOSPC, "No space left on device")
+
+    def rename(_files, _source, _target):
+        raise error
+
+    monkeypatch.setattr(PosixFiles, "rename", rename)
+    trash.discard(f"{tmp_path}/f", 100)
+    assert list(tmp_path.iterdir()) == []
+    assert len(trash) == 0
+    error.errno = errno.EIO
+    with pytest.raises(OSError, match="No space"):
+        trash.discard(f"{tmp_path}/g", 100)
 
 
 def test_a_discarded_file_is_not_found_in_the_cache(tmp_path):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from logfleet.node.dispatch import Handler, RequestContext
-from logfleet.node.log_search import BatchToSearch
+from logfleet.node.log_search import BatchToSearch, batch_for_timestamp, youngest_batch
 from logfleet.node.partition import Partition
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ListOffsetsRequest, ListOffsetsResponse
@@ -131,9 +131,9 @@ def _offset_for(partition: Partition, timestamp: int) -> Found | _Search:
     if timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:  # nothing is tiered
         return Found()
     if timestamp == MAX_TIMESTAMP:
-        batch = log.youngest_batch()
+        batch = youngest_batch(log)
     else:
-        batch = log.batch_for_timestamp(timestamp)
+        batch = batch_for_timestamp(log, timestamp)
     return Found() if batch is None else _Search(partition, batch)
 
 
@@ -150,7 +150,7 @@ async def _search(broker: "Broker", search: _Search) -> Found | ErrorCode:
                 if record.offset >= partition.last_stable_offset:
                     return Found()
                 return Found(record.offset, record.timestamp, record.leader_epoch)
-            batch = partition.log.batch_for_timestamp(batch.timestamp, batch.header.next_offset)
+            batch = batch_for_timestamp(partition.log, batch.timestamp, batch.header.next_offset)
     except OSError as failure:
         broker.storage_failed(partition, failure)
         return ErrorCode.KAFKA_STORAGE_ERROR

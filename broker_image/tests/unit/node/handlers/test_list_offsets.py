@@ -129,7 +129,7 @@ def test_a_topic_named_twice_is_answered_once(host, partition) -> None:
 
 
 def test_a_failing_disk_is_told(host, partition, monkeypatch) -> None:
-    monkeypatch.setattr(partition.log, "batch_for_timestamp", failing)
+    monkeypatch.setattr(partition.log, "segments_from", failing)
     assert ask(host, (0, NOW))[0][0] == ErrorCode.KAFKA_STORAGE_ERROR
     assert [failed for failed, _ in host.failed] == [partition]
 
