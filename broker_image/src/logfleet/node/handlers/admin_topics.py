@@ -210,8 +210,14 @@ async def create_one(
     partitions: int,
     replication_factor: int,
     configs: Mapping[str, str],
+    *,
+    client_id: str | None = None,
+    host: str = "",
 ) -> Refusal | None:
-    """Create a topic through the controller, wherever it is; None once it is there. -1 stands for a default."""
+    """Create a topic through the controller, wherever it is; None once it is there. -1 stands for a default.
+
+    client_id, host: of the client whose doing it is, within whose quota of changes it has to be (KIP-599).
+    """
     topic = CreateTopicsRequest.CreatableTopic(
         name=name,
         num_partitions=partitions,
@@ -223,7 +229,7 @@ async def create_one(
     )
     timeout_ms = access.config.request_timeout_ms
     request = CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms)
-    origin = Origin(api_of(CreateTopicsRequest).max_version)
+    origin = Origin(api_of(CreateTopicsRequest).max_version, client_id, host)
     answer = await access.perform(CREATE, request, origin)
     assert isinstance(answer, CreateTopicsResponse)
     (result,) = answer.topics

@@ -104,7 +104,7 @@ def metadata(
         ],
         cluster_id=host.cluster_id,
         controller_id=view.controller_id(),
-        topics=_topics(host, view, request, version),
+        topics=_topics(host, view, request, context),
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
@@ -127,8 +127,10 @@ def _invalid(request: MetadataRequest) -> MetadataResponse:
     return MetadataResponse(controller_id=NO_ID, topics=rows)
 
 
-def _topics(host: "AdminHost", view: _View, request: MetadataRequest, version: int) -> list[_Topic]:
-    wanted = request.topics
+def _topics(
+    host: "AdminHost", view: _View, request: MetadataRequest, context: RequestContext
+) -> list[_Topic]:
+    wanted, version = request.topics, context.api_version
     if wanted is None or (not wanted and version < NO_TOPICS_SINCE):
         return [_described(view, topic, version) for topic in view.image.topics()]
     ids = dict.fromkeys(each.topic_id for each in wanted if each.topic_id != ZERO_UUID)
@@ -136,7 +138,7 @@ def _topics(host: "AdminHost", view: _View, request: MetadataRequest, version: i
         return [_by_id(view, topic_id, version) for topic_id in ids]
     if any(each.name is None for each in wanted):
         return [_Topic(error_code=ErrorCode.INVALID_REQUEST, name="")]
-    return _by_name(host, view, [each.name or "" for each in wanted], request, version)
+    return _by_name(host, view, [each.name or "" for each in wanted], request, context)
 
 
 def _by_id(view: _View, topic_id: bytes, version: int) -> _Topic:
@@ -147,14 +149,18 @@ def _by_id(view: _View, topic_id: bytes, version: int) -> _Topic:
 
 
 def _by_name(
-    host: "AdminHost", view: _View, names: Iterable[str], request: MetadataRequest, version: int
+    host: "AdminHost",
+    view: _View,
+    names: Iterable[str],
+    request: MetadataRequest,
+    context: RequestContext,
 ) -> list[_Topic]:
     rows = []
     missing = []
     for name in dict.fromkeys(names):
         topic = view.image.topic(name)
         if topic is not None:
-            rows.append(_described(view, topic, version))
+            rows.append(_described(view, topic, context.api_version))
             continue
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if name_problem(name) is not None:
@@ -163,7 +169,7 @@ def _by_name(
             missing.append(name)
         rows.append(_Topic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS))
     if missing and request.allow_auto_topic_creation and host.config.auto_create_topics_enable:
-        host.topic_creator.want(missing)
+        host.topic_creator.want(missing, client_id=context.client_id, host=context.peer.host)
     return rows
 
 

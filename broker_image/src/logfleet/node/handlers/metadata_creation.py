@@ -24,6 +24,7 @@ DEFAULT: Final = -1
 class TopicCreator:
     """Creates topics through the controller while clients ask again (Kafka: AutoTopicCreationManager).
 
+    Each counts as a CreateTopics of the newest version that the client sent which asked first, and is refused beyond its quota (KIP-599).
     Internal topics have partitions and configs of their own, and are created by whoever coordinates them. Call `close` to stop.
     """
 
@@ -32,7 +33,7 @@ class TopicCreator:
         self._creating: dict[str, asyncio.Task[None]] = {}
         self._refused_until_s: dict[str, float] = {}
 
-    def want(self, names: Iterable[str]) -> None:
+    def want(self, names: Iterable[str], *, client_id: str | None, host: str) -> None:
         """Begin to create those that can be created and are not being created yet."""
         now_s = asyncio.get_running_loop().time()
         self._refused_until_s = {
@@ -42,7 +43,9 @@ class TopicCreator:
             busy = name in self._creating or name in self._refused_until_s
             possible = name not in INTERNAL_TOPICS and name_problem(name) is None
             if possible and not busy and len(self._creating) < CREATING_MAX:
-                task = asyncio.get_running_loop().create_task(self._create(name), name=name)
+                task = asyncio.get_running_loop().create_task(
+                    self._create(name, client_id, host), name=name
+                )
                 self._creating[name] = task
                 task.add_done_callback(self._done)
 
@@ -58,8 +61,10 @@ class TopicCreator:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("topic_creation_failed", topic=task.get_name(), exc_info=error)
 
-    async def _create(self, name: str) -> None:
-        refusal = await create_one(self._access, name, DEFAULT, DEFAULT, {})
+    async def _create(self, name: str, client_id: str | None, host: str) -> None:
+        refusal = await create_one(
+            self._access, name, DEFAULT, DEFAULT, {}, client_id=client_id, host=host
+        )
         if refusal is None:
             log.info("topic_created_on_demand", topic=name)
         elif refusal.error is not ErrorCode.TOPIC_ALREADY_EXISTS:
