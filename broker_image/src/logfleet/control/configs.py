@@ -76,6 +76,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     log_cleaner_enable: bool
     log_retention_check_interval_ms: int
     log_flush_scheduler_interval_ms: int
+    log_flush_offset_checkpoint_interval_ms: int
     producer_id_expiration_ms: int
 
     logfleet_disk_reserve_bytes: int

@@ -64,11 +64,19 @@ class Maintenance:
         """How often logs are looked at: as log.flush.scheduler.interval.ms says where that is more often than we do by ourselves."""
         return min(FLUSH_PERIOD_S, max(1, self._config.log_flush_scheduler_interval_ms) / 1000)
 
+    @property
+    def checkpoint_period_s(self) -> float | None:
+        """How often recovery points are written that flush.messages has moved; None if that is no more often than `flush` does it."""
+        asked_s = max(1, self._config.log_flush_offset_checkpoint_interval_ms) / 1000
+        return asked_s if asked_s < self.flush_period_s else None
+
     async def run(self) -> None:
         """Work until cancelled."""
         retention_s = self._config.log_retention_check_interval_ms / 1000
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._every(self.flush_period_s, self.flush))
+            if self.checkpoint_period_s is not None:
+                tasks.create_task(self._every(self.checkpoint_period_s, self.checkpoint))
             tasks.create_task(self._every(retention_s, self.apply_retention))
             tasks.create_task(self._every(PRODUCER_EXPIRY_PERIOD_S, self.expire_producers))
             tasks.create_task(self._every(REMOVAL_PERIOD_S, self.remove_discarded))
@@ -111,6 +119,15 @@ class Maintenance:
             self._on_disk_failure(name, error)
             return False
         return True
+
+    async def checkpoint(self) -> None:
+        """Write the checkpoints of directories where recovery points have moved since."""
+        for log_dir in self._log_dirs:
+            for partition_log in list(log_dir.logs.values()):
+                await self._breathe()
+                if partition_log.recovery_point > partition_log.checkpointed_point:
+                    await self._checkpoint(log_dir)
+                    break
 
     async def _checkpoint(self, log_dir: LogDir) -> None:
         try:

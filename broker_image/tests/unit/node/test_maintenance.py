@@ -41,6 +41,50 @@ def test_logs_are_looked_at_as_often_as_asked(given, period_s):
     assert maintenance.flush_period_s == period_s
 
 
+@pytest.mark.parametrize(
+    "given, period_s",
+    [
+        ({}, None),
+        ({"log.flush.offset.checkpoint.interval.ms": "5000"}, None),
+        ({"log.flush.offset.checkpoint.interval.ms": "200"}, 0.2),
+        ({"log.flush.offset.checkpoint.interval.ms": "0"}, 0.001),
+        (
+            {
+                "log.flush.offset.checkpoint.interval.ms": "200",
+                "log.flush.scheduler.interval.ms": "100",
+            },
+            None,
+        ),
+    ],
+)
+def test_recovery_points_are_written_as_often_as_asked(given, period_s):
+    maintenance = Maintenance.__new__(Maintenance)
+    maintenance._config = broker_config(given)
+    assert maintenance.checkpoint_period_s == period_s
+
+
+def test_checkpoints_are_written_where_recovery_points_have_moved():
+    def log_dir(*points):
+        logs = {
+            n: SimpleNamespace(recovery_point=now, checkpointed_point=known)
+            for n, (now, known) in enumerate(points)
+        }
+        return SimpleNamespace(logs=logs)
+
+    written = []
+
+    class Checkpointer:
+        async def write(self, log_dir, _high_watermarks):
+            written.append(log_dir)
+
+    moved, still = log_dir((5, 5), (7, 3), (9, 1)), log_dir((5, 5))
+    maintenance: Any = Maintenance.__new__(Maintenance)
+    maintenance._log_dirs, maintenance._checkpointer = [still, moved], Checkpointer()
+    maintenance._slice_end = 0.0
+    asyncio.run(maintenance.checkpoint())
+    assert written == [moved]
+
+
 @pytest.mark.parametrize("lost_with_left, taken", [(0, 4), (3, 2)])
 def test_retention_takes_all_steps_of_a_log_as_long_as_it_is_led(lost_with_left, taken):
     class Log:

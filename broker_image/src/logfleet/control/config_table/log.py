@@ -23,9 +23,9 @@ log.dir.failure.timeout.ms LONG ro low 30000 1.. | Time within which the control
 log.dirs LIST ro high null | Data directories, separated by commas. | in node.broker
 log.flush.interval.messages LONG cluster high 9223372036854775807 1..
 log.flush.interval.ms LONG cluster high null
-log.flush.offset.checkpoint.interval.ms INT ro high 60000 0.. | How often recovery points are written.
+log.flush.offset.checkpoint.interval.ms INT ro high 60000 0.. | How often recovery points are written; at least every 5 seconds. | in node.maintenance
 log.flush.scheduler.interval.ms LONG ro high 9223372036854775807 | How often logs are looked at for a flush; at least every 5 seconds. | in node.maintenance
-log.flush.start.offset.checkpoint.interval.ms INT ro high 60000 0.. | How often log start offsets are written.
+log.flush.start.offset.checkpoint.interval.ms INT ro high 60000 0.. | How often log start offsets are written; a new one always is before DeleteRecords is answered.
 log.index.interval.bytes INT cluster medium 4096 0..
 log.index.size.max.bytes INT cluster medium 10485760 4..
 log.local.retention.bytes LONG cluster medium -2 -2..
@@ -50,7 +50,7 @@ log.segment.delete.delay.ms LONG cluster high 60000 0..
 max.decompressed.message.bytes INT cluster medium 2147483639 1..2147483639
 message.max.bytes INT cluster high 1048588 0..
 min.insync.replicas INT cluster high 1 1..
-num.recovery.threads.per.data.dir INT cluster high 2 1.. | Logs of one data directory that are recovered at the same time at start.
+num.recovery.threads.per.data.dir INT cluster high 2 1.. | Logs of one data directory that are recovered at the same time at start; here they are one after the other.
 num.replica.alter.log.dirs.threads INT ro high null | Replicas that are moved between data directories at the same time.
 producer.id.expiration.ms INT cluster low 86400000 1.. | State of an idempotent producer is kept this long after its last write. | in node.maintenance
 replica.high.watermark.checkpoint.interval.ms LONG ro high 5000 | How often high watermarks are written.
