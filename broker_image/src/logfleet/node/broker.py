@@ -294,6 +294,7 @@ class Broker:
         try:
             await self._flusher.until_all_idle()
             await self.checkpointer.until_idle()
+            await self._flusher.close(log_dir.logs.values())
             await self._flusher.run(log_dir.close, self._high_watermarks)
         except OSError as error:
             self._fail(f"log directory {log_dir.path} could not be closed: {error}")

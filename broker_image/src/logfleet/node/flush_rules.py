@@ -18,8 +18,8 @@ from logfleet.node.partition import Partition
 from logfleet.node.timers import TimerWheel
 
 FLUSH_PERIOD_S: Final = 5.0
-"""Every log is flushed this often whatever its rules (`logfleet.node.maintenance`). Kafka leaves that to the kernel; a bound on what recovery
-has to check and a power loss can take costs one fsync per written log and period."""
+"""Every written log is flushed this often whatever its rules (`logfleet.node.maintenance`), or as often as the disk has synced them all, some at a
+time. Kafka leaves that to the kernel; a bound on what recovery has to check and a power loss can take costs one fsync per written log and period."""
 
 
 class FlushRules:

@@ -4,7 +4,7 @@ The threads do nothing but wait for the disk; the default executor is left to na
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -14,8 +14,10 @@ from logfleet.node.partition_log import PartitionLog
 
 T = TypeVar("T")
 
-# Flushes at a time: enough to share the journal commits of a file system, few enough for a slow disk.
+# Flushes at a time of who has many logs to flush: enough to share the journal commits of a file system, few enough for a slow disk.
 THREADS = 4
+# Left to what clients wait for, and to looking at disks.
+SPARE_THREADS = 1
 
 
 class Flusher:
@@ -23,7 +25,7 @@ class Flusher:
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="flush")
+        self._pool = ThreadPoolExecutor(THREADS + SPARE_THREADS, thread_name_prefix="flush")
         self._running: dict[int, asyncio.Task[None]] = {}
 
     async def flush(self, log: PartitionLog) -> None:
@@ -66,7 +68,7 @@ class Flusher:
             log.abandon_flush()
             raise
         finally:
-            del self._running[id(log)]
+            self._running.pop(id(log), None)
 
     async def until_all_idle(self) -> None:
         """Return once no flush is running that has begun by now: before logs are closed. Raises OSError if one fails."""
@@ -74,6 +76,30 @@ class Flusher:
             done, _ = await asyncio.wait(list(self._running.values()))
             for each in done:
                 each.result()
+
+    async def close(self, logs: Iterable[PartitionLog]) -> None:
+        """Complete logs that nothing is appended to any more and make them durable, THREADS at a time. Raises OSError at the end.
+
+        None of them may be in the middle of a flush.
+        """
+        rest = iter(list(logs))
+        ended = await asyncio.gather(
+            *(self._close_some(rest) for _ in range(THREADS)), return_exceptions=True
+        )
+        for error in ended:
+            if error is not None:
+                raise error
+
+    async def _close_some(self, rest: Iterator[PartitionLog]) -> None:
+        """Those of `rest` that nobody else takes before; an error keeps no other log from being closed."""
+        failed = None
+        for log in rest:
+            try:
+                await self._complete(log, log.close())
+            except OSError as error:
+                failed = error
+        if failed is not None:
+            raise failed
 
     async def until_idle(self, log: PartitionLog) -> None:
         """Return once no flush of this log is running: before its files are renamed or removed."""

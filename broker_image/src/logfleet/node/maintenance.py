@@ -6,7 +6,7 @@ flusher's threads.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Final
 
 import structlog
@@ -17,7 +17,7 @@ from logfleet.log.config import LONG_MAX
 from logfleet.log.names import TopicPartition
 from logfleet.node.checkpointer import Checkpointer
 from logfleet.node.flush_rules import FLUSH_PERIOD_S
-from logfleet.node.flusher import Flusher
+from logfleet.node.flusher import THREADS, Flusher
 from logfleet.node.local_partitions import SLICE_S, Failed, now_ms
 from logfleet.node.log_dir import LogDir
 from logfleet.node.log_dirs import LogDirs
@@ -58,6 +58,9 @@ class Maintenance:
         self._on_disk_failure = on_disk_failure
         self.producer_id_expiration_ms = config.producer_id_expiration_ms
         self._slice_end = 0.0
+        self._slots = asyncio.Semaphore(THREADS)
+        self._moved: set[str] = set()  # directories whose checkpoints are behind
+        self._checkpointed_s: dict[str, float] = {}  # when they were last written, monotonic
 
     @property
     def flush_period_s(self) -> float:
@@ -88,19 +91,38 @@ class Maintenance:
             await work()
 
     async def flush(self) -> None:
-        """Make durable what was written since the last time, then write the checkpoints."""
-        for log_dir in self._log_dirs:
-            moved = False
-            for name, partition_log in list(log_dir.logs.items()):
-                await self._breathe()
-                if name in log_dir.logs and self._is_due(partition_log):
-                    moved = True
-                    if not await self._flush(name, partition_log):
-                        break
-                moved = moved or partition_log.recovery_point > partition_log.checkpointed_point
-            else:
-                if moved:
-                    await self._checkpoint(log_dir)
+        """Make durable what was written since the last time, THREADS logs at a time, then write the checkpoints.
+
+        A pass that takes longer than FLUSH_PERIOD_S writes them in between, too: each tells of what is durable by then.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            for log_dir in self._log_dirs:
+                tasks.create_task(self._flush_all(log_dir))
+
+    async def _flush_all(self, log_dir: LogDir) -> None:
+        self._checkpointed_s[log_dir.path] = time.monotonic()
+        rest = iter(list(log_dir.logs.items()))
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(THREADS):
+                tasks.create_task(self._flush_some(log_dir, rest))
+        await self._checkpoint(log_dir)
+
+    async def _flush_some(
+        self, log_dir: LogDir, rest: Iterator[tuple[TopicPartition, PartitionLog]]
+    ) -> None:
+        """Flush those of `rest` that nobody else takes before, until the directory fails."""
+        for name, partition_log in rest:
+            await self._breathe()
+            if log_dir not in self._log_dirs.dirs:
+                return
+            if name in log_dir.logs and self._is_due(partition_log):
+                async with self._slots:
+                    await self._flush(name, partition_log)
+                self._moved.add(log_dir.path)
+            if partition_log.recovery_point > partition_log.checkpointed_point:
+                self._moved.add(log_dir.path)
+            if time.monotonic() - self._checkpointed_s[log_dir.path] >= FLUSH_PERIOD_S:
+                await self._checkpoint(log_dir)
 
     @staticmethod
     def _is_due(partition_log: PartitionLog) -> bool:
@@ -110,15 +132,13 @@ class Maintenance:
         flush_ms = partition_log.config.flush_ms
         return flush_ms == LONG_MAX or now_ms() - partition_log.flushed_ms >= flush_ms
 
-    async def _flush(self, name: TopicPartition, partition_log: PartitionLog) -> bool:
+    async def _flush(self, name: TopicPartition, partition_log: PartitionLog) -> None:
         try:
             began_ms = now_ms()
             await self._flusher.flush(partition_log)
             partition_log.flushed_ms = began_ms
         except OSError as error:
             self._on_disk_failure(name, error)
-            return False
-        return True
 
     async def checkpoint(self) -> None:
         """Write the checkpoints of directories where recovery points have moved since."""
@@ -126,10 +146,16 @@ class Maintenance:
             for partition_log in list(log_dir.logs.values()):
                 await self._breathe()
                 if partition_log.recovery_point > partition_log.checkpointed_point:
-                    await self._checkpoint(log_dir)
+                    self._moved.add(log_dir.path)
                     break
+            await self._checkpoint(log_dir)
 
     async def _checkpoint(self, log_dir: LogDir) -> None:
+        """Write the checkpoints of a directory that is in use, if what they tell has changed."""
+        if log_dir.path not in self._moved or log_dir not in self._log_dirs.dirs:
+            return
+        self._moved.discard(log_dir.path)
+        self._checkpointed_s[log_dir.path] = time.monotonic()
         try:
             await self._checkpointer.write(log_dir, self.high_watermarks)
         except OSError as error:

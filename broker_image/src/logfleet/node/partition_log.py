@@ -482,7 +482,7 @@ class PartitionLog:
         self._active.finish()
         self._rolled.append(self._active)
         self.producers.write(self._segments, self.log_end_offset)
-        self._new_names = True
+        self._new_names = self._is_as_closed = True
         return self.begin_flush()
 
     def forget_files(self) -> None:

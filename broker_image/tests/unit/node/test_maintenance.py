@@ -4,11 +4,14 @@ from typing import Any
 
 import pytest
 from logfleet.control.configs import broker_config
+from logfleet.io.files import PosixFiles
 from logfleet.log.config import LogConfig
 from logfleet.log.retention import Retention
 from logfleet.node.flush_rules import FLUSH_PERIOD_S
 from logfleet.node.local_partitions import now_ms
+from logfleet.node.log_dirs import LogDirs
 from logfleet.node.maintenance import Maintenance
+from logfleet.node.open_files import OpenFiles
 
 
 @pytest.mark.parametrize(
@@ -64,12 +67,12 @@ def test_recovery_points_are_written_as_often_as_asked(given, period_s):
 
 
 def test_checkpoints_are_written_where_recovery_points_have_moved():
-    def log_dir(*points):
+    def log_dir(path, *points):
         logs = {
             n: SimpleNamespace(recovery_point=now, checkpointed_point=known)
             for n, (now, known) in enumerate(points)
         }
-        return SimpleNamespace(logs=logs)
+        return SimpleNamespace(path=path, logs=logs)
 
     written = []
 
@@ -77,10 +80,12 @@ def test_checkpoints_are_written_where_recovery_points_have_moved():
         async def write(self, log_dir, _high_watermarks):
             written.append(log_dir)
 
-    moved, still = log_dir((5, 5), (7, 3), (9, 1)), log_dir((5, 5))
+    moved, still = log_dir("a", (5, 5), (7, 3), (9, 1)), log_dir("b", (5, 5))
     maintenance: Any = Maintenance.__new__(Maintenance)
-    maintenance._log_dirs, maintenance._checkpointer = [still, moved], Checkpointer()
+    maintenance._log_dirs = LogDirs(OpenFiles(PosixFiles()), [still, moved])
+    maintenance._checkpointer = Checkpointer()
     maintenance._slice_end = 0.0
+    maintenance._moved, maintenance._checkpointed_s = set(), {}
     asyncio.run(maintenance.checkpoint())
     assert written == [moved]
 
