@@ -54,6 +54,17 @@ class Line(msgspec.Struct, frozen=True):
     deleting: bool = False
 
 
+class LedgerDamaged(Exception):
+    """A line is none, since somebody edited it. What it said must be known before anything is done."""
+
+    def __init__(self, config_map: str, key: str, why: str) -> None:
+        super().__init__(
+            f"ConfigMap {config_map}, key {key}, is no line of the ledger ({why}): no topic of this "
+            "Cluster is made, changed or deleted; correct the line, or remove the key, then the "
+            "topic stays and its Topic takes it over anew"
+        )
+
+
 Ledger = dict[str, Line]
 """Topic name -> line."""
 
@@ -76,13 +87,18 @@ def _topic_of(key: str) -> str:
     return key[1:] if _DOTS.match(key) else key
 
 
-def read(config_maps: Iterable[Manifest]) -> Ledger:
-    """Raises msgspec.ValidationError for a line that is none (somebody edited it)."""
-    return {
-        _topic_of(key): msgspec.json.decode(text, type=Line)
-        for live in config_maps
-        for key, text in (live.get("data") or {}).items()
-    }
+def read(cluster: str, config_maps: Iterable[Manifest]) -> Ledger:
+    """The Cluster's lines; copies of its ConfigMaps say nothing. Raises LedgerDamaged."""
+    own = {shard_name(cluster, shard) for shard in range(SHARDS)}
+    lines: Ledger = {}
+    for live in config_maps:
+        name = live["metadata"]["name"]
+        for key, text in (live.get("data") or {}).items() if name in own else ():
+            try:
+                lines[_topic_of(key)] = msgspec.json.decode(text, type=Line)
+            except msgspec.DecodeError as error:
+                raise LedgerDamaged(name, key, str(error)) from error
+    return lines
 
 
 def shards(cluster: str, lines: Ledger) -> list[Manifest]:

@@ -20,14 +20,14 @@ class LedgerStore:
         self.lines: Ledger = {}
 
     async def load(self) -> Ledger:
-        """Raises msgspec.ValidationError for a line that is none."""
+        """Raises LedgerDamaged for a line that is none."""
         component = names.selector(self._cluster.name, "ledger")
         found = await self._kube.list("ConfigMap", self._cluster.namespace, component)
         for live in found:
             name = live["metadata"]["name"]
             self._versions[name] = live["metadata"]["resourceVersion"]
             self._contents[name] = live.get("data") or {}
-        self.lines = ledger.read(found)
+        self.lines = ledger.read(self._cluster.name, found)
         return self.lines
 
     async def write(self, lines: Ledger) -> None:

@@ -5,7 +5,7 @@ absence among the others, and one question to the brokers serves them all. The o
 a crash harmless: the ledger's line before the topic, the topic's end before the line's.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -21,7 +21,7 @@ from logfleet_operator import conditions, ledger, manifests, names, topic_plan
 from logfleet_operator.admin import Admin, AdminFactory, AdminRefused, AdminUnavailable
 from logfleet_operator.cluster_reconciler import status_manifest, timestamp
 from logfleet_operator.kube import Kube, KubeError
-from logfleet_operator.ledger import Evidence, Judgement, Ledger, Surroundings
+from logfleet_operator.ledger import Evidence, Judgement, Ledger, LedgerDamaged, Surroundings
 from logfleet_operator.ledger_store import LedgerStore
 from logfleet_operator.names import Manifest
 from logfleet_operator.settings import Settings
@@ -118,6 +118,7 @@ class TopicReconciler:
         self.notices: dict[ClusterKey, str] = {}
         self._monotonic = monotonic
         self._now = now or (lambda: datetime.now(UTC))
+        self._damaged: set[ClusterKey] = set()
         self._last_words: dict[ClusterKey, dict[str, DeletionPolicy]] = {}
         self._missed_since: dict[ClusterKey, dict[str, float]] = {}
 
@@ -142,7 +143,17 @@ class TopicReconciler:
             await self._fail_all(live, Reason.CLUSTER_NOT_READY, sentence)
             return None
         store = LedgerStore(self._kube, msgspec.convert(found["metadata"], Metadata))
-        last_words = await self._follow(store, (namespace, cluster_name), live)
+        key = namespace, cluster_name
+        try:
+            last_words = await self._follow(store, key, live)
+        except LedgerDamaged as error:
+            self._damaged.add(key)
+            self.notices[key] = str(error)
+            await self._postpone(live.values(), Reason.CONFLICT, str(error))
+            return None
+        if key in self._damaged:
+            self._damaged.remove(key)
+            self.notices[key] = ""
         try:
             cluster = parse_cluster(found)
         except InvalidResourceError:
@@ -153,12 +164,12 @@ class TopicReconciler:
             return None
         scene = await self._scene(cluster, live, last_words)
         if not found.get("status", {}).get("readyReplicas"):
-            await self._not_reachable(scene, f"Cluster {cluster_name} has no broker that is ready")
+            await self._wait(scene, f"Cluster {cluster_name} has no broker that is ready")
             return None
         try:
             return await self._work(scene, store)
         except AdminUnavailable as error:
-            await self._not_reachable(scene, f"no broker of {cluster_name} answers: {error}")
+            await self._wait(scene, f"no broker of {cluster_name} answers: {error}")
             return UNAVAILABLE_S
 
     async def _follow(
@@ -295,12 +306,16 @@ class TopicReconciler:
             )
             await self._write(document, status)
 
-    async def _not_reachable(self, scene: Scene, sentence: str) -> None:
-        """Tell the Topics that wait for brokers; those that were Ready as they are now still are."""
-        for topic in scene.topics:
-            document = scene.live[topic.metadata.uid]
+    async def _wait(self, scene: Scene, sentence: str) -> None:
+        """Tell the valid Topics that wait for the Cluster."""
+        waiting = [scene.live[topic.metadata.uid] for topic in scene.topics]
+        await self._postpone(waiting, Reason.CLUSTER_NOT_READY, sentence)
+
+    async def _postpone(self, documents: Iterable[Manifest], reason: Reason, sentence: str) -> None:
+        """Tell Topics what they wait for; those that were Ready as they are now still are."""
+        for document in documents:
             if not _ready_as_written(document):
-                await self._fail(document, Reason.CLUSTER_NOT_READY, sentence)
+                await self._fail(document, reason, sentence)
 
     async def _fail_all(self, live: Mapping[str, Manifest], reason: Reason, sentence: str) -> None:
         for document in live.values():

@@ -24,7 +24,7 @@ def test_lines_of_all_legal_names_can_be_written_and_read(topics: set[str]) -> N
     keys = [key for config_map in written for key in config_map["data"]]
     assert len(keys) == len(topics)
     assert all(is_config_map_key(key) for key in keys)
-    assert read(written) == lines
+    assert read("fleet", written) == lines
 
 
 @pytest.mark.parametrize(

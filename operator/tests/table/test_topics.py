@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from logfleet.resources.plan import ObservedTopic
 from logfleet_operator import names
+from logfleet_operator.ledger import shard_name, shard_of
 
 from .operation import Operation, cluster, topic
 from .world import World
@@ -436,6 +437,45 @@ async def test_a_topic_that_brokers_do_not_delete_is_told_in_the_clusters_status
     await operation.settle()
     assert world.topics == {}
     assert blocked(world) == ""
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [lambda _: "{}", lambda _: "not JSON", lambda line: line.replace('"Delete"', '"retain"')],
+)
+async def test_a_line_that_somebody_edited_is_told_and_nothing_moves(
+    edit: Callable[[str], str],
+) -> None:
+    world, operation = await fleet(topic(), topic("weather"))
+    shard = shard_name("fleet", shard_of("flights"))
+    data = world.one("ConfigMap", shard)["data"]
+    data["flights"] = edit(data["flights"])
+    world.put(topic("ships"))
+    operation.delete_topic("weather")
+    retried = operation.worker.queue.retried
+    await operation.settle()
+    assert operation.worker.queue.retried == retried
+    assert sorted(world.topics) == ["flights", "weather"]
+    assert f"ConfigMap {shard}, key flights, is no line of the ledger" in blocked(world)
+    assert world.ready("Topic", "ships") == ("False", "Conflict")
+    assert why(world, "ships") == blocked(world)
+    assert world.ready("Topic", "flights") == ("True", "Ready")
+    del data["flights"]
+    await operation.settle()
+    assert blocked(world) == ""
+    assert sorted(world.topics) == sorted(ledger(world)) == ["flights", "ships"]
+    assert world.topics["flights"].topic_id == "id-1"
+
+
+async def test_a_copy_of_the_ledger_says_nothing() -> None:
+    world, operation = await fleet(topic())
+    shard = world.one("ConfigMap", shard_name("fleet", shard_of("flights")))
+    labels = dict(shard["metadata"]["labels"])
+    data = {"flights": shard["data"]["flights"].replace("Delete", "Retain")}
+    world.put({**shard, "metadata": {"name": "zz-copy", "labels": labels}, "data": data, "spec": 0})
+    operation.delete_topic("flights")
+    await operation.settle()
+    assert world.topics == {}
 
 
 async def test_a_paused_cluster_changes_no_topic() -> None:
