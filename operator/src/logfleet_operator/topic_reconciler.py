@@ -160,9 +160,11 @@ class TopicReconciler:
             sentence = f"Cluster {cluster_name} is not valid, see its status"
             await self._fail_all(live, Reason.CLUSTER_NOT_READY, sentence)
             return None
-        if cluster.spec.paused:
-            return None
         scene = await self._scene(cluster, live, last_words)
+        if cluster.spec.paused:
+            sentence = f"Cluster {cluster_name} is paused: nothing is changed"
+            await self._wait(scene, sentence)
+            return None
         if not found.get("status", {}).get("readyReplicas"):
             await self._wait(scene, f"Cluster {cluster_name} has no broker that is ready")
             return None

@@ -478,12 +478,23 @@ async def test_a_copy_of_the_ledger_says_nothing() -> None:
     assert world.topics == {}
 
 
-async def test_a_paused_cluster_changes_no_topic() -> None:
-    world, operation = await fleet(topic())
+async def test_a_paused_cluster_changes_no_topic_and_says_so() -> None:
+    world, operation = await fleet(topic(), topic("weather"))
     world.put(cluster(paused=True))
     world.put(topic(partitions=9))
+    world.put(topic("ships"))
+    world.put(topic("planes", config={"a": ["b"]}))
     await operation.settle()
     assert world.topics["flights"].partitions == 6
+    for name in ("flights", "ships"):
+        assert world.ready("Topic", name) == ("False", "ClusterNotReady")
+        assert why(world, name) == "Cluster fleet is paused: nothing is changed"
+    assert world.ready("Topic", "planes") == ("False", "Invalid")
+    assert world.ready("Topic", "weather") == ("True", "Ready")
+    world.put(cluster())
+    await operation.settle()
+    assert world.topics["flights"].partitions == 9
+    assert world.ready("Topic", "flights") == world.ready("Topic", "ships") == ("True", "Ready")
 
 
 async def test_brokers_that_do_not_answer_leave_ready_topics_ready() -> None:
