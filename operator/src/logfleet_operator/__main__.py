@@ -16,7 +16,7 @@ from logfleet_operator.brokers import BrokerAdmins
 from logfleet_operator.cluster_reconciler import ClusterReconciler
 from logfleet_operator.credentials import NoCredentials, login
 from logfleet_operator.handlers import Feed, Watcher, watch_settings
-from logfleet_operator.kube import ApiServer, Kube, KubeUnavailable
+from logfleet_operator.kube import ApiServer, Kube, KubeError, KubeUnavailable
 from logfleet_operator.settings import Settings, SettingsError
 from logfleet_operator.topic_reconciler import TopicReconciler
 from logfleet_operator.worker import Worker
@@ -28,6 +28,10 @@ WATCHES_STOP_S: Final = 5.0
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
+class NotAllowed(Exception):
+    """The API server does not let the operator read what it cannot begin without."""
+
+
 def main(admins: AdminFactory | None = None) -> None:
     """The whole life of the process. admins: who asks brokers, if not `BrokerAdmins`."""
     try:
@@ -37,7 +41,7 @@ def main(admins: AdminFactory | None = None) -> None:
     logs.configure(settings.log_level, as_json=settings.log_json)
     try:
         asyncio.run(run(settings, admins or BrokerAdmins()))
-    except NoCredentials as error:
+    except (NoCredentials, NotAllowed) as error:
         sys.exit(f"logfleet-operator: {error}")
 
 
@@ -86,7 +90,10 @@ async def operate(kube: Kube, admins: AdminFactory, settings: Settings) -> None:
 
 
 async def wait_for_crds(kube: Kube, worker: Worker) -> None:
-    """Return once the API server serves our kinds in the version that this operator speaks."""
+    """Return once the API server serves our kinds in the version that this operator speaks.
+
+    Raises NotAllowed.
+    """
     while True:
         try:
             missing = [name for name in CRDS if not await _served(kube, name)]
@@ -100,7 +107,15 @@ async def wait_for_crds(kube: Kube, worker: Worker) -> None:
 
 
 async def _served(kube: Kube, name: str) -> bool:
-    crd = await kube.get("CustomResourceDefinition", "", name)
+    try:
+        crd = await kube.get("CustomResourceDefinition", "", name)
+    except KubeError as error:
+        if error.status not in {401, 403}:
+            raise
+        raise NotAllowed(
+            f"may not read CustomResourceDefinition {name}: give the operator's ServiceAccount the "
+            f"rights of charts/operator/templates/rbac.yaml ({error})"
+        ) from error
     versions = crd["spec"]["versions"] if crd is not None else []
     return any(version["name"] == VERSION and version["served"] for version in versions)
 

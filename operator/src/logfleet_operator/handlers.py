@@ -128,9 +128,10 @@ class Watcher:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> None:
-        """Ask kopf to end and wait for it; its thread never keeps the process alive."""
+        """Ask kopf to end, if it was started, and wait; its thread never keeps the process alive."""
         self._stop.set()
-        self._thread.join(timeout_s)
+        if self.alive:
+            self._thread.join(timeout_s)
 
     def _run(self) -> None:
         asyncio.run(

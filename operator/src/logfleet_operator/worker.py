@@ -135,6 +135,9 @@ class Worker:
             except (KubeError, KubeUnavailable) as error:
                 log.warning("resync_postponed", error=str(error), retry_s=RESYNC_RETRY_S)
                 pause = RESYNC_RETRY_S
+            except Exception:  # as in work_on: a bug here must not stop all other work
+                log.exception("resync_broken", retry_s=RESYNC_RETRY_S)
+                pause = RESYNC_RETRY_S
             await asyncio.sleep(pause)
 
     async def resync(self) -> None:
