@@ -42,7 +42,7 @@ check: lint types unit ## lint, types, unit tests (< 2 min; before every commit)
 lint: $(STAMP)
 	ruff check $(SOURCES)
 	ruff format --check $(SOURCES)
-	PYTHONPATH=broker_image/src lint-imports --no-logo
+	PYTHONPATH=broker_image/src:operator/src:spark-on-k8s/src lint-imports --no-logo
 
 .PHONY: types
 types: $(STAMP)

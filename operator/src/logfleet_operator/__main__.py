@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 import time
@@ -35,7 +36,7 @@ class NotAllowed(Exception):
 def main(admins: AdminFactory | None = None) -> None:
     """The whole life of the process. admins: who asks brokers, if not `BrokerAdmins`."""
     try:
-        settings = Settings.from_environment()
+        settings = Settings.from_environment(os.environ)
     except SettingsError as error:
         sys.exit(f"logfleet-operator: {error}")
     logs.configure(settings.log_level, as_json=settings.log_json)

@@ -1,6 +1,5 @@
-"""What the operator is started with: environment variables, set by its chart."""
+"""What the operator is started with: environment variables, set by its chart. PURE."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -27,7 +26,7 @@ class Settings:
         return not self.namespaces or namespace in self.namespaces
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Settings":
+    def from_environment(cls, environment: Mapping[str, str]) -> "Settings":
         """Raises SettingsError."""
         image = environment.get("LOGFLEET_BROKER_IMAGE", "")
         if not image:
