@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -21,6 +22,7 @@ ROUND_S = 16.0
 # Nothing in the operator waits longer than half a minute.
 QUIET_ROUNDS = 3
 ROUNDS_MAX = 80
+POOL = {"name": "main", "replicas": 3, "storage": {"size": "2Gi"}}
 
 
 def example(name: str) -> Manifest:
@@ -85,3 +87,38 @@ class Operation:
             if quiet == QUIET_ROUNDS:
                 return
         raise AssertionError("the operator does not come to rest")
+
+
+def pool(**fields: Any) -> dict[str, Any]:
+    return {"pools": [{**POOL, **fields}]}
+
+
+async def settled(**spec: Any) -> tuple[World, Operation]:
+    world = World()
+    world.put(cluster(**spec))
+    operation = Operation(world)
+    await operation.settle()
+    return world, operation
+
+
+def why(world: World) -> str:
+    return str(world.one("Cluster", "fleet")["status"]["why"])
+
+
+async def fleet(*topics: dict[str, Any]) -> tuple[World, Operation]:
+    world = World()
+    world.put(cluster())
+    for document in topics:
+        world.put(document)
+    operation = Operation(world)
+    await operation.settle()
+    return world, operation
+
+
+def ledger(world: World) -> dict[str, dict[str, Any]]:
+    lines = {}
+    for (kind, _, name), live in world.objects.items():
+        if kind == "ConfigMap" and name.startswith("fleet-topics-"):
+            for key, text in live.get("data", {}).items():
+                lines[key] = json.loads(text)
+    return lines

@@ -1,34 +1,14 @@
 """What becomes of a Cluster: resources in, objects and status out."""
 
-import json
 from typing import Any
 
 import pytest
 from logfleet_operator import certificates, names
-from logfleet_operator.settings import Settings
 
-from .operation import Operation, cluster
+from .operation import Operation, cluster, pool, settled, why
 from .world import World, refuse
 
 pytestmark = pytest.mark.asyncio
-
-POOL = {"name": "main", "replicas": 3, "storage": {"size": "2Gi"}}
-
-
-def pool(**fields: Any) -> dict[str, Any]:
-    return {"pools": [{**POOL, **fields}]}
-
-
-async def settled(**spec: Any) -> tuple[World, Operation]:
-    world = World()
-    world.put(cluster(**spec))
-    operation = Operation(world)
-    await operation.settle()
-    return world, operation
-
-
-def why(world: World) -> str:
-    return str(world.one("Cluster", "fleet")["status"]["why"])
 
 
 def environment(world: World, stateful_set: str) -> dict[str, str]:
@@ -304,65 +284,6 @@ async def test_objects_of_a_former_cluster_are_waited_for() -> None:
     assert not any(call.startswith("apply") for call in world.calls[calls:])
 
 
-async def test_brokers_are_added_where_fewest_are_and_the_budget_follows() -> None:
-    world, operation = await settled(**pool(replicas=2))
-    assert "fleet-main-c" not in world.named("StatefulSet")
-    world.put(cluster(**pool(replicas=4)))
-    await operation.round()
-    assert len([name for name in world.named("Pod") if "main" in name]) == 4
-    assert world.one("PodDisruptionBudget", "fleet-brokers")["spec"]["minAvailable"] == 1
-    await operation.settle()
-    assert world.one("PodDisruptionBudget", "fleet-brokers")["spec"]["minAvailable"] == 3
-    ranges = json.loads(world.one("ConfigMap", "fleet-record")["data"]["ranges"])
-    assert [(given["zone"], given["base"], given["replicas"]) for given in ranges] == [
-        ("a", 0, 2),
-        ("b", 1000, 1),
-        ("c", 2000, 1),
-    ]
-
-
-async def test_a_roll_replaces_one_broker_at_a_time() -> None:
-    world, operation = await settled()
-    world.put(cluster(config={"num.partitions": 4}))
-    absent = 0
-    for _ in range(30):
-        await operation.worker.resync()
-        while (key := operation.worker.queue.take(world.now_s)) is not None:
-            await operation.worker.work_on(key)
-        pods = [name for name in world.named("Pod") if "main" in name]
-        absent = max(absent, 3 - len(pods))
-        world.step()
-        world.now_s += 12
-    assert absent == 1
-    evicted = [call for call in world.calls if call.startswith("evict")]
-    assert evicted == [f"evict Pod fleet-main-{zone}-0" for zone in "abc"]
-    assert world.ready("Cluster", "fleet") == ("True", "Ready")
-
-
-async def test_a_budget_that_forbids_an_eviction_is_obeyed() -> None:
-    world, operation = await settled()
-    theirs = {
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "theirs"},
-        "spec": {
-            "minAvailable": 3,
-            "selector": {"matchLabels": names.selector("fleet", names.BROKER)},
-        },
-    }
-    world.put(theirs)
-    world.put(cluster(image="logfleet/broker:2"))
-    for _ in range(6):
-        await operation.round()
-    assert world.ready("Cluster", "fleet") == ("False", "Progressing")
-    assert "replacing fleet-main-a-0" in why(world)
-    images = {
-        world.one("Pod", name)["spec"]["containers"][0]["image"]
-        for name in world.named("Pod")
-        if "main" in name
-    }
-    assert images == {"logfleet/broker:1"}
-
-
 async def test_a_listener_that_is_taken_away_leaves_no_port_behind() -> None:
     world, operation = await settled()
     listeners = cluster()["spec"]["listeners"]
@@ -392,71 +313,6 @@ async def test_a_port_that_somebody_else_made_stays() -> None:
     await operation.settle()
     assert "monitoring" in world.named("Service")
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
-
-
-async def test_a_broken_image_stops_at_the_first_broker_and_the_fix_takes_over() -> None:
-    world, operation = await settled()
-    world.broken_images = {"broken"}
-    world.put(cluster(image="broken"))
-    for _ in range(10):
-        await operation.round()
-    images = [
-        world.one("Pod", name)["spec"]["containers"][0]["image"]
-        for name in world.named("Pod")
-        if "main" in name
-    ]
-    assert sorted(images) == ["broken", "logfleet/broker:1", "logfleet/broker:1"]
-    assert "fleet-main-a-0: ImagePullBackOff" in why(world)
-    world.put(cluster(image="logfleet/broker:3"))
-    await operation.settle()
-    assert world.ready("Cluster", "fleet") == ("True", "Ready")
-
-
-async def test_a_fleet_that_never_ran_is_replaced_at_once() -> None:
-    world = World()
-    world.broken_images = {"broken"}
-    world.put(cluster(image="broken"))
-    operation = Operation(world)
-    for _ in range(6):
-        await operation.round()
-    world.put(cluster(image="logfleet/broker:3"))
-    await operation.settle()
-    assert world.ready("Cluster", "fleet") == ("True", "Ready")
-    assert not any(call.startswith("evict") for call in world.calls)
-
-
-async def test_brokers_without_a_lease_for_a_moment_are_still_replaced_one_at_a_time() -> None:
-    metadata = {"managed": {"replicas": 1}}
-    world, _ = await settled(metadata=metadata)
-    # An operator of a newer version: etcd's only member goes first, and takes all leases along.
-    settings = Settings(broker_image="logfleet/broker:2", etcd_image="etcd:2")
-    operation = Operation(world, settings)
-    lost = False
-    for _ in range(20):
-        await operation.round()
-        lost = lost or world.one("Cluster", "fleet")["status"]["readyReplicas"] == 0
-    assert lost
-    assert world.taken_most == 1
-    assert world.ready("Cluster", "fleet") == ("True", "Ready")
-    images = {
-        world.one("Pod", name)["spec"]["containers"][0]["image"] for name in world.named("Pod")
-    }
-    assert images == {"etcd:2", "logfleet/broker:2"}
-
-
-@pytest.mark.parametrize("replicas", [1, 2, 3])
-async def test_a_fleet_that_runs_and_is_never_ready_is_replaced_one_by_one(replicas: int) -> None:
-    world = World()
-    world.idle_images = {"idle"}
-    world.put(cluster(image="idle", **pool(replicas=replicas)))
-    operation = Operation(world)
-    for _ in range(6):
-        await operation.round()
-    assert world.ready("Cluster", "fleet") == ("False", "Progressing")
-    world.put(cluster(image="logfleet/broker:3", **pool(replicas=replicas)))
-    await operation.settle()
-    assert world.ready("Cluster", "fleet") == ("True", "Ready")
-    assert world.taken_most == 1
 
 
 async def test_certificates_are_renewed_in_time_by_the_same_authority() -> None:

@@ -1,6 +1,5 @@
 """What becomes of Topics: resources in; topics at the brokers, ledger and status out."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -9,33 +8,14 @@ from logfleet.resources.plan import ObservedTopic
 from logfleet_operator import names
 from logfleet_operator.ledger import shard_name, shard_of
 
-from .operation import Operation, cluster, topic
+from .operation import Operation, cluster, fleet, ledger, topic
 from .world import World
 
 pytestmark = pytest.mark.asyncio
 
 
-async def fleet(*topics: dict[str, Any]) -> tuple[World, Operation]:
-    world = World()
-    world.put(cluster())
-    for document in topics:
-        world.put(document)
-    operation = Operation(world)
-    await operation.settle()
-    return world, operation
-
-
 def why(world: World, name: str = "flights") -> str:
     return str(world.one("Topic", name)["status"]["why"])
-
-
-def ledger(world: World) -> dict[str, dict[str, Any]]:
-    lines = {}
-    for (kind, _, name), live in world.objects.items():
-        if kind == "ConfigMap" and name.startswith("fleet-topics-"):
-            for key, text in live.get("data", {}).items():
-                lines[key] = json.loads(text)
-    return lines
 
 
 async def test_a_topic_is_made_and_its_status_tells_what_it_is() -> None:
@@ -212,123 +192,6 @@ async def test_a_topic_deleted_while_no_operator_ran_goes_after_a_second_look() 
     assert sorted(world.topics) == ["flights", "weather"]
     await later.settle()
     assert sorted(world.topics) == ["weather"]
-
-
-async def test_a_retained_topic_stays_and_is_forgotten() -> None:
-    world, operation = await fleet(topic(deletionPolicy="Retain"))
-    operation.delete_topic("flights")
-    await operation.settle()
-    assert sorted(world.topics) == ["flights"]
-    assert ledger(world) == {}
-
-
-@pytest.mark.parametrize("refused", [{"replicas": 3}, {"config": {"a": ["b"]}}, {"partitions": 1}])
-async def test_a_refused_topic_is_retained_too(refused: dict[str, Any]) -> None:
-    world, operation = await fleet(topic())
-    world.put(topic(deletionPolicy="Retain", **refused))
-    await operation.settle()
-    assert world.ready("Topic", "flights")[0] == "False"
-    operation.delete_topic("flights")
-    await operation.settle()
-    assert sorted(world.topics) == ["flights"]
-    assert ledger(world) == {}
-
-
-async def test_a_topic_that_is_retained_and_deleted_at_once_stays() -> None:
-    world, operation = await fleet(topic())
-    world.put(topic(deletionPolicy="Retain"))
-    operation.delete_topic("flights")
-    await operation.settle()
-    assert sorted(world.topics) == ["flights"]
-    assert ledger(world) == {}
-
-
-async def test_a_policy_that_no_pass_has_seen_retains_a_topic_but_deletes_none() -> None:
-    world, operation = await fleet(topic(deletionPolicy="Retain"))
-    world.put(topic(deletionPolicy="Delete"))
-    operation.delete_topic("flights")
-    await operation.settle()
-    assert sorted(world.topics) == ["flights"]
-
-
-async def test_last_words_that_come_in_the_middle_of_a_pass_are_for_the_next() -> None:
-    world, operation = await fleet(topic())
-    world.put(topic(deletionPolicy="Retain"))
-    last = world.one("Topic", "flights")
-    world.remove("Topic", "flights")
-
-    def tell(number: int) -> None:
-        if world.calls[number] == "get Namespace air":
-            world.after_call = lambda _: None
-            operation.feed.topic("DELETED", last)
-
-    world.after_call = tell
-    await operation.settle()
-    assert sorted(world.topics) == ["flights"]
-    assert ledger(world) == {}
-
-
-def is_paused(world: World) -> None:
-    world.put(cluster(paused=True))
-
-
-def is_not_valid(world: World) -> None:
-    world.put(cluster(metadata={}))
-
-
-def is_not_reachable(world: World) -> None:
-    world.unreachable = True
-
-
-def has_no_ready_broker(world: World) -> None:
-    world.broken_images = {"logfleet/broker:1"}
-
-
-IDLE = [is_paused, is_not_valid, is_not_reachable, has_no_ready_broker]
-
-
-async def some_rounds(operation: Operation) -> None:
-    """Brokers that do not answer are asked for ever: this never comes to rest."""
-    for _ in range(4):
-        await operation.round()
-
-
-def works_again(world: World) -> None:
-    world.unreachable = False
-    world.broken_images = set()
-    world.put(cluster())
-
-
-@pytest.mark.parametrize("idle", IDLE)
-async def test_what_a_topic_says_of_its_end_counts_also_while_nothing_is_done(
-    idle: Callable[[World], None],
-) -> None:
-    world, operation = await fleet(topic())
-    idle(world)
-    await some_rounds(operation)
-    world.put(topic(deletionPolicy="Retain"))
-    await some_rounds(operation)
-    world.remove("Topic", "flights")
-    works_again(world)
-    await Operation(world).settle()
-    assert sorted(world.topics) == ["flights"]
-    assert ledger(world) == {}
-
-
-@pytest.mark.parametrize("idle", IDLE)
-async def test_its_last_word_is_written_down_also_while_nothing_is_done(
-    idle: Callable[[World], None],
-) -> None:
-    world, operation = await fleet(topic())
-    idle(world)
-    await some_rounds(operation)
-    world.put(topic(deletionPolicy="Retain"))
-    operation.delete_topic("flights")
-    await some_rounds(operation)
-    works_again(world)
-    await Operation(world).settle()
-    assert sorted(world.topics) == ["flights"]
-    assert ledger(world) == {}
 
 
 async def test_deleted_and_made_again_it_is_empty_but_not_if_nobody_saw_the_deletion() -> None:
