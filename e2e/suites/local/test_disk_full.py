@@ -47,7 +47,6 @@ def broker(tmp_path: Path, disk: Path) -> Iterator[Broker]:
         "log.dirs": str(disk / "data"),
         "log.segment.delete.delay.ms": "0",
         "log.cleaner.backoff.ms": "500",
-        "log.cleaner.threads": "0",
     }
     broker = Broker(tmp_path / "broker", config)
     broker.start()
@@ -158,10 +157,10 @@ def test_records_are_refused_until_there_is_room(broker: Broker, disk: Path) -> 
 def test_compaction_makes_room_on_a_disk_that_is_full(broker: Broker) -> None:
     """Nobody deletes anything: the logs themselves hold next to nothing that is still wanted."""
     writer = Writer(broker)
-    writer.create("t", "cleanup.policy=compact", "min.cleanable.dirty.ratio=0.01")
+    writer.create("t", "min.cleanable.dirty.ratio=0.01")
     writer.fill("t", b"key")
     until(lambda: metric(broker, "logfleet_disk_full{") == 1, 10)
-    said(broker, "config", "set", "broker", "1", "log.cleaner.threads=1")
+    said(broker, "config", "set", "topic", "t", "cleanup.policy=compact")
     until(lambda: metric(broker, "logfleet_disk_full{") == 0)
     assert metric(broker, "logfleet_log_cleaner_uncleanable_partitions{") == 0
     assert writer.read("t")[-1] == writer.acknowledged["t"][-1]
