@@ -48,7 +48,13 @@ def publish(bootstrap: str, topic: str, table: pd.DataFrame) -> None:
             failed.append(str(error))
 
     producer = Producer(
-        {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20}
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 20,
+            # a Ctrl-C that arrives while the client calls back can be lost in it: it is to do so as seldom as it can
+            "delivery.report.only.error": True,
+        }
     )
     started = time.monotonic()
     for key, value in flights.records(table):

@@ -121,12 +121,12 @@ class Round:
             each.result(timeout=PATIENCE_S)
 
     def run(self, kills: int) -> Figures:
-        """At least so many deaths. Raises SoakFailed, and ProgramFailed if the broker does not start again."""
+        """At least so many deaths, and more until a compaction was lived through. Raises SoakFailed, and ProgramFailed if the broker does not start again."""
         started = time.monotonic()
         for worker in self._workers:
             worker.start()
         try:
-            while self._kills < kills:
+            while self._kills < kills or not self._compactions:
                 self._live()
                 self._kill()
                 self._check_what_is_left()
