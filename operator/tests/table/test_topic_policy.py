@@ -96,14 +96,20 @@ def works_again(world: World) -> None:
     world.put(cluster())
 
 
-@pytest.mark.parametrize("idle", IDLE)
-async def test_what_a_topic_says_of_its_end_counts_also_while_nothing_is_done(
-    idle: Callable[[World], None],
-) -> None:
+async def retained_while(idle: Callable[[World], None]) -> tuple[World, Operation]:
+    """A fleet in which nothing is done for some reason, and a Topic that has just been changed to Retain."""
     world, operation = await fleet(topic())
     idle(world)
     await some_rounds(operation)
     world.put(topic(deletionPolicy="Retain"))
+    return world, operation
+
+
+@pytest.mark.parametrize("idle", IDLE)
+async def test_what_a_topic_says_of_its_end_counts_also_while_nothing_is_done(
+    idle: Callable[[World], None],
+) -> None:
+    world, operation = await retained_while(idle)
     await some_rounds(operation)
     world.remove("Topic", "flights")
     works_again(world)
@@ -116,10 +122,7 @@ async def test_what_a_topic_says_of_its_end_counts_also_while_nothing_is_done(
 async def test_its_last_word_is_written_down_also_while_nothing_is_done(
     idle: Callable[[World], None],
 ) -> None:
-    world, operation = await fleet(topic())
-    idle(world)
-    await some_rounds(operation)
-    world.put(topic(deletionPolicy="Retain"))
+    world, operation = await retained_while(idle)
     operation.delete_topic("flights")
     await some_rounds(operation)
     works_again(world)
