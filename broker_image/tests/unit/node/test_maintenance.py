@@ -90,6 +90,24 @@ def test_checkpoints_are_written_where_recovery_points_have_moved():
     assert written == [moved]
 
 
+def test_they_are_written_as_often_as_is_asked(monkeypatch):
+    async def main() -> None:
+        written = asyncio.Event()
+
+        async def checkpoint(_maintenance: Maintenance) -> None:
+            written.set()
+
+        monkeypatch.setattr(Maintenance, "checkpoint", checkpoint)
+        maintenance: Any = Maintenance.__new__(Maintenance)
+        maintenance._config = broker_config({"log.flush.offset.checkpoint.interval.ms": "1"})
+        running = asyncio.create_task(maintenance.run())
+        await asyncio.wait_for(written.wait(), 10)
+        running.cancel()
+        await asyncio.wait([running])
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("lost_with_left, taken", [(0, 4), (3, 2)])
 def test_retention_takes_all_steps_of_a_log_as_long_as_it_is_led(lost_with_left, taken):
     class Log:
