@@ -1,5 +1,6 @@
 """Suites that need no Kubernetes: clients against brokers that run as processes on loopback."""
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,12 @@ from e2e.harness.processes import Broker, Rig
 from e2e.oracle.brokers import Pair
 
 FAILED = pytest.StashKey[bool]()
+A_CLIENTS_SOCKET = "ignore:unclosed <socket:ResourceWarning"
+"""kafka-python closes a connection with bytes still to be sent in its I/O thread, which may end before: the collector has it then."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("filterwarnings", A_CLIENTS_SOCKET)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -25,6 +32,13 @@ def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """Apache Kafka and a broker, for all tests of the group beside-kafka."""
     with Pair(tmp_path_factory.mktemp("both")) as pair:
         yield pair
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_to_a_later_test() -> Iterator[None]:
+    """What the garbage collector complains about is told of the test that left it, not of one that happens to run then."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture
