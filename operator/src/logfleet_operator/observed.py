@@ -6,7 +6,7 @@ with them field by field, and `Pod` is what matters of a pod.
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,6 +31,20 @@ STUCK_REASONS: Final = frozenset(
     }
 )
 
+# Field -> what tells entries of a list map (x-kubernetes-list-map-keys in Kubernetes's OpenAPI) from
+# each other, for all that manifests here have. Any other list is atomic. `ports` are a Service's or
+# a container's: an entry has only one of the two port fields.
+LIST_MAP_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "containers": ("name",),
+    "env": ("name",),
+    "initContainers": ("name",),
+    "ownerReferences": ("uid",),
+    "ports": ("port", "containerPort", "protocol"),
+    "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
+    "volumeMounts": ("mountPath",),
+    "volumes": ("name",),
+}
+DEFAULT_PROTOCOL: Final = "TCP"
 
 # An etcd member whose gate (etcd.py) does not let it start.
 EMPTY_VOLUME: Final = "EmptyVolume"
@@ -195,7 +209,9 @@ def node_ports(observed: Observed, cluster: ClusterResource) -> dict[tuple[str, 
             continue
         listener, _, broker_id = name.removeprefix(prefix).rpartition("-")
         for port in live["spec"]["ports"]:
-            if listener in listeners and broker_id.isdecimal() and "nodePort" in port:
+            # By its name: others may add ports of their own.
+            ours = port.get("name") == listener and listener in listeners
+            if ours and broker_id.isdecimal() and "nodePort" in port:
                 found[listener, int(broker_id)] = int(port["nodePort"])
     return found
 
@@ -203,13 +219,14 @@ def node_ports(observed: Observed, cluster: ClusterResource) -> dict[tuple[str, 
 def differs(wanted: Any, live: Any) -> bool:
     """True if `live` lacks something of `wanted`; what else it has (defaults) does not matter.
 
-    Quantities are compared by value (the API server writes "0.5" as "500m"), and a missing field
-    equals an empty one (it leaves out many of those).
+    Nor do entries that others put into a list map, which server-side apply leaves there, nor its
+    order. Quantities are compared by value (the API server writes "0.5" as "500m"), and a missing
+    field equals an empty one (it leaves out many of those).
     """
     if isinstance(wanted, Mapping):
         return not isinstance(live, Mapping) or any(
-            differs(value, live[key]) if key in live else bool(value)
-            for key, value in wanted.items()
+            _field_differs(name, value, live[name]) if name in live else bool(value)
+            for name, value in wanted.items()
         )
     if isinstance(wanted, list | tuple):
         return (
@@ -223,6 +240,19 @@ def differs(wanted: Any, live: Any) -> bool:
         amount = parse_quantity(wanted)
         return amount is None or amount != parse_quantity(live)
     return True
+
+
+def _field_differs(name: str, wanted: Any, live: Any) -> bool:
+    keys = LIST_MAP_KEYS.get(name)
+    if keys is None or not isinstance(wanted, list | tuple) or not isinstance(live, list):
+        return differs(wanted, live)
+    found = {_identity(entry, keys): entry for entry in live}
+    return any(differs(entry, found.get(_identity(entry, keys))) for entry in wanted)
+
+
+def _identity(entry: Manifest, keys: Sequence[str]) -> tuple[Any, ...]:
+    """A port without a protocol has the default one, which the API server writes into the object."""
+    return tuple(entry.get(key, DEFAULT_PROTOCOL if key == "protocol" else None) for key in keys)
 
 
 def by_kind_and_name(objects: Iterable[Manifest]) -> dict[tuple[str, str], Manifest]:

@@ -1,5 +1,7 @@
 """What becomes of a Cluster: resources in, objects and status out."""
 
+import copy
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -313,6 +315,55 @@ async def test_a_port_that_somebody_else_made_stays() -> None:
     await operation.settle()
     assert "monitoring" in world.named("Service")
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
+
+
+async def test_what_others_add_to_our_objects_stays_and_stops_nothing() -> None:
+    world, operation = await settled()
+    port = {"name": "metrics", "port": 7777, "protocol": "TCP", "nodePort": 31777}
+    template = {
+        "containers": [{"name": "mesh", "image": "mesh:1"}],
+        "volumes": [{"name": "mesh", "emptyDir": {}}],
+        "topologySpreadConstraints": [
+            {"topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}
+        ],
+    }
+    container = {
+        "env": [{"name": "RELOADED", "value": "1"}],
+        "volumeMounts": [{"name": "mesh", "mountPath": "/mesh"}],
+    }
+    for service in ("fleet-bootstrap", "fleet-external-0"):
+        add(world, "Service", service, ["spec"], {"ports": [port]})
+    for stateful_set in ("fleet-etcd", "fleet-main-a"):
+        pod = ["spec", "template", "spec"]
+        add(world, "StatefulSet", stateful_set, pod, template)
+        add(world, "StatefulSet", stateful_set, [*pod, "containers", 0], container)
+    addresses = world.one("Cluster", "fleet")["status"]["listeners"]
+    world.put(cluster(image="logfleet/broker:2"))
+    await operation.settle()
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
+    assert world.one("Pod", "fleet-main-c-0")["spec"]["containers"][0]["image"].endswith(":2")
+    assert world.one("Cluster", "fleet")["status"]["listeners"] == addresses
+    assert port in world.one("Service", "fleet-bootstrap")["spec"]["ports"]
+    assert environment(world, "fleet-main-a")["RELOADED"] == "1"
+    pod = world.one("Pod", "fleet-main-a-0")["spec"]
+    assert [each["name"] for each in pod["containers"]] == ["broker", "mesh"]
+    world.calls.clear()
+    await operation.round()
+    assert not any(call.startswith("apply") for call in world.calls)
+
+
+def add(
+    world: World, kind: str, name: str, path: Sequence[str | int], lists: dict[str, Any]
+) -> None:
+    """Somebody else puts entries behind those of lists of an object."""
+    live = copy.deepcopy(world.one(kind, name))
+    found: Any = live
+    for step in path:
+        found = found[step]
+    for field, entries in lists.items():
+        found[field] = [*found[field], *copy.deepcopy(entries)]
+    live["metadata"]["generation"] += 1
+    world.touch(live)
 
 
 async def test_certificates_are_renewed_in_time_by_the_same_authority() -> None:

@@ -27,6 +27,8 @@ from logfleet_operator import names
 from logfleet_operator.admin import AdminRefused, AdminUnavailable
 from logfleet_operator.kube import KubeConflict, KubeError, KubeUnavailable
 
+from .server_side_apply import merge
+
 Manifest = dict[str, Any]
 Answer = TypeVar("Answer")
 NAMESPACE = "air"
@@ -92,7 +94,7 @@ class World:
         if live["spec"] != document["spec"]:
             live["spec"] = copy.deepcopy(document["spec"])
             live["metadata"]["generation"] += 1
-        return self._touch(live)
+        return self.touch(live)
 
     def add_storage_class(self, name: str, mode: str) -> None:
         """A default class."""
@@ -229,7 +231,7 @@ class World:
 
     def _set_status(self, live: Manifest, status: Manifest) -> None:
         if live.get("status") != status:
-            self._touch({**live, "metadata": {**live["metadata"]}, "status": status})
+            self.touch({**live, "metadata": {**live["metadata"]}, "status": status})
 
     # --- Kube ----------------------------------------------------------------------------------
 
@@ -303,7 +305,7 @@ class World:
             live = self._store(*key, {"metadata": {}})
         before = live
         live = copy.deepcopy(live)
-        _merge(live, self._applied.get(key, {}), copy.deepcopy(manifest))
+        merge(live, self._applied.get(key, {}), copy.deepcopy(manifest))
         self._applied[key] = copy.deepcopy(manifest)
         if live["kind"] == "Service" and live["spec"].get("type") == "NodePort":
             for port in live["spec"]["ports"]:
@@ -311,7 +313,7 @@ class World:
                     port["nodePort"] = next(self._ports)
         if live.get("spec") != before.get("spec"):
             live["metadata"]["generation"] += 1
-        return self._touch(live) if live != before else before
+        return self.touch(live) if live != before else before
 
     def _delete(self, kind: str, name: str, uid: str) -> None:
         live = self.objects.get((kind, NAMESPACE, name))
@@ -356,9 +358,9 @@ class World:
             "generation": 1,
             "creationTimestamp": self.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
-        return self._touch(live)
+        return self.touch(live)
 
-    def _touch(self, live: Manifest) -> Manifest:
+    def touch(self, live: Manifest) -> Manifest:
         """Store a new state of an object."""
         metadata = live["metadata"]
         metadata["resourceVersion"] = str(next(self._versions))
@@ -463,18 +465,6 @@ def refuse(world: World, number: int) -> None:
             raise KubeUnavailable("connection refused")
 
     world.before_call = check
-
-
-def _merge(live: Manifest, before: Manifest, wanted: Manifest) -> None:
-    """Server-side apply, simplified: fields of `before` that are not wanted any more go."""
-    for key in before:
-        if key not in wanted:
-            live.pop(key, None)
-    for key, value in wanted.items():
-        if isinstance(value, dict) and isinstance(live.get(key), dict):
-            _merge(live[key], before.get(key) or {}, value)
-        elif key != "resourceVersion":
-            live[key] = value
 
 
 def _without_accidents(text: str) -> str:

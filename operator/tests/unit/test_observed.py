@@ -3,6 +3,9 @@ from typing import Any
 import pytest
 from logfleet_operator.observed import EMPTY_VOLUME, differs, pod_from
 
+ENTRIES = {"env": [{"name": "a", "value": "1"}, {"name": "b", "value": "2"}]}
+UDP = {"port": 1, "protocol": "UDP"}
+
 
 @pytest.mark.parametrize(
     "wanted, live, different",
@@ -14,6 +17,17 @@ from logfleet_operator.observed import EMPTY_VOLUME, differs, pod_from
         ({"a": {"b": 1}}, {"a": None}, True),
         ({"a": [{"b": 1}]}, {"a": [{"b": 1, "c": 2}]}, False),
         ({"a": [1]}, {"a": [1, 2]}, True),
+        # A list map has entries of others beside ours, in any order; an entry is known by its keys.
+        ({"env": [{"name": "a", "value": "1"}]}, ENTRIES, False),
+        ({"env": [{"name": "b", "value": "2"}, {"name": "a", "value": "1"}]}, ENTRIES, False),
+        ({"env": [{"name": "a", "value": "3"}]}, ENTRIES, True),
+        ({"env": [{"name": "c", "value": "1"}]}, ENTRIES, True),
+        ({"env": [{"name": "a"}]}, {"env": None}, True),
+        ({"ports": [{"port": 1}]}, {"ports": [UDP, {**UDP, "protocol": "TCP"}]}, False),
+        ({"ports": [{"port": 1}]}, {"ports": [UDP]}, True),
+        ({"ports": [{"containerPort": 1}]}, {"ports": [UDP]}, True),
+        # Others are atomic: an apply replaces them whole.
+        ({"args": ["1"]}, {"args": ["1", "2"]}, True),
         ({"cpu": "0.5"}, {"cpu": "500m"}, False),
         ({"memory": "1024Mi"}, {"memory": "1Gi"}, False),
         ({"memory": "1Gi"}, {"memory": "1G"}, True),
