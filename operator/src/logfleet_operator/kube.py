@@ -4,7 +4,9 @@ Typed models are left out on purpose: they refuse answers of servers that are ol
 themselves. All writes are server-side applies of whole objects by one field manager, so that what
 is no longer in a manifest goes, and what others set stays.
 
-    KubeError            an answer that is not success: status, reason, message of the API server
+    KubeError            an answer that is not success: status, reason, message of the API server;
+                         also a Status that says Failure under HTTP's 2xx, as client-go reads it (an
+                         eviction where two budgets cover the pod; Kubernetes, pod/storage/eviction.go)
     └ KubeConflict       409: the object is not as it was when read
     KubeUnavailable      no answer (connection, timeout), or one that says to try again (429, 5xx)
 """
@@ -210,6 +212,13 @@ class ApiServer:
         if 200 <= response.status < 300:
             answer = json.loads(data)
             assert isinstance(answer, dict)
+            if answer.get("kind") == "Status" and answer.get("status") == "Failure":
+                # A verdict whatever its code: asked again, the API server says the same.
+                raise KubeError(
+                    int(answer.get("code", 500)),
+                    str(answer.get("reason", "")),
+                    f"{answer.get('message', '')} ({method} {path})",
+                )
             return answer
         raise _error(response.status, data, f"{method} {path}")
 

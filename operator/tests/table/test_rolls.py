@@ -49,11 +49,25 @@ async def test_a_roll_replaces_one_broker_at_a_time() -> None:
 
 async def test_a_budget_that_forbids_an_eviction_is_obeyed() -> None:
     world, operation = await settled()
+    world.disruptions_allowed = False
+    world.put(cluster(image="logfleet/broker:2"))
+    for _ in range(6):
+        await operation.round()
+    assert world.ready("Cluster", "fleet") == ("False", "Progressing")
+    assert "replacing fleet-main-a-0" in why(world)
+    assert broker_images(world) == {"logfleet/broker:1"}
+    world.disruptions_allowed = True
+    await operation.settle()
+    assert broker_images(world) == {"logfleet/broker:2"}
+
+
+async def test_a_second_budget_which_no_eviction_survives_is_told_until_it_goes() -> None:
+    world, operation = await settled()
     theirs = {
         "kind": "PodDisruptionBudget",
         "metadata": {"name": "theirs"},
         "spec": {
-            "minAvailable": 3,
+            "minAvailable": 1,
             "selector": {"matchLabels": names.selector("fleet", names.BROKER)},
         },
     }
@@ -62,13 +76,20 @@ async def test_a_budget_that_forbids_an_eviction_is_obeyed() -> None:
     for _ in range(6):
         await operation.round()
     assert world.ready("Cluster", "fleet") == ("False", "Progressing")
-    assert "replacing fleet-main-a-0" in why(world)
-    images = {
+    assert "more than one PodDisruptionBudget" in why(world)
+    assert broker_images(world) == {"logfleet/broker:1"}
+    world.remove("PodDisruptionBudget", "theirs")
+    await operation.settle()
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
+    assert broker_images(world) == {"logfleet/broker:2"}
+
+
+def broker_images(world: World) -> set[str]:
+    return {
         world.one("Pod", name)["spec"]["containers"][0]["image"]
         for name in world.named("Pod")
         if "main" in name
     }
-    assert images == {"logfleet/broker:1"}
 
 
 async def test_a_broken_image_stops_at_the_first_broker_and_the_fix_takes_over() -> None:

@@ -43,7 +43,8 @@ class World:
 
     broken_images: pods with these never run; idle_images: they run and are never ready. empty_members: etcd pods that came back with an empty
     volume. refused: (kind, name) -> why the API server does not take it. forbidden_topics: name ->
-    why brokers refuse to touch it; forbidden_keys: of topics' configuration. taken_most: of the brokers that ran, how many the operator took
+    why brokers refuse to touch it; forbidden_keys: of topics' configuration. disruptions_allowed: by
+    budgets, which know of what happens elsewhere. taken_most: of the brokers that ran, how many the operator took
     away between two steps, at most.
     """
 
@@ -58,6 +59,7 @@ class World:
         self.refused: dict[tuple[str, str], str] = {}
         self.empty_members: set[str] = set()
         self.unreachable = False
+        self.disruptions_allowed = True
         self.calls: list[str] = []
         self.before_call: Callable[[int], None] = lambda _: None
         self.after_call: Callable[[int], None] = lambda _: None
@@ -326,13 +328,18 @@ class World:
             self.changes += 1
 
     def _budget_allows(self, pod: str) -> bool:
+        """As Kubernetes (pod/storage/eviction.go): at most one budget may cover a pod."""
         labels = self.one("Pod", pod)["metadata"]["labels"]
-        for (kind, _, _), budget in self.objects.items():
-            if kind != "PodDisruptionBudget":
-                continue
-            match = budget["spec"]["selector"]["matchLabels"].items()
-            if not match <= labels.items():
-                continue
+        budgets = [
+            live["spec"]
+            for (kind, _, _), live in self.objects.items()
+            if kind == "PodDisruptionBudget"
+            and live["spec"]["selector"]["matchLabels"].items() <= labels.items()
+        ]
+        if len(budgets) > 1:
+            raise KubeError(500, "", "This pod has more than one PodDisruptionBudget")
+        for budget in budgets:
+            match, wanted = budget["selector"]["matchLabels"].items(), budget["minAvailable"]
             healthy = [
                 name
                 for (found, _, name), live in self.objects.items()
@@ -340,11 +347,10 @@ class World:
                 and match <= live["metadata"]["labels"].items()
                 and _is_ready(live)
             ]
-            wanted = budget["spec"]["minAvailable"]
-            # unhealthyPodEvictionPolicy IfHealthyBudget (Kubernetes, pod/storage/eviction.go)
+            # unhealthyPodEvictionPolicy IfHealthyBudget
             if pod not in healthy and len(healthy) >= wanted > 0:
                 continue
-            if len(healthy) <= wanted:
+            if not self.disruptions_allowed or len(healthy) <= wanted:
                 return False
         return True
 

@@ -113,6 +113,20 @@ async def test_deleting_and_evicting_a_pod_name_it_by_its_uid(server: Server) ->
         await kube.delete("Pod", "air", "a", "u1")
 
 
+async def test_a_failure_under_a_code_of_success_is_an_error(server: Server) -> None:
+    fake, kube = server
+    fake.status = 201
+    fake.body = {"kind": "Status", "status": "Success"}
+    assert await kube.evict_pod("air", "a", "u1")
+    # As Kubernetes's eviction.go answers when a second budget covers the pod.
+    message = "This pod has more than one PodDisruptionBudget"
+    fake.body = {"kind": "Status", "status": "Failure", "message": message, "code": 500}
+    with pytest.raises(KubeError, match=message) as caught:
+        await kube.evict_pod("air", "a", "u1")
+    assert caught.value.status == 500
+    assert "pods/a/eviction" in str(caught.value)
+
+
 @pytest.mark.parametrize(
     "status, error",
     [
