@@ -4,9 +4,11 @@ Rules, each from a way to lose a quorum or its data: members start together and 
 before they are ready; a member bootstraps a new cluster only while the record says
 `bootstrapping`, which ends for ever once every member has been ready (a member that comes back
 with an empty volume would otherwise vote with a forgotten log); peers and clients show
-certificates of this Cluster's own authority, since many networks enforce no policy.
+certificates of this Cluster's own authority, since many networks enforce no policy; members that
+have volumes keep the zones they began with, since a volume never leaves its own.
 """
 
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
@@ -120,17 +122,46 @@ def arguments(cluster: ClusterResource, managed: ManagedMetadata) -> list[str]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """zones: that members may run in; empty: anywhere. apart: no two of them in the same."""
+
+    zones: tuple[str, ...]
+    apart: bool
+
+
+def placement(
+    cluster: ClusterResource, managed: ManagedMetadata, live: Manifest | None, state: str
+) -> Placement:
+    """As the spec says until members have data, then as they began.
+
+    A member is never scheduled again if it may not run where its volume is, or not beside another
+    one whose volume is there, too. live: the StatefulSet as it is.
+    """
+    zones = tuple(cluster.spec.zones)
+    if state == BOOTSTRAPPING:
+        return Placement(zones, apart=1 < managed.replicas <= len(zones))
+    if live is None:
+        # Made again: where the volumes are is not known here, and it keeps members where they were.
+        return Placement(zones, apart=False)
+    affinity = live["spec"]["template"]["spec"].get("affinity", {})
+    return Placement(pods.zones_in(affinity), pods.is_apart(pods.ZONE_KEY, affinity))
+
+
 def stateful_set(
-    cluster: ClusterResource, managed: ManagedMetadata, *, image: str, gate_image: str
+    cluster: ClusterResource,
+    managed: ManagedMetadata,
+    placed: Placement,
+    *,
+    image: str,
+    gate_image: str,
 ) -> Manifest:
     """gate_image: any image with a shell; the brokers' is on the nodes anyway."""
     name = cluster.metadata.name
     labels, match = names.labels(name, names.ETCD), names.selector(name, names.ETCD)
-    affinity = pods.in_zones(cluster.spec.zones)
-    spread = [pods.spread_over(pods.HOST_KEY, match)]
-    if managed.replicas > 1 and len(cluster.spec.zones) >= managed.replicas:
-        term = {"topologyKey": pods.ZONE_KEY, "labelSelector": {"matchLabels": match}}
-        affinity["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    affinity = pods.in_zones(placed.zones)
+    if placed.apart:
+        affinity |= pods.apart(pods.ZONE_KEY, match)
     pod = {
         "serviceAccountName": names.service_account(name),
         "automountServiceAccountToken": False,
@@ -138,7 +169,7 @@ def stateful_set(
         "terminationGracePeriodSeconds": 30,
         "securityContext": pods.POD_SECURITY,
         "affinity": affinity,
-        "topologySpreadConstraints": spread,
+        "topologySpreadConstraints": [pods.spread_over(pods.HOST_KEY, match)],
         "initContainers": [_gate(cluster, gate_image)],
         "containers": [_member(cluster, managed, image)],
         "volumes": [

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from logfleet.control.config_keys import ConfigError
 from logfleet.control.configs import broker_config
-from logfleet.resources.cluster import ClusterResource, set_name
+from logfleet.resources.cluster import ClusterResource, ManagedMetadata, set_name
 from logfleet.resources.plan import Reason, Refusal
 
 from logfleet_operator import etcd, manifests, names, rollout
@@ -104,7 +104,11 @@ def plan_cluster(
     ranges = given if isinstance(given, Refusal) else allocate(cluster.spec, given)
     if isinstance(ranges, Refusal):
         return _refused(ranges)
-    refusal = _config_refusal(cluster) or _storage_refusal(cluster, observed, ranges)
+    refusal = (
+        _config_refusal(cluster)
+        or _storage_refusal(cluster, observed, ranges)
+        or _zones_refusal(cluster, observed)
+    )
     if refusal is not None:
         return _refused(refusal)
     plan = (
@@ -163,6 +167,29 @@ def _storage_refusal(
                 "zone; write one with volumeBindingMode WaitForFirstConsumer",
             )
     return None
+
+
+def _zones_refusal(cluster: ClusterResource, observed: Observed) -> Refusal | None:
+    """A zone that is taken away is soon without nodes, and members of etcd cannot follow."""
+    managed = cluster.spec.metadata.managed
+    if managed is None:
+        return None
+    placed = _etcd_placement(cluster, managed, observed)
+    gone = [zone for zone in placed.zones if zone not in cluster.spec.zones]
+    if not gone:
+        return None
+    return Refusal(
+        Reason.NOT_SUPPORTED,
+        f"spec.zones: volumes of etcd may be in zone {', '.join(gone)}, and this version does not "
+        "move them; write it back",
+    )
+
+
+def _etcd_placement(
+    cluster: ClusterResource, managed: ManagedMetadata, observed: Observed
+) -> etcd.Placement:
+    live = observed.get("StatefulSet", names.etcd_name(cluster.metadata.name))
+    return etcd.placement(cluster, managed, live, etcd_state(cluster, observed))
 
 
 def _storage_class(observed: Observed, name: str | None) -> Manifest | None:
@@ -237,7 +264,11 @@ def _metadata_store(
         return plan
     # The operator's default and not spec.image, so that changing that does not restart etcd.
     members = etcd.stateful_set(
-        cluster, managed, image=settings.etcd_image, gate_image=settings.broker_image
+        cluster,
+        managed,
+        _etcd_placement(cluster, managed, observed),
+        image=settings.etcd_image,
+        gate_image=settings.broker_image,
     )
     objects = [etcd.service(cluster), etcd.budget(cluster, managed), members]
     actions = _applies(cluster, observed, objects)

@@ -10,6 +10,7 @@ from logfleet_operator.names import Manifest
 USER_ID: Final = 10001
 ZONE_KEY: Final = "topology.kubernetes.io/zone"
 HOST_KEY: Final = "kubernetes.io/hostname"
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 # Pod Security Standards, level "restricted", and a read-only root on top of it.
 POD_SECURITY: Final[Manifest] = {
@@ -33,11 +34,29 @@ def in_zones(zones: Sequence[str]) -> Manifest:
         return {}
     expression = {"key": ZONE_KEY, "operator": "In", "values": list(zones)}
     terms = [{"matchExpressions": [expression]}]
-    return {
-        "nodeAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}
-        }
-    }
+    return {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": terms}}}
+
+
+def zones_in(affinity: Manifest) -> tuple[str, ...]:
+    """The zones that `in_zones` was given; empty without."""
+    required = affinity.get("nodeAffinity", {}).get(_REQUIRED, {})
+    for term in required.get("nodeSelectorTerms", ()):
+        for expression in term.get("matchExpressions", ()):
+            if expression["key"] == ZONE_KEY:
+                return tuple(expression.get("values", ()))
+    return ()
+
+
+def apart(key: str, labels: Manifest) -> Manifest:
+    """The affinity that never puts two pods with these labels where nodes have one value of `key`."""
+    term = {"topologyKey": key, "labelSelector": {"matchLabels": labels}}
+    return {"podAntiAffinity": {_REQUIRED: [term]}}
+
+
+def is_apart(key: str, affinity: Manifest) -> bool:
+    """Whether `affinity` has that of `apart`."""
+    terms = affinity.get("podAntiAffinity", {}).get(_REQUIRED, ())
+    return any(term["topologyKey"] == key for term in terms)
 
 
 def spread_over(key: str, labels: Manifest) -> Manifest:
