@@ -27,7 +27,10 @@ class Log:
     """Takes Produce: values by partition, and the header of every batch that came.
 
     outcomes: what to do with the next requests: an error code, CLOSE (written, but no answer) or 0.
+    batch_bytes_max: larger batches are refused, as by max.message.bytes.
     """
+
+    batch_bytes_max: float = float("inf")
 
     def __init__(self, broker: FakeBroker) -> None:
         self.broker = broker
@@ -59,6 +62,8 @@ class Log:
                 self.headers.append(header)
                 if isinstance(outcome, int) and outcome:
                     row.error_code, row.base_offset = outcome, -1
+                elif len(records) > self.batch_bytes_max:
+                    row.error_code, row.base_offset = ErrorCode.MESSAGE_TOO_LARGE, -1
                 else:
                     row.base_offset = self.append(data.index, header, records)
                 rows.append(row)
@@ -179,6 +184,55 @@ async def test_a_refused_batch_fails_its_records_and_a_new_numbering_begins() ->
             (1, 0),
             (2, 0),
         ]
+
+
+@pytest.mark.parametrize("acks", [-1, 1])
+async def test_a_batch_that_is_too_large_is_cut_until_its_parts_are_taken(acks: int) -> None:
+    values = [b"%03d" % i * 300 for i in range(200)]
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        log.batch_bytes_max = 20_000
+        async with Producer(client, acks=acks, idempotent=acks == -1) as producer:
+            deliveries = [await producer.send("t", value) for value in values]
+            await producer.flush()
+            assert log.values == {0: values}
+            assert [(await delivery).offset for delivery in deliveries] == list(range(200))
+        taken = [header for header in log.headers if header.size <= log.batch_bytes_max]
+        if acks == -1:
+            # nothing of a refused batch was taken, so its parts have its sequence numbers
+            counts = [header.record_count for header in taken]
+            sequences = [sum(counts[:i]) for i in range(len(counts))]
+            assert [header.base_sequence for header in taken] == sequences
+            assert {header.producer_id for header in taken} == {1}
+
+
+async def test_only_the_record_that_is_too_large_by_itself_fails() -> None:
+    values = [b"x" * (5_000 if i == 5 else 10) for i in range(16)]
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        log.batch_bytes_max = 4_000
+        async with Producer(client) as producer:
+            deliveries = [await producer.send("t", value) for value in values]
+            with pytest.raises(KafkaError, match="t-0: MESSAGE_TOO_LARGE"):
+                await producer.flush()
+            with pytest.raises(KafkaError, match="t-0: MESSAGE_TOO_LARGE"):
+                await deliveries.pop(5)
+            assert [(await delivery).offset for delivery in deliveries] == list(range(15))
+        assert log.values == {0: [b"x" * 10] * 15}
+
+
+async def test_records_that_were_sent_meanwhile_come_after_the_parts_of_a_cut_batch() -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        log.batch_bytes_max = 200
+        log.held = asyncio.Event()
+        async with Producer(client, linger_ms=0) as producer:
+            deliveries = [await producer.send("t", b"%d" % i * 100) for i in range(2)]
+            await log.arrived.wait()
+            deliveries += [await producer.send("t", b"%d" % i * 100) for i in range(2, 5)]
+            log.held.set()
+            assert [(await delivery).offset for delivery in deliveries] == list(range(5))
+        assert log.values == {0: [b"%d" % i * 100 for i in range(5)]}
 
 
 async def test_leaving_the_block_raises_what_nobody_awaited() -> None:
