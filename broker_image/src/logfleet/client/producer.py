@@ -439,7 +439,7 @@ class Producer:
             return
         now = asyncio.get_running_loop().time()
         if error.stale_metadata:
-            self.client.metadata.forget([batch.topic])
+            self.client.metadata.doubt([batch.topic])
         if isinstance(error, KafkaError) and error.code in _LOST_SEQUENCE:
             self._identity = None
         batch.retry_at = now + backoff_seconds(batch.attempts)

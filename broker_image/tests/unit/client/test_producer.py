@@ -200,6 +200,17 @@ async def test_a_record_that_cannot_be_delivered_in_time_fails() -> None:
                 await producer.flush()
 
 
+async def test_partitions_without_leader_share_the_questions_about_their_topic() -> None:
+    async with FakeBroker({"t": 50}).running() as broker, Client(broker.bootstrap) as client:
+        broker.leaderless = {("t", index) for index in range(50)}
+        async with Producer(client, linger_ms=0, delivery_timeout_ms=200) as producer:
+            for index in range(50):
+                await producer.send("t", b"a", partition=index)
+            with pytest.raises(KafkaError, match="LEADER_NOT_AVAILABLE"):
+                await producer.flush()
+        assert len(broker.of(MetadataRequest)) < 10  # a few rounds, each of 50 partitions
+
+
 async def test_without_acknowledgement_nothing_is_waited_for() -> None:
     async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
         log = Log(broker)
