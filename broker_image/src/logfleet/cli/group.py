@@ -30,6 +30,7 @@ from logfleet.cli.session import (
 from logfleet.client.cluster import Client
 from logfleet.client.errors import KafkaError
 from logfleet.client.groups import Groups, Member
+from logfleet.client.metadata import NO_LEADER
 from logfleet.client.offsets import OffsetSpec, TopicPartition
 from logfleet.groups.lag import lag
 from logfleet.wire.errors import ErrorCode
@@ -86,11 +87,11 @@ def describe(names: tuple[str, ...], *, as_json: bool, server: Server) -> None:
     async def wanted(_: Client) -> tuple[str, ...]:
         return names
 
-    show_each(server, KIND, wanted, _describe, None if as_json else _echo_description)
+    show_each(server, KIND, wanted, description_of, None if as_json else _echo_description)
 
 
-async def _describe(client: Client, name: str) -> dict[str, Any]:
-    """As JSON shows it. Raises ClientError."""
+async def description_of(client: Client, name: str) -> dict[str, Any]:
+    """As JSON shows it; end and lag are None where a partition is gone or has no leader. Raises ClientError."""
     groups = Groups(client)
     description = await groups.describe(name)
     committed = await groups.committed(name)
@@ -101,12 +102,13 @@ async def _describe(client: Client, name: str) -> dict[str, Any]:
         for index in indexes
     }
     keys = sorted({*committed, *readers})
-    there = {
+    led = {
         TopicPartition(topic.name, partition.index)
         for topic in await client.retrying(lambda: client.fetch_topics(None))
         for partition in topic.partitions
+        if partition.leader != NO_LEADER
     }
-    ends = await offsets_at(client, [key for key in keys if key in there], OffsetSpec.LATEST)
+    ends = await offsets_at(client, [key for key in keys if key in led], OffsetSpec.LATEST)
     offsets = []
     for key in keys:
         at = committed[key].offset if key in committed else None

@@ -169,10 +169,11 @@ def produce(
     read = read_json if from_json else draft_reader(separator=key_separator, null=null, key=key)
     output = Output(topic, ACKS[acks], CODECS[codec], create=create, as_json=as_json)
     source = Input(delimiter, read, headers, partition)
-    run(server, lambda client: _produce(client, source, output))
+    run(server, lambda client: produce_lines(client, source, output))
 
 
-async def _produce(client: Client, source: Input, output: Output) -> None:
+async def produce_lines(client: Client, source: Input, output: Output) -> None:
+    """Write every line, or all before the first that cannot be sent. Raises ClickException, ClientError."""
     producer = Producer(
         client,
         acks=output.acks,
@@ -185,15 +186,15 @@ async def _produce(client: Client, source: Input, output: Output) -> None:
     if standard_input().isatty():
         click.echo("one record per line; Ctrl-D ends", err=True)
     sent: asyncio.Queue[tuple[int, Delivery] | None] = asyncio.Queue()
-    bad_line: TextError | None = None
+    bad_line: TextError | click.ClickException | None = None
     try:
         async with producer, asyncio.TaskGroup() as tasks:
             tasks.create_task(_confirm(sent, as_json=output.as_json))
             try:
                 async for number, draft in _drafts(source):
                     sent.put_nowait((number, await _send(producer, output.topic, number, draft)))
-            except TextError as error:
-                bad_line = error
+            except (TextError, click.ClickException) as error:
+                bad_line = error  # first what was sent before it is written
             sent.put_nowait(None)
     except BaseExceptionGroup as group:
         raise group.exceptions[0] from None

@@ -8,7 +8,7 @@ import binascii
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
@@ -108,6 +108,8 @@ class _Encoded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _Text: TypeAlias = str | _Encoded | None
+# an int64 that is no negative time; -1: the record has none (Kafka: RecordBatch.NO_TIMESTAMP)
+_Timestamp: TypeAlias = Annotated[int, msgspec.Meta(ge=-1, le=2**63 - 1)]
 
 
 class _JsonRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -116,7 +118,7 @@ class _JsonRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     value: _Text
     key: _Text = None
     headers: list[tuple[str, _Text]] = []
-    timestamp: int | None = None
+    timestamp: _Timestamp | None = None
     partition: int | None = None
     topic: str | None = None
     offset: int | None = None

@@ -193,21 +193,9 @@ class Admin:
 
     async def config(self, kind: ResourceType, name: str) -> dict[str, ConfigEntry]:
         """All keys of a resource. A broker's name is its id; "" is what all brokers share."""
-        resource = DescribeConfigsRequest.DescribeConfigsResource(
-            resource_type=kind, resource_name=name, configuration_keys=None
-        )
 
         async def call() -> dict[str, ConfigEntry]:
-            connection = await self._owner(kind, name)
-            answer = await connection.request(
-                DescribeConfigsRequest(resources=[resource]),
-                DescribeConfigsResponse,
-                timeout_ms=self.client.request_timeout_ms,
-            )
-            result = answer.results[0]
-            subject = f"{kind.name.lower()} {name}"
-            _fail_at_once_if_unknown(result.error_code, result.error_message, subject)
-            return {row.name: _entry(row) for row in result.configs}
+            return await self._config(await self._owner(kind, name), kind, name)
 
         return await self.client.retrying(call)
 
@@ -261,6 +249,39 @@ class Admin:
             return ClusterDescription(answer.cluster_id, answer.controller_id, tuple(brokers))
 
         return await self.client.retrying(call)
+
+    async def is_broker(self, broker_id: int) -> bool:
+        """Whether who answers at the bootstrap address is this broker.
+
+        No broker says its own id; but each describes its own configuration alone (Kafka: ConfigHelper.describeConfigs).
+        """
+
+        async def call() -> bool:
+            try:
+                await self._config(await self.client.any(), ResourceType.BROKER, str(broker_id))
+            except KafkaError as error:
+                if error.code != ErrorCode.INVALID_REQUEST:
+                    raise
+                return False
+            return True
+
+        return await self.client.retrying(call)
+
+    async def _config(
+        self, connection: Connection, kind: ResourceType, name: str
+    ) -> dict[str, ConfigEntry]:
+        resource = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=kind, resource_name=name, configuration_keys=None
+        )
+        answer = await connection.request(
+            DescribeConfigsRequest(resources=[resource]),
+            DescribeConfigsResponse,
+            timeout_ms=self.client.request_timeout_ms,
+        )
+        result = answer.results[0]
+        subject = f"{kind.name.lower()} {name}"
+        _fail_at_once_if_unknown(result.error_code, result.error_message, subject)
+        return {row.name: _entry(row) for row in result.configs}
 
     async def _send(self, request: msgspec.Struct, answer: type[A]) -> A:
         # any broker carries out what reads, and forwards to the controller what changes (KIP-590)

@@ -21,7 +21,6 @@ from logfleet.wire.messages import (
 )
 
 DEFAULT_PORT = 9092
-METADATA_AGE_MS_MAX = 300_000  # Kafka: metadata.max.age.ms
 # Kafka: retry.backoff.ms and retry.backoff.max.ms (KIP-580)
 BACKOFF_MS_MIN = 100
 BACKOFF_MS_MAX = 1_000
@@ -126,8 +125,7 @@ class Client:
 
     async def topic(self, name: str, *, auto_create: bool = False) -> Topic:
         """The topic as it was known not more than five minutes ago; see `fetch_topics` for errors."""
-        newer_than = asyncio.get_running_loop().time() - METADATA_AGE_MS_MAX / 1000
-        known = self.metadata.topic(name, newer_than=newer_than)
+        known = self.metadata.topic(name, asyncio.get_running_loop().time())
         if known is not None:
             return known
         return (await self.fetch_topics([name], auto_create=auto_create))[0]
@@ -157,10 +155,10 @@ class Client:
         subject = f"{topic_name}-{index}"
         partition = (await self.topic(topic_name)).partition(index)
         if partition is None:
-            self.metadata.forget([topic_name])
+            self.metadata.doubt([topic_name])
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject=subject)
         if partition.leader == NO_LEADER:
-            self.metadata.forget([topic_name])
+            self.metadata.doubt([topic_name])
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, subject=subject)
         return partition.leader
 
@@ -217,7 +215,7 @@ class Client:
                 if not error.retriable or loop.time() + pause > deadline:
                     raise
                 if error.stale_metadata:
-                    self.metadata.forget(topics)
+                    self.metadata.doubt(topics)
             attempt += 1
             await asyncio.sleep(pause)
 

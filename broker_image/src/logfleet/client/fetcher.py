@@ -275,7 +275,7 @@ class Fetcher:
         if not error.retriable or now - position.failing_since > self.client.timeout_ms / 1000:
             raise error
         if error.stale_metadata:
-            self.client.metadata.forget([key.topic])
+            self.client.metadata.doubt([key.topic])
         position.retry_at = now + backoff_seconds(position.attempts)
         position.attempts += 1
         return position.retry_at

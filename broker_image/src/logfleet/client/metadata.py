@@ -8,6 +8,10 @@ from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import MetadataResponse
 
 NO_LEADER = -1
+AGE_MS_MAX = 300_000  # Kafka: metadata.max.age.ms
+DOUBTED_AGE_MS_MAX = (
+    80  # the shortest pause before a next attempt; Kafka: retry.backoff.ms between two refreshes
+)
 
 
 class Node(msgspec.Struct, frozen=True):
@@ -44,18 +48,20 @@ class Topic(msgspec.Struct, frozen=True):
 
 
 class Metadata:
-    """A cache; `now` is the loop's time in seconds. Only `update` and `forget` change it."""
+    """A cache; `now` is the loop's time in seconds. Only `update`, `forget` and `doubt` change it."""
 
     def __init__(self) -> None:
         self.cluster_id: str | None = None
         self.controller_id = -1
         self.nodes: dict[int, Node] = {}
         self._topics: dict[str, tuple[Topic, float]] = {}
+        self._doubted: set[str] = set()
 
-    def topic(self, name: str, *, newer_than: float) -> Topic | None:
-        """The topic, if it was learnt after `newer_than`."""
-        topic, learnt = self._topics.get(name, (None, 0.0))
-        return topic if learnt > newer_than else None
+    def topic(self, name: str, now: float) -> Topic | None:
+        """The topic, if it was learnt AGE_MS_MAX ago at most; one that is doubted, DOUBTED_AGE_MS_MAX."""
+        topic, learnt = self._topics.get(name, (None, float("-inf")))
+        age_ms_max = DOUBTED_AGE_MS_MAX if name in self._doubted else AGE_MS_MAX
+        return topic if (now - learnt) * 1000 < age_ms_max else None
 
     def last_known(self, name: str) -> Topic | None:
         """The topic as it was when we last heard of it, however long ago."""
@@ -68,6 +74,13 @@ class Metadata:
             if name in self._topics:
                 self._topics[name] = (self._topics[name][0], float("-inf"))
 
+    def doubt(self, names: Iterable[str]) -> None:
+        """An error says that what is known of these topics may be old: it is asked for anew by the next attempt.
+
+        Not before: the partitions of a topic fail one by one, and what the first of them asks for serves them all.
+        """
+        self._doubted.update(name for name in names if name in self._topics)
+
     def update(self, answer: MetadataResponse, now: float) -> list[Topic]:
         """Take over an answer; returns its topics without error."""
         self.cluster_id = answer.cluster_id
@@ -79,6 +92,7 @@ class Metadata:
         topics = [_topic(row) for row in answer.topics if row.error_code == 0]
         for topic in topics:
             self._topics[topic.name] = (topic, now)
+            self._doubted.discard(topic.name)
         return topics
 
 

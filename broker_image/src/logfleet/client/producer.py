@@ -60,22 +60,32 @@ class Delivery:
         self._batch, self._index = batch, index
 
     def __await__(self) -> Generator[object, None, Written]:
-        batch = self._batch
-        # shielded: giving up on one record must not cancel those that share its batch
-        base_offset, append_time_ms = yield from asyncio.shield(batch.written).__await__()
+        batch, index = self._batch, self._index
+        while True:
+            # shielded: giving up on one record must not cancel those that share its batch
+            base_offset, append_time_ms = yield from asyncio.shield(batch.written).__await__()
+            if batch.halves is None:
+                break
+            first, second = batch.halves
+            count = len(first.records)
+            batch, index = (first, index) if index < count else (second, index - count)
         return Written(
             batch.topic,
             batch.partition,
-            base_offset + self._index if base_offset >= 0 else -1,
-            batch.records[self._index].timestamp if append_time_ms < 0 else append_time_ms,
+            base_offset + index if base_offset >= 0 else -1,
+            batch.records[index].timestamp if append_time_ms < 0 else append_time_ms,
         )
 
 
 class _Batch:
-    """Records of one partition that are sent together; deadline in the loop's time."""
+    """Records of one partition that are sent together; deadline in the loop's time.
+
+    halves: set before `written` is, if the batch was cut in two, which are written or fail for themselves.
+    """
 
     __slots__ = (
-        "attempts", "created", "encoded", "partition", "records", "retry_at", "size", "stamp", "topic", "written",
+        "attempts", "created", "encoded", "halves", "partition", "records", "retry_at", "size", "stamp", "topic",
+        "written",
     )  # fmt: skip
 
     def __init__(self, topic: str, partition: int, now: float) -> None:
@@ -87,8 +97,25 @@ class _Batch:
         self.retry_at = 0.0
         self.stamp: ProducerStamp | None = None
         self.encoded = b""
+        self.halves: tuple[_Batch, _Batch] | None = None
         # base offset, log append time (-1 if records keep their own)
         self.written: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
+
+    def add(self, record: Record, size: int) -> None:
+        """size: the record's, in bytes."""
+        self.records.append(record)
+        self.size += size
+
+    def cut(self) -> tuple["_Batch", "_Batch"]:
+        """Two batches, as if never sent, that hold the records instead of this one, which has at least two."""
+        first = _Batch(self.topic, self.partition, self.created)
+        second = _Batch(self.topic, self.partition, self.created)
+        middle = len(self.records) // 2
+        for index, record in enumerate(self.records):
+            (first if index < middle else second).add(record, _size(record))
+        self.encoded = b""
+        self.halves = first, second
+        return self.halves
 
 
 class _Partition:
@@ -196,8 +223,7 @@ class Producer:
         record = Record(key, value, now_ms, tuple(headers))
         size = _size(record)
         batch = self._open_batch(topic, partition, size)
-        batch.records.append(record)
-        batch.size += size
+        batch.add(record, size)
         self._buffered += size
         return Delivery(batch, len(batch.records) - 1)
 
@@ -205,9 +231,10 @@ class Producer:
         """Wait until everything sent so far is written or failed; raises the first failure since the last flush."""
         self._flush_until = asyncio.get_running_loop().time()
         self._wake.set()
-        pending = [batch.written for state in self._partitions.values() for batch in state.batches]
-        if pending:
-            await asyncio.wait(pending)
+        pending = [batch for state in self._partitions.values() for batch in state.batches]
+        while pending:
+            await asyncio.wait([batch.written for batch in pending])
+            pending = [half for batch in pending for half in batch.halves or ()]
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
@@ -402,10 +429,17 @@ class Producer:
         batch.written.set_result((base_offset, append_time_ms))
 
     def _failed(self, batch: _Batch, error: ClientError) -> None:
-        """Try the batch again later, or give it up."""
+        """Try the batch again later, cut it in two, or give it up."""
+        if (
+            isinstance(error, KafkaError)
+            and error.code == ErrorCode.MESSAGE_TOO_LARGE
+            and len(batch.records) > 1
+        ):
+            self._cut(batch)
+            return
         now = asyncio.get_running_loop().time()
         if error.stale_metadata:
-            self.client.metadata.forget([batch.topic])
+            self.client.metadata.doubt([batch.topic])
         if isinstance(error, KafkaError) and error.code in _LOST_SEQUENCE:
             self._identity = None
         batch.retry_at = now + backoff_seconds(batch.attempts)
@@ -416,6 +450,18 @@ class Producer:
             # its sequence may or may not be taken: nothing may follow it under the same id
             self._identity = None
         self._finish(self._partitions[batch.topic, batch.partition], batch, error)
+
+    def _cut(self, batch: _Batch) -> None:
+        """Put halves in the place of a batch that is too large (KIP-126; Kafka: Sender.completeBatch)."""
+        state = self._partitions[batch.topic, batch.partition]
+        assert state.batches[0] is batch, "batches of a partition are written in order"
+        if batch.stamp is not None:
+            # nothing of it was taken and nothing after it has numbers yet: the halves have its own
+            state.sequence = batch.stamp.base_sequence
+        first, second = batch.cut()
+        state.batches.popleft()
+        state.batches.extendleft((second, first))
+        batch.written.set_result((-1, -1))
 
     def _finish(self, state: _Partition, batch: _Batch, error: ClientError) -> None:
         self._remove(state, batch)

@@ -53,10 +53,10 @@ SAMPLE_BYTES: Final = 4096
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """Who answers at an address: a cluster, and the addresses of its brokers by id."""
+    """Who answers at an address: a broker of which cluster, and whether it has the id that was asked for."""
 
     cluster_id: str
-    brokers: dict[int, tuple[str, int]]
+    is_expected: bool
 
 
 async def examine(config: BrokerConfig, files: Files) -> AsyncIterator[Finding]:
@@ -342,13 +342,13 @@ async def look_at_port(listener: Listener, node_id: int, cluster_id: str | None)
             bound.close()
     except OSError as error:
         with contextlib.suppress(ClientError, OSError, TimeoutError):
-            answer = await ask(listener.host or "localhost", listener.port)
-            if is_this_broker(answer, node_id, cluster_id):
+            answer = await ask(listener.host or "localhost", listener.port, node_id)
+            if is_this_broker(answer, cluster_id):
                 return Finding("port", Level.OK, f"this broker answers at {address}")
             return Finding(
                 "port",
                 Level.FAILED,
-                f"cluster {answer.cluster_id} answers at {address}: stop that broker, or change listeners",
+                f"another broker, of cluster {answer.cluster_id}, answers at {address}: stop it, or change listeners",
             )
         return Finding(
             "port",
@@ -400,7 +400,7 @@ async def look_at_address(
             f"{host} is {resolved}; who answers there is looked at while the broker runs",
         )
     try:
-        answer = await ask(host, listener.port)
+        answer = await ask(host, listener.port, node_id)
     except (ClientError, OSError, TimeoutError) as error:
         reason = str(error) or "no answer"
         return Finding(
@@ -413,7 +413,7 @@ async def look_at_address(
 
 def judge_answer(address: str, answer: Answer, node_id: int, cluster_id: str | None) -> Finding:
     """answer: of whoever clients find at this broker's advertised address."""
-    if is_this_broker(answer, node_id, cluster_id):
+    if is_this_broker(answer, cluster_id):
         return Finding(
             "advertised address",
             Level.OK,
@@ -422,24 +422,25 @@ def judge_answer(address: str, answer: Answer, node_id: int, cluster_id: str | N
     return Finding(
         "advertised address",
         Level.FAILED,
-        f"at {address} answers cluster {answer.cluster_id} with brokers {sorted(answer.brokers)}, not this one: "
+        f"at {address} answers another broker, of cluster {answer.cluster_id}: "
         "set advertised.listeners to this broker's own address",
     )
 
 
-def is_this_broker(answer: Answer, node_id: int, cluster_id: str | None) -> bool:
-    return node_id in answer.brokers and cluster_id in {None, answer.cluster_id}
+def is_this_broker(answer: Answer, cluster_id: str | None) -> bool:
+    return answer.is_expected and cluster_id in {None, answer.cluster_id}
 
 
-async def ask(host: str, port: int) -> Answer:
-    """Who is there. Raises ClientError, OSError, TimeoutError."""
+async def ask(host: str, port: int, node_id: int) -> Answer:
+    """Who is there, and whether it is broker node_id. Raises ClientError, OSError, TimeoutError."""
     name = f"[{host}]" if ":" in host else host
     async with (
         asyncio.timeout(ANSWER_MS_MAX / 1000),
         Client(f"{name}:{port}", client_id="logfleet-doctor", timeout_ms=ANSWER_MS_MAX) as client,
     ):
-        found = await Admin(client).describe_cluster()
-    return Answer(found.cluster_id, {each.id: (each.host, each.port) for each in found.brokers})
+        admin = Admin(client)
+        found = await admin.describe_cluster()
+        return Answer(found.cluster_id, await admin.is_broker(node_id))
 
 
 def judge_descriptors(hard: int) -> Finding:

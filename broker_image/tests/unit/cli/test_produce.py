@@ -1,6 +1,16 @@
+from pathlib import Path
+
+import click
 import pytest
 from click.testing import CliRunner
 from logfleet.cli.main import cli
+from logfleet.cli.produce import Input, Output, produce_lines
+from logfleet.cli.record_text import read_json
+from logfleet.client.cluster import Client
+from logfleet.records.compression import Codec
+
+from broker_image.tests.unit.client.fake_broker import FakeBroker
+from broker_image.tests.unit.client.fake_log import Log
 
 
 @pytest.mark.parametrize(
@@ -26,3 +36,27 @@ def test_what_the_command_line_cannot_mean_is_told_in_one_line(
     (line,) = result.stderr.splitlines()
     assert words in line
     assert line.endswith("; see logfleet produce --help")
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "line, words",
+    [
+        (b'{"value": "b", "partition": 99}', "line 3: t-99: there is no such topic or partition"),
+        (b'{"value": "b"', "line 3: is no record in JSON"),
+    ],
+)
+async def test_all_lines_before_one_that_cannot_be_sent_are_written(
+    line: bytes, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = tmp_path / "lines"
+    given.write_bytes(b'{"value": "a"}\n{"value": "a"}\n%s\n{"value": "never"}\n' % line)
+    source = Input(b"\n", read_json, (), None)
+    output = Output("t", -1, Codec.NONE, create=False, as_json=False)
+    with given.open() as lines:
+        monkeypatch.setattr("sys.stdin", lines)
+        async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+            log = Log(broker)
+            with pytest.raises(click.ClickException, match=words):
+                await produce_lines(client, source, output)
+            assert log.values == {0: [b"a", b"a"]}

@@ -94,12 +94,21 @@ def test_a_line_without_the_separator_is_refused() -> None:
         (b'{"value": "", "keys": ""}', "unknown field `keys`"),
         (b'{"value": {"base64": "?"}}', "base64: "),
         (b'{"value": "\xff"}', "is no record in JSON"),
+        (b'{"value": "", "timestamp": %d}' % 2**63, "- at `$.timestamp`"),
+        (b'{"value": "", "timestamp": %d}' % 10**30, "- at `$.timestamp`"),
+        (b'{"value": "", "timestamp": -2}', "- at `$.timestamp`"),
     ],
 )
 def test_what_is_no_record_in_json_is_refused(line: bytes, words: str) -> None:
     with pytest.raises(TextError) as refused:
         read_json(line)
     assert words in str(refused.value)
+
+
+@pytest.mark.parametrize("timestamp", [-1, 0, 2**63 - 1])
+def test_a_timestamp_in_json_is_whatever_a_record_can_have(timestamp: int) -> None:
+    draft = read_json(b'{"value": "", "timestamp": %d}' % timestamp)
+    assert draft.timestamp_ms == timestamp
 
 
 DATA = st.none() | st.binary(max_size=8) | st.text(max_size=8).map(str.encode)

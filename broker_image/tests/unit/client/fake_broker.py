@@ -29,12 +29,14 @@ class FakeBroker:
 
     bytes are sent as they are, None sends nothing, `CLOSE` closes the connection. requests: all that came, with headers.
     topics: name -> number of partitions, for the Metadata answer that is there from the start.
+    leaderless: partitions by topic and index that nobody leads; all others are this broker's.
     """
 
     CLOSE = b"close"
 
     def __init__(self, topics: dict[str, int] | None = None) -> None:
         self.topics = topics or {}
+        self.leaderless: set[tuple[str, int]] = set()
         self.answers: dict[type, Callable[[Any], Reply]] = {
             ApiVersionsRequest: self.api_versions,
             MetadataRequest: self.metadata,
@@ -78,7 +80,11 @@ class FakeBroker:
             return MetadataResponse.MetadataResponseTopic(error_code=3, name=name)
         partitions = [
             MetadataResponse.MetadataResponsePartition(
-                partition_index=index, leader_id=1, leader_epoch=0, replica_nodes=[1], isr_nodes=[1]
+                partition_index=index,
+                leader_id=-1 if (name, index) in self.leaderless else 1,
+                leader_epoch=0,
+                replica_nodes=[1],
+                isr_nodes=[1],
             )
             for index in range(self.topics[name])
         ]

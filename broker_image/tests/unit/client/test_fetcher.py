@@ -64,6 +64,15 @@ class Log:
         return row
 
 
+async def test_partitions_without_leader_share_one_question_about_their_topic() -> None:
+    async with FakeBroker({"t": 50}).running() as broker, Client(broker.bootstrap) as client:
+        broker.leaderless = {("t", index) for index in range(50)}
+        fetcher = Fetcher(client)
+        fetcher.assign({TopicPartition("t", index): 0 for index in range(50)})
+        assert await fetcher.poll(timeout_ms=0) == []
+        assert len(broker.of(MetadataRequest)) == 1
+
+
 async def read(fetcher: Fetcher, records: int) -> dict[TopicPartition, list[int]]:
     offsets: dict[TopicPartition, list[int]] = {}
     while sum(map(len, offsets.values())) < records:

@@ -1,4 +1,4 @@
-from logfleet.client.metadata import Metadata
+from logfleet.client.metadata import AGE_MS_MAX, DOUBTED_AGE_MS_MAX, Metadata
 from logfleet.wire.messages import MetadataResponse
 
 TOPIC = MetadataResponse.MetadataResponseTopic(
@@ -21,7 +21,7 @@ def learnt(now: float) -> Metadata:
 
 
 def test_partitions_stand_in_the_order_of_their_index() -> None:
-    topic = learnt(5).topic("t", newer_than=0)
+    topic = learnt(5).topic("t", 5)
     assert topic is not None
     assert [partition.index for partition in topic.partitions] == [0, 1]
     second = topic.partition(1)
@@ -33,11 +33,22 @@ def test_partitions_stand_in_the_order_of_their_index() -> None:
 
 def test_what_is_old_or_forgotten_is_not_there() -> None:
     metadata = learnt(5)
-    assert metadata.topic("t", newer_than=5) is None
-    assert metadata.topic("t", newer_than=4.9) is not None
+    assert metadata.topic("t", 5 + AGE_MS_MAX / 1000) is None
+    assert metadata.topic("t", 4.9 + AGE_MS_MAX / 1000) is not None
     metadata.forget(["t", "never heard of"])
-    assert metadata.topic("t", newer_than=0) is None
-    assert metadata.topic("gone", newer_than=0) is None
+    assert metadata.topic("t", 5) is None
+    assert metadata.topic("gone", 5) is None
+
+
+def test_what_is_doubted_is_there_until_the_next_attempt() -> None:
+    metadata = learnt(5)
+    metadata.doubt(["t", "never heard of"])
+    attempt = 5.001 + DOUBTED_AGE_MS_MAX / 1000
+    assert metadata.topic("t", 5) is not None
+    assert metadata.topic("t", attempt) is None
+    assert metadata.topic("never heard of", 5) is None
+    metadata.update(MetadataResponse(topics=[TOPIC]), attempt)
+    assert metadata.topic("t", attempt + 1) is not None
 
 
 def test_brokers_are_those_of_the_last_answer() -> None:
@@ -45,4 +56,4 @@ def test_brokers_are_those_of_the_last_answer() -> None:
     assert metadata.nodes[4].rack == "a"
     metadata.update(MetadataResponse(brokers=[]), 6)
     assert metadata.nodes == {}
-    assert metadata.topic("t", newer_than=0) is not None
+    assert metadata.topic("t", 6) is not None

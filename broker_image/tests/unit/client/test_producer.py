@@ -1,88 +1,22 @@
 import asyncio
-from typing import Any
 
 import pytest
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError, ConnectionLost, KafkaError
 from logfleet.client.partitioner import partition_of_key
 from logfleet.client.producer import Producer
-from logfleet.records.batch import parse_header
 from logfleet.records.compression import Codec
 from logfleet.records.record import read_records
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
     MetadataRequest,
     ProduceRequest,
-    ProduceResponse,
 )
 
-from broker_image.tests.unit.client.fake_broker import TOPIC_ID, FakeBroker
+from broker_image.tests.unit.client.fake_broker import FakeBroker
+from broker_image.tests.unit.client.fake_log import Log
 
 pytestmark = pytest.mark.asyncio
-
-
-class Log:
-    """Takes Produce: values by partition, and the header of every batch that came.
-
-    outcomes: what to do with the next requests: an error code, CLOSE (written, but no answer) or 0.
-    """
-
-    def __init__(self, broker: FakeBroker) -> None:
-        self.broker = broker
-        self.values: dict[int, list[bytes | None]] = {}
-        self.headers: list[Any] = []
-        self.outcomes: list[int | bytes] = []
-        self.arrived = asyncio.Event()
-        self.held: asyncio.Event | None = None
-        self.producer_ids = 0
-        broker.answers[ProduceRequest] = self.produce
-        broker.answers[InitProducerIdRequest] = self.identify
-
-    def identify(self, request: InitProducerIdRequest) -> InitProducerIdResponse:
-        assert request.transactional_id is None
-        self.producer_ids += 1
-        return InitProducerIdResponse(producer_id=self.producer_ids, producer_epoch=0)
-
-    async def produce(self, request: ProduceRequest) -> ProduceResponse | bytes | None:
-        self.arrived.set()
-        if self.held is not None:
-            await self.held.wait()
-        outcome = self.outcomes.pop(0) if self.outcomes else 0
-        rows = []
-        for topic in request.topic_data:
-            for data in topic.partition_data:
-                records = bytes(data.records or b"")
-                header = parse_header(records)
-                row = ProduceResponse.PartitionProduceResponse(index=data.index)
-                self.headers.append(header)
-                if isinstance(outcome, int) and outcome:
-                    row.error_code, row.base_offset = outcome, -1
-                else:
-                    row.base_offset = self.append(data.index, header, records)
-                rows.append(row)
-        if request.acks == 0:
-            return None
-        if outcome == FakeBroker.CLOSE:
-            return FakeBroker.CLOSE
-        answer = ProduceResponse.TopicProduceResponse(topic_id=TOPIC_ID, partition_responses=rows)
-        return ProduceResponse(responses=[answer])
-
-    def append(self, index: int, header: Any, records: bytes) -> int:
-        log = self.values.setdefault(index, [])
-        values = [record.value for record in read_records(records)]
-        sent_before = [
-            earlier
-            for earlier in self.headers[:-1]
-            if header.producer_id >= 0
-            and (earlier.producer_id, earlier.base_sequence, earlier.crc)
-            == (header.producer_id, header.base_sequence, header.crc)
-        ]
-        if sent_before and log[-len(values) :] == values:
-            return len(log) - len(values)  # a duplicate: answered, not written
-        log += values
-        return len(log) - len(values)
 
 
 async def test_records_are_written_in_order_and_say_where_they_are() -> None:
@@ -181,6 +115,55 @@ async def test_a_refused_batch_fails_its_records_and_a_new_numbering_begins() ->
         ]
 
 
+@pytest.mark.parametrize("acks", [-1, 1])
+async def test_a_batch_that_is_too_large_is_cut_until_its_parts_are_taken(acks: int) -> None:
+    values = [b"%03d" % i * 300 for i in range(200)]
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        log.batch_bytes_max = 20_000
+        async with Producer(client, acks=acks, idempotent=acks == -1) as producer:
+            deliveries = [await producer.send("t", value) for value in values]
+            await producer.flush()
+            assert log.values == {0: values}
+            assert [(await delivery).offset for delivery in deliveries] == list(range(200))
+        taken = [header for header in log.headers if header.size <= log.batch_bytes_max]
+        if acks == -1:
+            # nothing of a refused batch was taken, so its parts have its sequence numbers
+            counts = [header.record_count for header in taken]
+            sequences = [sum(counts[:i]) for i in range(len(counts))]
+            assert [header.base_sequence for header in taken] == sequences
+            assert {header.producer_id for header in taken} == {1}
+
+
+async def test_only_the_record_that_is_too_large_by_itself_fails() -> None:
+    values = [b"x" * (5_000 if i == 5 else 10) for i in range(16)]
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        log.batch_bytes_max = 4_000
+        async with Producer(client) as producer:
+            deliveries = [await producer.send("t", value) for value in values]
+            with pytest.raises(KafkaError, match="t-0: MESSAGE_TOO_LARGE"):
+                await producer.flush()
+            with pytest.raises(KafkaError, match="t-0: MESSAGE_TOO_LARGE"):
+                await deliveries.pop(5)
+            assert [(await delivery).offset for delivery in deliveries] == list(range(15))
+        assert log.values == {0: [b"x" * 10] * 15}
+
+
+async def test_records_that_were_sent_meanwhile_come_after_the_parts_of_a_cut_batch() -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        log.batch_bytes_max = 200
+        log.held = asyncio.Event()
+        async with Producer(client, linger_ms=0) as producer:
+            deliveries = [await producer.send("t", b"%d" % i * 100) for i in range(2)]
+            await log.arrived.wait()
+            deliveries += [await producer.send("t", b"%d" % i * 100) for i in range(2, 5)]
+            log.held.set()
+            assert [(await delivery).offset for delivery in deliveries] == list(range(5))
+        assert log.values == {0: [b"%d" % i * 100 for i in range(5)]}
+
+
 async def test_leaving_the_block_raises_what_nobody_awaited() -> None:
     async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
         Log(broker).outcomes = [ErrorCode.INVALID_RECORD]
@@ -215,6 +198,17 @@ async def test_a_record_that_cannot_be_delivered_in_time_fails() -> None:
                 await delivery
             with pytest.raises(ClientError):
                 await producer.flush()
+
+
+async def test_partitions_without_leader_share_the_questions_about_their_topic() -> None:
+    async with FakeBroker({"t": 50}).running() as broker, Client(broker.bootstrap) as client:
+        broker.leaderless = {("t", index) for index in range(50)}
+        async with Producer(client, linger_ms=0, delivery_timeout_ms=200) as producer:
+            for index in range(50):
+                await producer.send("t", b"a", partition=index)
+            with pytest.raises(KafkaError, match="LEADER_NOT_AVAILABLE"):
+                await producer.flush()
+        assert len(broker.of(MetadataRequest)) < 10  # a few rounds, each of 50 partitions
 
 
 async def test_without_acknowledgement_nothing_is_waited_for() -> None:

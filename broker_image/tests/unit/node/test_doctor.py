@@ -12,6 +12,15 @@ from logfleet.node.broker import Broker
 from logfleet.node.doctor import Answer
 from logfleet.node.finding import Finding, Level, worst
 from logfleet.node.loopback_ports import LoopbackPorts
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+)
+
+from broker_image.tests.unit.client.fake_broker import FakeBroker
 
 pytestmark = pytest.mark.asyncio
 GIB = 1 << 30
@@ -52,12 +61,43 @@ async def test_a_running_broker_is_known_again_and_a_stranger_is_not(tmp_path):
         other = tmp_path / "other"
         async with Broker(config_of(other)):
             port_taken, address = failed(await found(config_of(other, listeners=listeners)))
-            assert "stop that broker, or change listeners" in port_taken
+            assert "stop it, or change listeners" in port_taken
             assert "set advertised.listeners" in address
             (problem,) = failed(await found(config_of(other, advertised_listeners=listeners)))
             assert "set advertised.listeners to this broker's own address" in problem
     assert failed(await found(config)) == []
     ports.release()
+
+
+def one_of_a_fleet(broker: FakeBroker, node_id: int) -> None:
+    """Let it answer as one of brokers 1 and 2: each knows all of the cluster, and no configuration but its own."""
+    rows = [DescribeClusterResponse.DescribeClusterBroker(broker_id=each) for each in (1, 2)]
+
+    def configs(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+        (resource,) = request.resources
+        result = DescribeConfigsResponse.DescribeConfigsResult(
+            resource_type=resource.resource_type, resource_name=resource.resource_name
+        )
+        if resource.resource_name != str(node_id):
+            result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, "Unexpected id"
+        return DescribeConfigsResponse(results=[result])
+
+    broker.answers |= {
+        DescribeClusterRequest: lambda _: DescribeClusterResponse(cluster_id="c", brokers=rows),
+        DescribeConfigsRequest: configs,
+    }
+
+
+@pytest.mark.parametrize("node_id, level", [(1, Level.FAILED), (2, Level.OK)])
+async def test_the_address_of_another_broker_of_the_cluster_is_not_this_ones(node_id, level):
+    async with FakeBroker().running() as broker:
+        one_of_a_fleet(broker, node_id)
+        listener = Listener("PLAINTEXT", "127.0.0.1", broker.port)
+        address = await doctor.look_at_address(listener, 2, "c", is_running=True)
+        assert address.level is level
+        assert (await doctor.look_at_port(listener, 2, "c")).level is level
+    if level is Level.FAILED:
+        assert "answers another broker, of cluster c: set advertised.listeners" in address.message
 
 
 async def test_a_port_that_another_program_has_is_named(monkeypatch):
@@ -140,9 +180,9 @@ async def test_a_disk_is_judged_by_what_is_free(total, usable, level):
         (doctor.judge_store("etcd", "d", "c"), Level.FAILED),
         (doctor.judge_store("etcd", "c", "c"), Level.OK),
         (doctor.judge_store("etcd", None, None), Level.OK),
-        (doctor.judge_answer("h:1", Answer("c", {2: ("h", 1)}), 1, "c"), Level.FAILED),
-        (doctor.judge_answer("h:1", Answer("d", {1: ("h", 1)}), 1, "c"), Level.FAILED),
-        (doctor.judge_answer("h:1", Answer("c", {1: ("h", 1)}), 1, "c"), Level.OK),
+        (doctor.judge_answer("h:1", Answer("c", is_expected=False), 1, "c"), Level.FAILED),
+        (doctor.judge_answer("h:1", Answer("d", is_expected=True), 1, "c"), Level.FAILED),
+        (doctor.judge_answer("h:1", Answer("c", is_expected=True), 1, "c"), Level.OK),
     ],
 )
 async def test_what_was_measured_is_judged(finding, level):
