@@ -9,6 +9,7 @@ with the coordinator, and the members join again. The state machine is that of K
                   +----------------------+--------------------+      and DEAD when unloaded or deleted
 """
 
+import contextlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import InitVar, dataclass, field
 from enum import Enum
@@ -133,6 +134,7 @@ class ClassicGroup:
     join_deadline: Deadline[Turn] = field(init=False)
     sync_deadline: Deadline[Turn] = field(init=False)
     _supporters: dict[str, int] = field(default_factory=dict)
+    _subscribed: frozenset[str] | None = None
 
     def __post_init__(
         self,
@@ -259,21 +261,30 @@ class ClassicGroup:
         )
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether members read the topic, as far as they say; of consumers that do not say it readably any topic.
+        """Whether members read the topic by their last generation; of consumers that do not say it readably any topic.
 
-        Source: ClassicGroup.isSubscribedToTopic and computeSubscribedTopics.
+        Who joins the rebalance under way may not support the protocol that was agreed on before, so it is not asked again.
+        Source: ClassicGroup.isSubscribedToTopic.
         """
-        if self.protocol_type != PROTOCOL_TYPE or not self.members:
-            return False
-        if self.protocol_name is None:
-            return True
-        try:
-            return any(
-                topic in read_subscription(member.metadata(self.protocol_name))
+        if self._subscribed is None:
+            return self.protocol_type == PROTOCOL_TYPE and bool(self.members)
+        return topic in self._subscribed
+
+    def note_subscriptions(self) -> None:
+        """Remember what the members of a generation read; to be called once they agreed on a protocol, or are there again.
+
+        Source: ClassicGroup.computeSubscribedTopics.
+        """
+        self._subscribed = None
+        if self.protocol_type != PROTOCOL_TYPE:
+            return
+        # What cannot be read might be any topic.
+        with contextlib.suppress(MalformedMessage):
+            self._subscribed = frozenset(
+                topic
                 for member in self.members.values()
+                for topic in read_subscription(member.metadata(self.protocol_name))
             )
-        except MalformedMessage:
-            return True
 
     def select_protocol(self) -> str:
         """The protocol that most members prefer among those that all support; on a tie the one voted for first."""
@@ -296,6 +307,7 @@ class ClassicGroup:
         else:
             self.protocol_name = None
             self.transition(GroupState.EMPTY, wall_ms)
+        self.note_subscriptions()
 
     def _count(self, member: Member, by: int) -> None:
         for name, _ in member.protocols:

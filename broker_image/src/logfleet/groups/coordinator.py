@@ -148,6 +148,7 @@ class GroupCoordinator:
         group.protocol_type = value.protocol_type or None
         group.leader_id = value.leader
         group.state = GroupState.STABLE if group.members else GroupState.EMPTY
+        group.note_subscriptions()
         return group
 
     def unload(self, turn: Turn) -> None:

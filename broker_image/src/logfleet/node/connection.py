@@ -171,14 +171,17 @@ _frame_buffers = FrameBuffers()
 
 
 class Connection(asyncio.BufferedProtocol):
-    """The protocol of one accepted socket. Made by a listener, which also closes it when it is idle."""
+    """The protocol of one accepted socket. Made by a listener, which also closes it when it is idle.
 
-    def __init__(self, owner: Owner) -> None:
+    host, port: the peer's as it was accepted; a socket that its peer has reset since no longer tells them.
+    """
+
+    def __init__(self, owner: Owner, host: str, port: int) -> None:
         self._owner = owner
         self._service = owner.service
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         self._sender: FileSender | None = None
-        self.peer = Peer(owner.name)
+        self.peer = Peer(owner.name, host, port)
         self.last_active = owner.now
         self._head = b""  # received and not part of a frame yet; whatever came while busy
         self._frame: bytearray | None = (
@@ -205,9 +208,6 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
-        name = transport.get_extra_info("peername")
-        if isinstance(name, tuple):
-            self.peer.host, self.peer.port = name[0], name[1]
         self.peer.on_throttle = self.throttle
         refused_ms = self._owner.opened(self)
         if refused_ms:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -30,6 +31,7 @@ ACCEPT_AGAIN_S = 1.0
 # The sweep for idle connections looks at this many per step of the loop (well below a millisecond).
 SWEEP_STEP = 1000
 TICK_S = 1.0
+TICK_S_MIN = 0.01
 
 
 class Listener:
@@ -38,7 +40,7 @@ class Listener:
     name: the listener's name, as in Kafka's `listeners`.
     request_bytes_max: socket.request.max.bytes.
     idle_s_max: connections.max.idle.ms in seconds; a connection on which nothing moved for so long is
-        closed, also when a request is in progress (as Kafka's Selector does).
+        closed, also when a request is in progress (as Kafka's Selector does). Below 0: never.
     disk: threads that read cold segments ahead.
     quotas: who may connect; counts the connections of all listeners of a broker. None: anybody.
     backlog, receive_buffer_bytes, send_buffer_bytes: None leaves them to us and to the system.
@@ -63,7 +65,7 @@ class Listener:
         self.service = service
         self.disk = disk
         self.request_bytes_max = request_bytes_max
-        self.idle_s_max = idle_s_max
+        self.idle_s_max = idle_s_max if idle_s_max >= 0 else math.inf
         self.throttle = throttle
         self.turns = Turns()
         self.host = ""
@@ -166,12 +168,13 @@ class Listener:
                 raise
             self.waited_s += time.monotonic() - began
             # Not cut off by a stop: a transport that is half made belongs to nobody.
-            admission = loop.create_task(self._admit(accepted, _address(address[0])))
+            admission = loop.create_task(self._admit(accepted, address[0], address[1]))
             self._admissions.add(admission)
             admission.add_done_callback(self._admissions.discard)
             await asyncio.shield(admission)
 
-    async def _admit(self, accepted: socket.socket, address: str) -> None:
+    async def _admit(self, accepted: socket.socket, host: str, port: int) -> None:
+        address = _address(host)
         if not self.quotas.is_possible(self.name):
             self.refused += 1
             if count := self._impossible.happened():
@@ -192,7 +195,7 @@ class Listener:
             )
             accepted.close()
             return
-        connection = Connection(self)
+        connection = Connection(self, host, port)
         self._coming.add(connection)
         try:
             prepare_accepted(accepted, self._send_buffer_bytes)
@@ -242,7 +245,7 @@ class Listener:
             if self.now >= next_sweep:
                 await self._close_idle()
                 next_sweep = self.now + self.idle_s_max / 10
-            await asyncio.sleep(min(TICK_S, self.idle_s_max / 10))
+            await asyncio.sleep(max(TICK_S_MIN, min(TICK_S, self.idle_s_max / 10)))
 
     async def _close_idle(self) -> None:
         connections: Iterator[Connection] = iter(list(self.connections))

@@ -1,4 +1,5 @@
 import pytest
+from logfleet.groups.classic import GroupState
 from logfleet.groups.config import GroupConfig
 from logfleet.groups.offsets import utf16_length
 from logfleet.groups.records import OffsetRecord
@@ -230,3 +231,16 @@ def test_members_of_another_kind_keep_all_offsets():
     host = joined("x")
     host.coordinator._table.groups["g"].protocol_type = "connect"
     assert delete(host, ("t", [0])).error_code == ErrorCode.NON_EMPTY_GROUP
+
+
+def test_what_the_last_generation_read_counts_while_members_change_to_another_assignor():
+    script = Script()
+    for line in (
+        f"join a version=3 protocols=range,roundrobin meta={READS_T}",
+        "wait 3000",
+        "sync a a=share",
+        f"join b version=3 protocols=roundrobin meta={READS_T}",
+    ):
+        script.run(line)
+    assert script.host.coordinator._table.groups["g"].state is GroupState.PREPARING_REBALANCE
+    assert codes(delete(script.host, ("t", [0]), ("u", [0]))) == [[SUBSCRIBED], [0]]

@@ -1,6 +1,7 @@
 import asyncio
 import socket
 import struct
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -93,6 +94,50 @@ async def test_an_idle_connection_is_closed_and_a_busy_one_is_not() -> None:
         assert closing.result() == b""
         idle_writer.close()
         writer.close()
+        await listener.stop(grace_s=5)
+
+
+@pytest.mark.parametrize("sooner", [False, True])
+async def test_below_0_no_connection_is_idle_and_at_0_the_loop_still_rests(*, sooner: bool) -> None:
+    """Selector of Kafka's clients makes no IdleExpiryManager for a negative connections.max.idle.ms."""
+    with ThreadPoolExecutor(1) as disk:
+        listener = Listener("L", echo, disk=disk, idle_s_max=0 if sooner else -0.001)
+        port = await listener.bind("127.0.0.1", 0)
+        await listener.serve()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        if sooner:
+            assert await reader.read() == b""
+        began_s, used_s = time.monotonic(), time.process_time()
+        while time.monotonic() - began_s < 0.3:
+            if not sooner:
+                writer.write(framed(b"ping"))
+                assert await reader.readexactly(8) == framed(b"ping")
+            await asyncio.sleep(0.05)
+        assert time.process_time() - used_s < 0.15
+        writer.close()
+        await listener.stop(grace_s=5)
+
+
+async def test_who_resets_before_he_is_served_counts_no_longer(until: Until) -> None:
+    limits = connection_limits(BrokerLayers({"max.connections.per.ip": "5"}), ["L"])
+    quotas = ConnectionQuotas(limits, lambda: 0)
+    throttled: list[str] = []
+    with ThreadPoolExecutor(1) as disk:
+        listener = Listener(
+            "L", echo, disk=disk, quotas=quotas, throttle=lambda host: throttled.append(host) or 0
+        )
+        port = await listener.bind("127.0.0.1", 0)
+        await listener.serve()
+        for _ in range(20):  # all before the loop comes to take one of them
+            hasty = socket.create_connection(("127.0.0.1", port))
+            hasty.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            hasty.close()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(framed(b"ping"))
+        assert await reader.read(8) == framed(b"ping")
+        writer.close()
+        await until(lambda: quotas.total == 0)
+        assert set(throttled) == {"127.0.0.1"}
         await listener.stop(grace_s=5)
 
 

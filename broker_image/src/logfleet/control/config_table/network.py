@@ -5,7 +5,7 @@ advertised.listeners LIST ro high null | Addresses told to clients and other bro
 background.threads INT cluster high 10 1.. | Threads for work in the background; here one event loop does.
 client.quota.callback.class CLASS ro low null | Java class that decides on quotas.
 connection.failed.authentication.delay.ms INT ro low 100 0.. | A connection whose authentication failed is closed after this time.
-connections.max.idle.ms LONG ro medium 600000 | A connection on which nothing moved for this long is closed. | in node.broker
+connections.max.idle.ms LONG ro medium 600000 | A connection on which nothing moved for this long is closed; below 0 none is. | in node.broker
 connections.max.reauth.ms LONG ro medium 0 | SASL connections must authenticate again after this time; 0 never.
 controller.quota.window.num INT ro low 11 1.. | Windows over which the rate of topic changes is measured. | in node.client_quotas
 controller.quota.window.size.seconds INT ro low 1 1.. | Length of one such window. | in node.client_quotas
