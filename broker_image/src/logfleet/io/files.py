@@ -310,12 +310,13 @@ def read_file(files: Files, path: str) -> bytes | None:
     return file.pread(file.size(), 0)
 
 
-def write_file(files: Files, path: str, data: Writable, *, durable: bool) -> None:
+def write_file(files: Files, path: str, data: Writable, *, durable: bool, writer: str = "") -> None:
     """Replace the file at `path` in one step: whoever reads it sees the old bytes or the new ones.
 
-    durable: after a power loss too. Blocks for as long as the disk takes, so it runs in a thread.
+    durable: after a power loss too. Blocks for as long as the disk takes, so it runs in a thread. writer: a name that tells apart those
+    who may do it at the same time.
     """
-    temporary = path + ".tmp"
+    temporary = f"{path}{writer}.tmp"
     file = files.open(temporary, create=True)
     file.truncate(0)
     file.pwrite(data, 0)

@@ -113,7 +113,8 @@ class ProducerHistory:
     def write(self, segments: Sequence[Segment], log_end_offset: int) -> None:
         """Write a snapshot at the log's end; not durable, its checksum tells whether it got to the disk."""
         path, content = self.take(log_end_offset)
-        write_file(self._files, path, content, durable=False)
+        # a flush in a thread may just be writing it as well
+        write_file(self._files, path, content, durable=False, writer=".roll")
         self.note_written(log_end_offset, segments, log_end_offset)
 
     def take(self, log_end_offset: int) -> tuple[str, bytes]:

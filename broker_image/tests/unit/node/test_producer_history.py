@@ -1,3 +1,4 @@
+from logfleet.io.files import PosixFiles
 from logfleet.log.config import LogConfig
 from logfleet.log.validation import Rejected
 from logfleet.records.record import ProducerStamp, Record, build_batch
@@ -75,3 +76,34 @@ def test_a_log_begun_anew_by_truncation_knows_its_producers(rig):
     log.truncate_to(4, NOW)
     assert (log.log_start_offset, log.log_end_offset) == (4, 4)
     assert send(log, 3).base_offset == 4
+
+
+class MeanwhileFiles(PosixFiles):
+    """Lets something happen between the writing of a snapshot and its renaming."""
+
+    def __init__(self, meanwhile):
+        self.meanwhile = meanwhile
+
+    def rename(self, source, target):
+        if target.endswith(".snapshot"):
+            self.meanwhile()
+        super().rename(source, target)
+
+
+def test_a_roll_does_not_disturb_a_flush_that_writes_the_same_snapshot(rig, monkeypatch):
+    monkeypatch.setattr("logfleet.node.producer_history.SNAPSHOT_INTERVAL_BYTES", 1)
+    log = rig.open(SMALL)
+    while (
+        len(log.segments) < 2 or log.segments[-1].size < 350
+    ):  # the next batch needs a new segment
+        send(log, log.log_end_offset)
+    end = log.log_end_offset
+    job = log.begin_flush()
+    job.run(MeanwhileFiles(lambda: send(log, end)))
+    log.complete_flush(job)
+    assert log.segments[-1].base_offset == end, "it has rolled"
+    assert f"{end:020d}.snapshot" in rig.names(".snapshot")
+    assert rig.names(".tmp") == []
+    log = rig.open(SMALL, clean=False, recovery_point=end)
+    assert log.notes == []
+    assert send(log, end).duplicate
