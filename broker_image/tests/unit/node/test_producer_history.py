@@ -1,9 +1,15 @@
-from logfleet.io.files import PosixFiles
+import pytest
+from logfleet.io.files import PosixFiles, write_file
 from logfleet.log.config import LogConfig
+from logfleet.log.producers import ProducerStates
 from logfleet.log.validation import Rejected
+from logfleet.node.partition_log import AppendResult
+from logfleet.records.batch import parse_header
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.wire.errors import ErrorCode
 
+from broker_image.tests.sim.disk import SimDisk
+from broker_image.tests.unit.node.conftest import LogRig
 from broker_image.tests.unit.node.retaining import retain
 
 NOW = 1_700_000_000_000
@@ -107,3 +113,31 @@ def test_a_roll_does_not_disturb_a_flush_that_writes_the_same_snapshot(rig, monk
     log = rig.open(SMALL, clean=False, recovery_point=end)
     assert log.notes == []
     assert send(log, end).duplicate
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_snapshot_of_bytes_that_were_lost_does_not_come_back_with_others(seed):
+    """Two power losses: the first takes the batches of a durable snapshot, the second comes after others took their offsets."""
+    disk = SimDisk(seed)
+    rig = LogRig("/logs", disk)
+    disk.make_directory(rig.directory)
+    log = rig.open()
+    send(log, 0)
+    rig.flush(log)
+    lost = ProducerStates()
+    lost.update(
+        parse_header(build_batch([Record(None, None, NOW)], producer=ProducerStamp(8, 0, 0))), 1
+    )
+    write_file(disk, log.producers.path(3), lost.snapshot(), durable=True)
+    log = rig.open(clean=False, recovery_point=1)
+    assert log.producers.states.get(8) is None
+    for sequence in range(1, 5):
+        send(log, sequence)
+    log.segments[-1].file.fsync()  # as the kernel may do it at any time
+    disk.lose_power()
+    log = rig.open(clean=False, recovery_point=1)
+    assert log.log_end_offset == 5
+    assert log.producers.states.get(8) is None
+    result = send(log, 4)
+    assert isinstance(result, AppendResult)
+    assert result.duplicate
