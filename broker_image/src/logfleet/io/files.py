@@ -4,7 +4,7 @@ Everything the broker keeps on disk goes through `Files`, so that a simulated di
 POSIX file system promises. Data is durable after `fsync`, a name after `fsync_directory` of its directory. Rename is atomic. Paths are
 absolute or relative strings; nothing here knows what the files mean.
 
-Every failure is an OSError that carries the file's path. A file is closed when nobody refers to it any more: a fetch that is being
+Every failure is an OSError that carries the file's path; letting go of a lock does not fail. A file is closed when nobody refers to it any more: a fetch that is being
 sent keeps its segment readable, even if the segment is meanwhile dropped from the cache of open files, renamed or removed.
 """
 
@@ -18,6 +18,9 @@ from contextlib import contextmanager
 from typing import Final, Protocol
 
 import msgspec
+import structlog
+
+log = structlog.get_logger(__name__)
 
 Writable = bytes | bytearray | memoryview
 
@@ -89,7 +92,9 @@ class File(Protocol):
 class Lock(Protocol):
     """A held lock; it ends with the process at the latest."""
 
-    def release(self) -> None: ...
+    def release(self) -> None:
+        """Let others have it. Never an error: a disk that has failed is no reason to keep it (Kafka: CoreUtils.swallow)."""
+        ...
 
 
 class Files(Protocol):
@@ -193,6 +198,7 @@ class _OpenFileLock:
     """
 
     def __init__(self, path: str, holder: str) -> None:
+        self._path = path
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT, 0o644)
         try:
             whole_file = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
@@ -208,10 +214,16 @@ class _OpenFileLock:
         os.pwrite(self._fd, holder.encode(), 0)
 
     def release(self) -> None:
-        if self._fd >= 0:
-            os.ftruncate(self._fd, 0)
-            os.close(self._fd)
-            self._fd = -1
+        if self._fd < 0:
+            return
+        fd, self._fd = self._fd, -1
+        try:
+            try:
+                os.ftruncate(fd, 0)
+            finally:
+                os.close(fd)  # Linux lets go of it, and of the lock, whatever it returns
+        except OSError as error:
+            log.warning("lock_released_with_error", path=self._path, error=str(error))
 
 
 class PosixFiles:
@@ -298,12 +310,13 @@ def read_file(files: Files, path: str) -> bytes | None:
     return file.pread(file.size(), 0)
 
 
-def write_file(files: Files, path: str, data: Writable, *, durable: bool) -> None:
+def write_file(files: Files, path: str, data: Writable, *, durable: bool, writer: str = "") -> None:
     """Replace the file at `path` in one step: whoever reads it sees the old bytes or the new ones.
 
-    durable: after a power loss too. Blocks for as long as the disk takes, so it runs in a thread.
+    durable: after a power loss too. Blocks for as long as the disk takes, so it runs in a thread. writer: a name that tells apart those
+    who may do it at the same time.
     """
-    temporary = path + ".tmp"
+    temporary = f"{path}{writer}.tmp"
     file = files.open(temporary, create=True)
     file.truncate(0)
     file.pwrite(data, 0)

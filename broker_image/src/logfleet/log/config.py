@@ -62,7 +62,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def keeps_as_sent(self) -> bool:
-        """Whether every batch is judged by its header and checksum alone and stored as it came."""
+        """Whether every sound batch is judged by its header and checksum alone and stored as it came."""
         return (
             self.compression_type is None
             and "compact" not in self.cleanup_policy

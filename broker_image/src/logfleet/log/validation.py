@@ -2,7 +2,7 @@
 
 The checks are Kafka's (`ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords`, `LogValidator`), on the header and
 the checksum; records are looked at only where a rule is about them: keys on compacted topics, timestamps when the header says that one
-is out of the window, the size of compressed records where the topic bounds it. Nothing here depends on the log's state, so a batch that
+is out of the window or cannot be right about the newest, the size of compressed records where the topic bounds it. Nothing here depends on the log's state, so a batch that
 costs time (another codec) can be prepared in a thread.
 """
 
@@ -123,7 +123,9 @@ def prepare(
     ):
         return _not_allowed(header)
     if (
-        header.max_timestamp <= now_ms + config.message_timestamp_after_max_ms
+        header.base_timestamp
+        <= header.max_timestamp
+        <= now_ms + config.message_timestamp_after_max_ms
         and config.keeps_as_sent
         and not header.attributes & LOG_APPEND_TIME_BIT
     ):
@@ -242,9 +244,19 @@ def _looks_inside(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
     return (
         config.compacts
         or bool(header.attributes & LOG_APPEND_TIME_BIT)
+        or _lacks_newest_time(header, config)
         or not (header.max_timestamp <= latest and earliest <= 0)
         or (header.codec_bits != Codec.NONE and config.bounds_decompressed)
     )
+
+
+def _lacks_newest_time(header: BatchHeader, config: LogConfig) -> bool:
+    """Whether the header's newest time, which LogValidator finds out itself, is needed and older than its first record's.
+
+    Clients leave it out, and brokers live by it: offsets by time, retention and the expiry of producers (Sarama's PR 3108).
+    """
+    is_needed = config.message_timestamp_type is TimestampType.CREATE_TIME
+    return is_needed and header.max_timestamp < header.base_timestamp
 
 
 def _prepare_carefully(

@@ -16,9 +16,9 @@ Two rules for whoever writes:
 Errors::
 
     StoreError
-    ├── StoreUnavailable   nothing was changed; the same call may succeed later
+    ├── StoreUnavailable   nothing was changed; the same call may succeed later, maybe once somebody has made room
     ├── UnknownOutcome     the transaction was applied, or not, or will be (see above)
-    ├── StoreRefused       a definite no that repeating does not cure: no space, no permission
+    ├── StoreRefused       a definite no that repeating does not cure: no permission, a request that cannot be
     ├── LeaseNotFound      a transaction named a lease that has ended; nothing was changed
     ├── StoreReplaced      another store answers at this address; whatever was read before is worth nothing
     └── StoreLocked        another process has this embedded store open

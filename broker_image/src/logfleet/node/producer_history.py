@@ -30,7 +30,10 @@ class ProducerHistory:
 
     def restore(self, segments: Sequence[Segment], log_end_offset: int) -> list[str]:
         """Bring the state to what it was when the log ended here; returns what a person should know."""
+        is_beyond = any(offset > log_end_offset for offset in self._offsets)
         self._drop_superfluous(segments, log_end_offset)
+        if is_beyond:  # else a power loss may bring it back once other batches have these offsets
+            self._files.fsync_directory(self._directory)
         notes = []
         self.states, start = ProducerStates(), 0
         for offset in sorted(self._offsets, reverse=True):
@@ -113,7 +116,8 @@ class ProducerHistory:
     def write(self, segments: Sequence[Segment], log_end_offset: int) -> None:
         """Write a snapshot at the log's end; not durable, its checksum tells whether it got to the disk."""
         path, content = self.take(log_end_offset)
-        write_file(self._files, path, content, durable=False)
+        # a flush in a thread may just be writing it as well
+        write_file(self._files, path, content, durable=False, writer=".roll")
         self.note_written(log_end_offset, segments, log_end_offset)
 
     def take(self, log_end_offset: int) -> tuple[str, bytes]:

@@ -20,6 +20,7 @@ from logfleet.io.files import (
     remove_tree,
     write_file,
 )
+from structlog.testing import capture_logs
 
 
 @pytest.fixture
@@ -126,6 +127,26 @@ def test_a_second_lock_names_the_holder(files, tmp_path):
     assert str(os.getpid()) in str(refused.value)
     lock.release()
     lock.release()
+    files.lock(path, "another").release()
+
+
+@pytest.mark.parametrize("failing", ["ftruncate", "close"])
+def test_a_disk_that_fails_keeps_no_lock(files, tmp_path, monkeypatch, failing):
+    """As CoreUtils.swallow around FileLock.destroy: what follows from a failed directory must follow."""
+    path, before, call = f"{tmp_path}/.lock", open_descriptors(), getattr(os, failing)
+    lock = files.lock(path, "us")
+
+    def fail(*given):
+        if failing == "close":
+            call(*given)  # as on Linux the descriptor is gone all the same
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch, capture_logs() as logs:
+        patch.setattr(os, failing, fail)
+        lock.release()
+        lock.release()
+    assert open_descriptors() == before
+    assert [(row["event"], row["path"]) for row in logs] == [("lock_released_with_error", path)]
     files.lock(path, "another").release()
 
 

@@ -268,6 +268,27 @@ class TestTimestamps:
         assert accepted(batch).header.max_timestamp == NOW
 
     @pytest.mark.parametrize("codec", list(Codec))
+    @pytest.mark.parametrize("claimed", [-1, NOW - 1])
+    def test_a_header_without_the_newest_time_is_completed(self, claimed, codec):
+        """Sarama sent -1 until its PR 3108. The newest time cannot be older than the first record's, which is the base."""
+        batch = build_batch(RECORDS, codec=codec, producer=ProducerStamp(7, 0, 0))
+        batch = patched(35, claimed.to_bytes(8, "big", signed=True), batch=batch)
+        needs_thread = isinstance(prepare(bytearray(batch), PRODUCE, NOW, PARTITION), NeedsThread)
+        assert needs_thread == (codec != Codec.NONE)
+        prepared = accepted(batch)
+        assert prepared.header.max_timestamp == NOW
+        assert list(read_records(prepared.buffer)) == list(read_records(build_batch(RECORDS)))
+
+    @pytest.mark.parametrize("codec", list(Codec))
+    def test_the_newest_time_is_not_looked_for_where_the_brokers_replaces_it(self, codec):
+        config = LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME)
+        batch = build_batch(RECORDS, codec=codec)
+        batch = patched(35, (-1).to_bytes(8, "big", signed=True), batch=batch)
+        prepared = prepare(batch, config, NOW, PARTITION)
+        assert isinstance(prepared, Prepared)
+        assert prepared.header.max_timestamp == NOW
+
+    @pytest.mark.parametrize("codec", list(Codec))
     def test_the_brokers_time_replaces_all(self, codec):
         config = LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME)
         batch = build_batch([Record(b"k", b"v", NOW + 2 * HOUR), *RECORDS], codec=codec)

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -231,6 +232,22 @@ async def test_without_a_directory_in_which_a_log_can_be_made_the_broker_ends(
     async with Broker(config(tmp_path), FailingFiles(errno.EIO, 1)) as broker:
         await create_topic(broker)
         await broker.until_ended()
+        assert broker.failure is not None
+        assert "no log directory is left" in broker.failure
+
+
+async def test_a_disk_that_does_not_even_take_its_lock_back_ends_the_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    async with Broker(config(tmp_path), FailingFiles(errno.EIO, 1)) as broker:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "ftruncate", fail)
+            await create_topic(broker)
+            async with asyncio.timeout(10):
+                await broker.until_ended()
         assert broker.failure is not None
         assert "no log directory is left" in broker.failure
 

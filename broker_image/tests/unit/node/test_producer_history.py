@@ -1,8 +1,15 @@
+import pytest
+from logfleet.io.files import PosixFiles, write_file
 from logfleet.log.config import LogConfig
+from logfleet.log.producers import ProducerStates
 from logfleet.log.validation import Rejected
+from logfleet.node.partition_log import AppendResult
+from logfleet.records.batch import parse_header
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.wire.errors import ErrorCode
 
+from broker_image.tests.sim.disk import SimDisk
+from broker_image.tests.unit.node.conftest import LogRig
 from broker_image.tests.unit.node.retaining import retain
 
 NOW = 1_700_000_000_000
@@ -75,3 +82,62 @@ def test_a_log_begun_anew_by_truncation_knows_its_producers(rig):
     log.truncate_to(4, NOW)
     assert (log.log_start_offset, log.log_end_offset) == (4, 4)
     assert send(log, 3).base_offset == 4
+
+
+class MeanwhileFiles(PosixFiles):
+    """Lets something happen between the writing of a snapshot and its renaming."""
+
+    def __init__(self, meanwhile):
+        self.meanwhile = meanwhile
+
+    def rename(self, source, target):
+        if target.endswith(".snapshot"):
+            self.meanwhile()
+        super().rename(source, target)
+
+
+def test_a_roll_does_not_disturb_a_flush_that_writes_the_same_snapshot(rig, monkeypatch):
+    monkeypatch.setattr("logfleet.node.producer_history.SNAPSHOT_INTERVAL_BYTES", 1)
+    log = rig.open(SMALL)
+    while (
+        len(log.segments) < 2 or log.segments[-1].size < 350
+    ):  # the next batch needs a new segment
+        send(log, log.log_end_offset)
+    end = log.log_end_offset
+    job = log.begin_flush()
+    job.run(MeanwhileFiles(lambda: send(log, end)))
+    log.complete_flush(job)
+    assert log.segments[-1].base_offset == end, "it has rolled"
+    assert f"{end:020d}.snapshot" in rig.names(".snapshot")
+    assert rig.names(".tmp") == []
+    log = rig.open(SMALL, clean=False, recovery_point=end)
+    assert log.notes == []
+    assert send(log, end).duplicate
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_snapshot_of_bytes_that_were_lost_does_not_come_back_with_others(seed):
+    """Two power losses: the first takes the batches of a durable snapshot, the second comes after others took their offsets."""
+    disk = SimDisk(seed)
+    rig = LogRig("/logs", disk)
+    disk.make_directory(rig.directory)
+    log = rig.open()
+    send(log, 0)
+    rig.flush(log)
+    lost = ProducerStates()
+    lost.update(
+        parse_header(build_batch([Record(None, None, NOW)], producer=ProducerStamp(8, 0, 0))), 1
+    )
+    write_file(disk, log.producers.path(3), lost.snapshot(), durable=True)
+    log = rig.open(clean=False, recovery_point=1)
+    assert log.producers.states.get(8) is None
+    for sequence in range(1, 5):
+        send(log, sequence)
+    log.segments[-1].file.fsync()  # as the kernel may do it at any time
+    disk.lose_power()
+    log = rig.open(clean=False, recovery_point=1)
+    assert log.log_end_offset == 5
+    assert log.producers.states.get(8) is None
+    result = send(log, 4)
+    assert isinstance(result, AppendResult)
+    assert result.duplicate

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import grpc
 import grpc.aio
 import msgspec
+import structlog
 
 from logfleet.io.etcd.shim import stubs
 from logfleet.metadata.store import LeaseNotFound, StoreRefused, StoreUnavailable, UnknownOutcome
@@ -23,6 +24,10 @@ RPC_TIMEOUT_S = 1.0
 PATIENCE_S = 5.0
 """How long a call that may be repeated goes round the members before it gives up: two elections of etcd."""
 ROUND_PAUSE_S = 0.1
+MAKING_ROOM = (
+    "nothing of the cluster can change until etcd has room: compact and defragment it or raise "
+    "--quota-backend-bytes, then `etcdctl alarm disarm`"
+)
 CHANNEL_OPTIONS = (
     # Not below 5 s: etcd (--grpc-keepalive-min-time) hangs up on clients that ping more often.
     ("grpc.keepalive_time_ms", 6_000),
@@ -39,6 +44,7 @@ CHANNEL_OPTIONS = (
 )
 
 T = TypeVar("T")
+log = structlog.get_logger(__name__)
 
 
 class NoAnswer(Exception):
@@ -197,6 +203,8 @@ class Members:
         try:
             return await self._unless_closed(call(member)(request, timeout=RPC_TIMEOUT_S))
         except grpc.aio.AioRpcError as error:
+            if _is_full(error):
+                log.critical("etcd_database_full", member=member.target, hint=MAKING_ROOM)
             raise meaning(error, member.target) from error
 
     async def pause(self, seconds: float) -> None:
@@ -234,6 +242,13 @@ _CANNOT_NOW = {
 }
 
 
+def _is_full(error: grpc.RpcError) -> bool:
+    """Whether a write was refused as the database has reached its quota (alarm NOSPACE); reads and leases that stand go on."""
+    return error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and (
+        "database space exceeded" in (error.details() or "")
+    )
+
+
 def meaning(error: grpc.RpcError, target: str) -> Exception:
     """What an error of gRPC says about the request (texts: etcd's api/v3rpc/rpctypes/error.go)."""
     code, text = error.code(), f"{target}: {error.details() or error.code().name.lower()}"
@@ -243,6 +258,8 @@ def meaning(error: grpc.RpcError, target: str) -> Exception:
         return LeaseNotFound(text)
     if code is grpc.StatusCode.OUT_OF_RANGE and "compacted" in text:
         return Compacted(text)
-    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "too many requests" in text:
+    if _is_full(error) or (
+        code is grpc.StatusCode.RESOURCE_EXHAUSTED and "too many requests" in text
+    ):
         return StoreUnavailable(f"etcd: {text}")
     return StoreRefused(f"etcd: {text}")

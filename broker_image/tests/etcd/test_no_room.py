@@ -1,0 +1,89 @@
+"""An etcd whose database has reached its quota: it answers reads and keeps leases, and takes writes again once it has room."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, MutableMapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import grpc.aio
+import pytest
+from logfleet.io.etcd.shim import rpc, stubs
+from logfleet.io.etcd.store import EtcdStore
+from logfleet.metadata import keys
+from logfleet.metadata.keys import ControllerValue
+from logfleet.metadata.store import Put, StoreUnavailable, Txn
+from logfleet.node.claims import settle
+from logfleet.node.controller_loop import ControllerLoop
+from logfleet.node.metadata_follower import MetadataFollower
+from structlog.testing import capture_logs
+
+from broker_image.tests.contract.metadata_store import PATIENCE_S, write
+from e2e.harness.etcd import EtcdServer
+
+pytestmark = pytest.mark.asyncio
+Row = MutableMapping[str, Any]
+
+
+@asynccontextmanager
+async def no_room(server: EtcdServer) -> AsyncIterator[None]:
+    """Raise the alarm that the quota raises (etcd's documentation, Maintenance: space quota); disarm it at the end."""
+    async with grpc.aio.insecure_channel(server.endpoint.rpartition("/")[2]) as channel:
+        maintenance = stubs.MaintenanceStub(channel)
+        member = (await maintenance.Status(rpc.StatusRequest())).header.member_id
+
+        async def alarm(action: int) -> None:
+            await maintenance.Alarm(
+                rpc.AlarmRequest(action=action, memberID=member, alarm=rpc.NOSPACE)
+            )
+
+        await alarm(rpc.AlarmRequest.ACTIVATE)
+        yield
+        await alarm(rpc.AlarmRequest.DEACTIVATE)
+
+
+def told(logs: Sequence[Row], event: str) -> list[Row]:
+    return [row for row in logs if row["event"] == event]
+
+
+async def until(condition: Callable[[], object], running: "asyncio.Future[Any]") -> None:
+    """Wait for what is asked of the store, by something that must not end before."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            assert not running.done(), running
+            await asyncio.sleep(0)
+
+
+async def test_writes_wait_for_room(server: EtcdServer, store: EtcdStore) -> None:
+    await write(store, Put("a", b"1"))
+    with capture_logs() as logs:
+        async with no_room(server):
+            with pytest.raises(StoreUnavailable, match="database space exceeded"):
+                await store.grant_lease(10)
+            writing = asyncio.ensure_future(settle(store, Txn(success=(Put("a", b"2"),))))
+            await until(lambda: told(logs, "metadata_write_repeated"), writing)
+            held = await store.get("a")
+            assert held is not None
+            assert held.value == b"1"
+        async with asyncio.timeout(PATIENCE_S):
+            assert (await writing).succeeded
+    rows = told(logs, "etcd_database_full")
+    assert {row["log_level"] for row in rows} == {"critical"}
+    assert "alarm disarm" in rows[0]["hint"]
+
+
+async def test_a_broker_stands_for_controller_until_there_is_room(
+    server: EtcdServer, store: EtcdStore
+) -> None:
+    follower = MetadataFollower(store)
+    loop = ControllerLoop(store, follower, ControllerValue(1, "incarnation"), {})
+    await write(store, Put(keys.CLUSTER_ID, b"id"))
+    following = asyncio.ensure_future(follower.run())
+    with capture_logs() as logs:
+        async with no_room(server):
+            controlling = asyncio.ensure_future(loop.run())
+            await until(lambda: told(logs, "controller_election_delayed"), controlling)
+        await until(lambda: loop.is_controller, controlling)
+    for task in (controlling, following):
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
