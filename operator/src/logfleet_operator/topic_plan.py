@@ -21,7 +21,8 @@ from logfleet.resources.plan import (
 )
 from logfleet.resources.topic import TopicResource
 
-from logfleet_operator.ledger import Judgement, Ledger, Line, Surroundings, line_for
+from logfleet_operator import ledger
+from logfleet_operator.ledger import Evidence, Judgement, Ledger, Line, Surroundings, line_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,27 @@ def inherit(lines: Ledger, claims: Claims, seen_gone: frozenset[str]) -> Ledger:
     return inherited
 
 
+def judge(
+    lines: Ledger,
+    claims: Claims,
+    alive: frozenset[str],
+    around: Surroundings,
+    evidence: Evidence,
+) -> tuple[Ledger, Judgement]:
+    """(the lines as `inherit` leaves them, what becomes of those whose resource is gone).
+
+    While deletions are blocked nobody is sure that they were meant, so a Topic that is made again
+    keeps its topic, though its deletion was seen.
+    """
+    inherited = inherit(lines, claims, evidence.gone)
+    judgement = ledger.judge(inherited, alive, around, evidence)
+    if not judgement.blocked:
+        return inherited, judgement
+    held = {name: msgspec.structs.replace(inherited[name], held=True) for name in judgement.held}
+    inherited = inherit({**inherited, **held}, claims, frozenset())
+    return inherited, ledger.judge(inherited, alive, around, evidence)
+
+
 @dataclass(frozen=True, slots=True)
 class TopicsPlan:
     """lines: the ledger to be written before anything else. deletions: of topics whose line says so.
@@ -86,7 +108,7 @@ def plan_topics(
     observed: Mapping[str, ObservedTopic],
     around: Surroundings,
 ) -> TopicsPlan:
-    """What to write and do now; lines are as `inherit` left them."""
+    """What to write and do now; lines are as `judge` left them."""
     after = {name: line for name, line in lines.items() if name not in judgement.forget}
     deletions = []
     for name in judgement.delete:
@@ -116,8 +138,6 @@ def _is_of(found: ObservedTopic, line: Line) -> bool:
     return line.topic_id in {"", found.topic_id}
 
 
-def waiting_refusal(name: str, judgement: Judgement) -> Refusal:
+def waiting_refusal(name: str) -> Refusal:
     """What a Topic is told whose name still belongs to a deleted one."""
-    if judgement.blocked:
-        return Refusal(Reason.DELETE_BLOCKED, judgement.blocked)
     return Refusal(Reason.PROGRESSING, f"waiting until the former topic {name} is deleted")

@@ -72,7 +72,7 @@ class Outcome:
         if topic.metadata.uid in self.claims.losers:
             refusal = self.claims.losers[topic.metadata.uid]
         elif name in self.plan.waiting:
-            refusal = topic_plan.waiting_refusal(name, self.judgement)
+            refusal = topic_plan.waiting_refusal(name)
         elif name in self.refused:
             refusal = self.refused[name]
         else:
@@ -223,9 +223,8 @@ class TopicReconciler:
         claims = topic_plan.claims_of(scene.topics, written)
         alive = frozenset(scene.live)
         gone = await self._confirm_gone(scene, written, alive)
-        lines = topic_plan.inherit(written, claims, gone)
-        evidence = Evidence(gone, self._missed(scene.key, lines, alive))
-        judgement = ledger.judge(lines, alive, scene.around, evidence)
+        evidence = Evidence(gone, self._missed(scene.key, written, alive))
+        lines, judgement = topic_plan.judge(written, claims, alive, scene.around, evidence)
         outcome = await self._carry_out(scene, store, lines, claims, judgement)
         self.notices[scene.key] = outcome.notice
         await self._tell(scene, outcome)
