@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from logfleet_operator import certificates, names
 
-from .operation import Operation, cluster, pool, settled, why
+from .operation import SETTINGS, Operation, cluster, pool, settled, why
 from .world import World, refuse
 
 pytestmark = pytest.mark.asyncio
@@ -222,6 +222,29 @@ async def test_a_cluster_made_again_finds_its_ids_and_its_etcd_by_their_volumes(
     assert environment(world, "fleet-main-a")["BROKER_BASE"] == "1000"
     assert world.one("ConfigMap", "fleet-record")["data"]["etcd"] == "established"
     assert "apply ConfigMap fleet-record" in world.calls
+
+
+async def test_a_cluster_made_again_while_etcds_volumes_go_begins_when_they_are_gone() -> None:
+    world, operation = await settled()
+    world.remove("Cluster", "fleet")
+    world.step()
+    # What `kubectl delete pvc --wait=false` leaves until the pods are gone.
+    for name in world.named("PersistentVolumeClaim"):
+        going = world.one("PersistentVolumeClaim", name)["metadata"]
+        going["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    world.put(cluster())
+    await operation.settle()
+    assert world.ready("Cluster", "fleet") == ("False", "Progressing")
+    assert "waiting until PersistentVolumeClaim data-fleet-etcd-0 is deleted" in why(world)
+    assert world.named("StatefulSet") == world.named("ConfigMap") == []
+    for name in world.named("PersistentVolumeClaim"):
+        world.remove("PersistentVolumeClaim", name)
+    world.idle_images = {SETTINGS.etcd_image}
+    await operation.settle()
+    assert world.one("ConfigMap", "fleet-record")["data"]["etcd"] == "bootstrapping"
+    world.idle_images = set()
+    await operation.settle()
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
 
 
 async def test_a_cluster_made_again_with_fewer_brokers_than_volumes_waits_for_a_decision() -> None:
