@@ -315,7 +315,7 @@ class TopicReconciler:
     async def _postpone(self, documents: Iterable[Manifest], reason: Reason, sentence: str) -> None:
         """Tell Topics what they wait for; those that were Ready as they are now still are."""
         for document in documents:
-            if not _ready_as_written(document):
+            if not conditions.ready_as_written(document):
                 await self._fail(document, reason, sentence)
 
     async def _fail_all(self, live: Mapping[str, Manifest], reason: Reason, sentence: str) -> None:
@@ -334,13 +334,3 @@ class TopicReconciler:
         except KubeError as error:
             if error.status != 404:  # deleted meanwhile
                 raise
-
-
-def _ready_as_written(document: Manifest) -> bool:
-    generation = document["metadata"].get("generation", 0)
-    return any(
-        condition["type"] == "Ready"
-        and condition["status"] == "True"
-        and condition["observedGeneration"] == generation
-        for condition in document.get("status", {}).get("conditions", ())
-    )
