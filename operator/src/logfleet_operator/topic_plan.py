@@ -11,9 +11,11 @@ from dataclasses import dataclass
 import msgspec
 from logfleet.resources.plan import (
     DeleteTopic,
+    GrowTopic,
     ObservedTopic,
     Reason,
     Refusal,
+    TopicAction,
     TopicPlan,
     claimants,
     conflict,
@@ -22,6 +24,7 @@ from logfleet.resources.plan import (
 from logfleet.resources.topic import TopicResource
 
 from logfleet_operator import ledger
+from logfleet_operator.admin import AdminRefused
 from logfleet_operator.ledger import Evidence, Judgement, Ledger, Line, Surroundings, line_for
 
 
@@ -136,6 +139,20 @@ def plan_topics(
 def _is_of(found: ObservedTopic, line: Line) -> bool:
     """False if the topic was made anew by somebody else under the same name."""
     return line.topic_id in {"", found.topic_id}
+
+
+def broker_refusal(actions: Iterable[TopicAction], error: AdminRefused) -> Refusal:
+    """What a Topic is told whose topic the brokers leave as it is.
+
+    The API server takes no smaller number of partitions, though the topic never had the refused one.
+    """
+    said = f"the brokers refuse: {error}"
+    if error.code != "INVALID_CONFIG" and any(isinstance(action, GrowTopic) for action in actions):
+        said += (
+            "; if spec.partitions is too large by mistake, set deletionPolicy to Retain, delete "
+            "this Topic and make it again: the topic stays with its records"
+        )
+    return Refusal(Reason.INVALID, said)
 
 
 def waiting_refusal(name: str) -> Refusal:

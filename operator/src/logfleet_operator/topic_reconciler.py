@@ -290,7 +290,7 @@ class TopicReconciler:
                 done = [type(action).__name__ for action in actions]
                 log.info("topic_changed", topic=name, actions=done)
             except AdminRefused as error:
-                refused[name] = Refusal(Reason.INVALID, f"the brokers refuse: {error}")
+                refused[name] = topic_plan.broker_refusal(actions, error)
                 log.warning("topic_refused", topic=name, error=str(error))
         return set(todo), refused
 

@@ -120,6 +120,23 @@ async def test_what_brokers_refuse_is_told() -> None:
     assert world.ready("Topic", "weather") == ("True", "Ready")
 
 
+async def test_who_wrote_too_many_partitions_is_told_a_way_back_that_keeps_the_records() -> None:
+    world, operation = await fleet(topic())
+    world.forbidden_topics = {"flights": "too many partitions"}
+    world.put(topic(partitions=1000))
+    await operation.settle()
+    assert why(world).startswith("the brokers refuse: POLICY_VIOLATION: too many partitions; ")
+    assert "set deletionPolicy to Retain, delete this Topic and make it again" in why(world)
+    world.put(topic(partitions=1000, deletionPolicy="Retain"))
+    await operation.settle()
+    operation.delete_topic("flights")
+    await operation.settle()
+    world.put(topic())
+    await operation.settle()
+    assert world.ready("Topic", "flights") == ("True", "Ready")
+    assert world.topics["flights"] == ObservedTopic("id-1", 6, 1, {})
+
+
 async def test_a_change_of_which_brokers_refuse_one_part_is_not_begun() -> None:
     world, operation = await fleet(topic())
     world.forbidden_keys = {"segment.ms"}
