@@ -149,7 +149,11 @@ WRONG_CHANGES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         "topic",
         {},
         {"partitions": 5},
-        "partitions only grow (fewer would lose records), write the former number or more",
+        (
+            "partitions only grow (fewer would lose records), write the former number or more; "
+            "if the topic itself has fewer (status.partitions), set deletionPolicy to Retain, delete the Topic and make "
+            "it again, then the topic stays with its records"
+        ),
     ),
     (
         "topic",

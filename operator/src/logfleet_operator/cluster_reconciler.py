@@ -12,7 +12,7 @@ from logfleet.resources.document import InvalidResourceError
 from logfleet.resources.plan import Reason
 
 from logfleet_operator import certificates, conditions, manifests, names
-from logfleet_operator.kube import Kube, KubeError
+from logfleet_operator.kube import Kube, KubeError, KubeUnavailable
 from logfleet_operator.names import Manifest
 from logfleet_operator.observed import Observed, by_kind_and_name, controlled_by_another, pod_from
 from logfleet_operator.plan import (
@@ -80,6 +80,10 @@ class ClusterReconciler:
         except KubeError as error:
             sentence = f"Kubernetes refuses: {error}"
             await self._write(live, conditions.failed(live, Reason.PROGRESSING, sentence, now))
+            raise
+        except KubeUnavailable as error:
+            sentence = f"Kubernetes cannot do it now: {error}"
+            await self._write(live, conditions.postponed(live, sentence, now))
             raise
         status = conditions.cluster_status(live, cluster, observed, plan, now)
         notice = self.notices.get((namespace, name), "")

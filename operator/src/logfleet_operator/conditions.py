@@ -4,6 +4,7 @@ Ready is always there, so that `kubectl wait --for=condition=Ready` works in eve
 reason is one word of logfleet.resources.plan.Reason and its message the sentence `why`.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -54,6 +55,34 @@ def failed(live: Mapping[str, Any], reason: Reason, message: str, now: str) -> S
         "why": message,
         "conditions": [ready, *others],
     }
+
+
+def ready_as_written(live: Mapping[str, Any]) -> bool:
+    """True if it was Ready at the generation that it has now."""
+    return any(
+        condition["type"] == "Ready"
+        and condition["status"] == "True"
+        and condition["observedGeneration"] == live["metadata"].get("generation", 0)
+        for condition in live.get("status", {}).get("conditions", ())
+    )
+
+
+def postponed(live: Mapping[str, Any], message: str, now: str) -> Status:
+    """The live status with why nothing can be done for now; what is Ready as it is stays so.
+
+    A message that differs from the last one in numbers only is not written again: it may name the
+    port of a connection, and a status that changed is an event, which is looked at at once.
+    """
+    status: Status = live.get("status", {})
+    if _without_numbers(message) == _without_numbers(status.get("why", "")):
+        message = status["why"]
+    if ready_as_written(live):
+        return {**status, "why": message}
+    return failed(live, Reason.PROGRESSING, message, now)
+
+
+def _without_numbers(message: str) -> str:
+    return re.sub(r"\d+", "", message)
 
 
 def cluster_status(

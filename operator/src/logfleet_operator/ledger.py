@@ -8,7 +8,9 @@ running. Because absence is weak evidence, `judge` asks for more before anything
 - CRD and Cluster are the very ones of the line (a reinstalled CRD takes all its objects along),
   nothing is being deleted around it, and the namespace is this operator's;
 - a delete event for this very resource was seen, or two readings half a minute apart miss it;
-- not too many lines at once; else a person confirms with an annotation on the Cluster.
+- not too many lines at once; else a person confirms with an annotation on the Cluster. Each such
+  line is held until then, also when the others' Topics were made again: who applies a directory of
+  Topics anew brings them back one by one, and must not come below the limit on the way.
 
 Whether the topic goes or stays is said by the line, whose policy follows its Topic in every pass
 and in the delete event, before anything is told in status. What was written and deleted again
@@ -43,6 +45,7 @@ class Line(msgspec.Struct, frozen=True):
 
     policy: the Topic's deletionPolicy as it was seen last.
     deleting: the decision to delete the topic was taken; it is carried out whatever happens next.
+    held: the Topic is gone and its topic was not deleted for that: only a confirmation deletes it.
     """
 
     uid: str
@@ -52,6 +55,7 @@ class Line(msgspec.Struct, frozen=True):
     cluster: str
     topic_id: str = ""
     deleting: bool = False
+    held: bool = False
 
 
 class LedgerDamaged(Exception):
@@ -128,7 +132,7 @@ def policy_of(document: Mapping[str, Any]) -> DeletionPolicy:
 def follow(
     lines: Ledger, live: Mapping[str, DeletionPolicy], last_words: Mapping[str, DeletionPolicy]
 ) -> Ledger:
-    """The lines, each with its Topic's policy.
+    """The lines, each with its Topic's policy; none is held whose Topic exists.
 
     live: uid -> policy of Topics that exist; last_words: of those whose delete event was seen, as
     it was then. The one is newer than what a line says, so it counts either way; the other too, but
@@ -137,7 +141,11 @@ def follow(
     policies = dict(live)
     policies |= {uid: policy for uid, policy in last_words.items() if policy == "Retain"}
     return {
-        topic: msgspec.structs.replace(line, policy=policies.get(line.uid, line.policy))
+        topic: msgspec.structs.replace(
+            line,
+            policy=policies.get(line.uid, line.policy),
+            held=line.held and line.uid not in live,
+        )
         for topic, line in lines.items()
     }
 
@@ -183,12 +191,14 @@ class Judgement:
     """Topic names: to be deleted now; only to be forgotten (Retain); not yet certain.
 
     blocked: why nothing is deleted though something is missing, and what to do; "" otherwise.
+    held: the topics that this keeps.
     """
 
     delete: tuple[str, ...] = ()
     forget: tuple[str, ...] = ()
     uncertain: tuple[str, ...] = ()
     blocked: str = ""
+    held: tuple[str, ...] = ()
 
 
 def judge(
@@ -224,8 +234,10 @@ def judge(
     doomed = tuple(topic for topic in certain if topic not in forget)
     unforgotten = [*strangers, *doomed, *uncertain]
     blocked, wait = _hold(lines, unforgotten, strangers, around.confirmation)
-    if blocked or (wait and uncertain):
-        return Judgement(decided, forget, uncertain, blocked)
+    if blocked:
+        return Judgement(decided, forget, uncertain, blocked, tuple(unforgotten))
+    if wait and uncertain:
+        return Judgement(decided, forget, uncertain)
     return Judgement((*decided, *doomed), forget, uncertain)
 
 
@@ -242,14 +254,16 @@ def _hold(
             f"({_some(strangers)}): they stay; make Topics for them again"
         )
         return told, True
-    if len(missing) <= max(MISSING_AT_ONCE_MAX, int(len(lines) * MISSING_SHARE_MAX)):
+    few = len(missing) <= max(MISSING_AT_ONCE_MAX, int(len(lines) * MISSING_SHARE_MAX))
+    if few and not any(lines[topic].held for topic in missing):
         return "", False
     token = confirmation_for(lines, missing)
     if confirmation == token:
         return "", True
     told = (
-        f"{len(missing)} Topics are gone at once ({_some(missing)}): their topics stay; annotate "
-        f"the Cluster with {names.CONFIRM_ANNOTATION}={token} to delete them"
+        f"Topics gone at once: {len(missing)} ({_some(missing)}): their topics stay; make them "
+        "again to keep the topics with their records, or annotate the Cluster with "
+        f"{names.CONFIRM_ANNOTATION}={token} to delete the topics"
     )
     return told, True
 

@@ -100,6 +100,9 @@ def plan_cluster(
     others = foreign(observed, cluster)
     if others:
         return ClusterPlan(f"waiting until objects of a former Cluster are gone: {others[0]}")
+    going = _going_volume(cluster, observed)
+    if going:
+        return ClusterPlan(f"waiting until PersistentVolumeClaim {going} is deleted")
     given = merge(claims_of(observed, cluster.metadata.name))
     ranges = given if isinstance(given, Refusal) else allocate(cluster.spec, given)
     if isinstance(ranges, Refusal):
@@ -231,13 +234,33 @@ def etcd_state(cluster: ClusterResource, observed: Observed) -> str:
     name = cluster.metadata.name
     live = observed.get("ConfigMap", names.record_map(name))
     if live is None:
-        prefix = f"data-{names.etcd_name(name)}-"
-        old = any(volume["metadata"]["name"].startswith(prefix) for volume in observed.volumes)
-        return etcd.ESTABLISHED if old else etcd.BOOTSTRAPPING
+        return etcd.ESTABLISHED if _etcd_volumes(cluster, observed) else etcd.BOOTSTRAPPING
     ready = sum(pod.ready for pod in observed.of_component(names.ETCD))
     if live["data"]["etcd"] == etcd.ESTABLISHED or ready == managed.replicas:
         return etcd.ESTABLISHED
     return etcd.BOOTSTRAPPING
+
+
+def _etcd_volumes(cluster: ClusterResource, observed: Observed) -> list[Manifest]:
+    prefix = f"data-{names.etcd_name(cluster.metadata.name)}-"
+    return [live for live in observed.volumes if live["metadata"]["name"].startswith(prefix)]
+
+
+def _going_volume(cluster: ClusterResource, observed: Observed) -> str:
+    """A volume claim of etcd that is being deleted while there is no etcd; "" if there is none.
+
+    A claim stays until no pod uses it (Kubernetes: Storage Object in Use Protection). It says
+    nothing about the volume that a new member gets, so `etcd_state` is not decided meanwhile.
+    """
+    name = cluster.metadata.name
+    begun = (
+        ("ConfigMap", names.record_map(name)),
+        ("StatefulSet", names.etcd_name(name)),
+    )
+    if cluster.spec.metadata.managed is None or any(observed.get(*each) for each in begun):
+        return ""
+    going = [live["metadata"] for live in _etcd_volumes(cluster, observed)]
+    return min((str(each["name"]) for each in going if "deletionTimestamp" in each), default="")
 
 
 def _ground(

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 import msgspec
 from logfleet.resources.plan import (
     DeleteTopic,
+    GrowTopic,
     ObservedTopic,
     Reason,
     Refusal,
+    TopicAction,
     TopicPlan,
     claimants,
     conflict,
@@ -21,7 +23,9 @@ from logfleet.resources.plan import (
 )
 from logfleet.resources.topic import TopicResource
 
-from logfleet_operator.ledger import Judgement, Ledger, Line, Surroundings, line_for
+from logfleet_operator import ledger
+from logfleet_operator.admin import AdminRefused
+from logfleet_operator.ledger import Evidence, Judgement, Ledger, Line, Surroundings, line_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,27 @@ def inherit(lines: Ledger, claims: Claims, seen_gone: frozenset[str]) -> Ledger:
     return inherited
 
 
+def judge(
+    lines: Ledger,
+    claims: Claims,
+    alive: frozenset[str],
+    around: Surroundings,
+    evidence: Evidence,
+) -> tuple[Ledger, Judgement]:
+    """(the lines as `inherit` leaves them, what becomes of those whose resource is gone).
+
+    While deletions are blocked nobody is sure that they were meant, so a Topic that is made again
+    keeps its topic, though its deletion was seen.
+    """
+    inherited = inherit(lines, claims, evidence.gone)
+    judgement = ledger.judge(inherited, alive, around, evidence)
+    if not judgement.blocked:
+        return inherited, judgement
+    held = {name: msgspec.structs.replace(inherited[name], held=True) for name in judgement.held}
+    inherited = inherit({**inherited, **held}, claims, frozenset())
+    return inherited, ledger.judge(inherited, alive, around, evidence)
+
+
 @dataclass(frozen=True, slots=True)
 class TopicsPlan:
     """lines: the ledger to be written before anything else. deletions: of topics whose line says so.
@@ -86,7 +111,7 @@ def plan_topics(
     observed: Mapping[str, ObservedTopic],
     around: Surroundings,
 ) -> TopicsPlan:
-    """What to write and do now; lines are as `inherit` left them."""
+    """What to write and do now; lines are as `judge` left them."""
     after = {name: line for name, line in lines.items() if name not in judgement.forget}
     deletions = []
     for name in judgement.delete:
@@ -116,8 +141,20 @@ def _is_of(found: ObservedTopic, line: Line) -> bool:
     return line.topic_id in {"", found.topic_id}
 
 
-def waiting_refusal(name: str, judgement: Judgement) -> Refusal:
+def broker_refusal(actions: Iterable[TopicAction], error: AdminRefused) -> Refusal:
+    """What a Topic is told whose topic the brokers leave as it is.
+
+    The API server takes no smaller number of partitions, though the topic never had the refused one.
+    """
+    said = f"the brokers refuse: {error}"
+    if error.code != "INVALID_CONFIG" and any(isinstance(action, GrowTopic) for action in actions):
+        said += (
+            "; if spec.partitions is too large by mistake, set deletionPolicy to Retain, delete "
+            "this Topic and make it again: the topic stays with its records"
+        )
+    return Refusal(Reason.INVALID, said)
+
+
+def waiting_refusal(name: str) -> Refusal:
     """What a Topic is told whose name still belongs to a deleted one."""
-    if judgement.blocked:
-        return Refusal(Reason.DELETE_BLOCKED, judgement.blocked)
     return Refusal(Reason.PROGRESSING, f"waiting until the former topic {name} is deleted")

@@ -72,7 +72,7 @@ class Outcome:
         if topic.metadata.uid in self.claims.losers:
             refusal = self.claims.losers[topic.metadata.uid]
         elif name in self.plan.waiting:
-            refusal = topic_plan.waiting_refusal(name, self.judgement)
+            refusal = topic_plan.waiting_refusal(name)
         elif name in self.refused:
             refusal = self.refused[name]
         else:
@@ -223,9 +223,8 @@ class TopicReconciler:
         claims = topic_plan.claims_of(scene.topics, written)
         alive = frozenset(scene.live)
         gone = await self._confirm_gone(scene, written, alive)
-        lines = topic_plan.inherit(written, claims, gone)
-        evidence = Evidence(gone, self._missed(scene.key, lines, alive))
-        judgement = ledger.judge(lines, alive, scene.around, evidence)
+        evidence = Evidence(gone, self._missed(scene.key, written, alive))
+        lines, judgement = topic_plan.judge(written, claims, alive, scene.around, evidence)
         outcome = await self._carry_out(scene, store, lines, claims, judgement)
         self.notices[scene.key] = outcome.notice
         await self._tell(scene, outcome)
@@ -291,7 +290,7 @@ class TopicReconciler:
                 done = [type(action).__name__ for action in actions]
                 log.info("topic_changed", topic=name, actions=done)
             except AdminRefused as error:
-                refused[name] = Refusal(Reason.INVALID, f"the brokers refuse: {error}")
+                refused[name] = topic_plan.broker_refusal(actions, error)
                 log.warning("topic_refused", topic=name, error=str(error))
         return set(todo), refused
 
@@ -316,7 +315,7 @@ class TopicReconciler:
     async def _postpone(self, documents: Iterable[Manifest], reason: Reason, sentence: str) -> None:
         """Tell Topics what they wait for; those that were Ready as they are now still are."""
         for document in documents:
-            if not _ready_as_written(document):
+            if not conditions.ready_as_written(document):
                 await self._fail(document, reason, sentence)
 
     async def _fail_all(self, live: Mapping[str, Manifest], reason: Reason, sentence: str) -> None:
@@ -335,13 +334,3 @@ class TopicReconciler:
         except KubeError as error:
             if error.status != 404:  # deleted meanwhile
                 raise
-
-
-def _ready_as_written(document: Manifest) -> bool:
-    generation = document["metadata"].get("generation", 0)
-    return any(
-        condition["type"] == "Ready"
-        and condition["status"] == "True"
-        and condition["observedGeneration"] == generation
-        for condition in document.get("status", {}).get("conditions", ())
-    )

@@ -36,6 +36,7 @@ async def test_a_topic_is_made_and_its_status_tells_what_it_is() -> None:
         "cluster": world.one("Cluster", "fleet")["metadata"]["uid"],
         "topic_id": "id-1",
         "deleting": False,
+        "held": False,
     }
 
 
@@ -117,6 +118,23 @@ async def test_what_brokers_refuse_is_told() -> None:
     assert world.ready("Topic", "flights") == ("False", "Invalid")
     assert why(world) == "the brokers refuse: POLICY_VIOLATION: no flights today"
     assert world.ready("Topic", "weather") == ("True", "Ready")
+
+
+async def test_who_wrote_too_many_partitions_is_told_a_way_back_that_keeps_the_records() -> None:
+    world, operation = await fleet(topic())
+    world.forbidden_topics = {"flights": "too many partitions"}
+    world.put(topic(partitions=1000))
+    await operation.settle()
+    assert why(world).startswith("the brokers refuse: POLICY_VIOLATION: too many partitions; ")
+    assert "set deletionPolicy to Retain, delete this Topic and make it again" in why(world)
+    world.put(topic(partitions=1000, deletionPolicy="Retain"))
+    await operation.settle()
+    operation.delete_topic("flights")
+    await operation.settle()
+    world.put(topic())
+    await operation.settle()
+    assert world.ready("Topic", "flights") == ("True", "Ready")
+    assert world.topics["flights"] == ObservedTopic("id-1", 6, 1, {})
 
 
 async def test_a_change_of_which_brokers_refuse_one_part_is_not_begun() -> None:
@@ -246,7 +264,11 @@ async def test_nothing_is_deleted_while_its_surroundings_go(kind: str, name: str
     assert sorted(world.topics) == ["flights"]
 
 
-async def test_a_reinstalled_crd_deletes_no_topic_and_new_resources_take_them_over() -> None:
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_reinstalled_crd_deletes_no_topic_and_new_resources_take_them_over(
+    *,
+    restarted: bool,
+) -> None:
     world, operation = await fleet(topic())
     operation.delete_topic("flights")
     world.objects["CustomResourceDefinition", "", "topics.logfleet.dev"]["metadata"]["uid"] = "new"
@@ -254,7 +276,7 @@ async def test_a_reinstalled_crd_deletes_no_topic_and_new_resources_take_them_ov
     assert sorted(world.topics) == ["flights"]
     assert "make Topics for them again" in world.one("Cluster", "fleet")["status"]["why"]
     world.put(topic())
-    await Operation(world).settle()
+    await (Operation(world) if restarted else operation).settle()
     assert world.topics["flights"].topic_id == "id-1"
     assert world.ready("Topic", "flights") == ("True", "Ready")
 
@@ -266,6 +288,10 @@ def blocked(world: World) -> str:
     return ""
 
 
+def token_in(sentence: str) -> str:
+    return sentence.partition(f"{names.CONFIRM_ANNOTATION}=")[2].split()[0]
+
+
 async def test_many_topics_gone_at_once_wait_for_a_confirmation() -> None:
     names_of = [f"topic-{number}" for number in range(6)]
     world, operation = await fleet(*(topic(name) for name in names_of))
@@ -274,8 +300,8 @@ async def test_many_topics_gone_at_once_wait_for_a_confirmation() -> None:
     await operation.settle()
     assert sorted(world.topics) == names_of
     sentence = blocked(world)
-    assert sentence.startswith("4 Topics are gone at once (topic-0, topic-1, topic-2 ...)")
-    token = sentence.partition(f"{names.CONFIRM_ANNOTATION}=")[2].split()[0]
+    assert sentence.startswith("Topics gone at once: 4 (topic-0, topic-1, topic-2 ...)")
+    token = token_in(sentence)
     wrong = cluster()
     wrong["metadata"]["annotations"] = {names.CONFIRM_ANNOTATION: "yes"}
     world.put(wrong)
@@ -286,6 +312,67 @@ async def test_many_topics_gone_at_once_wait_for_a_confirmation() -> None:
     world.put(right)
     await operation.settle()
     assert sorted(world.topics) == names_of[4:]
+    assert blocked(world) == ""
+
+
+def topic_ids(world: World) -> dict[str, str]:
+    return {name: found.topic_id for name, found in world.topics.items()}
+
+
+async def gone_at_once(count: int) -> tuple[World, Operation]:
+    """A fleet of `count` Topics that were all deleted, which waits for a confirmation."""
+    names_of = [f"topic-{number}" for number in range(count)]
+    world, operation = await fleet(*(topic(name) for name in names_of))
+    for name in names_of:
+        operation.delete_topic(name)
+    await operation.settle()
+    assert blocked(world)
+    return world, operation
+
+
+@pytest.mark.parametrize("count", [4, 6])
+async def test_topics_made_again_while_their_deletion_waits_keep_their_records(count: int) -> None:
+    world, operation = await gone_at_once(count)
+    assert "make them again to keep the topics" in blocked(world)
+    before = topic_ids(world)
+    for name in before:
+        world.put(topic(name))
+        await operation.round()
+    await operation.settle()
+    assert topic_ids(world) == before
+    assert [world.ready("Topic", name) for name in before] == [("True", "Ready")] * count
+    assert blocked(world) == ""
+
+
+async def test_topics_made_again_before_anybody_looked_do_not_doom_the_others() -> None:
+    world, operation = await fleet(*(topic(f"topic-{number}") for number in range(4)))
+    before = topic_ids(world)
+    for name in before:
+        operation.delete_topic(name)
+    world.put(topic("topic-0"))
+    await operation.settle()
+    assert topic_ids(world) == before
+    assert blocked(world).startswith("Topics gone at once: 3 (topic-1, topic-2, topic-3)")
+
+
+async def test_those_not_made_again_wait_for_a_confirmation_of_their_own() -> None:
+    world, _ = await gone_at_once(4)
+    before = topic_ids(world)
+    for name in ("topic-0", "topic-1", "topic-2"):
+        world.put(topic(name))
+    operation = Operation(world)
+    await operation.settle()
+    assert topic_ids(world) == before
+    sentence = blocked(world)
+    assert sentence.startswith("Topics gone at once: 1 (topic-3): their topics stay")
+    document = cluster()
+    document["metadata"]["annotations"] = {names.CONFIRM_ANNOTATION: token_in(sentence)}
+    world.put(document)
+    await operation.settle()
+    assert sorted(world.topics) == ["topic-0", "topic-1", "topic-2"]
+    operation.delete_topic("topic-0")
+    await operation.settle()
+    assert sorted(world.topics) == ["topic-1", "topic-2"]
     assert blocked(world) == ""
 
 
