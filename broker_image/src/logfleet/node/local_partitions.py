@@ -18,12 +18,13 @@ from logfleet.metadata.image import ClusterImage, DeletedTopic, Topic
 from logfleet.metadata.image import Partition as PartitionState
 from logfleet.metadata.image_builder import Changes
 from logfleet.metadata.store import MetadataStore, StoreUnavailable, UnknownOutcome
+from logfleet.node.checkpointer import Checkpointer
 from logfleet.node.descriptors import TRY_AGAIN_S
 from logfleet.node.directory_record import DirectoryRecord
 from logfleet.node.flusher import Flusher
 from logfleet.node.log_configs import LogConfigs
 from logfleet.node.log_dir import LogDir
-from logfleet.node.log_dirs import LogDirs
+from logfleet.node.log_dirs import LogDirError, LogDirs
 from logfleet.node.metadata_follower import MetadataFollower, Subscription
 from logfleet.node.partition import CommitRule, Partition
 from logfleet.node.partition_log import PartitionLog
@@ -58,6 +59,7 @@ class LocalPartitions:
         directories: DirectoryRecord,
         configs: LogConfigs,
         flusher: Flusher,
+        checkpointer: Checkpointer,
         on_disk_failure: Failed,
         rule: CommitRule | None = None,
     ) -> None:
@@ -69,6 +71,7 @@ class LocalPartitions:
         self._directories = directories
         self._configs = configs
         self._flusher = flusher
+        self._checkpointer = checkpointer
         self._on_disk_failure = on_disk_failure
         self._rule = rule
         self._epoch_writes = asyncio.Semaphore(EPOCH_WRITES_MAX)
@@ -326,6 +329,7 @@ class LocalPartitions:
             found = None
         if found is not None:
             return found
+        await self._forget_departed()
         config = self._configs.of(image, topic.name)
         return self._log_dirs.create(name, topic_id, config, now_ms())
 
@@ -387,18 +391,31 @@ class LocalPartitions:
         for partition in self._hosted(deleted.id):
             self._stop(partition)
         topic_id = uuids.to_text(deleted.id)
-        for log_dir in self._log_dirs:
-            for name, partition_log in list(log_dir.logs.items()):
-                if partition_log.topic_id == topic_id:
-                    await self._flusher.until_idle(partition_log)
-                    try:
+        name = TopicPartition(deleted.name, 0)
+        try:
+            for log_dir in self._log_dirs:
+                for name, partition_log in list(log_dir.logs.items()):
+                    if partition_log.topic_id == topic_id:
+                        await self._flusher.until_idle(partition_log)
                         log_dir.delete(name, now_ms())
-                    except OSError as error:
-                        self._on_disk_failure(name, error)
-                        return
-                await self._breathe()
+                    await self._breathe()
+            await self._forget_departed()
+        except OSError as error:
+            self._on_disk_failure(name, error)
+            return
         log.info("topic_deleted", topic=deleted.name, topic_id=topic_id)
         await self._confirm(deleted)
+
+    async def _forget_departed(self) -> None:
+        """Return once deleted logs, and those set aside, are gone for good: after a crash neither they nor their offsets are there.
+
+        Raises LogDirError.
+        """
+        for log_dir in self._log_dirs:
+            try:
+                await self._checkpointer.forget_departed(log_dir, self._table.high_watermarks)
+            except OSError as error:
+                raise LogDirError(log_dir, error) from error
 
     async def _confirm(self, deleted: DeletedTopic) -> None:
         while True:

@@ -1,0 +1,123 @@
+"""Topics that are deleted and made anew under their names: nothing of the old one is in the new one, whatever failed meanwhile."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from logfleet.io.files import PosixFiles
+from logfleet.log.config import LogConfig
+from logfleet.log.names import TopicPartition
+from logfleet.node.broker import Broker
+from logfleet.node.log_dir import LogDir
+from logfleet.node.open_files import OpenFiles
+from logfleet.node.partition_log import PartitionLog
+from logfleet.records.record import Record, build_batch
+from logfleet.wire.messages import DeleteTopicsRequest
+
+from broker_image.tests.unit.node.broker_rig import ask_broker, config, create_topic
+
+pytestmark = pytest.mark.asyncio
+
+NOW = 1_700_000_000_000
+T0 = TopicPartition("t", 0)
+
+
+async def delete_topic(broker: Broker) -> None:
+    request = DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000)
+    answer = await ask_broker(broker, request, 5)
+    assert [row.error_code for row in answer.responses] == [0]
+    await broker.local.until_settled(broker.image.revision)
+
+
+def led(broker: Broker) -> PartitionLog:
+    partition = broker.partitions.get("t", 0)
+    assert partition is not None
+    return partition.log
+
+
+def append(log: PartitionLog, count: int) -> None:
+    for _ in range(count):
+        log.append_as_leader(build_batch([Record(None, b"value", NOW)]), 0, NOW)
+
+
+def after_a_kill(broker: Broker, path: Path) -> PartitionLog:
+    """The log of t-0 as another start finds it if this broker is killed now."""
+    (log_dir,) = broker.log_dirs
+    shutil.copytree(log_dir.path, path)
+    found = LogDir(OpenFiles(PosixFiles()), str(path), broker.cluster_id, 1)
+    for _ in found.load(lambda _topic: LogConfig(), NOW):
+        pass
+    found.abandon()
+    return found.logs[T0]
+
+
+async def checkpoint(broker: Broker) -> None:
+    """As maintenance does it every five seconds."""
+    (log_dir,) = broker.log_dirs
+    await broker._flusher.flush(led(broker))
+    await broker.checkpointer.write(log_dir, dict)
+
+
+@pytest.mark.parametrize("how", ["deleted", "set aside", "gone before the start"])
+async def test_checkpoints_of_an_old_log_do_not_hold_for_a_new_one_after_a_kill(
+    tmp_path: Path, how: str
+) -> None:
+    """Kafka: LogManager.asyncDelete with checkpoint=true."""
+    async with Broker(config(tmp_path)) as broker:
+        await create_topic(broker, "t")
+        append(led(broker), 20)
+        led(broker).delete_records_before(15)
+        await checkpoint(broker)
+        if how == "set aside":
+            led(broker).topic_id = "A" * 22  # as one that a directory brought back
+        if how in {"deleted", "set aside"}:
+            await delete_topic(broker)
+            await create_topic(broker, "t")
+            append(led(broker), 10)
+            found = after_a_kill(broker, tmp_path / "killed")
+    if how == "gone before the start":
+        shutil.rmtree(tmp_path / "data" / "t-0")
+        (tmp_path / "data" / ".kafka_cleanshutdown").unlink()
+        async with Broker(config(tmp_path)) as broker:
+            append(led(broker), 10)
+            found = after_a_kill(broker, tmp_path / "killed")
+    assert (found.log_start_offset, found.log_end_offset, found.notes) == (0, 10, [])
+    assert found.recovery_point == 0
+
+
+class Recorded(PosixFiles):
+    """Notes what becomes of the names in the log directory."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+
+    def rename(self, source: str, target: str) -> None:
+        super().rename(source, target)
+        if target.endswith("-delete"):
+            self.steps.append("renamed")
+
+    def fsync_directory(self, path: str) -> None:
+        super().fsync_directory(path)
+        if path.endswith("/data"):
+            self.steps.append("durable")
+
+
+async def test_a_deletion_is_durable_before_it_is_confirmed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the directory could be back after a power loss, and nobody would know that it was to go."""
+    files = Recorded()
+    async with Broker(config(tmp_path), files) as broker:
+        confirm = broker.local._confirm
+
+        async def noted(deleted: Any) -> None:
+            files.steps.append("confirmed")
+            await confirm(deleted)
+
+        monkeypatch.setattr(broker.local, "_confirm", noted)
+        await create_topic(broker, "t")
+        files.steps.clear()
+        await delete_topic(broker)
+        assert files.steps[0] == "renamed"
+        assert "durable" in files.steps[: files.steps.index("confirmed")]
