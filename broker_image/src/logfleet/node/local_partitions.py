@@ -300,6 +300,9 @@ class LocalPartitions:
                 error=str(error),
             )
         self._table.unstarted.add(key)
+        self._try_soon()
+
+    def _try_soon(self) -> None:
         if not self._will_try:
             self._will_try = True
             self._try_later(self._try_again)
@@ -312,7 +315,8 @@ class LocalPartitions:
         self._will_try = False
         topics = {topic_id for topic_id, _ in self._table.unstarted}
         if self._subscription is not None:
-            self._subscription.publish(self._follower.image, Changes(topics=topics))
+            changes = Changes(topics=topics, deleted=True)
+            self._subscription.publish(self._follower.image, changes)
 
     async def _log_for(
         self, image: ClusterImage, topic: Topic, name: TopicPartition
@@ -323,9 +327,11 @@ class LocalPartitions:
             await self._flusher.until_idle(found)
             log_dir = self._log_dirs.dir_of(name)
             assert log_dir is not None, "it was found there"
-            self._set_aside(
-                log_dir, name, f"it belongs to topic id {found.topic_id}, not {topic_id}"
-            )
+            if self._is_deleted(image, found.topic_id):
+                log_dir.delete(name, now_ms())  # it could not be until now
+            else:
+                reason = f"it belongs to topic id {found.topic_id}, not {topic_id}"
+                self._set_aside(log_dir, name, reason)
             found = None
         if found is not None:
             return found
@@ -370,11 +376,7 @@ class LocalPartitions:
     ) -> str | None:
         topic = image.topic(name.topic)
         topic_id = partition_log.topic_id
-        if topic_id in {
-            uuids.to_text(deleted.id)
-            for deleted in image.deleted.values()
-            if self._node_id in deleted.brokers
-        }:
+        if self._is_deleted(image, topic_id):
             return None
         if topic is None:
             return "its topic does not exist"
@@ -386,8 +388,16 @@ class LocalPartitions:
             return "it is assigned to other brokers"
         return None
 
+    def _is_deleted(self, image: ClusterImage, topic_id: str | None) -> bool:
+        """Whether the topic was deleted and this broker has yet to say that its logs of it are gone."""
+        deleted = None if topic_id is None else image.deleted.get(uuids.from_text(topic_id))
+        return deleted is not None and self._node_id in deleted.brokers
+
     async def _delete(self, deleted: DeletedTopic) -> None:
-        """Remove the topic's logs, then say so; the cluster forgets the deletion when every broker has."""
+        """Remove the topic's logs, then say so; the cluster forgets the deletion when every broker has.
+
+        What the disk refuses is tried again later, until it is done or the directory has failed.
+        """
         for partition in self._hosted(deleted.id):
             self._stop(partition)
         topic_id = uuids.to_text(deleted.id)
@@ -401,7 +411,11 @@ class LocalPartitions:
                     await self._breathe()
             await self._forget_departed()
         except OSError as error:
+            log.warning("deletion_failed", topic=deleted.name, error=str(error))
             self._on_disk_failure(name, error)
+            self._table.forget_topic(deleted.id)
+            self._tell_offline()
+            self._try_soon()
             return
         log.info("topic_deleted", topic=deleted.name, topic_id=topic_id)
         await self._confirm(deleted)

@@ -234,22 +234,27 @@ class LogDir:
         return created
 
     def delete(self, partition: TopicPartition, now_ms: int) -> None:
-        """The partition is gone at once; its bytes follow after file.delete.delay.ms."""
+        """The partition is gone at once; its bytes follow after file.delete.delay.ms. Raises OSError: then it is still there."""
         delay_ms = self.logs[partition].config.file_delete_delay_ms
         path = self._take_out(partition, DELETE_DIRECTORY)
         self._trash.add(Discarded(path, now_ms + delay_ms, is_directory=True))
 
     def set_aside(self, partition: TopicPartition) -> str:
-        """The partition belongs to nothing known here: keep it under another name, for a person. Returns its new path."""
+        """The partition belongs to nothing known here: keep it under another name, for a person. Returns its new path.
+
+        Raises OSError: then it is still there.
+        """
         return self._take_out(partition, STRAY_DIRECTORY)
 
     def _take_out(self, partition: TopicPartition, suffix: str) -> str:
-        log = self.logs.pop(partition)
-        self._departures += 1
-        self.high_watermarks.pop(partition, None)
-        log.forget_files()
+        """Where a rename fails nothing has changed: no log may begin in a directory that another is in."""
+        log = self.logs[partition]
         path = f"{self.path}/{leaving_directory(partition, uuid.uuid4().hex, suffix)}"
         self._files.rename(log.directory, path)
+        log.forget_files()
+        del self.logs[partition]
+        self._departures += 1
+        self.high_watermarks.pop(partition, None)
         return path
 
     def take_removals(self, now_ms: int) -> list[Discarded]:

@@ -1,6 +1,9 @@
 """Topics that are deleted and made anew under their names: nothing of the old one is in the new one, whatever failed meanwhile."""
 
+import asyncio
+import errno
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +11,7 @@ import pytest
 from logfleet.io.files import PosixFiles
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
+from logfleet.node import local_partitions
 from logfleet.node.broker import Broker
 from logfleet.node.log_dir import LogDir
 from logfleet.node.open_files import OpenFiles
@@ -121,3 +125,96 @@ async def test_a_deletion_is_durable_before_it_is_confirmed(
         await delete_topic(broker)
         assert files.steps[0] == "renamed"
         assert "durable" in files.steps[: files.steps.index("confirmed")]
+
+
+class Refusing(PosixFiles):
+    """Refuses to rename the directory of t-0 as often as it is told to."""
+
+    def __init__(self, error: int, times: int) -> None:
+        self.error, self.times = error, times
+
+    def rename(self, source: str, target: str) -> None:
+        if source.endswith("/t-0") and self.times:
+            self.times -= 1
+            raise OSError(self.error, "it was told to", source)
+        super().rename(source, target)
+
+
+async def finished(broker: Broker, retries: list[Callable[[], None]]) -> None:
+    """Retry whenever something is to be, until the topic is served and no deletion is left."""
+    while broker.partitions.get("t", 0) is None or broker.image.deleted:
+        while retries:
+            retries.pop()()
+        await asyncio.sleep(0)
+
+
+async def offsets(broker: Broker, until: Any) -> tuple[int, int]:
+    await until(lambda: broker.partitions.get("t", 0) is not None)
+    return led(broker).log_start_offset, led(broker).log_end_offset
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EMFILE])
+async def test_a_deletion_that_the_disk_refused_is_tried_again_until_it_is_done(
+    tmp_path: Path, until: Any, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    async with Broker(config(tmp_path), Refusing(error, 2)) as broker:
+        retries: list[Callable[[], None]] = []
+        monkeypatch.setattr(broker.local, "_try_later", retries.append)
+        await create_topic(broker, "t")
+        append(led(broker), 5)
+        await delete_topic(broker)
+        for failed in (1, 2):
+            await until(lambda failed=failed: len(retries) == failed)
+            assert broker.image.deleted, "nothing is confirmed that is not done"
+            retries[-1]()
+        await until(lambda: not broker.image.deleted)
+        assert not (tmp_path / "data" / "t-0").exists()
+        await create_topic(broker, "t")
+        assert await offsets(broker, until) == (0, 0)
+        assert broker._log_dirs.failed == []
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+async def test_a_topic_is_made_anew_where_the_old_log_could_not_be_removed_yet(
+    tmp_path: Path, until: Any, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    async with Broker(config(tmp_path), Refusing(errno.ENOSPC, times)) as broker:
+        retries: list[Callable[[], None]] = []
+        monkeypatch.setattr(broker.local, "_try_later", retries.append)
+        await create_topic(broker, "t")
+        append(led(broker), 5)
+        await delete_topic(broker)
+        await create_topic(broker, "t")
+        await finished(broker, retries)
+        assert await offsets(broker, until) == (0, 0)
+        assert list((tmp_path / "data").glob("*-stray")) == []
+
+
+async def test_a_directory_in_which_nothing_can_be_deleted_has_failed(
+    tmp_path: Path, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """KIP-112. The deletion is done then: what is there will be a stray, should it be back."""
+    monkeypatch.setattr(local_partitions, "TRY_AGAIN_S", 0)
+    dirs = f"{tmp_path / 'one'},{tmp_path / 'two'}"
+    async with Broker(config(tmp_path, **{"log.dirs": dirs}), Refusing(errno.EIO, 1)) as broker:
+        await create_topic(broker, "t")
+        append(led(broker), 5)
+        await delete_topic(broker)
+        await create_topic(broker, "t")
+        assert await offsets(broker, until) == (0, 0)
+        await until(lambda: not broker.image.deleted)
+        assert len(broker._log_dirs.failed) == 1
+        assert broker.partitions.offline == set()
+        assert broker.failure is None
+
+
+async def test_a_stray_that_could_not_be_set_aside_is_not_taken_for_the_topics_log(
+    tmp_path: Path, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_partitions, "TRY_AGAIN_S", 0)
+    async with Broker(config(tmp_path), Refusing(errno.ENOSPC, 2)) as broker:
+        (log_dir,) = broker.log_dirs
+        append(log_dir.create(T0, "A" * 22, LogConfig(), NOW), 5)
+        await create_topic(broker, "t")
+        assert await offsets(broker, until) == (0, 0)
+        assert len(list((tmp_path / "data").glob("*-stray"))) == 1
