@@ -126,16 +126,12 @@ class LocalPartitions:
 
     def take_offline(self, logs: Iterable[PartitionLog]) -> None:
         """These logs are not to be had any more, led at present or not; none begins anew elsewhere, where it would be empty."""
-        names = set()
         for partition_log in logs:
-            names.add(partition_log.partition)
-            if partition_log.topic_id is not None:
-                topic_id = uuids.from_text(partition_log.topic_id)
-                self._table.offline.add((topic_id, partition_log.partition.partition))
+            assert partition_log.topic_id is not None, "set_strays_aside has seen to it"
+            topic_id = uuids.from_text(partition_log.topic_id)
+            self._table.offline.add((topic_id, partition_log.partition.partition))
         for partition in self._table:
-            # by name: a log without partition.metadata has no topic id of its own
-            if TopicPartition(partition.topic, partition.index) in names:
-                self._table.offline.add((partition.topic_id, partition.index))
+            if (partition.topic_id, partition.index) in self._table.offline:
                 self._stop(partition)
         self._tell_offline()
 
@@ -223,7 +219,7 @@ class LocalPartitions:
 
     def _has_log(self, topic: Topic, index: int) -> bool:
         found = self._log_dirs.log_of(TopicPartition(topic.name, index))
-        return found is not None and found.topic_id in {None, uuids.to_text(topic.id)}
+        return found is not None and found.topic_id == uuids.to_text(topic.id)
 
     async def _apply_topic(
         self, image: ClusterImage, topic: Topic
@@ -323,7 +319,7 @@ class LocalPartitions:
     ) -> PartitionLog:
         found = self._log_dirs.log_of(name)
         topic_id = uuids.to_text(topic.id)
-        if found is not None and found.topic_id not in {None, topic_id}:
+        if found is not None and found.topic_id != topic_id:
             await self._flusher.until_idle(found)
             log_dir = self._log_dirs.dir_of(name)
             assert log_dir is not None, "it was found there"
@@ -362,6 +358,10 @@ class LocalPartitions:
     def set_strays_aside(self, image: ClusterImage) -> None:
         """After loading: what no topic of the image has here, and no deletion explains, is a stray.
 
+        A log that does not say whose it is (partition.metadata is missing, or a power loss left it empty) is from here on the topic's that
+        has its name now, and no later one's: it says so durably before this broker leads it, thus before anything is appended. Unlike in
+        Kafka (TopicsImage.isStrayReplica) it may hold records, as before KIP-516 no log had an id.
+
         Raises LogDirRefused if a partition then still has two logs.
         """
         for log_dir in self._log_dirs:
@@ -369,6 +369,10 @@ class LocalPartitions:
                 reason = self._why_stray(image, name, partition_log)
                 if reason is not None:
                     self._set_aside(log_dir, name, reason)
+                elif partition_log.topic_id is None:
+                    topic = image.topic(name.topic)
+                    assert topic is not None, "else it is a stray"
+                    partition_log.topic_id = uuids.to_text(topic.id)
         self._log_dirs.refuse_duplicates()
 
     def _why_stray(
@@ -389,9 +393,11 @@ class LocalPartitions:
         return None
 
     def _is_deleted(self, image: ClusterImage, topic_id: str | None) -> bool:
-        """Whether the topic was deleted and this broker has yet to say that its logs of it are gone."""
-        deleted = None if topic_id is None else image.deleted.get(uuids.from_text(topic_id))
-        return deleted is not None and self._node_id in deleted.brokers
+        """Whether the topic was deleted and this broker has yet to say that its logs of it are gone. topic_id: as a log says it."""
+        return any(
+            uuids.to_text(deleted.id) == topic_id and self._node_id in deleted.brokers
+            for deleted in image.deleted.values()
+        )
 
     async def _delete(self, deleted: DeletedTopic) -> None:
         """Remove the topic's logs, then say so; the cluster forgets the deletion when every broker has.
