@@ -329,10 +329,11 @@ class LocalPartitions:
                 reason = f"it belongs to topic id {found.topic_id}, not {topic_id}"
                 self._set_aside(log_dir, name, reason)
             found = None
+        config = self._configs.of(image, topic.name)
         if found is not None:
+            found.config = config  # it may have changed while nobody led the log
             return found
         await self._forget_departed()
-        config = self._configs.of(image, topic.name)
         return self._log_dirs.create(name, topic_id, config, now_ms())
 
     def _stop(self, partition: Partition) -> None:
