@@ -115,9 +115,11 @@ class Maintenance:
             await self._breathe()
             if log_dir not in self._log_dirs.dirs:
                 return
-            if name in log_dir.logs and self._is_due(partition_log):
+            if self._is_due(partition_log):
                 async with self._slots:
-                    await self._flush(name, partition_log)
+                    await self._flusher.until_idle(partition_log)
+                    if log_dir.logs.get(name) is partition_log:  # else another may be there now
+                        await self._flush(name, partition_log)
                 self._moved.add(log_dir.path)
             if partition_log.recovery_point > partition_log.checkpointed_point:
                 self._moved.add(log_dir.path)
