@@ -311,6 +311,7 @@ class Broker:
             directories=DirectoryRecord(self.store, self.node_id, self._log_dirs.as_found()),
             configs=self._configs,
             flusher=self._flusher,
+            checkpointer=self.checkpointer,
             on_disk_failure=self._disk_failed,
             rule=rules,
         )
@@ -406,7 +407,7 @@ class Broker:
             checkpointer=self.checkpointer,
             on_disk_failure=self._disk_failed,
         )
-        self._stack.callback(self._remember_high_watermarks, maintenance)
+        self._stack.callback(self._remember_high_watermarks)
         self._spawn("maintenance", maintenance.run())
         self._spawn("disk space", self.disk_space.run())
         cleaner = None
@@ -418,7 +419,7 @@ class Broker:
                 log_dirs=self._log_dirs,
                 flusher=self._flusher,
                 checkpoint=partial(
-                    self.checkpointer.write, high_watermarks=maintenance.high_watermarks
+                    self.checkpointer.write, high_watermarks=self.partitions.high_watermarks
                 ),
                 room=self.disk_space.room_to_compact,
                 on_disk_failure=self._disk_failed,
@@ -428,8 +429,8 @@ class Broker:
         self._observation.tell_all(cleaner)
         return maintenance
 
-    def _remember_high_watermarks(self, maintenance: Maintenance) -> None:
-        self._high_watermarks = maintenance.high_watermarks()
+    def _remember_high_watermarks(self) -> None:
+        self._high_watermarks = self.partitions.high_watermarks()
 
     async def _serve(self) -> None:
         for listener in self._listeners:

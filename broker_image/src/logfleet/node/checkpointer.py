@@ -11,7 +11,10 @@ from typing import Any
 from logfleet.io.files import Files
 from logfleet.log.names import TopicPartition
 from logfleet.node.flusher import Flusher
-from logfleet.node.log_dir import CheckpointJob, LogDir
+from logfleet.node.log_dir import LogDir
+
+HighWatermarks = Callable[[], Mapping[TopicPartition, int]]
+"""Those of all partitions that this broker leads."""
 
 
 class Checkpointer:
@@ -25,17 +28,24 @@ class Checkpointer:
         self._written: dict[str, int] = {}
         self._running: set[asyncio.Task[None]] = set()
 
-    async def write(
-        self, log_dir: LogDir, high_watermarks: Callable[[], Mapping[TopicPartition, int]]
-    ) -> None:
+    async def write(self, log_dir: LogDir, high_watermarks: HighWatermarks) -> None:
         """All checkpoints, as they are when it is this write's turn."""
-        await self._complete(self._write(log_dir, lambda: log_dir.checkpoint(high_watermarks())))
+        await self._complete(self._write_all(log_dir, high_watermarks))
 
     async def write_log_starts(self, log_dir: LogDir) -> None:
         """Return once the log start offsets that are known now are durable. Calls that wait for one another share a write."""
         path = log_dir.path
         mine = self._asked[path] = self._asked.get(path, 0) + 1
         await self._complete(self._write_starts(log_dir, mine))
+
+    async def forget_departed(self, log_dir: LogDir, high_watermarks: HighWatermarks) -> None:
+        """Return once no checkpoint names a log that has left the directory by now, nor the directory has it under its old name.
+
+        As Kafka's LogManager.asyncDelete: else what they say would hold for a new log of that name. Calls that wait for one another
+        share a write.
+        """
+        if log_dir.has_departed:
+            await self._complete(self._write_departed(log_dir, high_watermarks))
 
     async def until_idle(self) -> None:
         """Return once no write is under way that has begun by now: before log directories are closed."""
@@ -63,11 +73,19 @@ class Checkpointer:
             await self._flusher.run(job.run, self._files)
             self._written[log_dir.path] = covered
 
-    async def _write(self, log_dir: LogDir, job: Callable[[], CheckpointJob]) -> None:
+    async def _write_all(self, log_dir: LogDir, high_watermarks: HighWatermarks) -> None:
         async with self._lock(log_dir):
-            decided = job()
-            await self._flusher.run(decided.run, self._files)
-            decided.note_done()
+            await self._write(log_dir, high_watermarks())
+
+    async def _write_departed(self, log_dir: LogDir, high_watermarks: HighWatermarks) -> None:
+        async with self._lock(log_dir):
+            if log_dir.has_departed:
+                await self._write(log_dir, high_watermarks())
+
+    async def _write(self, log_dir: LogDir, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        job = log_dir.checkpoint(high_watermarks)
+        await self._flusher.run(job.run, self._files)
+        log_dir.complete_checkpoint(job)
 
     def _lock(self, log_dir: LogDir) -> asyncio.Lock:
         return self._locks.setdefault(log_dir.path, asyncio.Lock())

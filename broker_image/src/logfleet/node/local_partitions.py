@@ -18,12 +18,13 @@ from logfleet.metadata.image import ClusterImage, DeletedTopic, Topic
 from logfleet.metadata.image import Partition as PartitionState
 from logfleet.metadata.image_builder import Changes
 from logfleet.metadata.store import MetadataStore, StoreUnavailable, UnknownOutcome
+from logfleet.node.checkpointer import Checkpointer
 from logfleet.node.descriptors import TRY_AGAIN_S
 from logfleet.node.directory_record import DirectoryRecord
 from logfleet.node.flusher import Flusher
 from logfleet.node.log_configs import LogConfigs
 from logfleet.node.log_dir import LogDir
-from logfleet.node.log_dirs import LogDirs
+from logfleet.node.log_dirs import LogDirError, LogDirs
 from logfleet.node.metadata_follower import MetadataFollower, Subscription
 from logfleet.node.partition import CommitRule, Partition
 from logfleet.node.partition_log import PartitionLog
@@ -58,6 +59,7 @@ class LocalPartitions:
         directories: DirectoryRecord,
         configs: LogConfigs,
         flusher: Flusher,
+        checkpointer: Checkpointer,
         on_disk_failure: Failed,
         rule: CommitRule | None = None,
     ) -> None:
@@ -69,6 +71,7 @@ class LocalPartitions:
         self._directories = directories
         self._configs = configs
         self._flusher = flusher
+        self._checkpointer = checkpointer
         self._on_disk_failure = on_disk_failure
         self._rule = rule
         self._epoch_writes = asyncio.Semaphore(EPOCH_WRITES_MAX)
@@ -123,16 +126,12 @@ class LocalPartitions:
 
     def take_offline(self, logs: Iterable[PartitionLog]) -> None:
         """These logs are not to be had any more, led at present or not; none begins anew elsewhere, where it would be empty."""
-        names = set()
         for partition_log in logs:
-            names.add(partition_log.partition)
-            if partition_log.topic_id is not None:
-                topic_id = uuids.from_text(partition_log.topic_id)
-                self._table.offline.add((topic_id, partition_log.partition.partition))
+            assert partition_log.topic_id is not None, "set_strays_aside has seen to it"
+            topic_id = uuids.from_text(partition_log.topic_id)
+            self._table.offline.add((topic_id, partition_log.partition.partition))
         for partition in self._table:
-            # by name: a log without partition.metadata has no topic id of its own
-            if TopicPartition(partition.topic, partition.index) in names:
-                self._table.offline.add((partition.topic_id, partition.index))
+            if (partition.topic_id, partition.index) in self._table.offline:
                 self._stop(partition)
         self._tell_offline()
 
@@ -220,7 +219,7 @@ class LocalPartitions:
 
     def _has_log(self, topic: Topic, index: int) -> bool:
         found = self._log_dirs.log_of(TopicPartition(topic.name, index))
-        return found is not None and found.topic_id in {None, uuids.to_text(topic.id)}
+        return found is not None and found.topic_id == uuids.to_text(topic.id)
 
     async def _apply_topic(
         self, image: ClusterImage, topic: Topic
@@ -297,6 +296,9 @@ class LocalPartitions:
                 error=str(error),
             )
         self._table.unstarted.add(key)
+        self._try_soon()
+
+    def _try_soon(self) -> None:
         if not self._will_try:
             self._will_try = True
             self._try_later(self._try_again)
@@ -309,24 +311,29 @@ class LocalPartitions:
         self._will_try = False
         topics = {topic_id for topic_id, _ in self._table.unstarted}
         if self._subscription is not None:
-            self._subscription.publish(self._follower.image, Changes(topics=topics))
+            changes = Changes(topics=topics, deleted=True)
+            self._subscription.publish(self._follower.image, changes)
 
     async def _log_for(
         self, image: ClusterImage, topic: Topic, name: TopicPartition
     ) -> PartitionLog:
         found = self._log_dirs.log_of(name)
         topic_id = uuids.to_text(topic.id)
-        if found is not None and found.topic_id not in {None, topic_id}:
+        if found is not None and found.topic_id != topic_id:
             await self._flusher.until_idle(found)
             log_dir = self._log_dirs.dir_of(name)
             assert log_dir is not None, "it was found there"
-            self._set_aside(
-                log_dir, name, f"it belongs to topic id {found.topic_id}, not {topic_id}"
-            )
+            if self._is_deleted(image, found.topic_id):
+                log_dir.delete(name, now_ms())  # it could not be until now
+            else:
+                reason = f"it belongs to topic id {found.topic_id}, not {topic_id}"
+                self._set_aside(log_dir, name, reason)
             found = None
-        if found is not None:
-            return found
         config = self._configs.of(image, topic.name)
+        if found is not None:
+            found.config = config  # it may have changed while nobody led the log
+            return found
+        await self._forget_departed()
         return self._log_dirs.create(name, topic_id, config, now_ms())
 
     def _stop(self, partition: Partition) -> None:
@@ -352,6 +359,10 @@ class LocalPartitions:
     def set_strays_aside(self, image: ClusterImage) -> None:
         """After loading: what no topic of the image has here, and no deletion explains, is a stray.
 
+        A log that does not say whose it is (partition.metadata is missing, or a power loss left it empty) is from here on the topic's that
+        has its name now, and no later one's: it says so durably before this broker leads it, thus before anything is appended. Unlike in
+        Kafka (TopicsImage.isStrayReplica) it may hold records, as before KIP-516 no log had an id.
+
         Raises LogDirRefused if a partition then still has two logs.
         """
         for log_dir in self._log_dirs:
@@ -359,6 +370,10 @@ class LocalPartitions:
                 reason = self._why_stray(image, name, partition_log)
                 if reason is not None:
                     self._set_aside(log_dir, name, reason)
+                elif partition_log.topic_id is None:
+                    topic = image.topic(name.topic)
+                    assert topic is not None, "else it is a stray"
+                    partition_log.topic_id = uuids.to_text(topic.id)
         self._log_dirs.refuse_duplicates()
 
     def _why_stray(
@@ -366,11 +381,7 @@ class LocalPartitions:
     ) -> str | None:
         topic = image.topic(name.topic)
         topic_id = partition_log.topic_id
-        if topic_id in {
-            uuids.to_text(deleted.id)
-            for deleted in image.deleted.values()
-            if self._node_id in deleted.brokers
-        }:
+        if self._is_deleted(image, topic_id):
             return None
         if topic is None:
             return "its topic does not exist"
@@ -382,23 +393,50 @@ class LocalPartitions:
             return "it is assigned to other brokers"
         return None
 
+    def _is_deleted(self, image: ClusterImage, topic_id: str | None) -> bool:
+        """Whether the topic was deleted and this broker has yet to say that its logs of it are gone. topic_id: as a log says it."""
+        return any(
+            uuids.to_text(deleted.id) == topic_id and self._node_id in deleted.brokers
+            for deleted in image.deleted.values()
+        )
+
     async def _delete(self, deleted: DeletedTopic) -> None:
-        """Remove the topic's logs, then say so; the cluster forgets the deletion when every broker has."""
+        """Remove the topic's logs, then say so; the cluster forgets the deletion when every broker has.
+
+        What the disk refuses is tried again later, until it is done or the directory has failed.
+        """
         for partition in self._hosted(deleted.id):
             self._stop(partition)
         topic_id = uuids.to_text(deleted.id)
-        for log_dir in self._log_dirs:
-            for name, partition_log in list(log_dir.logs.items()):
-                if partition_log.topic_id == topic_id:
-                    await self._flusher.until_idle(partition_log)
-                    try:
+        name = TopicPartition(deleted.name, 0)
+        try:
+            for log_dir in self._log_dirs:
+                for name, partition_log in list(log_dir.logs.items()):
+                    if partition_log.topic_id == topic_id:
+                        await self._flusher.until_idle(partition_log)
                         log_dir.delete(name, now_ms())
-                    except OSError as error:
-                        self._on_disk_failure(name, error)
-                        return
-                await self._breathe()
+                    await self._breathe()
+            await self._forget_departed()
+        except OSError as error:
+            log.warning("deletion_failed", topic=deleted.name, error=str(error))
+            self._on_disk_failure(name, error)
+            self._table.forget_topic(deleted.id)
+            self._tell_offline()
+            self._try_soon()
+            return
         log.info("topic_deleted", topic=deleted.name, topic_id=topic_id)
         await self._confirm(deleted)
+
+    async def _forget_departed(self) -> None:
+        """Return once deleted logs, and those set aside, are gone for good: after a crash neither they nor their offsets are there.
+
+        Raises LogDirError.
+        """
+        for log_dir in self._log_dirs:
+            try:
+                await self._checkpointer.forget_departed(log_dir, self._table.high_watermarks)
+            except OSError as error:
+                raise LogDirError(log_dir, error) from error
 
     async def _confirm(self, deleted: DeletedTopic) -> None:
         while True:

@@ -63,19 +63,20 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class CheckpointJob(msgspec.Struct, frozen=True):
-    """Checkpoint files as they are to be: decided on the loop, written in a thread. points: recovery points as they will be there."""
+    """Checkpoint files as they are to be: decided on the loop, written in a thread.
+
+    points: recovery points as they will be there. first_dirty: how far logs are compacted, likewise. departures: how many logs had left
+    the directory when it was decided.
+    """
 
     writes: tuple[tuple[str, bytes], ...]
     points: tuple[tuple[PartitionLog, int], ...] = ()
+    first_dirty: Mapping[TopicPartition, int] = {}
+    departures: int = 0
 
     def run(self, files: Files) -> None:
         for path, content in self.writes:
             write_file(files, path, content, durable=True)
-
-    def note_done(self) -> None:
-        """It has run: a crash finds these recovery points."""
-        for log, point in self.points:
-            log.checkpointed_point = min(point, log.recovery_point)
 
 
 class LogDir:
@@ -98,6 +99,8 @@ class LogDir:
         self._files = open_files.files
         self._trash = Trash(open_files)
         self._first_dirty: Mapping[TopicPartition, int] = {}
+        self._departures = 0
+        self._departures_told = 0
         self._files.make_directory(path)
         try:
             self._lock = self._files.lock(f"{path}/{LOCK}", process_name())
@@ -197,6 +200,10 @@ class LogDir:
                 is_checkpointed=is_checkpointed,
             )
             yield self._open(partition, request)
+        named = {*recovery_points, *log_starts, *first_dirty, *self.high_watermarks}
+        if named - self.logs.keys():
+            self._departures += 1  # a crash came between a log's departure and the checkpoints
+        self.high_watermarks = {p: o for p, o in self.high_watermarks.items() if p in self.logs}
         self.is_loaded = True
 
     def _open(self, partition: TopicPartition, request: LoadRequest) -> PartitionLog:
@@ -227,21 +234,27 @@ class LogDir:
         return created
 
     def delete(self, partition: TopicPartition, now_ms: int) -> None:
-        """The partition is gone at once; its bytes follow after file.delete.delay.ms."""
+        """The partition is gone at once; its bytes follow after file.delete.delay.ms. Raises OSError: then it is still there."""
         delay_ms = self.logs[partition].config.file_delete_delay_ms
         path = self._take_out(partition, DELETE_DIRECTORY)
         self._trash.add(Discarded(path, now_ms + delay_ms, is_directory=True))
 
     def set_aside(self, partition: TopicPartition) -> str:
-        """The partition belongs to nothing known here: keep it under another name, for a person. Returns its new path."""
+        """The partition belongs to nothing known here: keep it under another name, for a person. Returns its new path.
+
+        Raises OSError: then it is still there.
+        """
         return self._take_out(partition, STRAY_DIRECTORY)
 
     def _take_out(self, partition: TopicPartition, suffix: str) -> str:
-        log = self.logs.pop(partition)
-        self.high_watermarks.pop(partition, None)
-        log.forget_files()
+        """Where a rename fails nothing has changed: no log may begin in a directory that another is in."""
+        log = self.logs[partition]
         path = f"{self.path}/{leaving_directory(partition, uuid.uuid4().hex, suffix)}"
         self._files.rename(log.directory, path)
+        log.forget_files()
+        del self.logs[partition]
+        self._departures += 1
+        self.high_watermarks.pop(partition, None)
         return path
 
     def take_removals(self, now_ms: int) -> list[Discarded]:
@@ -255,20 +268,39 @@ class LogDir:
 
     # Checkpoints
 
+    @property
+    def has_departed(self) -> bool:
+        """Whether the checkpoint files may name logs that are gone: what they say is not true of a new log of the same name."""
+        return self._departures > self._departures_told
+
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> CheckpointJob:
-        """The checkpoint files as of now. Run it in a thread, after the flushes that moved the recovery points."""
+        """The checkpoint files as of now. Run it in a thread, after the flushes that moved the recovery points; then `complete_checkpoint`."""
         points = {partition: log.recovery_point for partition, log in self.logs.items()}
         known = {p: offset for p, offset in high_watermarks.items() if p in self.logs}
         self.high_watermarks.update(known)
+        first_dirty = {
+            partition: log.first_dirty_offset
+            for partition, log in self.logs.items()
+            if log.first_dirty_offset > 0
+        }
         return CheckpointJob(
             (
                 (f"{self.path}/{RECOVERY_POINTS}", format_offsets(points)),
                 *self.log_start_checkpoint().writes,
-                *self._first_dirty_checkpoint(),
+                *self._first_dirty_checkpoint(first_dirty),
                 (f"{self.path}/{HIGH_WATERMARKS}", format_offsets(self.high_watermarks)),
             ),
             tuple((self.logs[partition], point) for partition, point in points.items()),
+            first_dirty,
+            self._departures,
         )
+
+    def complete_checkpoint(self, job: CheckpointJob) -> None:
+        """A job of `checkpoint` has run: a crash finds what it tells."""
+        for log, point in job.points:
+            log.checkpointed_point = min(point, log.recovery_point)
+        self._first_dirty = job.first_dirty
+        self._departures_told = job.departures
 
     def log_start_checkpoint(self) -> CheckpointJob:
         """The file that tells where logs begin which still hold older records, as of now; to be run in a thread."""
@@ -279,16 +311,12 @@ class LogDir:
         }
         return CheckpointJob(((f"{self.path}/{LOG_STARTS}", format_offsets(starts)),))
 
-    def _first_dirty_checkpoint(self) -> list[tuple[str, bytes]]:
-        """How far logs are compacted, if that has changed since it was asked for last."""
-        offsets = {
-            partition: log.first_dirty_offset
-            for partition, log in self.logs.items()
-            if log.first_dirty_offset > 0
-        }
+    def _first_dirty_checkpoint(
+        self, offsets: Mapping[TopicPartition, int]
+    ) -> list[tuple[str, bytes]]:
+        """How far logs are compacted, if the file says something else."""
         if offsets == self._first_dirty:
             return []
-        self._first_dirty = offsets
         return [(f"{self.path}/{FIRST_DIRTY_OFFSETS}", format_offsets(offsets))]
 
     def close(self, high_watermarks: Mapping[TopicPartition, int]) -> None:

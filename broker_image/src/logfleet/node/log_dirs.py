@@ -48,8 +48,8 @@ def look_at(files: Files, paths: Sequence[str]) -> OnDisk:
     return OnDisk(next(iter(found.values()), None), unreadable)
 
 
-class LogNotMade(OSError):
-    """A new log could not be made in this directory; errno is the cause's."""
+class LogDirError(OSError):
+    """Something failed in this directory that no log in it stands for: a log to be made, or its checkpoints. errno is the cause's."""
 
     def __init__(self, log_dir: LogDir, cause: OSError) -> None:
         super().__init__(cause.errno, cause.strerror, cause.filename)
@@ -148,18 +148,20 @@ class LogDirs:
     def create(
         self, partition: TopicPartition, topic_id: str, config: LogConfig, now_ms: int
     ) -> PartitionLog:
-        """A new log where it was begun before, else in the directory that holds the fewest (Kafka: LogManager.nextLogDirs). Raises LogNotMade."""
+        """A new log where it was begun before, else in the directory that holds the fewest (Kafka: LogManager.nextLogDirs). Raises LogDirError."""
         if not self.dirs:
             raise OSError(errno.EIO, "no log directory is left")
         chosen = min(self.dirs, key=lambda each: (partition not in each.begun, len(each.logs)))
         try:
             return chosen.create(partition, topic_id, config, now_ms)
         except OSError as error:
-            raise LogNotMade(chosen, error) from error
+            raise LogDirError(chosen, error) from error
 
     def where_failed(self, partition: TopicPartition, error: OSError) -> LogDir | None:
         """The directory that an error of the partition's log is about; None if it is not used any more."""
-        return error.log_dir if isinstance(error, LogNotMade) else self.dir_of(partition)
+        if isinstance(error, LogDirError):
+            return error.log_dir if error.log_dir in self.dirs else None
+        return self.dir_of(partition)
 
     def take_out(self, log_dir: LogDir) -> None:
         """The directory failed: its logs are no longer there, its files stay as they are."""

@@ -366,9 +366,9 @@ class LogLoader:
 def prepare_directory(open_files: OpenFiles, directory: str, topic_id: str) -> None:
     """Make the directory of a new partition. topic_id: Kafka's text form of the topic's uuid."""
     open_files.files.make_directory(directory)
-    write_file(
-        open_files.files,
-        f"{directory}/{PARTITION_METADATA}",
-        format_partition_metadata(topic_id),
-        durable=False,
-    )
+    write_file(open_files.files, *topic_id_file(directory, topic_id), durable=False)
+
+
+def topic_id_file(directory: str, topic_id: str) -> tuple[str, bytes]:
+    """Path and content of the file that says whose a log is. topic_id: Kafka's text form."""
+    return f"{directory}/{PARTITION_METADATA}", format_partition_metadata(topic_id)

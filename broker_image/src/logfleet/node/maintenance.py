@@ -6,7 +6,7 @@ flusher's threads.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
 import structlog
@@ -115,9 +115,11 @@ class Maintenance:
             await self._breathe()
             if log_dir not in self._log_dirs.dirs:
                 return
-            if name in log_dir.logs and self._is_due(partition_log):
+            if self._is_due(partition_log):
                 async with self._slots:
-                    await self._flush(name, partition_log)
+                    await self._flusher.until_idle(partition_log)
+                    if log_dir.logs.get(name) is partition_log:  # else another may be there now
+                        await self._flush(name, partition_log)
                 self._moved.add(log_dir.path)
             if partition_log.recovery_point > partition_log.checkpointed_point:
                 self._moved.add(log_dir.path)
@@ -157,18 +159,11 @@ class Maintenance:
         self._moved.discard(log_dir.path)
         self._checkpointed_s[log_dir.path] = time.monotonic()
         try:
-            await self._checkpointer.write(log_dir, self.high_watermarks)
+            await self._checkpointer.write(log_dir, self._table.high_watermarks)
         except OSError as error:
             name = next(iter(log_dir.logs), None)
             if name is not None:
                 self._on_disk_failure(name, error)
-
-    def high_watermarks(self) -> Mapping[TopicPartition, int]:
-        """Of all partitions that this broker leads."""
-        return {
-            TopicPartition(partition.topic, partition.index): partition.high_watermark
-            for partition in self._table
-        }
 
     async def apply_retention(self) -> None:
         """Remove segments that time and size no longer allow."""

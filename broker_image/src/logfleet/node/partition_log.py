@@ -20,7 +20,7 @@ from logfleet.log.segment import NO_ROOM, room_in, should_roll
 from logfleet.log.validation import NeedsThread, Prepared, Rejected, prepare
 from logfleet.node.file_slice import FileSlice
 from logfleet.node.flush_job import FlushJob
-from logfleet.node.log_loader import LoadRequest, LogLoader
+from logfleet.node.log_loader import LoadRequest, LogLoader, topic_id_file
 from logfleet.node.open_files import OpenFiles
 from logfleet.node.segment import Segment, segment_number
 from logfleet.node.segment_swap import Swap
@@ -48,7 +48,7 @@ class PartitionLog:
     """One partition's log. Ends are exclusive.
 
     The caller knows what is committed: whatever needs a high watermark gets it as an argument. topic_id: Kafka's text form, None in a
-    directory without partition.metadata. config may be replaced at any time. notes: what a person should know about how the log was
+    directory without partition.metadata; one that is set then is durable with the next flush. config may be replaced at any time. notes: what a person should know about how the log was
     found. recovered_bytes: how much was read to find its end after a crash. on_start_moved: called when old records are gone.
     checkpointed_point: what a crash leaves of recovery_point. first_dirty_offset: end of what is compacted. truncations: how often
     the log was shortened.
@@ -83,7 +83,8 @@ class PartitionLog:
         self._recent = RecentBatches(self.log_end_offset, self._active.size)
         self._jitter_ms = 0
         self._rolled = loaded.rebuilt  # old segments whose indexes are not durable
-        self._is_new = loaded.is_new and loaded.topic_id is not None
+        self._is_unnamed = loaded.topic_id is None  # no file says whose it is
+        self._is_new = loaded.is_new and not self._is_unnamed
         # files were made since the last flush: their names are not durable
         self._new_names = loaded.is_new or bool(loaded.rebuilt)
         self._flushing = False
@@ -91,7 +92,7 @@ class PartitionLog:
         self._swap: Swap | None = None
         # nothing was written since the log was last closed properly: closing it has nothing to do
         self._is_as_closed = request.clean and not loaded.is_new and not loaded.recovered_bytes
-        self.on_start_moved: Callable[[], None] = _nobody
+        self.on_start_moved: Callable[[], None] = lambda: None
         self._draw_jitter()
 
     @property
@@ -443,6 +444,8 @@ class PartitionLog:
             writes.append((f"{self.directory}/{LEADER_EPOCHS}", format_epochs(self.epochs.entries)))
         if self.producers.is_due:
             writes.append(self.producers.take(self.log_end_offset))
+        if self._is_unnamed and self.topic_id is not None:
+            writes.append(topic_id_file(self.directory, self.topic_id))
         # more files than segments are indexes, and those may have been made just now
         directories = [self.directory] if self._new_names or len(files) > len(changed) else []
         if self._is_new:
@@ -465,11 +468,12 @@ class PartitionLog:
         for segment in self._segments:
             segment.distrust_durability()
         self.epochs.changed = self._new_names = True
-        self._is_new = self.topic_id is not None
+        self._is_new = not self._is_unnamed
 
     def complete_flush(self, job: FlushJob) -> None:
         """The job has run: what lies below its end needs no recovery any more."""
         self._flushing = False
+        self._is_unnamed = self.topic_id is None
         self.recovery_point = max(self.recovery_point, job.end_offset)
         if self.producers.path(job.end_offset) in (path for path, _ in job.writes):
             self.producers.note_written(job.end_offset, self._segments, self.log_end_offset)
@@ -490,7 +494,3 @@ class PartitionLog:
         for segment in self._segments:
             for path in segment.paths:
                 self._open_files.forget(path)
-
-
-def _nobody() -> None:
-    """Wants to know."""

@@ -1,10 +1,11 @@
 """The partitions that this broker leads, found by topic name or id; and what to say of those it does not."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
 
+from logfleet.log.names import TopicPartition
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.node.partition import Partition
 from logfleet.node.traffic import Traffic
@@ -57,6 +58,13 @@ class PartitionTable:
 
     def __len__(self) -> int:
         return sum(len(topic.partitions) for topic in self.by_id.values())
+
+    def high_watermarks(self) -> Mapping[TopicPartition, int]:
+        """Of all partitions that this broker leads."""
+        return {
+            TopicPartition(partition.topic, partition.index): partition.high_watermark
+            for partition in self
+        }
 
     def add(self, partition: Partition) -> None:
         """Serve the partition from now on."""

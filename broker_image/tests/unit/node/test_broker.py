@@ -138,7 +138,7 @@ async def test_a_log_on_a_failed_directory_never_begins_anew_on_another(
 
 
 async def test_a_log_without_a_topic_id_of_its_own_fails_with_its_directory(tmp_path: Path) -> None:
-    """Directories from before Kafka 2.8 have no partition.metadata."""
+    """Directories from before Kafka 2.8 have no partition.metadata; it is the topic's that has its name then."""
     async with Broker(config(tmp_path)) as broker:
         (listener,) = broker._listeners
         topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)

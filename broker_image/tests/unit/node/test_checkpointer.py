@@ -112,3 +112,19 @@ async def test_an_error_of_the_disk_reaches_everybody_who_waits(disk) -> None:
     for each in asked:
         with pytest.raises(OSError, match="bad sector"):
             await each
+
+
+async def test_a_log_that_left_is_in_no_checkpoint_and_who_asks_shares_a_write(disk) -> None:
+    """One that was decided on before it left is under way."""
+    disk.log.delete_records_before(1)
+    before = later(disk.checkpointer.write(disk.log_dir, dict))
+    await disk.writing.wait()
+    disk.log_dir.delete(NAME, NOW)
+    asked = [later(disk.checkpointer.forget_departed(disk.log_dir, dict)) for _ in range(3)]
+    await asyncio.sleep(0)
+    disk.may_go.set()
+    await before
+    await asyncio.gather(*asked)
+    assert (disk.begins(), disk.writes) == (None, 2)
+    await disk.checkpointer.forget_departed(disk.log_dir, dict)
+    assert disk.writes == 2

@@ -59,7 +59,7 @@ class Rig:
     async def checkpoint(self, log_dir):
         job = log_dir.checkpoint({})
         job.run(self.files)
-        job.note_done()
+        log_dir.complete_checkpoint(job)
 
     def add(self, index, count=100, stamp=None):
         name = TopicPartition("topic", index)

@@ -149,7 +149,7 @@ class Run:
     def checkpoint(self):
         job = self.log_dir.checkpoint({PARTITION: self.log.log_end_offset})
         job.run(self.disk)
-        job.note_done()
+        self.log_dir.complete_checkpoint(job)
 
     def compact(self):
         # until it ends one cannot know how much of it is there

@@ -128,6 +128,45 @@ async def test_a_long_pass_brings_checkpoints_of_what_it_has_done(
     await flush
 
 
+async def deleted_and_made_anew(node: Node) -> None:
+    """As a deletion does it: while no flush of the log is running."""
+    name = TopicPartition("t", 0)
+    await node.flusher.until_idle(node.log_dir.logs[name])
+    node.log_dir.delete(name, NOW)
+    node.log_dir.create(name, "B" * 22, LogConfig(), NOW)
+
+
+@pytest.mark.parametrize("waits_for", ["a slot", "a flush of the same log"])
+async def test_a_log_that_left_while_its_flush_was_waiting_is_not_flushed(
+    node, disk, until, waits_for
+) -> None:
+    """Its epochs and index entries would be written into the directory of a new log of its name."""
+    old = node.log_dir.logs[TopicPartition("t", 0)]
+    slots = node.maintenance._slots
+    if waits_for == "a slot":
+        for _ in range(THREADS):
+            await slots.acquire()
+        flush = asyncio.ensure_future(node.maintenance.flush())
+        await until(lambda: slots._waiters)
+        await deleted_and_made_anew(node)
+        for _ in range(THREADS):
+            slots.release()
+    else:
+        first = asyncio.ensure_future(node.flusher.flush(old))
+        await until(lambda: disk.in_flight == 1)
+        old.append_as_leader(build_batch([Record(None, b"v", NOW)]), 0, NOW)
+        made_anew = asyncio.ensure_future(deleted_and_made_anew(node))
+        await asyncio.sleep(0)  # so that it is the first that waits
+        flush = asyncio.ensure_future(node.maintenance.flush())
+        await until(lambda: disk.in_flight == THREADS)
+        disk.may_go.release()
+        await asyncio.gather(first, made_anew)
+    disk.may_go.release(LOGS)
+    await flush
+    assert old.recovery_point == int(waits_for != "a slot")
+    assert node.failed == []
+
+
 async def test_a_log_that_finds_no_room_holds_up_no_other(node, disk) -> None:
     disk.errors["t-1"] = errno.ENOSPC
     disk.may_go.release(LOGS)

@@ -222,3 +222,54 @@ def test_checkpoints_name_only_partitions_that_are_there(path):
     log_dir.checkpoint({A0: 0, B0: 7}).run(PosixFiles())
     marks = parse_offsets((path / "replication-offset-checkpoint").read_bytes())
     assert marks == {A0: 0}
+
+
+def test_checkpoints_are_behind_once_a_log_has_left_until_they_are_written(path):
+    log_dir = opened(path)
+    log_dir.create(A0, TOPIC_ID, LogConfig(), NOW)
+    log_dir.create(B0, TOPIC_ID, LogConfig(), NOW)
+    assert not log_dir.has_departed
+    log_dir.delete(A0, NOW)
+    job = log_dir.checkpoint({})
+    log_dir.set_aside(B0)
+    job.run(PosixFiles())
+    log_dir.complete_checkpoint(job)
+    assert log_dir.has_departed, "B0 left after it was decided what to write"
+    job = log_dir.checkpoint({})
+    job.run(PosixFiles())
+    assert log_dir.has_departed
+    log_dir.complete_checkpoint(job)
+    assert not log_dir.has_departed
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "recovery-point-offset-checkpoint",
+        "log-start-offset-checkpoint",
+        "cleaner-offset-checkpoint",
+        "replication-offset-checkpoint",
+    ],
+)
+def test_a_checkpoint_that_names_a_log_which_is_not_there_is_behind(path, name):
+    """A crash between the departure of a log and the checkpoints leaves that."""
+    opened(path).abandon()
+    (path / name).write_text("0\n1\na 0 500\n")
+    again = opened(path)
+    assert again.has_departed
+    job = again.checkpoint({})
+    job.run(PosixFiles())
+    again.complete_checkpoint(job)
+    assert (path / name).read_text() == "0\n0\n"
+    again.abandon()
+    assert not opened(path).has_departed
+
+
+def test_a_checkpoint_of_compaction_that_was_not_written_is_written_by_the_next(path):
+    log_dir = opened(path)
+    log = log_dir.create(A0, TOPIC_ID, LogConfig(), NOW)
+    append(log, 3)
+    log.first_dirty_offset = 3
+    log_dir.checkpoint({})  # and the disk has no room for it
+    log_dir.checkpoint({}).run(PosixFiles())
+    assert parse_offsets((path / "cleaner-offset-checkpoint").read_bytes()) == {A0: 3}

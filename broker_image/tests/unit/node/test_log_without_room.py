@@ -112,3 +112,23 @@ def test_no_write_without_room_harms_the_log(rig, monkeypatch) -> None:
         hits += 1
         writes += 1
     assert hits > RECORDS
+
+
+def test_a_topic_id_that_found_no_room_is_durable_after_the_next_flush(rig, monkeypatch) -> None:
+    """Of a log that was found without one."""
+    rig.files.remove(f"{rig.directory}/partition.metadata")
+    log = rig.open()
+    assert log.topic_id is None
+    flush(rig, log)
+    assert "partition.metadata" not in rig.names()
+    log.topic_id = "A" * 22
+    with monkeypatch.context() as patched:
+        FullDisk(patched, 0)
+        with pytest.raises(OSError, match="No space"):
+            flush(rig, log)
+    flush(rig, log)
+    assert rig.open().topic_id == "A" * 22
+    with monkeypatch.context() as patched:
+        disk = FullDisk(patched, 0)
+        flush(rig, log)
+        assert not disk.hit, "once is enough"

@@ -7,11 +7,13 @@ from logfleet.control.configs import broker_config
 from logfleet.io.files import PosixFiles
 from logfleet.log.config import LogConfig
 from logfleet.log.retention import Retention
+from logfleet.metadata.image import ClusterImage
 from logfleet.node.flush_rules import FLUSH_PERIOD_S
 from logfleet.node.local_partitions import now_ms
 from logfleet.node.log_dirs import LogDirs
 from logfleet.node.maintenance import Maintenance
 from logfleet.node.open_files import OpenFiles
+from logfleet.node.partition_table import PartitionTable
 
 
 @pytest.mark.parametrize(
@@ -84,6 +86,7 @@ def test_checkpoints_are_written_where_recovery_points_have_moved():
     maintenance: Any = Maintenance.__new__(Maintenance)
     maintenance._log_dirs = LogDirs(OpenFiles(PosixFiles()), [still, moved])
     maintenance._checkpointer = Checkpointer()
+    maintenance._table = PartitionTable(ClusterImage)
     maintenance._slice_end = 0.0
     maintenance._moved, maintenance._checkpointed_s = set(), {}
     asyncio.run(maintenance.checkpoint())
