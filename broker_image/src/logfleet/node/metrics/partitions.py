@@ -99,6 +99,7 @@ def _look(
             known = image.partition(topic.id, partition.index)
             if known is not None:
                 state.under_replicated += len(known.isr) < len(known.replicas)
-                state.under_min_isr += len(known.isr) < known.min_isr
+                # As Kafka's Partition.effectiveMinIsr: more than there are can be asked for.
+                state.under_min_isr += len(known.isr) < min(known.min_isr, len(known.replicas))
             yield None
     yield "", len(found)
