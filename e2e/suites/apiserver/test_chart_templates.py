@@ -333,6 +333,15 @@ def test_monitoring_names_what_a_broker_exposes(helm: Helm, tmp_path: Path) -> N
         assert named(expression).series <= exposed, expression
 
 
+def test_alerts_of_two_clusters_are_told_apart(helm: Helm) -> None:
+    """Alertmanager knows an alert by its labels, and sums have none of the scrape's."""
+    settings = (MONITORED, 'name="other"')
+    (rules,) = of_kind(helm.render("cluster", *settings), "PrometheusRule")
+    for rule in rules["spec"]["groups"][0]["rules"]:
+        of_the_cluster = {"namespace": "sys", "logfleet_cluster": "other"}
+        assert rule["labels"] == {**of_the_cluster, "severity": rule["labels"]["severity"]}, rule
+
+
 def test_brokers_are_scraped_by_the_labels_that_their_pods_have(helm: Helm) -> None:
     (monitor,) = of_kind(helm.render("cluster", MONITORED), "PodMonitor")
     assert monitor["metadata"]["labels"]["release"] == "prom"
