@@ -68,6 +68,20 @@ def test_every_alert_says_what_to_do() -> None:
         assert rule["annotations"]["description"].endswith(".")
 
 
+def test_lag_counts_partitions_that_another_broker_leads_than_the_coordinator() -> None:
+    """Coordinators tell the lag of those only that they lead too; what was committed they tell of all."""
+    groups = {panel.title: panel.queries[0][0] for panel in ROWS["Groups"]}
+    assert (
+        EXPRESSIONS["LogfleetGroupLagGrows"].count(groups["Lag"]) == 2
+    )  # how much it is, and that it grows
+    for expression in (groups["Lag"], groups["Worst partition of each group"]):
+        assert (
+            "max by (topic, partition) (logfleet_partition_high_watermark{BROKER})"
+            " - on (topic, partition) group_right ()"
+            " max by (group, topic, partition) (logfleet_group_committed_offset{BROKER})"
+        ) in expression
+
+
 def test_a_broker_that_cannot_be_asked_is_not_ready_either() -> None:
     """One that ends before it listens has no series but `up`."""
     expression = EXPRESSIONS["LogfleetBrokerNotReady"]
