@@ -4,7 +4,7 @@ import pytest
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.image import Partition as State
 from logfleet.metadata.shards import ShardedMap
-from logfleet.node.metrics.partitions import logs
+from logfleet.node.metrics.partitions import logs, topics
 from logfleet.node.partition import Partition
 from logfleet.node.partition_table import PartitionTable
 
@@ -43,3 +43,13 @@ def test_no_more_replicas_than_there_are_have_to_be_in_sync(
     said = told(logs(table, lambda: image, 10))
     assert said("logfleet_under_min_isr_partitions") == under
     assert said("logfleet_under_replicated_partitions") == (len(in_sync) < len(replicas))
+
+
+def test_traffic_of_a_topic_that_is_deleted_during_a_scrape_is_counted(rig: Any) -> None:
+    """Others may have their turn before the rows of a family are made."""
+    table, partition = leading(rig)
+    partition.bytes_in = 5
+    families = topics(table, 10)
+    first = next(families)
+    table.remove(partition)
+    assert told([first, *families])("logfleet_bytes_in_total") == 5
