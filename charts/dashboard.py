@@ -38,6 +38,21 @@ def _sum(metric: str, by: str, where: str = "") -> tuple[tuple[str, str], ...]:
     return ((f"sum by ({by}) ({metric}{{BROKER{where}}})", f"{{{{{by}}}}}"),)
 
 
+def _lag(aggregation: str, by: str, own: str) -> tuple[tuple[str, str], ...]:
+    """Lag of groups by partition, aggregated.
+
+    A coordinator tells the lag of partitions that it leads itself (own: that metric). Of the others only their leaders know the end, so ends and
+    committed offsets are joined; `own` is what remains where a broker has too many partitions to tell them one by one.
+    """
+    joined = (
+        "max by (topic, partition) (logfleet_partition_high_watermark{BROKER})"
+        " - on (topic, partition) group_right ()"
+        " max by (group, topic, partition) (logfleet_group_committed_offset{BROKER})"
+    )
+    function = f"{aggregation} by ({by})"
+    return ((f"{function} ({joined}) or {function} ({own}{{BROKER}})", f"{{{{{by}}}}}"),)
+
+
 _IMPORTANT = ', api=~"Produce|Fetch|OffsetCommit|Metadata"'
 
 ROWS: Final = {
@@ -87,11 +102,11 @@ ROWS: Final = {
         ),
     ),
     "Groups": (
-        Panel("Lag", "short", _sum("logfleet_group_lag", "group, topic")),
+        Panel("Lag", "short", _lag("sum", "group, topic", "logfleet_group_lag")),
         Panel(
             "Worst partition of each group",
             "short",
-            (("max by (group) (logfleet_group_partition_lag{BROKER})", "{{group}}"),),
+            _lag("max", "group", "logfleet_group_partition_lag"),
         ),
         Panel("Groups", "short", _sum("logfleet_groups", "state")),
     ),

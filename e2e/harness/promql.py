@@ -8,6 +8,9 @@ _MATCHER = re.compile(r"([a-z_]+)\s*(?:=~|!~|!=|=)")
 _BY = re.compile(r"\bby \(([^)]*)\)")
 _METRIC = re.compile(r"\b(?:logfleet|process)_[a-z0-9_]+\b")
 
+OF_EVERY_TARGET = {"up"}
+"""Series that Prometheus makes itself, with the labels of the scrape."""
+
 
 class Named(NamedTuple):
     """series: names of series, those of a histogram with _bucket or the like. matched: labels by series. grouped: labels of `by`."""

@@ -19,7 +19,7 @@ from e2e.harness.fleet import CHARTS
 from e2e.harness.images import ROOT
 from e2e.harness.kubernetes import Kubernetes
 from e2e.harness.processes import Broker
-from e2e.harness.promql import named
+from e2e.harness.promql import OF_EVERY_TARGET, named
 from e2e.lab.tools import KUBE, module_version
 
 KUBE_VERSION = module_version(KUBE.go_mod, "k8s.io/kubernetes").removeprefix("v")
@@ -330,7 +330,16 @@ def test_monitoring_names_what_a_broker_exposes(helm: Helm, tmp_path: Path) -> N
     kinds = dict(line.split()[2:] for line in text.splitlines() if line.startswith("# TYPE"))
     exposed = {f"{name}_bucket" if kind == "histogram" else name for name, kind in kinds.items()}
     for expression in expressions:
-        assert named(expression).series <= exposed, expression
+        assert named(expression).series <= exposed | OF_EVERY_TARGET, expression
+
+
+def test_alerts_of_two_clusters_are_told_apart(helm: Helm) -> None:
+    """Alertmanager knows an alert by its labels, and sums have none of the scrape's."""
+    settings = (MONITORED, 'name="other"')
+    (rules,) = of_kind(helm.render("cluster", *settings), "PrometheusRule")
+    for rule in rules["spec"]["groups"][0]["rules"]:
+        of_the_cluster = {"namespace": "sys", "logfleet_cluster": "other"}
+        assert rule["labels"] == {**of_the_cluster, "severity": rule["labels"]["severity"]}, rule
 
 
 def test_brokers_are_scraped_by_the_labels_that_their_pods_have(helm: Helm) -> None:

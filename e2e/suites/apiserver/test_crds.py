@@ -92,6 +92,11 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
         "9644 serves health and metrics, choose another port",
     ),
     ("cluster", {"listeners": [{**INTERNAL, "name": "In"}]}, "spec.listeners[0].name"),
+    (
+        "cluster",
+        {"listeners": [INTERNAL, {**OUTSIDE, "name": "admin"}]},
+        "this name is reserved, choose another one",
+    ),
     ("cluster", {"metadata": {}}, "write exactly one of managed and endpoints"),
     (
         "cluster",

@@ -9,7 +9,7 @@ from logfleet.telemetry.metric import Kind
 from logfleet.telemetry.table import METRICS
 
 from charts.dashboard import PAGE, ROWS, text
-from e2e.harness.promql import named
+from e2e.harness.promql import OF_EVERY_TARGET, named
 
 FILES = PAGE.parent
 OF_THE_SCRAPE = {"namespace", "logfleet_cluster", "pod"}
@@ -49,7 +49,9 @@ def test_panels_have_places_of_their_own() -> None:
 def test_expressions_name_metrics_and_labels_of_the_table(expression: str) -> None:
     said = named(expression.replace("BROKER", 'namespace="n", logfleet_cluster="c"'))
     labels = set(OF_THE_SCRAPE)
-    for series in said.series:
+    for series in said.series & OF_EVERY_TARGET:
+        assert {"namespace", "logfleet_cluster"} <= said.matched[series] <= OF_THE_SCRAPE
+    for series in said.series - OF_EVERY_TARGET:
         metric = METRICS.get(series) or METRICS[series.removesuffix("_bucket")]
         assert (metric.kind is Kind.HISTOGRAM) == (metric.name != series), series
         own = {*metric.labels, *OF_THE_SCRAPE}
@@ -64,3 +66,23 @@ def test_every_alert_says_what_to_do() -> None:
         assert rule["labels"]["severity"] in {"info", "warning", "critical"}
         assert set(rule["annotations"]) == {"summary", "description"}
         assert rule["annotations"]["description"].endswith(".")
+
+
+def test_lag_counts_partitions_that_another_broker_leads_than_the_coordinator() -> None:
+    """Coordinators tell the lag of those only that they lead too; what was committed they tell of all."""
+    groups = {panel.title: panel.queries[0][0] for panel in ROWS["Groups"]}
+    assert (
+        EXPRESSIONS["LogfleetGroupLagGrows"].count(groups["Lag"]) == 2
+    )  # how much it is, and that it grows
+    for expression in (groups["Lag"], groups["Worst partition of each group"]):
+        assert (
+            "max by (topic, partition) (logfleet_partition_high_watermark{BROKER})"
+            " - on (topic, partition) group_right ()"
+            " max by (group, topic, partition) (logfleet_group_committed_offset{BROKER})"
+        ) in expression
+
+
+def test_a_broker_that_cannot_be_asked_is_not_ready_either() -> None:
+    """One that ends before it listens has no series but `up`."""
+    expression = EXPRESSIONS["LogfleetBrokerNotReady"]
+    assert expression == "logfleet_ready{BROKER} == 0 or up{BROKER} == 0"

@@ -11,7 +11,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from logfleet.resources.cluster import ADMIN_PORT, ClusterResource, Listener, Pool, set_name
+from logfleet.resources.cluster import (
+    ADMIN_PORT,
+    ADMIN_PORT_NAME,
+    ClusterResource,
+    Listener,
+    Pool,
+    set_name,
+)
 from logfleet.resources.document import Metadata
 
 from logfleet_operator import names, pods
@@ -87,7 +94,12 @@ def services(
     """
     name = cluster.metadata.name
     inside = _port(cluster.internal_listener)
-    admin = {"name": "admin", "port": ADMIN_PORT, "protocol": "TCP", "targetPort": ADMIN_PORT}
+    admin = {
+        "name": ADMIN_PORT_NAME,
+        "port": ADMIN_PORT,
+        "protocol": "TCP",
+        "targetPort": ADMIN_PORT,
+    }
     everyone = names.selector(name, names.BROKER)
     result = [
         _service(
@@ -330,7 +342,7 @@ def _broker_container(cluster: ClusterResource, pool: Pool, given: Range, image:
             {"name": "BROKER_BASE", "value": str(given.base)},
             {"name": "BROKER_RACK", "value": given.zone},
         ],
-        "ports": [*listening, {"name": "admin", "containerPort": ADMIN_PORT}],
+        "ports": [*listening, {"name": ADMIN_PORT_NAME, "containerPort": ADMIN_PORT}],
         "startupProbe": {
             **_probe("/healthz", STARTUP_PERIOD_S),
             "failureThreshold": STARTUP_S_MAX // STARTUP_PERIOD_S,
@@ -355,7 +367,7 @@ def _broker_container(cluster: ClusterResource, pool: Pool, given: Range, image:
 
 def _probe(path: str, period_s: int) -> Manifest:
     return {
-        "httpGet": {"path": path, "port": "admin"},
+        "httpGet": {"path": path, "port": ADMIN_PORT_NAME},
         "periodSeconds": period_s,
         "timeoutSeconds": 5,
     }

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 import structlog
+from logfleet.client.reconcile import topic_as_shown
 from logfleet.resources.cluster import ClusterResource, parse_cluster
 from logfleet.resources.document import GROUP, InvalidResourceError, Metadata
 from logfleet.resources.plan import ObservedTopic, Reason, Refusal, TopicAction
@@ -200,7 +201,7 @@ class TopicReconciler:
         topics = []
         for document in live.values():
             try:
-                topics.append(parse_topic(document))
+                topics.append(topic_as_shown(parse_topic(document)))
             except InvalidResourceError as error:
                 await self._fail(document, Reason.INVALID, str(error))
         namespace = cluster.metadata.namespace

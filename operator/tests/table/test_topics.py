@@ -65,6 +65,17 @@ async def test_a_topic_grows_and_changes_its_configuration() -> None:
     assert world.ready("Topic", "flights") == ("True", "Ready")
 
 
+async def test_another_spelling_of_what_brokers_show_is_no_difference() -> None:
+    spelled = {"cleanup.policy": "compact, delete", "preallocate": "True", "retention.ms": "007"}
+    world, operation = await fleet(topic(config=spelled))
+    assert world.ready("Topic", "flights") == ("True", "Ready")
+    world.topics["flights"] = ObservedTopic("id-1", 6, 1, spelled)
+    changes = world.changes
+    await operation.settle()
+    assert world.changes == changes
+    assert world.ready("Topic", "flights") == ("True", "Ready")
+
+
 async def test_changes_behind_the_operators_back_are_undone() -> None:
     world, operation = await fleet(topic(config={"retention.ms": 5}))
     world.topics["flights"] = ObservedTopic("id-1", 6, 1, {"cleanup.policy": "compact"})

@@ -1,8 +1,7 @@
 """A small Kubernetes and its brokers in memory: enough for the operator to be run against.
 
-Objects live in a dictionary and are never changed in place, so that readers need no copies; `step`
-does what controllers, kubelets and the garbage collector would do. Every call of the operator is counted, and may be the one at which it dies (`Death`) or
-at which the answer gets lost.
+Objects live in a dictionary and are never changed in place, so that readers need no copies; `step` does what controllers, kubelets and the garbage collector
+would do. Every call of the operator is counted, and may be the one at which it dies (`Death`) or at which the answer gets lost.
 """
 
 import copy
@@ -15,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
+from logfleet.control.config_keys import TOPIC_KEYS, canonical_values
 from logfleet.resources.plan import (
     AlterTopicConfig,
     CreateTopic,
@@ -26,6 +26,7 @@ from logfleet.resources.plan import (
 from logfleet_operator import names
 from logfleet_operator.admin import AdminRefused, AdminUnavailable
 from logfleet_operator.kube import KubeConflict, KubeError, KubeUnavailable
+from msgspec.structs import replace
 
 from .server_side_apply import merge
 
@@ -387,7 +388,11 @@ class World:
 
     async def describe(self, names: Iterable[str]) -> dict[str, ObservedTopic]:
         def read() -> dict[str, ObservedTopic]:
-            return {name: self.topics[name] for name in names if name in self.topics}
+            return {  # brokers keep the text that they were given, and show what it stands for
+                name: replace(found, config=canonical_values(found.config, TOPIC_KEYS.get))
+                for name in names
+                if (found := self.topics.get(name))
+            }
 
         return self._call("describe topics", read)
 

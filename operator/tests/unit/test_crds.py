@@ -135,6 +135,7 @@ def test_reserved_names_are_the_same_in_both_places() -> None:
         assert f"'{key}'" in text
     for prefix in cluster.OWNED_PREFIXES:
         assert f"startsWith('{prefix}')" in text
+    assert f"self != '{cluster.ADMIN_PORT_NAME}'" in text
     text = (ROOT / "crds/topics.yaml").read_text()
     for name in topic.INTERNAL_TOPICS:
         assert f"'{name}'" in text

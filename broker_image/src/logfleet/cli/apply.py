@@ -14,7 +14,13 @@ from logfleet.cli.session import Report, Server, output_option, run, server_opti
 from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError, KafkaError
-from logfleet.client.reconcile import observe_brokers, observe_topic, perform_all
+from logfleet.client.reconcile import (
+    cluster_as_shown,
+    observe_brokers,
+    observe_topic,
+    perform_all,
+    topic_as_shown,
+)
 from logfleet.resources import cluster, topic
 from logfleet.resources.cluster import ClusterResource, parse_cluster
 from logfleet.resources.document import InvalidResourceError
@@ -184,7 +190,7 @@ async def _apply_topic(
     async def call() -> None:
         found = await admin.find_topic(desired.name)
         observed = None if found is None else await observe_topic(admin, found)
-        plan = plan_topic(desired, observed)
+        plan = plan_topic(topic_as_shown(desired), observed)
         plans.append(plan)
         await perform_all(admin, plan.actions, validate_only=dry_run)
 
@@ -211,7 +217,7 @@ async def _apply_topic(
 async def _apply_cluster(
     admin: Admin, desired: ClusterResource, report: Report, *, dry_run: bool
 ) -> None:
-    plan = plan_cluster(desired, await observe_brokers(admin))
+    plan = plan_cluster(cluster_as_shown(desired), await observe_brokers(admin))
     await perform_all(admin, plan.actions, validate_only=dry_run)
     kind, name = desired.kind.lower(), desired.metadata.name
     result = "configured" if plan.actions else "unchanged"

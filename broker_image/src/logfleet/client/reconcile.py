@@ -6,6 +6,8 @@ Operator and command line both stand on this, so that a resource does the same o
 from collections.abc import Mapping, Sequence
 from typing import Final, assert_never
 
+from msgspec.structs import replace
+
 from logfleet.client.admin import (
     BROKER_DEFAULT,
     Admin,
@@ -16,6 +18,9 @@ from logfleet.client.admin import (
 )
 from logfleet.client.errors import KafkaError
 from logfleet.client.metadata import Node, Topic
+from logfleet.control.broker_configs import base_key
+from logfleet.control.config_keys import TOPIC_KEYS, canonical_values
+from logfleet.resources.cluster import ClusterResource
 from logfleet.resources.plan import (
     AlterClusterConfig,
     AlterTopicConfig,
@@ -27,11 +32,24 @@ from logfleet.resources.plan import (
     ObservedTopic,
     TopicAction,
 )
+from logfleet.resources.topic import TopicResource
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.uuids import from_text, to_text
 
 GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 ALL_BROKERS: Final = ""  # the name of the BROKER resource that all brokers share
+
+
+def topic_as_shown(desired: TopicResource) -> TopicResource:
+    """The Topic with its configuration spelled as brokers show it, so that only other values are a difference."""
+    config = canonical_values(desired.config, TOPIC_KEYS.get)
+    return replace(desired, spec=replace(desired.spec, config=config))
+
+
+def cluster_as_shown(desired: ClusterResource) -> ClusterResource:
+    """The Cluster with its configuration spelled as brokers show it."""
+    config = canonical_values(desired.config, base_key)
+    return replace(desired, spec=replace(desired.spec, config=config))
 
 
 async def observe_topic(admin: Admin, topic: Topic) -> ObservedTopic | None:

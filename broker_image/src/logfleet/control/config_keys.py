@@ -212,6 +212,23 @@ def invalid(key: str, value: object, rule: str) -> ConfigError:
     return ConfigError(key, f"Invalid value {value} for configuration {key}: {rule}")
 
 
+def canonical_values(
+    values: Mapping[str, str], find: Callable[[str], ConfigKey | None]
+) -> dict[str, str]:
+    """`values` by key, spelled as DescribeConfigs shows them; find: the key of a name, None if there is none.
+
+    What no key knows or accepts keeps its spelling: brokers, perhaps of another version, are who judges it.
+    """
+    spelled = {}
+    for name, text in values.items():
+        key = find(name)
+        try:
+            spelled[name] = text if key is None else key.canonical(text)
+        except ConfigError:
+            spelled[name] = text
+    return spelled
+
+
 def parse_list(text: str) -> tuple[str, ...]:
     """Items between commas, trimmed."""
     return tuple(item.strip() for item in text.split(",")) if text.strip() else ()

@@ -23,6 +23,8 @@ from logfleet.resources.quantity import parse_quantity
 KIND: Final = "Cluster"
 INTERNAL_PORT: Final = 9092
 ADMIN_PORT: Final = 9644
+# Listeners' names become names of ports, each of which a container or a Service has once.
+ADMIN_PORT_NAME: Final = "admin"
 ZONES_MAX: Final = 16
 POOLS_MAX: Final = 16
 BROKERS_PER_POOL_MAX: Final = 1000
@@ -289,6 +291,10 @@ def _listener_problems(listeners: list[Listener]) -> list[Problem]:
                     f"{path}.name",
                     f"{listener.name!r}: use up to 15 lower case letters and digits, a letter first",
                 )
+            )
+        elif listener.name == ADMIN_PORT_NAME:
+            problems.append(
+                Problem(f"{path}.name", f"{listener.name} is reserved, choose another name")
             )
         if not 1024 <= listener.port <= 65535 or listener.port == ADMIN_PORT:
             problems.append(

@@ -293,7 +293,7 @@ DISK_FREE = gauge("logfleet_disk_free_bytes", "What may still be written to it",
 DISK_FULL = gauge("logfleet_disk_full", "1 while its directory takes no records", labels="path")
 DISK_USED_OVER = gauge(
     "logfleet_disk_used_over",
-    "1 while more than so many percent of it are used",
+    "1 while so many percent of it or more are used",
     labels="path percent",
 )
 OFFLINE_LOG_DIRS = gauge(

@@ -15,6 +15,8 @@ from logfleet.wire.messages import (
     CreatePartitionsResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,
@@ -30,6 +32,19 @@ def topic(name: str = "flights", cluster: str = "fleet", **spec: Any) -> dict[st
         "kind": "Topic",
         "metadata": {"name": name},
         "spec": {"clusterRef": {"name": cluster}, **spec},
+    }
+
+
+def cluster(config: dict[str, str]) -> dict[str, Any]:
+    return {
+        "apiVersion": "logfleet.dev/v1beta1",
+        "kind": "Cluster",
+        "metadata": {"name": "fleet"},
+        "spec": {
+            "pools": [{"name": "main", "replicas": 1, "storage": {"size": "1Gi"}}],
+            "metadata": {"managed": {"replicas": 1}},
+            "config": config,
+        },
     }
 
 
@@ -104,10 +119,10 @@ async def client(broker: FakeBroker) -> AsyncIterator[Client]:
         yield client
 
 
-def set_configs(broker: FakeBroker, config: dict[str, str]) -> None:
+def set_configs(broker: FakeBroker, config: dict[str, str], source: int = 1) -> None:
     rows = [
         DescribeConfigsResponse.DescribeConfigsResourceResult(
-            name=key, value=value, config_source=1
+            name=key, value=value, config_source=source
         )
         for key, value in config.items()
     ]
@@ -128,6 +143,34 @@ async def test_what_is_as_written_stays_untouched(broker: FakeBroker, client: Cl
     assert await applied(client, topic(partitions=3)) == ["unchanged"]
     assert not broker.of(CreateTopicsRequest)
     assert not broker.of(IncrementalAlterConfigsRequest)
+
+
+@pytest.mark.asyncio
+async def test_another_spelling_of_what_brokers_show_is_no_difference(
+    broker: FakeBroker, client: Client
+) -> None:
+    set_configs(
+        broker, {"cleanup.policy": "compact,delete", "preallocate": "true", "retention.ms": "7"}
+    )
+    spelled = {"cleanup.policy": "compact, delete", "preallocate": "True", "retention.ms": "007"}
+    assert await applied(client, topic(partitions=3, config=spelled)) == ["unchanged"]
+    assert not broker.of(IncrementalAlterConfigsRequest)
+
+
+@pytest.mark.asyncio
+async def test_another_spelling_of_a_brokers_settings_is_no_difference(
+    broker: FakeBroker, client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = {"log.cleanup.policy": "compact,delete", "log.preallocate": "true"}
+    listener_key = "listener.name.internal.max.connections"
+    set_configs(broker, {**shown, listener_key: "7"}, source=4)
+    itself = DescribeClusterResponse.DescribeClusterBroker(
+        broker_id=1, host="127.0.0.1", port=broker.port
+    )
+    broker.answers[DescribeClusterRequest] = lambda _: DescribeClusterResponse(brokers=[itself])
+    spelled = {"log.cleanup.policy": "compact, delete", "log.preallocate": "TRUE"}
+    assert await applied(client, cluster({**spelled, listener_key: "007"})) == ["unchanged"]
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.asyncio

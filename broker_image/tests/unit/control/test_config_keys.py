@@ -9,6 +9,7 @@ from logfleet.control.config_keys import (
     ConfigError,
     ConfigType,
     UpdateMode,
+    canonical_values,
 )
 
 ALL = [*TOPIC_KEYS.values(), *BROKER_KEYS.values(), *GROUP_KEYS.values()]
@@ -125,6 +126,11 @@ def test_passwords_are_sensitive_and_update_modes_are_kafkas():
 )
 def test_values_are_shown_as_kafka_shows_them(name, text, shown):
     assert TOPIC_KEYS[name].canonical(text) == shown
+
+
+def test_what_no_key_knows_or_accepts_keeps_its_spelling():
+    given = {"preallocate": "TRUE", "retention.ms": " soon", "no.such.key": " A"}
+    assert canonical_values(given, TOPIC_KEYS.get) == {**given, "preallocate": "true"}
 
 
 def test_no_value_stays_no_value():

@@ -97,6 +97,10 @@ def test_a_group_of_brokers_is_named_by_cluster_pool_and_zone() -> None:
             "spec.listeners[1].name: 'Out'",
         ),
         (
+            listeners({"name": "admin", "port": 9094, "type": "nodeport"}),
+            "spec.listeners[1].name: admin is reserved, choose another name",
+        ),
+        (
             listeners({"name": "out", "port": 9094, "type": "nodeport", "advertisedHost": "a b"}),
             "spec.listeners[1].advertisedHost: 'a b' is no host name",
         ),

@@ -13,7 +13,7 @@ from logfleet.telemetry.metric import Metric
 
 def topics(partitions: PartitionTable, series_max: int) -> Iterator[Family]:
     """What went in and out, in total and by topic."""
-    total = partitions.gone.copy()
+    total = Traffic()
     by_topic: list[tuple[str, Traffic]] = []
     yield Family(table.BYTES_IN, _sum_up(partitions, total, by_topic))
     yield single(table.BYTES_OUT, total.bytes_out)
@@ -30,7 +30,10 @@ def topics(partitions: PartitionTable, series_max: int) -> Iterator[Family]:
 def _sum_up(
     partitions: PartitionTable, total: Traffic, by_topic: list[tuple[str, Traffic]]
 ) -> Iterator[Row]:
-    for topic in list(partitions.by_id.values()):
+    # In one step: a topic that is deleted between the two would be in neither.
+    total.add(partitions.gone)
+    listed = list(partitions.by_id.values())
+    for topic in listed:
         traffic = topic.gone.copy()
         for partition in list(topic.partitions.values()):
             traffic.add(partition.traffic)
@@ -99,6 +102,7 @@ def _look(
             known = image.partition(topic.id, partition.index)
             if known is not None:
                 state.under_replicated += len(known.isr) < len(known.replicas)
-                state.under_min_isr += len(known.isr) < known.min_isr
+                # As Kafka's Partition.effectiveMinIsr: more than there are can be asked for.
+                state.under_min_isr += len(known.isr) < min(known.min_isr, len(known.replicas))
             yield None
     yield "", len(found)
