@@ -16,6 +16,7 @@ from logfleet.control.config_keys import (
     UpdateMode,
 )
 from logfleet.control.connection_limits import OF_ONE_LISTENER, parse_ip_overrides
+from logfleet.control.topic_configs import check_topic_defaults
 from logfleet.control.transactions import Refusal
 from logfleet.wire.errors import ErrorCode
 
@@ -108,8 +109,31 @@ def _refuse_values(values: Mapping[str, str]) -> Refusal | None:
     return None
 
 
+def problem_of(name: str, text: str) -> ConfigError | None:
+    """Why a key cannot have this value, whatever the others have; None if it can, or if nobody knows the key."""
+    key = base_key(name)
+    try:
+        if key is not None:
+            key.parse(text)
+            _check_meaning({name: text})
+    except ConfigError as error:
+        return error
+    return None
+
+
 def check_together(values: Mapping[str, str]) -> None:
     """Rules beyond the type and range of one key. Raises ConfigError."""
+    _check_meaning(values)
+    per_ip, overrides = "max.connections.per.ip", "max.connections.per.ip.overrides"
+    if per_ip in values and int(values[per_ip]) == 0 and not values.get(overrides, "").strip():
+        raise ConfigError(
+            per_ip,
+            f"requirement failed: {per_ip} can be set to zero only if {overrides} property is set.",
+        )
+
+
+def _check_meaning(values: Mapping[str, str]) -> None:
+    """The part of `check_together` that a value does not need others for."""
     retention = "log.retention.ms"
     if retention in values and int(values[retention]) == 0:
         raise ConfigError(
@@ -121,13 +145,8 @@ def check_together(values: Mapping[str, str]) -> None:
             raise ConfigError(
                 name, f"requirement failed: {name} must be greater than or equal to {low}"
             )
-    per_ip, overrides = "max.connections.per.ip", "max.connections.per.ip.overrides"
-    parse_ip_overrides(values.get(overrides, ""))
-    if per_ip in values and int(values[per_ip]) == 0 and not values.get(overrides, "").strip():
-        raise ConfigError(
-            per_ip,
-            f"requirement failed: {per_ip} can be set to zero only if {overrides} property is set.",
-        )
+    check_topic_defaults(values)
+    parse_ip_overrides(values.get("max.connections.per.ip.overrides", ""))
     for name, text in values.items():
         key = base_key(name)
         if key is not None and key.name in OF_ONE_LISTENER and int(text) == 0:

@@ -55,6 +55,11 @@ def test_every_field_is_a_key_that_says_what_it_does():
             "max.connections.per.ip.overrides: 'x' is not host:count",
         ),
         ("max.connections", "0", "Invalid max.connections 0: it must be at least 1"),
+        (
+            "log.flush.scheduler.interval.ms",
+            "-1",
+            "log.flush.scheduler.interval.ms: Invalid value -1 for configuration flush.ms: Value must be at least 0",
+        ),
     ],
 )
 def test_a_bad_value_is_one_line_that_names_key_value_and_what_is_allowed(name, text, sentence):
