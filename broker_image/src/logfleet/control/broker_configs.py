@@ -16,7 +16,7 @@ from logfleet.control.config_keys import (
     UpdateMode,
 )
 from logfleet.control.connection_limits import OF_ONE_LISTENER, parse_ip_overrides
-from logfleet.control.topic_configs import check_topic_defaults
+from logfleet.control.topic_configs import BrokerLayers, check_topic_defaults, source_and_default
 from logfleet.control.transactions import Refusal
 from logfleet.wire.errors import ErrorCode
 
@@ -134,11 +134,14 @@ def check_together(values: Mapping[str, str]) -> None:
 
 def _check_meaning(values: Mapping[str, str]) -> None:
     """The part of `check_together` that a value does not need others for."""
-    retention = "log.retention.ms"
-    if retention in values and int(values[retention]) == 0:
+    # of three units the one in force (Kafka: validateLogConfig, logRetentionTimeMillis); as a topic's own value 0 is valid
+    source, retention_ms = source_and_default("retention.ms", BrokerLayers(values))
+    if retention_ms == "0":
+        finest = "log.retention.ms"
+        prefix = "" if source == finest else f"{source}: "
         raise ConfigError(
-            retention,
-            f"requirement failed: {retention} must be unlimited (-1) or, greater than or equal to 1",
+            source,
+            f"{prefix}requirement failed: {finest} must be unlimited (-1) or, greater than or equal to 1",
         )
     for name, low in (("log.roll.ms", 1), ("log.roll.jitter.ms", 0)):
         if name in values and int(values[name]) < low:

@@ -74,10 +74,10 @@ def _check_compaction_lags(values: Mapping[str, ConfigValue]) -> None:
 
 def topic_default(name: str, layers: BrokerLayers) -> str | None:
     """The text that holds on this broker for topics that do not set `name`; in the topic key's unit."""
-    return _source_and_default(name, layers)[1]
+    return source_and_default(name, layers)[1]
 
 
-def _source_and_default(name: str, layers: BrokerLayers) -> tuple[str, str | None]:
+def source_and_default(name: str, layers: BrokerLayers) -> tuple[str, str | None]:
     """The broker key, or if none has a value the topic key, that a topic's default comes from, and the text of it."""
     for synonym, factor in TOPIC_KEYS[name].sources:
         text = layers.effective(synonym)
@@ -99,7 +99,7 @@ def check_topic_defaults(values: Mapping[str, str]) -> None:
     layers = BrokerLayers(values)
     for name, key in TOPIC_KEYS.items():
         if any(synonym in values for synonym, _ in key.sources):
-            source, text = _source_and_default(name, layers)
+            source, text = source_and_default(name, layers)
             try:
                 key.parse(text)
             except ConfigError as error:
