@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from logfleet.control.broker_configs import base_key
+from logfleet.control.broker_configs import base_key, problem_of
 from logfleet.control.config_keys import ConfigError
 from logfleet.control.topic_configs import validate_topic_configs
 from logfleet.control.topics import name_problem
@@ -249,12 +249,8 @@ def _configs(
     notes = []
     for (kind, name), values in kraft.configs.items():
         if kind == BROKER_CONFIG:
-            known = {key: value for key, value in values.items() if base_key(key) is not None}
-            notes += [
-                f"broker config {key} is left out: no broker knows it"
-                for key in values
-                if key not in known
-            ]
+            known, left_out = _broker_configs(values)
+            notes += left_out
             brokers[int(name) if name else None] = known
         elif kind == GROUP_CONFIG:
             groups[name] = dict(values)
@@ -263,6 +259,20 @@ def _configs(
                 f"the configs of {name} are left out: this version has no resources of kind {kind}"
             )
     return brokers, groups, notes
+
+
+def _broker_configs(values: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """What a broker of ours takes over, and a note on each of the others."""
+    known, notes = {}, []
+    for key, value in values.items():
+        if base_key(key) is None:
+            notes.append(f"broker config {key} is left out: no broker knows it")
+        elif (problem := problem_of(key, value)) is not None:
+            # Kafka stores it too, logs that it could not be applied, and goes on without it.
+            notes.append(f"broker config {key} is left out: {problem.message}")
+        else:
+            known[key] = value
+    return known, notes
 
 
 def adoption_txns(adoption: Adoption) -> Iterator[Txn]:

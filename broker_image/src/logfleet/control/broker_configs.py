@@ -16,6 +16,7 @@ from logfleet.control.config_keys import (
     UpdateMode,
 )
 from logfleet.control.connection_limits import OF_ONE_LISTENER, parse_ip_overrides
+from logfleet.control.topic_configs import BrokerLayers, check_topic_defaults, source_and_default
 from logfleet.control.transactions import Refusal
 from logfleet.wire.errors import ErrorCode
 
@@ -108,26 +109,47 @@ def _refuse_values(values: Mapping[str, str]) -> Refusal | None:
     return None
 
 
+def problem_of(name: str, text: str) -> ConfigError | None:
+    """Why a key cannot have this value, whatever the others have; None if it can, or if nobody knows the key."""
+    key = base_key(name)
+    try:
+        if key is not None:
+            key.parse(text)
+            _check_meaning({name: text})
+    except ConfigError as error:
+        return error
+    return None
+
+
 def check_together(values: Mapping[str, str]) -> None:
     """Rules beyond the type and range of one key. Raises ConfigError."""
-    retention = "log.retention.ms"
-    if retention in values and int(values[retention]) == 0:
+    _check_meaning(values)
+    per_ip, overrides = "max.connections.per.ip", "max.connections.per.ip.overrides"
+    if per_ip in values and int(values[per_ip]) == 0 and not values.get(overrides, "").strip():
         raise ConfigError(
-            retention,
-            f"requirement failed: {retention} must be unlimited (-1) or, greater than or equal to 1",
+            per_ip,
+            f"requirement failed: {per_ip} can be set to zero only if {overrides} property is set.",
+        )
+
+
+def _check_meaning(values: Mapping[str, str]) -> None:
+    """The part of `check_together` that a value does not need others for."""
+    # of three units the one in force (Kafka: validateLogConfig, logRetentionTimeMillis); as a topic's own value 0 is valid
+    source, retention_ms = source_and_default("retention.ms", BrokerLayers(values))
+    if retention_ms == "0":
+        finest = "log.retention.ms"
+        prefix = "" if source == finest else f"{source}: "
+        raise ConfigError(
+            source,
+            f"{prefix}requirement failed: {finest} must be unlimited (-1) or, greater than or equal to 1",
         )
     for name, low in (("log.roll.ms", 1), ("log.roll.jitter.ms", 0)):
         if name in values and int(values[name]) < low:
             raise ConfigError(
                 name, f"requirement failed: {name} must be greater than or equal to {low}"
             )
-    per_ip, overrides = "max.connections.per.ip", "max.connections.per.ip.overrides"
-    parse_ip_overrides(values.get(overrides, ""))
-    if per_ip in values and int(values[per_ip]) == 0 and not values.get(overrides, "").strip():
-        raise ConfigError(
-            per_ip,
-            f"requirement failed: {per_ip} can be set to zero only if {overrides} property is set.",
-        )
+    check_topic_defaults(values)
+    parse_ip_overrides(values.get("max.connections.per.ip.overrides", ""))
     for name, text in values.items():
         key = base_key(name)
         if key is not None and key.name in OF_ONE_LISTENER and int(text) == 0:

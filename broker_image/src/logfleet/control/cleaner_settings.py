@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from logfleet.control.config_keys import BROKER_KEYS
-from logfleet.control.dynamic_configs import layers_of
+from logfleet.control.dynamic_configs import in_force, layers_of
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.metadata.image import ClusterImage
 
@@ -22,7 +22,7 @@ class CleanerSettings(msgspec.Struct, frozen=True):
 
 def settings_of(static: Mapping[str, str], image: ClusterImage, node_id: int) -> CleanerSettings:
     """As `cleaner_settings`, of the broker with this id by an image. static: its server.properties."""
-    return cleaner_settings(layers_of(static, image, node_id))
+    return cleaner_settings(in_force(layers_of(static, image, node_id))[0])
 
 
 def cleaner_settings(layers: BrokerLayers) -> CleanerSettings:

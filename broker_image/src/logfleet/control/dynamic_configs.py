@@ -4,8 +4,8 @@ import enum
 from collections.abc import Mapping
 from typing import Final
 
-from logfleet.control.broker_configs import base_key
-from logfleet.control.config_keys import TOPIC_KEYS
+from logfleet.control.broker_configs import base_key, problem_of
+from logfleet.control.config_keys import TOPIC_KEYS, ConfigError
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.metadata.image import ClusterImage
 
@@ -32,6 +32,23 @@ def layers_of(static: Mapping[str, str], image: ClusterImage, node_id: int) -> B
     """Where a broker's values come from, by an image. static: its server.properties."""
     cluster, own = image.configs_of_broker(None), image.configs_of_broker(node_id)
     return BrokerLayers(static, cluster.values, own.values)
+
+
+def in_force(layers: BrokerLayers) -> tuple[BrokerLayers, tuple[ConfigError, ...]]:
+    """The layers without the dynamic values that nothing could obey, and what is wrong with those.
+
+    None is accepted when it is set, but what Kafka has stored is adopted. As in Kafka (DynamicBrokerConfig.removeInvalidConfigs) such
+    a value counts as not set.
+    """
+    problems: list[ConfigError] = []
+
+    def usable(values: Mapping[str, str]) -> dict[str, str]:
+        found = {name: problem_of(name, text) for name, text in values.items()}
+        problems.extend(filter(None, found.values()))
+        return {name: text for name, text in values.items() if found[name] is None}
+
+    cleaned = BrokerLayers(layers.static, usable(layers.cluster), usable(layers.dynamic))
+    return cleaned, tuple(problems)
 
 
 def pieces_to_tell(old: BrokerLayers, new: BrokerLayers) -> frozenset[Piece]:

@@ -5,6 +5,7 @@ static one, Kafka's default; among broker synonyms `.ms` goes before `.minutes` 
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -16,6 +17,7 @@ from logfleet.control.config_keys import (
 )
 
 _NOTHING: Mapping[str, str] = {}
+_RETENTION: Final = "retention.ms"
 
 
 class BrokerLayers(msgspec.Struct, frozen=True):
@@ -72,18 +74,37 @@ def _check_compaction_lags(values: Mapping[str, ConfigValue]) -> None:
 
 def topic_default(name: str, layers: BrokerLayers) -> str | None:
     """The text that holds on this broker for topics that do not set `name`; in the topic key's unit."""
+    return source_and_default(name, layers)[1]
+
+
+def source_and_default(name: str, layers: BrokerLayers) -> tuple[str, str | None]:
+    """The broker key, or if none has a value the topic key, that a topic's default comes from, and the text of it."""
     for synonym, factor in TOPIC_KEYS[name].sources:
         text = layers.effective(synonym)
         if text is not None:
-            return text if factor == 1 else _scaled(synonym, text, factor)
-    return TOPIC_KEYS[name].default
+            is_text = factor == 1 and name != _RETENTION
+            return synonym, text if is_text else _scaled(synonym, text, factor)
+    return name, TOPIC_KEYS[name].default
 
 
 def _scaled(synonym: str, text: str, factor: int) -> str:
     value = BROKER_KEYS[synonym].parse(text)
     assert isinstance(value, int), f"{synonym} is a number"
-    # Any negative number of hours or minutes means "for ever", which is -1 in every unit.
+    # Any negative time means "for ever", which is -1 in every unit (KafkaConfig.logRetentionTimeMillis).
     return str(value * factor) if value >= 0 else "-1"
+
+
+def check_topic_defaults(values: Mapping[str, str]) -> None:
+    """Raises ConfigError, naming the broker key, if no topic could obey the defaults that these values of a broker mean."""
+    layers = BrokerLayers(values)
+    for name, key in TOPIC_KEYS.items():
+        if any(synonym in values for synonym, _ in key.sources):
+            source, text = source_and_default(name, layers)
+            try:
+                key.parse(text)
+            except ConfigError as error:
+                prefix = "" if source == name else f"{source}: "
+                raise ConfigError(source, prefix + error.message) from error
 
 
 def topic_defaults(layers: BrokerLayers) -> dict[str, str | None]:

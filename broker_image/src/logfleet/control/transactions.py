@@ -13,14 +13,19 @@ from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import NO_LEADER, PartitionValue
 from logfleet.metadata.store import (
+    TXN_BYTES_MAX,
     TXN_OPERATIONS_MAX,
     Compare,
     Delete,
     DeletePrefix,
+    Get,
     Put,
     Txn,
+    compare_bytes,
     created_at,
     modified_at,
+    operation_bytes,
+    txn_bytes,
 )
 from logfleet.wire.errors import ErrorCode
 
@@ -56,18 +61,66 @@ def pack(
     first: compares of the first transaction only; rest: those of each later one.
     """
     txns: list[Txn] = []
-    compares: dict[Compare, None] = dict.fromkeys((controls(epoch), *first))
-    writes: list[Put | Delete | DeletePrefix] = []
+    part = _Part((controls(epoch), *first))
     for step in steps:
-        wanted = len(compares) + sum(compare not in compares for compare in step.compares)
-        if writes and max(wanted, len(writes) + 1) > TXN_OPERATIONS_MAX:
-            txns.append(Txn(tuple(compares), tuple(writes)))
-            compares, writes = dict.fromkeys((controls(epoch), *rest)), []
-        compares.update(dict.fromkeys(step.compares))
-        writes.append(step.write)
-    if writes:
-        txns.append(Txn(tuple(compares), tuple(writes)))
+        if part.writes and not part.has_room_for(step):
+            txns.append(part.txn())
+            part = _Part((controls(epoch), *rest))
+        part.add(step)
+    if part.writes:
+        txns.append(part.txn())
     return tuple(txns)
+
+
+class _Part:
+    """One transaction while steps are added. The store's bound holds for it as it is attempted."""
+
+    def __init__(self, compares: Iterable[Compare]) -> None:
+        self._compares = dict.fromkeys(compares)
+        self.writes: list[Put | Delete | DeletePrefix] = []
+        self._bytes = operation_bytes(Get(keys.CONTROLLER))
+        self._bytes += sum(map(compare_bytes, self._compares))
+
+    def has_room_for(self, step: Step) -> bool:
+        added = self._added(step)
+        return (
+            max(len(self._compares) + len(added), len(self.writes) + 1) <= TXN_OPERATIONS_MAX
+            and self._bytes + _bytes_of(step.write, added) <= TXN_BYTES_MAX
+        )
+
+    def add(self, step: Step) -> None:
+        added = self._added(step)
+        self._bytes += _bytes_of(step.write, added)
+        if not self.writes and not isinstance(step.write, DeletePrefix):
+            self._bytes += operation_bytes(Get(step.write.key))
+        self._compares.update(added)
+        self.writes.append(step.write)
+
+    def txn(self) -> Txn:
+        return Txn(tuple(self._compares), tuple(self.writes))
+
+    def _added(self, step: Step) -> dict[Compare, None]:
+        return {compare: None for compare in step.compares if compare not in self._compares}
+
+
+def _bytes_of(write: Put | Delete | DeletePrefix, compares: Iterable[Compare]) -> int:
+    return operation_bytes(write) + sum(map(compare_bytes, compares))
+
+
+def attempted(txn: Txn) -> Txn:
+    """As it is sent: if its compares fail, it tells who controls the cluster, and what its first key holds."""
+    first = txn.success[0]
+    assert isinstance(first, Put | Delete), "a transaction begins with a single key"
+    return Txn(txn.compares, txn.success, (Get(keys.CONTROLLER), Get(first.key)))
+
+
+def refuse_large(txns: Iterable[Txn]) -> Refusal | None:
+    """Why none of these is begun: one, which could not be cut further, is larger than the store takes."""
+    size = max((txn_bytes(attempted(txn)) for txn in txns), default=0)
+    if size <= TXN_BYTES_MAX:
+        return None
+    message = f"The change takes {size} bytes in the metadata store, {TXN_BYTES_MAX} at most."
+    return Refusal(ErrorCode.INVALID_REQUEST, message)
 
 
 def partition_step(

@@ -6,7 +6,7 @@ from logfleet.records.batch import TimestampType
 from logfleet.records.compression import Codec
 
 UNLIMITED = -1
-"""Retention without a bound (`retention.ms=-1`, `retention.bytes=-1`)."""
+"""Retention without a bound (`retention.ms=-1`, `retention.bytes=-1`); so is every other number below 0."""
 
 LONG_MAX = 2**63 - 1
 RECORD_BYTES_MAX = 2**31 - 9

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from logfleet.log.config import UNLIMITED, LogConfig
+from logfleet.log.config import LogConfig
 
 
 class SegmentAge(msgspec.Struct, frozen=True, gc=False):
@@ -65,7 +65,7 @@ def _below_start(segments: Sequence[SegmentAge], log_start_offset: int) -> Reten
 
 def _expired(segments: Sequence[SegmentAge], retention_ms: int, now_ms: int) -> Retention:
     reason = f"the newest record is older than retention.ms={retention_ms}"
-    if retention_ms == UNLIMITED:
+    if retention_ms < 0:
         return Retention(0, reason)
     count = 0
     for segment in segments:
@@ -77,7 +77,7 @@ def _expired(segments: Sequence[SegmentAge], retention_ms: int, now_ms: int) -> 
 
 def _oversize(segments: Sequence[SegmentAge], retention_bytes: int) -> Retention:
     reason = f"the log is larger than retention.bytes={retention_bytes}"
-    if retention_bytes == UNLIMITED:
+    if retention_bytes < 0:  # every negative number: UnifiedLog.deleteRetentionSizeBreachedSegments
         return Retention(0, reason)
     excess = sum(segment.size for segment in segments) - retention_bytes
     count = 0

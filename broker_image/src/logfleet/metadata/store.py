@@ -273,15 +273,26 @@ def check_txn(txn: Txn) -> None:
             raise ValueError(
                 f"{len(entries)} entries in one list of a transaction, {TXN_OPERATIONS_MAX} at most"
             )
-    size = sum(_operation_bytes(operation) for operation in (*txn.success, *txn.failure))
-    size += sum(len(compare.key) + 16 for compare in txn.compares)
+    size = txn_bytes(txn)
     if size > TXN_BYTES_MAX:
         raise ValueError(f"a transaction of {size} bytes, {TXN_BYTES_MAX} at most")
     _check_branch(txn.success)
     _check_branch(txn.failure)
 
 
-def _operation_bytes(operation: Operation) -> int:
+def txn_bytes(txn: Txn) -> int:
+    """What TXN_BYTES_MAX bounds."""
+    operations = sum(map(operation_bytes, (*txn.success, *txn.failure)))
+    return operations + sum(map(compare_bytes, txn.compares))
+
+
+def compare_bytes(compare: Compare) -> int:
+    """What it counts of TXN_BYTES_MAX."""
+    return len(compare.key) + 16
+
+
+def operation_bytes(operation: Operation) -> int:
+    """What it counts of TXN_BYTES_MAX."""
     match operation:
         case Put(key, value):
             return len(key) + len(value)

@@ -55,7 +55,7 @@ async def resolved(limits: ConnectionLimits) -> ConnectionLimits:
             continue
         try:
             infos = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # UnicodeError: no host name at all, as 10..0.1
             log.warning("host_not_resolved", host=host, error=str(error))
             continue
         addresses = (str(info[4][0]) for info in infos)

@@ -16,11 +16,10 @@ import structlog
 from logfleet.control.elections import election_steps, fence_steps
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.topics import remove_unfinished
-from logfleet.control.transactions import Refusal, Step, pack
-from logfleet.metadata import keys
+from logfleet.control.transactions import Refusal, Step, attempted, pack, refuse_large
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import Changes
-from logfleet.metadata.store import Delete, Get, MetadataStore, Put, Txn
+from logfleet.metadata.store import MetadataStore, Put, Txn
 from logfleet.node.claims import settle
 from logfleet.node.metadata_follower import MetadataFollower
 from logfleet.wire.errors import ErrorCode
@@ -117,6 +116,9 @@ class Term:
             decision = operation(image, self.epoch, self._layers(image))
             if isinstance(decision, Refusal):
                 return decision
+            refusal = refuse_large(decision.txns)
+            if refusal is not None:
+                return refusal
             try:
                 for txn in decision.txns:
                     await self._commit(txn)
@@ -190,15 +192,13 @@ class Term:
         holds what the transaction writes; nobody else writes those bytes (they hold a new id or epoch).
         """
         first = txn.success[0]
-        assert isinstance(first, Put | Delete), "a transaction begins with a single key"
-        asked = Txn(txn.compares, txn.success, (Get(keys.CONTROLLER), Get(first.key)))
-        result = await settle(self._store, asked)
+        result = await settle(self._store, attempted(txn))
         revision = result.revision
         if not result.succeeded:
             control, present = result.reads
             if control is None or control.create_revision != self.epoch:
                 raise NotControllerError
-            if isinstance(first, Delete) or present is None or present.value != first.value:
+            if not isinstance(first, Put) or present is None or present.value != first.value:
                 raise _ConflictError
             revision = present.mod_revision
         try:

@@ -15,16 +15,16 @@ import structlog
 from logfleet.control.configs import BrokerConfig
 from logfleet.control.transactions import Refusal
 from logfleet.groups.config import GroupConfig
-from logfleet.groups.coordinator import GroupCoordinator
 from logfleet.groups.partition import OFFSETS_TOPIC, partition_for
 from logfleet.groups.records import UnknownRecord, decode_record
+from logfleet.groups.replay import Replay
 from logfleet.io.files import is_shortage
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.descriptors import TRY_AGAIN_S
 from logfleet.node.group_shard import GroupShard, monotonic_ms
 from logfleet.node.metadata_follower import Subscription
 from logfleet.node.partition import Partition
-from logfleet.records.batch import iterate_headers
+from logfleet.records.batch import BatchHeader, iterate_headers
 from logfleet.records.errors import RecordsError
 from logfleet.records.record import Record, read_records
 from logfleet.wire.errors import ErrorCode, MalformedMessage
@@ -175,6 +175,7 @@ class CoordinatorLoop:
     async def _load(self, shard: GroupShard) -> int | None:
         """Apply all committed records; how many there were, or None if leadership ended meanwhile."""
         partition = shard.partition
+        replay = Replay(shard.coordinator.apply)
         offset = partition.log.log_start_offset
         count = 0
         while offset < partition.high_watermark:
@@ -195,21 +196,26 @@ class CoordinatorLoop:
                 continue
             batches = await self._run_in_thread(found.read)
             for position, header in iterate_headers(batches):
-                if not header.is_control:
-                    if header.is_transactional:
-                        log.warning("transactional_offsets_skipped", offset=header.base_offset)
-                    else:
-                        count += await self._apply(shard.coordinator, batches, position)
+                count += await self._apply(replay, batches, position, header)
                 offset = header.next_offset
             if shard.is_closed:
                 return None
+        if replay.pending:
+            log.warning(
+                "transactional_offsets_skipped",
+                partition=partition.index,
+                offsets=replay.pending,
+                reason="their transactions have not ended",
+            )
         return count
 
-    async def _apply(self, coordinator: GroupCoordinator, batches: bytes, position: int) -> int:
+    async def _apply(
+        self, replay: Replay, batches: bytes, position: int, header: BatchHeader
+    ) -> int:
         count = 0
         slice_end = time.monotonic() + SLICE_S
         for record in read_records(batches, position):
-            apply_record(coordinator, record)
+            apply_record(replay, record, header)
             count += 1
             if time.monotonic() >= slice_end:
                 await asyncio.sleep(0)
@@ -317,8 +323,11 @@ class CoordinatorLoop:
             )
 
 
-def apply_record(coordinator: GroupCoordinator, record: Record) -> None:
-    """Take over one record of the log; kinds that only newer brokers write are left alone."""
+def apply_record(replay: Replay, record: Record, header: BatchHeader) -> None:
+    """Take over one record of the log; kinds that only newer brokers write are left alone. header: of the record's batch."""
+    if header.is_control:
+        replay.end_transaction(header.producer_id, record.key)
+        return
     if record.key is None:
         return
     value = None if record.value is None else memoryview(record.value)
@@ -327,4 +336,7 @@ def apply_record(coordinator: GroupCoordinator, record: Record) -> None:
     except UnknownRecord as unknown:
         log.warning("group_record_skipped", offset=record.offset, reason=str(unknown))
     else:
-        coordinator.apply(decoded)
+        if header.is_transactional:
+            replay.apply_transactional(decoded, header.producer_id, record.offset)
+        else:
+            replay.apply(decoded)

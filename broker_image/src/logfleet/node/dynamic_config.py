@@ -1,11 +1,12 @@
 """Follows what is set for this broker while it runs, and tells the pieces of it that a change concerns."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeAlias
 
 import structlog
 
-from logfleet.control.dynamic_configs import Piece, layers_of, pieces_to_tell
+from logfleet.control.config_keys import ConfigError
+from logfleet.control.dynamic_configs import Piece, in_force, layers_of, pieces_to_tell
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.metadata_follower import Subscription
@@ -22,6 +23,7 @@ class DynamicConfig:
         self.layers = layers
         self._node_id = node_id
         self._tell = tell
+        self._told: frozenset[str] = frozenset()
 
     async def run(self, subscription: Subscription) -> None:
         """Follow the image until cancelled."""
@@ -33,8 +35,17 @@ class DynamicConfig:
     async def update(self, image: ClusterImage) -> None:
         """Obey what the image says, from now on."""
         old = self.layers
-        self.layers = layers_of(old.static, image, self._node_id)
+        self.layers, problems = in_force(layers_of(old.static, image, self._node_id))
+        self._tell_problems(problems)
         for piece in sorted(pieces_to_tell(old, self.layers), key=lambda piece: piece.value):
             log.info("config_changed", piece=piece.value)
             if piece in self._tell:
                 await self._tell[piece](self.layers)
+
+    def _tell_problems(self, problems: Iterable[ConfigError]) -> None:
+        """Say of stored values that they are not obeyed: once, until they are others."""
+        reasons = {problem.message: problem.key for problem in problems}
+        for reason, key in reasons.items():
+            if reason not in self._told:
+                log.error("config_not_applied", key=key, reason=reason)
+        self._told = frozenset(reasons)

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from logfleet.control.config_keys import ConfigValue
-from logfleet.control.dynamic_configs import Piece, layers_of, pieces_to_tell
+from logfleet.control.dynamic_configs import Piece, in_force, layers_of, pieces_to_tell
 from logfleet.control.topic_configs import BrokerLayers, topic_defaults, topic_values
 from logfleet.log.config import LogConfig
 from logfleet.metadata.image import ClusterImage
@@ -53,7 +53,7 @@ class LogConfigs:
         layers = layers_of(self._static, image, self._node_id)
         if layers != self._layers:
             self._layers = layers
-            self._defaults = topic_defaults(layers)
+            self._defaults = topic_defaults(in_force(layers)[0])
             self._latest = None
         known = image.topic(topic)
         overrides = known.configs if known else {}

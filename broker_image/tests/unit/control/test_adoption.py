@@ -69,7 +69,11 @@ def test_the_store_says_what_kafkas_metadata_said():
     metadata = kraft(
         configs={
             (TOPIC_CONFIG, "a"): {"retention.ms": "7"},
-            (BROKER_CONFIG, ""): {"log.retention.ms": "8", "who.knows": "1"},
+            (BROKER_CONFIG, ""): {
+                "log.retention.ms": "8",
+                "who.knows": "1",
+                "log.flush.interval.ms": "-1",
+            },
             (BROKER_CONFIG, "3"): {"log.cleaner.threads": "2"},
             (GROUP_CONFIG, "g"): {"consumer.session.timeout.ms": "45000"},
             (16, "metrics"): {"interval.ms": "1"},
@@ -80,6 +84,7 @@ def test_the_store_says_what_kafkas_metadata_said():
     assert adoption.problems == ()
     assert [note.partition(":")[0] for note in adoption.notes] == [
         "broker config who.knows is left out",
+        "broker config log.flush.interval.ms is left out",
         "the configs of metrics are left out",
     ]
     keyspace = Keyspace()

@@ -10,6 +10,7 @@ PREFIX = "listener.name.plaintext."
     [
         {},
         {"message.max.bytes": "5", "log.retention.ms": "-1"},
+        {"log.retention.ms": "-2", "log.retention.bytes": "-2", "log.local.retention.ms": "-2"},
         {PREFIX + "max.connections": "5", PREFIX + "max.connection.creation.rate": "5"},
         {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "127.0.0.1:5"},
     ],
@@ -76,6 +77,15 @@ def test_what_kafka_refuses_is_refused(values, code, sentence, is_default):
     refusal = refuse_broker_configs(values, is_default=is_default)
     assert refusal is not None
     assert (refusal.error, refusal.message) == (code, sentence)
+
+
+def test_what_no_topic_could_obey_is_refused():
+    refusal = refuse_broker_configs({"log.flush.interval.ms": "-1"}, is_default=True)
+    assert refusal is not None
+    assert (refusal.error, refusal.message) == (
+        42,
+        "log.flush.interval.ms: Invalid value -1 for configuration flush.ms: Value must be at least 0",
+    )
 
 
 @pytest.mark.parametrize(

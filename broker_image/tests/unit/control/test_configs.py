@@ -55,12 +55,35 @@ def test_every_field_is_a_key_that_says_what_it_does():
             "max.connections.per.ip.overrides: 'x' is not host:count",
         ),
         ("max.connections", "0", "Invalid max.connections 0: it must be at least 1"),
+        *(
+            (
+                name,
+                "0",
+                f"{prefix}requirement failed: log.retention.ms must be unlimited (-1) or, greater than or equal to 1",
+            )
+            for name, prefix in (
+                ("log.retention.ms", ""),
+                ("log.retention.minutes", "log.retention.minutes: "),
+                ("log.retention.hours", "log.retention.hours: "),
+            )
+        ),
+        (
+            "log.flush.scheduler.interval.ms",
+            "-1",
+            "log.flush.scheduler.interval.ms: Invalid value -1 for configuration flush.ms: Value must be at least 0",
+        ),
     ],
 )
 def test_a_bad_value_is_one_line_that_names_key_value_and_what_is_allowed(name, text, sentence):
     with pytest.raises(ConfigError) as refused:
         broker_config({name: text})
     assert (refused.value.key, refused.value.message) == (name, sentence)
+
+
+def test_a_coarser_unit_that_a_finer_one_stands_before_may_be_anything():
+    broker_config(
+        {"log.retention.hours": "0", "log.retention.minutes": "0", "log.retention.ms": "1"}
+    )
 
 
 def test_limits_of_one_listener_have_an_effect_and_other_prefixed_keys_do_not():

@@ -55,6 +55,7 @@ def test_without_any_setting_the_defaults_are_kafkas():
         ({"log.retention.minutes": "2", "log.retention.ms": "3"}, "3"),
         ({"log.retention.hours": "-1"}, "-1"),
         ({"log.retention.minutes": "-7"}, "-1"),
+        ({"log.retention.ms": "-2"}, "-1"),
     ],
 )
 def test_the_finer_unit_wins(static, retention_ms):

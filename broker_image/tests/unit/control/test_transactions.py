@@ -1,4 +1,11 @@
-from logfleet.control.transactions import Step, controls, pack, partition_step, still_active
+from logfleet.control.transactions import (
+    Step,
+    attempted,
+    controls,
+    pack,
+    partition_step,
+    still_active,
+)
 from logfleet.metadata import keys
 from logfleet.metadata.keys import NO_LEADER, PartitionValue
 from logfleet.metadata.store import (
@@ -47,6 +54,18 @@ def test_compares_are_cut_at_the_limit_too():
         check_txn(txn)
     assert [len(txn.compares) for txn in txns] == [127, 75]
     assert [len(txn.success) for txn in txns] == [63, 37]
+
+
+def test_writes_are_cut_where_a_transaction_would_be_too_large():
+    steps = [
+        Step(Put(f"k/{n}" + "x" * 30_000, b"y" * 100), (absent(f"c/{n}" + "x" * 9_000),))
+        for n in range(100)
+    ]
+    txns = pack(9, steps)
+    for txn in txns:
+        check_txn(attempted(txn))
+    assert [len(txn.success) for txn in txns] == [26, 26, 26, 22]
+    assert [write for txn in txns for write in txn.success] == [step.write for step in steps]
 
 
 def test_a_shared_compare_is_sent_once_per_transaction():

@@ -21,8 +21,10 @@ def plan(log=LOG, config=FOREVER, now=10_000, high_watermark=30, log_start=0):
     ).count
 
 
-def test_without_limits_nothing_goes():
-    assert plan(now=10**15) == 0
+@pytest.mark.parametrize("unlimited", [-1, -2, -(2**63)])
+def test_without_limits_nothing_goes(unlimited):
+    config = LogConfig(retention_ms=unlimited, retention_bytes=unlimited)
+    assert plan(now=10**15, config=config) == 0
 
 
 @pytest.mark.parametrize("now, gone", [(2000, 0), (2001, 1), (3001, 2), (4000, 2), (4001, 3)])

@@ -20,6 +20,7 @@ from logfleet.metadata import keys
 from logfleet.metadata.image import Partition
 from logfleet.metadata.keys import BrokerValue, ControllerValue, PartitionValue
 from logfleet.metadata.store import (
+    TXN_BYTES_MAX,
     Delete,
     Operation,
     Put,
@@ -196,6 +197,18 @@ async def test_a_refusal_writes_nothing(store):
         answer = await node.create("t")
         assert isinstance(answer, Refusal)
         assert node.follower.image.revision == before
+
+
+async def test_a_change_that_the_store_cannot_take_is_refused_and_not_begun(store):
+    async with running(store) as node:
+        await node.elected()
+        small, large = Put("a", b""), Put("b", b"x" * TXN_BYTES_MAX)
+        txns = (Txn(success=(small,)), Txn(success=(large,)))
+        refusal = await soon(node.loop.submit(lambda *_: Decision(txns, None)))
+        assert isinstance(refusal, Refusal)
+        assert f"{TXN_BYTES_MAX} at most" in refusal.message
+        assert (await store.range("a")).items == ()
+        assert await soon(node.loop.submit(lambda *_: Decision(txns[:1], "done"))) == "done"
 
 
 async def test_a_broker_that_returns_leads_again_in_a_new_term(store):

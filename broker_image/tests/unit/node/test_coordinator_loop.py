@@ -33,6 +33,7 @@ from broker_image.tests.unit.node.groups_rig import (
 pytestmark = pytest.mark.asyncio
 
 T_ID = b"id of topic t..."
+ABORT, COMMIT = b"\0\0\0\0", b"\0\0\0\1"
 
 
 class Rig:
@@ -166,14 +167,34 @@ async def test_what_it_does_not_know_is_left_alone(tmp_path, until):
     rig = Rig()
     partition = LaggingPartition(open_log(str(tmp_path)))
     partition.append(build_batch([Record(b"\0\3\0\1g", b"\0\0", 0), Record(None, b"", 0)]), 0)
-    transactional = ProducerStamp(7, 0, 0, transactional=True)
-    key = b"\0\1\0\1g\0\1t\0\0\0\0"
-    value = b"\0\3\0\0\0\0\0\0\0\5\xff\xff\xff\xff\0\0\0\0\0\0\0\0\0\0"
-    partition.append(build_batch([Record(key, value, 0)], producer=transactional), 0)
     async with rig.running():
         rig.loop.led(partition)
         await until(lambda: isinstance(rig.shard(), GroupShard))
         assert fetch(shard_of(rig)) == -1
+
+
+@pytest.mark.parametrize(
+    "markers, offset, is_told", [([], -1, True), ([COMMIT], 5, False), ([ABORT], -1, False)]
+)
+async def test_a_log_that_kafka_wrote_tells_what_transactions_committed(
+    tmp_path, until, capsys, markers, offset, is_told
+):
+    open_log(str(tmp_path))  # its directory
+    transactional = ProducerStamp(7, 0, 0, transactional=True)
+    key = OffsetCommitKey(group="g", topic="t", partition=0)
+    encoded = encode_record(OffsetRecord(key, OffsetCommitValue(offset=5, metadata="")))
+    batches = build_batch([Record(*encoded, 0)], producer=transactional)
+    for number, marker in enumerate(markers, start=1):
+        records, stamp = [Record(marker, b"\0\0\0\0\0\0", 0)], ProducerStamp(7, 0, -1, True)
+        batches += build_batch(records, base_offset=number, producer=stamp, control=True)
+    (tmp_path / f"{OFFSETS_TOPIC}-0" / f"{0:020d}.log").write_bytes(batches)
+    rig, partition = Rig(), LaggingPartition(open_log(str(tmp_path)))
+    assert partition.high_watermark == 1 + len(markers)
+    async with rig.running():
+        rig.loop.led(partition)
+        await until(lambda: isinstance(rig.shard(), GroupShard))
+        assert fetch(shard_of(rig)) == offset
+    assert ("transactional_offsets_skipped" in capsys.readouterr().out) == is_told
 
 
 async def test_loading_lets_the_loop_do_other_things(tmp_path, until, monkeypatch):

@@ -5,6 +5,7 @@ import pytest
 from logfleet.groups.config import GroupConfig
 from logfleet.groups.expiry import REMOVED_PER_STEP
 from logfleet.groups.records import OffsetRecord
+from logfleet.groups.replay import Replay
 from logfleet.log.validation import Rejected
 from logfleet.node.connection import Peer
 from logfleet.node.coordinator_loop import apply_record
@@ -129,9 +130,10 @@ async def test_the_log_holds_what_another_coordinator_needs(rig, tmp_path):
     found = log.read(0, 1 << 20)
     assert isinstance(found, FileSlice)
     data = found.read()
-    for position, _ in iterate_headers(data):
+    replay = Replay(other.coordinator.apply)
+    for position, header in iterate_headers(data):
         for record in read_records(data, position):
-            apply_record(other.coordinator, record)
+            apply_record(replay, record, header)
     other.loaded()
     group = other.coordinator.describe("g", 6)
     assert group.group_state == "Stable"

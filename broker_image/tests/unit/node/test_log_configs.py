@@ -63,6 +63,18 @@ def test_a_brokers_own_and_dynamic_values_are_defaults_of_its_topics() -> None:
     assert configs.of(ClusterImage(), "unknown").segment_bytes == 2097152
 
 
+def test_a_stored_value_that_no_log_can_obey_leaves_the_others_in_force() -> None:
+    configs = LogConfigs(7, {"log.flush.interval.ms": "9"})
+    image = image_with(
+        **{
+            "config/broker/default": {"log.flush.interval.ms": "-1", "log.retention.ms": "-2"},
+            "config/broker/7": {"log.retention.ms": "0", "log.segment.bytes": "3145728"},
+        }
+    )
+    config = configs.of(image, "unknown")
+    assert (config.flush_ms, config.retention_ms, config.segment_bytes) == (9, -1, 3_145_728)
+
+
 def test_topics_are_told_apart_in_any_order() -> None:
     configs = LogConfigs(7, {})
     sizes = {"a": 1_048_576, "b": 2_097_152}

@@ -31,7 +31,7 @@ remote.copy.lag.ms LONG medium 0 -1.. | Time that a rolled segment may wait befo
 remote.log.copy.disable BOOLEAN medium false | Stops copying to the object store; what is there can still be read.
 remote.log.delete.on.disable BOOLEAN medium false | Whether the copies in the object store are deleted when tiering is switched off.
 remote.storage.enable BOOLEAN medium false | Whether closed segments are also kept in the object store.
-retention.bytes LONG medium -1 | Oldest segments are deleted while a partition is larger than this; -1 never. | in log.retention | from log.retention.bytes
+retention.bytes LONG medium -1 | Oldest segments are deleted while a partition is larger than this; below 0 never. | in log.retention | from log.retention.bytes
 retention.ms LONG medium 604800000 -1.. | Segments are deleted when all their records are older than this; -1 never. | in log.retention | from log.retention.ms log.retention.minutes*60000 log.retention.hours*3600000
 segment.bytes INT medium 1073741824 1048576.. | A segment is closed at this size. | in log.segment | from log.segment.bytes
 segment.index.bytes INT medium 10485760 4.. | Size of an index file; a segment whose index is full is closed. | in log.segment | from log.index.size.max.bytes

@@ -25,7 +25,7 @@ from logfleet.control.config_description import (
     describe_group,
     describe_topic,
 )
-from logfleet.control.dynamic_configs import layers_of
+from logfleet.control.dynamic_configs import in_force, layers_of
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.topics import name_problem
 from logfleet.control.transactions import Refusal
@@ -101,14 +101,14 @@ def _describe(host: "AdminHost", wanted: _Wanted) -> Iterable[DescribedConfig] |
             return Refusal(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
             )
-        return describe_topic(topic.configs, layers_of(host.config.static, image, host.node_id))
+        return describe_topic(topic.configs, _layers(host))
     if wanted.resource_type == BROKER:
         if not name:
             return describe_cluster(image.configs_of_broker(None).values)
         refusal = _refuse_broker_name(name, host.node_id)
         if refusal is not None:
             return refusal
-        return describe_broker(layers_of(host.config.static, image, host.node_id))
+        return describe_broker(_layers(host))
     if wanted.resource_type == BROKER_LOGGER:
         if not name:
             return Refusal(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
@@ -116,9 +116,13 @@ def _describe(host: "AdminHost", wanted: _Wanted) -> Iterable[DescribedConfig] |
     if wanted.resource_type == GROUP:
         if not name:
             return Refusal(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-        layers = layers_of(host.config.static, image, host.node_id)
+        layers = _layers(host)
         return describe_group(image.configs_of_group(name).values, layers)
     return _unsupported(wanted.resource_type)
+
+
+def _layers(host: "AdminHost") -> BrokerLayers:
+    return in_force(layers_of(host.config.static, host.image, host.node_id))[0]
 
 
 def _refuse_broker_name(
