@@ -6,6 +6,7 @@ transaction is cut into several that are safe to stop between.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import msgspec
 
@@ -13,13 +14,16 @@ from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import NO_LEADER, PartitionValue
 from logfleet.metadata.store import (
+    TXN_BYTES_MAX,
     TXN_OPERATIONS_MAX,
     Compare,
     Delete,
     DeletePrefix,
+    Get,
     Put,
     Txn,
     created_at,
+    entry_bytes,
     modified_at,
 )
 from logfleet.wire.errors import ErrorCode
@@ -56,18 +60,59 @@ def pack(
     first: compares of the first transaction only; rest: those of each later one.
     """
     txns: list[Txn] = []
-    compares: dict[Compare, None] = dict.fromkeys((controls(epoch), *first))
-    writes: list[Put | Delete | DeletePrefix] = []
+    filling = _Filling((controls(epoch), *first))
     for step in steps:
-        wanted = len(compares) + sum(compare not in compares for compare in step.compares)
-        if writes and max(wanted, len(writes) + 1) > TXN_OPERATIONS_MAX:
-            txns.append(Txn(tuple(compares), tuple(writes)))
-            compares, writes = dict.fromkeys((controls(epoch), *rest)), []
-        compares.update(dict.fromkeys(step.compares))
-        writes.append(step.write)
-    if writes:
-        txns.append(Txn(tuple(compares), tuple(writes)))
+        if not filling.has_room(step):
+            txns.append(filling.txn())
+            filling = _Filling((controls(epoch), *rest))
+        filling.add(step)
+    if filling.writes:
+        txns.append(filling.txn())
     return tuple(txns)
+
+
+class _Filling:
+    """A transaction that steps are added to. The first one always has room: whether it fits alone, `check_txn` says."""
+
+    def __init__(self, compares: Iterable[Compare]) -> None:
+        self.compares = dict.fromkeys(compares)
+        self.writes: list[Put | Delete | DeletePrefix] = []
+        self._bytes = entry_bytes(_WHO_CONTROLS) + sum(map(entry_bytes, self.compares))
+
+    def has_room(self, step: Step) -> bool:
+        if not self.writes:
+            return True
+        longest = max(len(self.compares) + len(self._new(step)), len(self.writes) + 1)
+        return longest <= TXN_OPERATIONS_MAX and self._bytes + self._bytes_of(step) <= TXN_BYTES_MAX
+
+    def add(self, step: Step) -> None:
+        self._bytes += self._bytes_of(step)
+        self.compares.update(dict.fromkeys(step.compares))
+        self.writes.append(step.write)
+
+    def txn(self) -> Txn:
+        return Txn(tuple(self.compares), tuple(self.writes))
+
+    def _new(self, step: Step) -> list[Compare]:
+        return [compare for compare in step.compares if compare not in self.compares]
+
+    def _bytes_of(self, step: Step) -> int:
+        """With the key that `repeatable` may read again."""
+        size = entry_bytes(step.write) + sum(map(entry_bytes, self._new(step)))
+        match step.write:
+            case Put(key) | Delete(key) if not self.writes:
+                size += entry_bytes(Get(key))
+        return size
+
+
+_WHO_CONTROLS: Final = Get(keys.CONTROLLER)
+
+
+def repeatable(txn: Txn) -> Txn:
+    """The transaction as it is committed: should its compares fail, it reads who controls, and its first key."""
+    first = txn.success[0]
+    assert isinstance(first, Put | Delete), "a transaction begins with a single key"
+    return Txn(txn.compares, txn.success, (_WHO_CONTROLS, Get(first.key)))
 
 
 def partition_step(

@@ -273,16 +273,18 @@ def check_txn(txn: Txn) -> None:
             raise ValueError(
                 f"{len(entries)} entries in one list of a transaction, {TXN_OPERATIONS_MAX} at most"
             )
-    size = sum(_operation_bytes(operation) for operation in (*txn.success, *txn.failure))
-    size += sum(len(compare.key) + 16 for compare in txn.compares)
+    size = sum(map(entry_bytes, (*txn.compares, *txn.success, *txn.failure)))
     if size > TXN_BYTES_MAX:
         raise ValueError(f"a transaction of {size} bytes, {TXN_BYTES_MAX} at most")
     _check_branch(txn.success)
     _check_branch(txn.failure)
 
 
-def _operation_bytes(operation: Operation) -> int:
-    match operation:
+def entry_bytes(entry: Compare | Operation) -> int:
+    """What it counts towards TXN_BYTES_MAX."""
+    match entry:
+        case Compare(key):
+            return len(key) + 16
         case Put(key, value):
             return len(key) + len(value)
         case DeletePrefix(prefix):

@@ -16,11 +16,16 @@ import structlog
 from logfleet.control.elections import election_steps, fence_steps
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.topics import remove_unfinished
-from logfleet.control.transactions import Refusal, Step, pack
-from logfleet.metadata import keys
+from logfleet.control.transactions import Refusal, Step, pack, repeatable
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import Changes
-from logfleet.metadata.store import Delete, Get, MetadataStore, Put, Txn
+from logfleet.metadata.store import (
+    MetadataStore,
+    Put,
+    StoreRefused,
+    Txn,
+    check_txn,
+)
 from logfleet.node.claims import settle
 from logfleet.node.metadata_follower import MetadataFollower
 from logfleet.wire.errors import ErrorCode
@@ -85,7 +90,10 @@ class Term:
         return await future
 
     async def run(self) -> None:
-        """Work until cancelled. Raises NotControllerError, StoreRefused, StoreReplaced."""
+        """Work until cancelled. Raises NotControllerError, StoreRefused, StoreReplaced.
+
+        An operation that fails, or that the store refuses, is refused; the term goes on.
+        """
         await self._follower.until_revision(self.epoch)
         while True:
             self._wake.clear()
@@ -114,12 +122,16 @@ class Term:
     async def _run(self, operation: Operation[T]) -> T | Refusal:
         for _ in range(ATTEMPTS_MAX):
             image = self._follower.image
-            decision = operation(image, self.epoch, self._layers(image))
+            decision = self._decide(operation, image)
             if isinstance(decision, Refusal):
                 return decision
             try:
                 for txn in decision.txns:
                     await self._commit(txn)
+            except StoreRefused as error:
+                log.warning("decision_refused", epoch=self.epoch, reason=str(error))
+                message = f"The metadata store refuses to write this: {error}"
+                return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, message)
             except _ConflictError:
                 await self._catch_up(image)
                 await self._settle()
@@ -129,6 +141,19 @@ class Term:
             ErrorCode.REQUEST_TIMED_OUT,
             f"The cluster changed {ATTEMPTS_MAX} times while this was being decided; try again.",
         )
+
+    def _decide(self, operation: Operation[T], image: ClusterImage) -> Decision[T] | Refusal:
+        """A refusal too if deciding fails, or nobody could commit it: every controller after this one would fail alike."""
+        try:
+            decision = operation(image, self.epoch, self._layers(image))
+            if isinstance(decision, Decision):
+                for txn in decision.txns:
+                    check_txn(repeatable(txn))
+        except Exception as error:
+            log.exception("decision_failed", epoch=self.epoch)
+            message = f"The controller could not do this: {error}"
+            return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+        return decision
 
     async def _settle(self) -> None:
         """Bring the cluster to where nothing is left to do, by the newest image."""
@@ -189,16 +214,14 @@ class Term:
         An attempt without an answer may have been done. Then the repetition's compares fail, and the first key
         holds what the transaction writes; nobody else writes those bytes (they hold a new id or epoch).
         """
+        result = await settle(self._store, repeatable(txn))
         first = txn.success[0]
-        assert isinstance(first, Put | Delete), "a transaction begins with a single key"
-        asked = Txn(txn.compares, txn.success, (Get(keys.CONTROLLER), Get(first.key)))
-        result = await settle(self._store, asked)
         revision = result.revision
         if not result.succeeded:
             control, present = result.reads
             if control is None or control.create_revision != self.epoch:
                 raise NotControllerError
-            if isinstance(first, Delete) or present is None or present.value != first.value:
+            if not isinstance(first, Put) or present is None or present.value != first.value:
                 raise _ConflictError
             revision = present.mod_revision
         try:

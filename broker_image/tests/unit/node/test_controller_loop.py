@@ -20,9 +20,11 @@ from logfleet.metadata import keys
 from logfleet.metadata.image import Partition
 from logfleet.metadata.keys import BrokerValue, ControllerValue, PartitionValue
 from logfleet.metadata.store import (
+    TXN_BYTES_MAX,
     Delete,
     Operation,
     Put,
+    StoreRefused,
     StoreUnavailable,
     Txn,
     TxnResult,
@@ -67,6 +69,8 @@ class Store(SqliteStore):
                 raise UnknownOutcome("done, but who knows")
             case "away":
                 raise StoreUnavailable("away")
+            case "refused":
+                raise StoreRefused("permission denied")
         return await super().txn(txn)
 
     async def write(self, *operations: Operation) -> int:
@@ -347,6 +351,58 @@ async def test_an_operation_that_never_fits_is_given_up(store, monkeypatch):
         )
         assert isinstance(answer, Refusal)
         assert answer.error.name == "REQUEST_TIMED_OUT"
+
+
+def _broken(_image, _epoch, _layers):
+    raise AssertionError("a rule was forgotten")
+
+
+def _too_large(_image, _epoch, _layers):
+    small, large = Put("small", b"1"), Put("large", bytes(TXN_BYTES_MAX))
+    return Decision((Txn(success=(small,)), Txn(success=(large,))), True)
+
+
+@pytest.mark.parametrize("operation", [_broken, _too_large])
+async def test_an_operation_that_cannot_be_done_fails_alone(store, operation):
+    async with running(store) as node:
+        await start_broker(store, 1)
+        await node.elected()
+        answer = await soon(node.loop.submit(operation))
+        assert isinstance(answer, Refusal)
+        assert answer.error.name == "UNKNOWN_SERVER_ERROR"
+        assert await store.get("small") is None, "what cannot be done whole is not begun"
+        assert isinstance(await node.create("t"), TopicCreation)
+
+
+async def test_an_operation_that_the_store_refuses_fails_alone(store):
+    async with running(store) as node:
+        await start_broker(store, 1)
+        await node.elected()
+        await node.create("settled")
+        epoch = node.follower.image.controller.epoch
+        store.losses = ["refused"]
+        answer = await node.create("t")
+        assert isinstance(answer, Refusal)
+        assert (answer.error.name, "permission denied" in answer.message) == (
+            "UNKNOWN_SERVER_ERROR",
+            True,
+        )
+        assert isinstance(await node.create("t"), TopicCreation)
+        assert node.follower.image.controller.epoch == epoch
+
+
+@pytest.mark.parametrize("refused", [["refused"], ["", "refused"]])
+async def test_a_controller_whose_store_refuses_its_writes_stands_again(
+    store, monkeypatch, refused
+):
+    """The claim of the controller's key, or the fence of the broker: nobody needs either to serve records."""
+    monkeypatch.setattr("logfleet.node.controller_loop.PAUSE_S_MAX", 0.001)
+    await start_broker(store, 1)
+    store.losses = refused
+    async with running(store) as node:
+        await soon(node.follower.until(lambda image: bool(image.fences)))
+        assert store.losses == []
+        assert isinstance(await node.create("t"), TopicCreation)
 
 
 async def test_an_abandoned_operation_is_skipped(store):
