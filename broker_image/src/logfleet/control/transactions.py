@@ -77,16 +77,20 @@ class _Filling:
     def __init__(self, compares: Iterable[Compare]) -> None:
         self.compares = dict.fromkeys(compares)
         self.writes: list[Put | Delete | DeletePrefix] = []
+        self._key_bytes = 0
         self._bytes = entry_bytes(_WHO_CONTROLS) + sum(map(entry_bytes, self.compares))
 
     def has_room(self, step: Step) -> bool:
         if not self.writes:
             return True
         longest = max(len(self.compares) + len(self._new(step)), len(self.writes) + 1)
-        return longest <= TXN_OPERATIONS_MAX and self._bytes + self._bytes_of(step) <= TXN_BYTES_MAX
+        read_bytes = max(self._key_bytes, _key_bytes(step.write))
+        size = self._bytes + self._bytes_of(step) + read_bytes
+        return longest <= TXN_OPERATIONS_MAX and size <= TXN_BYTES_MAX
 
     def add(self, step: Step) -> None:
         self._bytes += self._bytes_of(step)
+        self._key_bytes = max(self._key_bytes, _key_bytes(step.write))
         self.compares.update(dict.fromkeys(step.compares))
         self.writes.append(step.write)
 
@@ -97,22 +101,28 @@ class _Filling:
         return [compare for compare in step.compares if compare not in self.compares]
 
     def _bytes_of(self, step: Step) -> int:
-        """With the key that `repeatable` may read again."""
-        size = entry_bytes(step.write) + sum(map(entry_bytes, self._new(step)))
-        match step.write:
-            case Put(key) | Delete(key) if not self.writes:
-                size += entry_bytes(Get(key))
-        return size
+        return entry_bytes(step.write) + sum(map(entry_bytes, self._new(step)))
+
+
+def _key_bytes(write: Put | Delete | DeletePrefix) -> int:
+    """What reading the key of this write would take, were it the witness."""
+    return 0 if isinstance(write, DeletePrefix) else entry_bytes(Get(write.key))
 
 
 _WHO_CONTROLS: Final = Get(keys.CONTROLLER)
 
 
 def repeatable(txn: Txn) -> Txn:
-    """The transaction as it is committed: should its compares fail, it reads who controls, and its first key."""
-    first = txn.success[0]
-    assert isinstance(first, Put | Delete), "a transaction begins with a single key"
-    return Txn(txn.compares, txn.success, (_WHO_CONTROLS, Get(first.key)))
+    """The transaction as it is committed: should its compares fail, it reads who controls, and the key of its witness."""
+    return Txn(txn.compares, txn.success, (_WHO_CONTROLS, Get(witness(txn).key)))
+
+
+def witness(txn: Txn) -> Put | Delete:
+    """The last write of a single key; in a transaction that must be recognised, one that only controllers write.
+
+    A controller that finds its own key unchanged, and this one as the transaction leaves it, has made it so itself.
+    """
+    return next(write for write in reversed(txn.success) if isinstance(write, Put | Delete))
 
 
 def partition_step(

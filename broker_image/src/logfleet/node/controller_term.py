@@ -16,7 +16,7 @@ import structlog
 from logfleet.control.elections import election_steps, fence_steps
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.topics import remove_unfinished
-from logfleet.control.transactions import Refusal, Step, pack, repeatable
+from logfleet.control.transactions import Refusal, Step, pack, repeatable, witness
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import Changes
 from logfleet.metadata.store import (
@@ -26,7 +26,7 @@ from logfleet.metadata.store import (
     Txn,
     check_txn,
 )
-from logfleet.node.claims import settle
+from logfleet.node.claims import settle_or_recognise
 from logfleet.node.metadata_follower import MetadataFollower
 from logfleet.wire.errors import ErrorCode
 
@@ -211,25 +211,31 @@ class Term:
     async def _commit(self, txn: Txn) -> None:
         """Commit it, and see it in the image. Raises NotControllerError, and _ConflictError: look and decide anew.
 
-        An attempt without an answer may have been done. Then the repetition's compares fail, and the first key
-        holds what the transaction writes; nobody else writes those bytes (they hold a new id or epoch).
+        An attempt without an answer may have been done. Then the repetition's compares fail, and the witness is as the
+        transaction leaves it; others may have gone on from there, as a broker does that confirms a deletion.
         """
-        result = await settle(self._store, repeatable(txn))
-        first = txn.success[0]
-        revision = result.revision
+        settled = await settle_or_recognise(self._store, repeatable(txn))
+        result = settled.result
+        if result.succeeded and not settled.unanswered:
+            await self._follower.until_revision(result.revision)
+            return
         if not result.succeeded:
             control, present = result.reads
             if control is None or control.create_revision != self.epoch:
                 raise NotControllerError
-            if not isinstance(first, Put) or present is None or present.value != first.value:
+            last = witness(txn)
+            wanted = last.value if isinstance(last, Put) else None
+            if not settled.unanswered or wanted != (present.value if present else None):
                 raise _ConflictError
-            revision = present.mod_revision
+            if present is not None:
+                await self._follower.until_revision(present.mod_revision)
+                return
         try:
             async with asyncio.timeout(CATCH_UP_S_MAX):
-                await self._follower.until_revision(revision)
+                await self._follower.until_revision(result.revision)
         except TimeoutError:
-            # The watch is late, or the repetition found nothing left to write and named a revision that is not ours.
-            raise _ConflictError from None
+            # It may have found nothing left to delete, and named a revision of somebody else, which this watch need not show.
+            log.warning("metadata_follower_behind", revision=result.revision)
 
     async def _catch_up(self, decided_on: ClusterImage) -> None:
         """Wait until the image has moved on from the one that was too old, but not for ever: it may have already."""
