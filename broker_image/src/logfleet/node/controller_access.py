@@ -180,16 +180,15 @@ class ControllerAccess:
                 return await attempt.work.run(self, attempt.request, attempt.origin)
             except NotControllerError:
                 return None
-        address = _controller_address(
-            self._follower.image, self.config.node_id, self.config.inter_broker_listener_name
-        )
-        return None if address is None else await self._forward(address, attempt)
+        return await self._forward(attempt)
 
-    async def _forward(self, address: Listener, attempt: "_Attempt") -> msgspec.Struct | None:
+    async def _forward(self, attempt: "_Attempt") -> msgspec.Struct | None:
         try:
-            connection = await self._connected(address)
+            connection = await self._connected()
         except ClientError as error:
             log.warning("controller_not_reached", reason=str(error))
+            return None
+        if connection is None:
             return None
         attempt.error_of_silence = ErrorCode.REQUEST_TIMED_OUT
         remaining_ms = 1000 * (attempt.wait_s + ANSWER_S)
@@ -205,9 +204,15 @@ class ControllerAccess:
             return None
         return attempt.opened(answer)
 
-    async def _connected(self, address: Listener) -> Connection:
-        """A connection to the controller. Raises ClientError."""
+    async def _connected(self) -> Connection | None:
+        """A connection to the controller, None if no other broker is it. Raises ClientError."""
         async with self._connecting:
+            # Not before: waiting here may have taken longer than the election of another one.
+            address = _controller_address(
+                self._follower.image, self.config.node_id, self.config.inter_broker_listener_name
+            )
+            if address is None:
+                return None
             connection = self._connection
             if connection is not None:
                 there = (connection.host, connection.port) == (address.host, address.port)

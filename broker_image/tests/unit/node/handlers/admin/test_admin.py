@@ -5,6 +5,8 @@ from typing import cast
 
 import pytest
 import pytest_asyncio
+from logfleet.client.connection import Connection
+from logfleet.client.errors import ConnectionLost
 from logfleet.metadata import keys
 from logfleet.metadata.keys import BrokerValue, ControllerValue, Listener
 from logfleet.metadata.store import Delete, Put, Txn
@@ -105,6 +107,35 @@ async def test_a_broker_that_is_not_the_controller_any_more_says_so_and_the_next
     assert ErrorCode(answer.error_code) is ErrorCode.NOT_CONTROLLER
     await controller.write(Delete(keys.CONTROLLER))
     assert await create(other, "after") == "NONE", "whoever is elected next does it"
+
+
+async def test_who_waits_for_a_connection_asks_whoever_is_controller_by_then(start, monkeypatch):
+    """A node that has vanished is not tried once more by each request that came while it was."""
+    other = await start(2, stands=False)
+    vanished = BrokerValue("i", (Listener("PLAINTEXT", "127.0.0.1", 1),))
+    await other.write(
+        Put(keys.broker(1), keys.encode(vanished)),
+        Put(keys.CONTROLLER, keys.encode(ControllerValue(1, "i"))),
+    )
+    connect, tried, given_up = Connection.connect, [], asyncio.Event()
+
+    async def connect_slowly(host, port, client_id):
+        tried.append(port)
+        if port == 1:
+            await given_up.wait()
+            raise ConnectionLost("nobody there")
+        return await connect(host, port, client_id)
+
+    monkeypatch.setattr(Connection, "connect", connect_slowly)
+    asking = [asyncio.ensure_future(create(other, name)) for name in "abc"]
+    await other.write(Delete(keys.CONTROLLER), Delete(keys.broker(1)))
+    controller = await start(3)
+    await controller.register()
+    await other.until(lambda image: image.controller is not None and 3 in image.brokers)
+    assert tried == [1]
+    given_up.set()
+    assert await asyncio.gather(*asking) == ["NONE"] * 3
+    assert tried == [1, controller.port]
 
 
 @pytest_asyncio.fixture(params=["controller", "other"])
