@@ -18,7 +18,7 @@ from logfleet.control.config_keys import (
 )
 from logfleet.control.group_configs import validate_group_configs
 from logfleet.control.topic_configs import BrokerLayers
-from logfleet.control.topics import CONFIG_BYTES_MAX, name_problem, refuse_topic_configs
+from logfleet.control.topics import name_problem, refuse_length, refuse_topic_configs
 from logfleet.control.transactions import Refusal, Step, pack
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, StoredConfigs
@@ -98,7 +98,10 @@ def alter_broker_configs(
     values = _changed({} if replaces else present.values, changes, _broker_list)
     if isinstance(values, Refusal):
         return values
-    refusal = refuse_broker_configs(values, is_default=broker_id is None)
+    is_default = broker_id is None
+    refusal = refuse_broker_configs(values, is_default=is_default) or refuse_length(
+        "Broker", values
+    )
     return refusal or _store(epoch, keys.broker_config(broker_id), present, values)
 
 
@@ -122,11 +125,8 @@ def alter_group_configs(
         validate_group_configs(values, layers)
     except ConfigError as error:
         return Refusal(ErrorCode.INVALID_CONFIG, error.message)
-    if len(group) + sum(len(name) + len(text) for name, text in values.items()) > CONFIG_BYTES_MAX:
-        return Refusal(
-            ErrorCode.INVALID_CONFIG, f"Group configs are longer than {CONFIG_BYTES_MAX} bytes."
-        )
-    return _store(epoch, keys.group_config(group), present, values)
+    refusal = refuse_length("Group", values, group)
+    return refusal or _store(epoch, keys.group_config(group), present, values)
 
 
 def _store(epoch: int, key: str, present: StoredConfigs, values: dict[str, str]) -> tuple[Txn, ...]:

@@ -39,7 +39,7 @@ NAME_LENGTH_MAX: Final = 249
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 """Partitions that one request may create (Kafka: ReplicationControlManager.MAX_PARTITIONS_PER_BATCH)."""
 CONFIG_BYTES_MAX: Final = 256 * 1024
-"""Names and values of one topic's configs: they are written in one transaction with the first partitions."""
+"""Names and values of one resource's configs: a topic's are written in one transaction with the first partitions."""
 REPLICATION_FACTOR_MAX: Final = 1
 UNLIMITED: Final = -1
 
@@ -252,11 +252,16 @@ def refuse_topic_configs(configs: Mapping[str, str]) -> Refusal | None:
         validate_topic_configs(configs)
     except ConfigError as error:
         return Refusal(ErrorCode.INVALID_CONFIG, error.message)
-    if sum(len(name) + len(value) for name, value in configs.items()) > CONFIG_BYTES_MAX:
-        return Refusal(
-            ErrorCode.INVALID_CONFIG, f"Topic configs are longer than {CONFIG_BYTES_MAX} bytes."
-        )
-    return None
+    return refuse_length("Topic", configs)
+
+
+def refuse_length(kind: str, configs: Mapping[str, str], name: str = "") -> Refusal | None:
+    """Why a resource of that kind and name cannot have so many configs, None if it can."""
+    size = len(name.encode()) + sum(len((key + text).encode()) for key, text in configs.items())
+    if size <= CONFIG_BYTES_MAX:
+        return None
+    message = f"{kind} configs are longer than {CONFIG_BYTES_MAX} bytes."
+    return Refusal(ErrorCode.INVALID_CONFIG, message)
 
 
 def _min_isr(configs: Mapping[str, str], layers: BrokerLayers) -> int:

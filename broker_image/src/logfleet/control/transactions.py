@@ -6,6 +6,7 @@ transaction is cut into several that are safe to stop between.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import msgspec
 
@@ -21,11 +22,9 @@ from logfleet.metadata.store import (
     Get,
     Put,
     Txn,
-    compare_bytes,
     created_at,
+    entry_bytes,
     modified_at,
-    operation_bytes,
-    txn_bytes,
 )
 from logfleet.wire.errors import ErrorCode
 
@@ -61,66 +60,69 @@ def pack(
     first: compares of the first transaction only; rest: those of each later one.
     """
     txns: list[Txn] = []
-    part = _Part((controls(epoch), *first))
+    filling = _Filling((controls(epoch), *first))
     for step in steps:
-        if part.writes and not part.has_room_for(step):
-            txns.append(part.txn())
-            part = _Part((controls(epoch), *rest))
-        part.add(step)
-    if part.writes:
-        txns.append(part.txn())
+        if not filling.has_room(step):
+            txns.append(filling.txn())
+            filling = _Filling((controls(epoch), *rest))
+        filling.add(step)
+    if filling.writes:
+        txns.append(filling.txn())
     return tuple(txns)
 
 
-class _Part:
-    """One transaction while steps are added. The store's bound holds for it as it is attempted."""
+class _Filling:
+    """A transaction that steps are added to. The first one always has room: whether it fits alone, `check_txn` says."""
 
     def __init__(self, compares: Iterable[Compare]) -> None:
-        self._compares = dict.fromkeys(compares)
+        self.compares = dict.fromkeys(compares)
         self.writes: list[Put | Delete | DeletePrefix] = []
-        self._bytes = operation_bytes(Get(keys.CONTROLLER))
-        self._bytes += sum(map(compare_bytes, self._compares))
+        self._key_bytes = 0
+        self._bytes = entry_bytes(_WHO_CONTROLS) + sum(map(entry_bytes, self.compares))
 
-    def has_room_for(self, step: Step) -> bool:
-        added = self._added(step)
-        return (
-            max(len(self._compares) + len(added), len(self.writes) + 1) <= TXN_OPERATIONS_MAX
-            and self._bytes + _bytes_of(step.write, added) <= TXN_BYTES_MAX
-        )
+    def has_room(self, step: Step) -> bool:
+        if not self.writes:
+            return True
+        longest = max(len(self.compares) + len(self._new(step)), len(self.writes) + 1)
+        read_bytes = max(self._key_bytes, _key_bytes(step.write))
+        size = self._bytes + self._bytes_of(step) + read_bytes
+        return longest <= TXN_OPERATIONS_MAX and size <= TXN_BYTES_MAX
 
     def add(self, step: Step) -> None:
-        added = self._added(step)
-        self._bytes += _bytes_of(step.write, added)
-        if not self.writes and not isinstance(step.write, DeletePrefix):
-            self._bytes += operation_bytes(Get(step.write.key))
-        self._compares.update(added)
+        self._bytes += self._bytes_of(step)
+        self._key_bytes = max(self._key_bytes, _key_bytes(step.write))
+        self.compares.update(dict.fromkeys(step.compares))
         self.writes.append(step.write)
 
     def txn(self) -> Txn:
-        return Txn(tuple(self._compares), tuple(self.writes))
+        return Txn(tuple(self.compares), tuple(self.writes))
 
-    def _added(self, step: Step) -> dict[Compare, None]:
-        return {compare: None for compare in step.compares if compare not in self._compares}
+    def _new(self, step: Step) -> list[Compare]:
+        return [compare for compare in step.compares if compare not in self.compares]
 
-
-def _bytes_of(write: Put | Delete | DeletePrefix, compares: Iterable[Compare]) -> int:
-    return operation_bytes(write) + sum(map(compare_bytes, compares))
-
-
-def attempted(txn: Txn) -> Txn:
-    """As it is sent: if its compares fail, it tells who controls the cluster, and what its first key holds."""
-    first = txn.success[0]
-    assert isinstance(first, Put | Delete), "a transaction begins with a single key"
-    return Txn(txn.compares, txn.success, (Get(keys.CONTROLLER), Get(first.key)))
+    def _bytes_of(self, step: Step) -> int:
+        return entry_bytes(step.write) + sum(map(entry_bytes, self._new(step)))
 
 
-def refuse_large(txns: Iterable[Txn]) -> Refusal | None:
-    """Why none of these is begun: one, which could not be cut further, is larger than the store takes."""
-    size = max((txn_bytes(attempted(txn)) for txn in txns), default=0)
-    if size <= TXN_BYTES_MAX:
-        return None
-    message = f"The change takes {size} bytes in the metadata store, {TXN_BYTES_MAX} at most."
-    return Refusal(ErrorCode.INVALID_REQUEST, message)
+def _key_bytes(write: Put | Delete | DeletePrefix) -> int:
+    """What reading the key of this write would take, were it the witness."""
+    return 0 if isinstance(write, DeletePrefix) else entry_bytes(Get(write.key))
+
+
+_WHO_CONTROLS: Final = Get(keys.CONTROLLER)
+
+
+def repeatable(txn: Txn) -> Txn:
+    """The transaction as it is committed: should its compares fail, it reads who controls, and the key of its witness."""
+    return Txn(txn.compares, txn.success, (_WHO_CONTROLS, Get(witness(txn).key)))
+
+
+def witness(txn: Txn) -> Put | Delete:
+    """The last write of a single key; in a transaction that must be recognised, one that only controllers write.
+
+    A controller that finds its own key unchanged, and this one as the transaction leaves it, has made it so itself.
+    """
+    return next(write for write in reversed(txn.success) if isinstance(write, Put | Delete))
 
 
 def partition_step(

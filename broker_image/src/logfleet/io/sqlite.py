@@ -160,16 +160,21 @@ class SqliteStore:
         A cancelled caller gets its cancellation after the commit: what the disk has, the memory has.
         """
         loop = asyncio.get_running_loop()
+        await _finished(
+            loop.run_in_executor(self._pool, self._disk.write, batch),
+            then=lambda written: self._take_over(written, batch),
+        )
+
+    def _take_over(self, written: asyncio.Future[None], batch: WatchBatch) -> None:
+        """Publish what the disk has. Raises StoreUnavailable if it has not, UnknownOutcome if nobody knows."""
         try:
-            await _finished(
-                loop.run_in_executor(self._pool, self._disk.write, batch),
-                then=lambda: self._publish(batch),
-            )
+            written.result()
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
                 raise StoreUnavailable(f"{self._disk.path}: {error}") from error
             self._close(f"the metadata store failed: {error}")
             raise UnknownOutcome(f"{self._disk.path}: {error}") from error
+        self._publish(batch)
 
     def _publish(self, batch: WatchBatch) -> None:
         self._keyspace.apply(batch)
@@ -192,19 +197,21 @@ class SqliteStore:
             raise StoreUnavailable(self._closed)
 
 
-async def _finished(future: asyncio.Future[T], then: Callable[[], None] = lambda: None) -> T:
-    """The future's result, after `then`; a cancellation waits for both and is raised after them."""
+async def _finished(
+    future: asyncio.Future[T], then: Callable[[asyncio.Future[T]], T] = lambda done: done.result()
+) -> T:
+    """What `then` makes of the future once it is done; a cancellation waits for both and is raised whatever came of them."""
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
         try:
             await asyncio.wait([future])
         except asyncio.CancelledError as error:
             cancelled = error
-    result = future.result()
-    then()
-    if cancelled is not None:
-        raise cancelled
-    return result
+    try:
+        return then(future)
+    finally:
+        if cancelled is not None:
+            raise cancelled
 
 
 def _under(prefix: str, batch: WatchBatch) -> WatchBatch | None:

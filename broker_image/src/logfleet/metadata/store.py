@@ -273,27 +273,18 @@ def check_txn(txn: Txn) -> None:
             raise ValueError(
                 f"{len(entries)} entries in one list of a transaction, {TXN_OPERATIONS_MAX} at most"
             )
-    size = txn_bytes(txn)
+    size = sum(map(entry_bytes, (*txn.compares, *txn.success, *txn.failure)))
     if size > TXN_BYTES_MAX:
         raise ValueError(f"a transaction of {size} bytes, {TXN_BYTES_MAX} at most")
     _check_branch(txn.success)
     _check_branch(txn.failure)
 
 
-def txn_bytes(txn: Txn) -> int:
-    """What TXN_BYTES_MAX bounds."""
-    operations = sum(map(operation_bytes, (*txn.success, *txn.failure)))
-    return operations + sum(map(compare_bytes, txn.compares))
-
-
-def compare_bytes(compare: Compare) -> int:
-    """What it counts of TXN_BYTES_MAX."""
-    return len(compare.key) + 16
-
-
-def operation_bytes(operation: Operation) -> int:
-    """What it counts of TXN_BYTES_MAX."""
-    match operation:
+def entry_bytes(entry: Compare | Operation) -> int:
+    """What it counts towards TXN_BYTES_MAX."""
+    match entry:
+        case Compare(key):
+            return len(key) + 16
         case Put(key, value):
             return len(key) + len(value)
         case DeletePrefix(prefix):

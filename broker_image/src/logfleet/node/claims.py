@@ -3,6 +3,7 @@
 import asyncio
 from typing import Final
 
+import msgspec
 import structlog
 
 from logfleet.metadata.store import (
@@ -24,7 +25,19 @@ PAUSE_S_MIN: Final = 0.05
 PAUSE_S_MAX: Final = 2.0
 
 
+class Settled(msgspec.Struct, frozen=True):
+    """unanswered: an earlier attempt may have been done; what a failed compare found may be its work."""
+
+    result: TxnResult
+    unanswered: bool
+
+
 async def settle(store: MetadataStore, txn: Txn) -> TxnResult:
+    """As `settle_or_recognise`, for transactions of which `failure` reads all that is to be known."""
+    return (await settle_or_recognise(store, txn)).result
+
+
+async def settle_or_recognise(store: MetadataStore, txn: Txn) -> Settled:
     """Commit `txn` until the answer is definite, however long the store is away. Bound it by asyncio.timeout.
 
     For transactions whose compares stop holding once they have succeeded: where an unanswered attempt may have been done, the
@@ -32,10 +45,12 @@ async def settle(store: MetadataStore, txn: Txn) -> TxnResult:
     After a cancellation or a time out the outcome is unknown. Raises StoreRefused, StoreReplaced, LeaseNotFound.
     """
     pause_s = PAUSE_S_MIN
+    unanswered = False
     while True:
         try:
-            return await store.txn(txn)
+            return Settled(await store.txn(txn), unanswered)
         except (UnknownOutcome, StoreUnavailable) as error:
+            unanswered = unanswered or isinstance(error, UnknownOutcome)
             log.warning("metadata_write_repeated", reason=str(error), pause_s=pause_s)
         await asyncio.sleep(pause_s)
         pause_s = min(2 * pause_s, PAUSE_S_MAX)

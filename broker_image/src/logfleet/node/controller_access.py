@@ -45,12 +45,44 @@ Settled = Callable[[int], Awaitable[None]]
 """Returns once everything is done that the image of this revision wants of this broker."""
 
 
+class Rows(msgspec.Struct, frozen=True):
+    """Where an answer has a row for each resource of its request, each done for itself.
+
+    A controller that is replaced in the midst of them answers NOT_CONTROLLER for what it did not come to; that, and no more, is
+    asked of the next one.
+
+    name: of the list in the answer. rest: the request without what has no row among those given.
+    """
+
+    name: str
+    rest: Callable[[Any, list[Any]], msgspec.Struct]
+
+    def left(self, answer: msgspec.Struct) -> list[Any]:
+        return [row for row in self._of(answer) if row.error_code == ErrorCode.NOT_CONTROLLER]
+
+    def joined(self, earlier: msgspec.Struct, later: msgspec.Struct) -> msgspec.Struct:
+        """One answer of two: the later one is to what the earlier one left."""
+        left = self.left(earlier)
+        done = [row for row in self._of(earlier) if row not in left]
+        changes: dict[str, Any] = {self.name: [*done, *self._of(later)]}
+        changes["throttle_time_ms"] = max(
+            each.throttle_time_ms  # type: ignore[attr-defined]
+            for each in (earlier, later)
+        )
+        return msgspec.structs.replace(later, **changes)
+
+    def _of(self, answer: msgspec.Struct) -> list[Any]:
+        rows: list[Any] = getattr(answer, self.name)
+        return rows
+
+
 class ControllerWork(msgspec.Struct, frozen=True):
     """How one administrative request is done.
 
     serve: on the controller; raises NotControllerError. refuse: an answer that refuses all of a request.
     timeout_ms: how long it may take, None for request.timeout.ms. seen: whether an image shows what an answer says was done.
     serve_within: `serve` for clients with a quota of changes to topics (KIP-599), which is strict from version strict_since on.
+    rows: None for what can be asked of the next controller as a whole.
     """
 
     serve: Callable[["ControllerAccess", Any, int], Awaitable[msgspec.Struct]]
@@ -61,6 +93,7 @@ class ControllerWork(msgspec.Struct, frozen=True):
         Callable[["ControllerAccess", Any, int, MutationBudget], Awaitable[msgspec.Struct]] | None
     ) = None
     strict_since: int = 0
+    rows: Rows | None = None
 
     async def run(
         self, access: "ControllerAccess", request: msgspec.Struct, origin: "Origin"
@@ -130,13 +163,13 @@ class ControllerAccess:
         attempt = _Attempt(work, request, origin)
         try:
             async with asyncio.timeout(wait_ms / 1000):
-                answer = await self._try(attempt)
+                answer = attempt.whole(await self._try(attempt))
                 while answer is None:
                     await asyncio.sleep(AGAIN_S)
-                    answer = await self._try(attempt)
+                    answer = attempt.whole(await self._try(attempt))
         except TimeoutError:
-            return attempt.refuse(attempt.error_of_silence)
-        await self._until_seen(attempt, answer)
+            return attempt.joined(attempt.refuse(attempt.error_of_silence))
+        await self._until_seen(work, request, answer)
         return answer
 
     async def _try(self, attempt: "_Attempt") -> msgspec.Struct | None:
@@ -147,16 +180,15 @@ class ControllerAccess:
                 return await attempt.work.run(self, attempt.request, attempt.origin)
             except NotControllerError:
                 return None
-        address = _controller_address(
-            self._follower.image, self.config.node_id, self.config.inter_broker_listener_name
-        )
-        return None if address is None else await self._forward(address, attempt)
+        return await self._forward(attempt)
 
-    async def _forward(self, address: Listener, attempt: "_Attempt") -> msgspec.Struct | None:
+    async def _forward(self, attempt: "_Attempt") -> msgspec.Struct | None:
         try:
-            connection = await self._connected(address)
+            connection = await self._connected()
         except ClientError as error:
             log.warning("controller_not_reached", reason=str(error))
+            return None
+        if connection is None:
             return None
         attempt.error_of_silence = ErrorCode.REQUEST_TIMED_OUT
         remaining_ms = 1000 * (attempt.wait_s + ANSWER_S)
@@ -172,9 +204,15 @@ class ControllerAccess:
             return None
         return attempt.opened(answer)
 
-    async def _connected(self, address: Listener) -> Connection:
-        """A connection to the controller. Raises ClientError."""
+    async def _connected(self) -> Connection | None:
+        """A connection to the controller, None if no other broker is it. Raises ClientError."""
         async with self._connecting:
+            # Not before: waiting here may have taken longer than the election of another one.
+            address = _controller_address(
+                self._follower.image, self.config.node_id, self.config.inter_broker_listener_name
+            )
+            if address is None:
+                return None
             connection = self._connection
             if connection is not None:
                 there = (connection.host, connection.port) == (address.host, address.port)
@@ -188,11 +226,13 @@ class ControllerAccess:
             self._connection = connection
             return connection
 
-    async def _until_seen(self, attempt: "_Attempt", answer: msgspec.Struct) -> None:
+    async def _until_seen(
+        self, work: ControllerWork, request: msgspec.Struct, answer: msgspec.Struct
+    ) -> None:
         """Clients ask the same broker next: records for a topic whose retention they just lifted must not meet the old one."""
 
         def seen(image: ClusterImage) -> bool:
-            return attempt.work.seen(image, attempt.request, answer)
+            return work.seen(image, request, answer)
 
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SEEN_S_MAX):
@@ -201,15 +241,36 @@ class ControllerAccess:
 
 
 class _Attempt:
-    """A request on its way. error_of_silence: what to answer if no answer comes, by whether it was sent to anybody."""
+    """A request on its way. error_of_silence: what to answer if no answer comes, by whether it was sent to anybody.
+
+    request: what is still to be asked of a controller.
+    """
 
     def __init__(self, work: ControllerWork, request: msgspec.Struct, origin: Origin) -> None:
         self.work = work
         self.request = request
         self.origin = origin
+        self._had: msgspec.Struct | None = None
         self.api: Api = api_of(type(request))
         self.error_of_silence = ErrorCode.NOT_CONTROLLER
         self.wait_s = 0.0 if work.timeout_ms is None else work.timeout_ms(request) / 1000
+
+    def whole(self, answer: msgspec.Struct | None) -> msgspec.Struct | None:
+        """The answer to all of the request, with what was answered before; None while some of it is left."""
+        if answer is None:
+            return None
+        answer = self.joined(answer)
+        rows = self.work.rows
+        if rows is None or not (left := rows.left(answer)):
+            return answer
+        self._had, self.request = answer, rows.rest(self.request, left)
+        return None
+
+    def joined(self, answer: msgspec.Struct) -> msgspec.Struct:
+        """With what was answered before."""
+        if self._had is None or self.work.rows is None:
+            return answer
+        return self.work.rows.joined(self._had, answer)
 
     def refuse(self, error: ErrorCode) -> msgspec.Struct:
         if error is ErrorCode.NOT_CONTROLLER:

@@ -20,6 +20,7 @@ from logfleet.metadata.store import (
     Lease,
     LeaseNotFound,
     MetadataStore,
+    StoreRefused,
     StoreUnavailable,
     Txn,
     created_at,
@@ -72,20 +73,22 @@ class ControllerLoop:
         return await self._term.submit(operation)
 
     async def run(self) -> None:
-        """Stand, control, stand again. Raises StoreRefused, StoreReplaced. Cancelled, it gives up control."""
+        """Stand, control, stand again. Raises StoreReplaced. Cancelled, it gives up control.
+
+        What the store refuses to a controller, another broker may be allowed, and nobody needs in order to serve records.
+        """
         while True:
-            await self._resign_if_idle(await self._follower.until(self._may_stand))
             try:
+                await self._resign_if_idle(await self._follower.until(self._may_stand))
                 lease = await self._store.grant_lease(self._ttl_s)
-            except StoreUnavailable as error:
+                try:
+                    await self._stand(lease)
+                finally:
+                    with contextlib.suppress(StoreUnavailable):  # then it ends by itself
+                        await lease.revoke()
+            except (StoreUnavailable, StoreRefused) as error:
                 log.warning("controller_election_delayed", reason=str(error))
                 await asyncio.sleep(PAUSE_S_MAX)
-                continue
-            try:
-                await self._stand(lease)
-            finally:
-                with contextlib.suppress(StoreUnavailable):  # then it ends by itself
-                    await lease.revoke()
 
     def _may_stand(self, image: ClusterImage) -> bool:
         return bool(image.revision) and (image.controller is None or self._is_me(image.controller))

@@ -16,11 +16,17 @@ import structlog
 from logfleet.control.elections import election_steps, fence_steps
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.topics import remove_unfinished
-from logfleet.control.transactions import Refusal, Step, attempted, pack, refuse_large
+from logfleet.control.transactions import Refusal, Step, pack, repeatable, witness
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import Changes
-from logfleet.metadata.store import MetadataStore, Put, Txn
-from logfleet.node.claims import settle
+from logfleet.metadata.store import (
+    MetadataStore,
+    Put,
+    StoreRefused,
+    Txn,
+    check_txn,
+)
+from logfleet.node.claims import settle_or_recognise
 from logfleet.node.metadata_follower import MetadataFollower
 from logfleet.wire.errors import ErrorCode
 
@@ -84,7 +90,10 @@ class Term:
         return await future
 
     async def run(self) -> None:
-        """Work until cancelled. Raises NotControllerError, StoreRefused, StoreReplaced."""
+        """Work until cancelled. Raises NotControllerError, StoreRefused, StoreReplaced.
+
+        An operation that fails, or that the store refuses, is refused; the term goes on.
+        """
         await self._follower.until_revision(self.epoch)
         while True:
             self._wake.clear()
@@ -113,15 +122,16 @@ class Term:
     async def _run(self, operation: Operation[T]) -> T | Refusal:
         for _ in range(ATTEMPTS_MAX):
             image = self._follower.image
-            decision = operation(image, self.epoch, self._layers(image))
+            decision = self._decide(operation, image)
             if isinstance(decision, Refusal):
                 return decision
-            refusal = refuse_large(decision.txns)
-            if refusal is not None:
-                return refusal
             try:
                 for txn in decision.txns:
                     await self._commit(txn)
+            except StoreRefused as error:
+                log.warning("decision_refused", epoch=self.epoch, reason=str(error))
+                message = f"The metadata store refuses to write this: {error}"
+                return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, message)
             except _ConflictError:
                 await self._catch_up(image)
                 await self._settle()
@@ -131,6 +141,19 @@ class Term:
             ErrorCode.REQUEST_TIMED_OUT,
             f"The cluster changed {ATTEMPTS_MAX} times while this was being decided; try again.",
         )
+
+    def _decide(self, operation: Operation[T], image: ClusterImage) -> Decision[T] | Refusal:
+        """A refusal too if deciding fails, or nobody could commit it: every controller after this one would fail alike."""
+        try:
+            decision = operation(image, self.epoch, self._layers(image))
+            if isinstance(decision, Decision):
+                for txn in decision.txns:
+                    check_txn(repeatable(txn))
+        except Exception as error:
+            log.exception("decision_failed", epoch=self.epoch)
+            message = f"The controller could not do this: {error}"
+            return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+        return decision
 
     async def _settle(self) -> None:
         """Bring the cluster to where nothing is left to do, by the newest image."""
@@ -188,25 +211,31 @@ class Term:
     async def _commit(self, txn: Txn) -> None:
         """Commit it, and see it in the image. Raises NotControllerError, and _ConflictError: look and decide anew.
 
-        An attempt without an answer may have been done. Then the repetition's compares fail, and the first key
-        holds what the transaction writes; nobody else writes those bytes (they hold a new id or epoch).
+        An attempt without an answer may have been done. Then the repetition's compares fail, and the witness is as the
+        transaction leaves it; others may have gone on from there, as a broker does that confirms a deletion.
         """
-        first = txn.success[0]
-        result = await settle(self._store, attempted(txn))
-        revision = result.revision
+        settled = await settle_or_recognise(self._store, repeatable(txn))
+        result = settled.result
+        if result.succeeded and not settled.unanswered:
+            await self._follower.until_revision(result.revision)
+            return
         if not result.succeeded:
             control, present = result.reads
             if control is None or control.create_revision != self.epoch:
                 raise NotControllerError
-            if not isinstance(first, Put) or present is None or present.value != first.value:
+            last = witness(txn)
+            wanted = last.value if isinstance(last, Put) else None
+            if not settled.unanswered or wanted != (present.value if present else None):
                 raise _ConflictError
-            revision = present.mod_revision
+            if present is not None:
+                await self._follower.until_revision(present.mod_revision)
+                return
         try:
             async with asyncio.timeout(CATCH_UP_S_MAX):
-                await self._follower.until_revision(revision)
+                await self._follower.until_revision(result.revision)
         except TimeoutError:
-            # The watch is late, or the repetition found nothing left to write and named a revision that is not ours.
-            raise _ConflictError from None
+            # It may have found nothing left to delete, and named a revision of somebody else, which this watch need not show.
+            log.warning("metadata_follower_behind", revision=result.revision)
 
     async def _catch_up(self, decided_on: ClusterImage) -> None:
         """Wait until the image has moved on from the one that was too old, but not for ever: it may have already."""

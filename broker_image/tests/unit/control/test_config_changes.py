@@ -7,6 +7,7 @@ from logfleet.control.config_changes import (
     alter_topic_configs,
 )
 from logfleet.control.topic_configs import BrokerLayers
+from logfleet.control.topics import CONFIG_BYTES_MAX
 from logfleet.control.transactions import Refusal
 
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
@@ -145,6 +146,15 @@ def test_wrong_broker_changes_are_refused(cluster, broker_id, change, error, mes
     code, text = alter_broker(cluster, broker_id, change)
     assert code == error
     assert message in text
+
+
+def test_configs_of_a_broker_are_bounded_together(cluster):
+    cluster.start(1)
+    changes = [(f"listener.name.{'é' * 15_000}{n}.max.connections", SET, "5") for n in range(10)]
+    for broker_id in (1, None):
+        refused = ("INVALID_CONFIG", f"Broker configs are longer than {CONFIG_BYTES_MAX} bytes.")
+        assert alter_broker(cluster, broker_id, *changes) == refused
+        assert len(alter_broker(cluster, broker_id, *changes[:5])) == 5
 
 
 def alter_group(cluster, name, *changes):

@@ -1,14 +1,16 @@
+import pytest
 from logfleet.control.transactions import (
     Step,
-    attempted,
     controls,
     pack,
     partition_step,
+    repeatable,
     still_active,
 )
 from logfleet.metadata import keys
 from logfleet.metadata.keys import NO_LEADER, PartitionValue
 from logfleet.metadata.store import (
+    TXN_BYTES_MAX,
     TXN_OPERATIONS_MAX,
     Put,
     Txn,
@@ -56,16 +58,23 @@ def test_compares_are_cut_at_the_limit_too():
     assert [len(txn.success) for txn in txns] == [63, 37]
 
 
-def test_writes_are_cut_where_a_transaction_would_be_too_large():
-    steps = [
-        Step(Put(f"k/{n}" + "x" * 30_000, b"y" * 100), (absent(f"c/{n}" + "x" * 9_000),))
-        for n in range(100)
-    ]
-    txns = pack(9, steps)
+@pytest.mark.parametrize("key_length", [10, 4_000, 200_000])
+@pytest.mark.parametrize("value_bytes", [0, 9_000, 300_000])
+def test_bytes_are_cut_at_the_limit_too(key_length, value_bytes):
+    keys_written = [f"{n}".zfill(key_length) for n in range(150)]
+    steps = [Step(Put(key, bytes(value_bytes)), (modified_at(key, 1),)) for key in keys_written]
+    txns = pack(9, steps, first=[FIRST], rest=[REST])
     for txn in txns:
-        check_txn(attempted(txn))
-    assert [len(txn.success) for txn in txns] == [26, 26, 26, 22]
-    assert [write for txn in txns for write in txn.success] == [step.write for step in steps]
+        check_txn(repeatable(txn))
+    assert [write for txn in txns for write in txn.success] == [each.write for each in steps]
+    step_bytes = 2 * key_length + value_bytes + 16
+    full = (TXN_BYTES_MAX - key_length - 200) // step_bytes
+    assert len(txns) <= -(-150 // min(full, TXN_OPERATIONS_MAX - 2))
+
+
+def test_what_is_too_large_by_itself_stands_alone():
+    large = Step(Put("large", bytes(TXN_BYTES_MAX)))
+    assert [len(txn.success) for txn in pack(9, [step(1), large, step(2)])] == [1, 1, 1]
 
 
 def test_a_shared_compare_is_sent_once_per_transaction():

@@ -188,6 +188,39 @@ async def test_a_cancelled_writer_leaves_memory_and_disk_the_same(
     assert (await write(store, Put("b", b""))).succeeded
 
 
+@pytest.mark.parametrize(
+    "code, lives", [(sqlite3.SQLITE_FULL, True), (sqlite3.SQLITE_IOERR, False)]
+)
+async def test_a_cancelled_writer_whose_commit_fails_is_cancelled(
+    store: SqliteStore, monkeypatch, code, lives
+) -> None:
+    loop = asyncio.get_running_loop()
+    entered, release = asyncio.Event(), threading.Event()
+    error = sqlite3.OperationalError("it cannot be written")
+    error.sqlite_errorcode = code
+    real = store._disk.write
+
+    def failing(batch) -> None:
+        loop.call_soon_threadsafe(entered.set)
+        release.wait()
+        raise error
+
+    monkeypatch.setattr(store._disk, "write", failing)
+    writing = asyncio.ensure_future(write(store, Put("a", b"1")))
+    await entered.wait()
+    writing.cancel()
+    loop.call_soon(release.set)
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    monkeypatch.setattr(store._disk, "write", real)
+    if lives:
+        assert await store.get("a") is None
+        assert (await write(store, Put("b", b""))).succeeded
+    else:
+        with pytest.raises(StoreUnavailable, match="cannot be written"):
+            await store.get("a")
+
+
 async def test_a_full_disk_changes_nothing_and_is_no_end(store: SqliteStore, monkeypatch) -> None:
     real = store._disk.write
     error = sqlite3.OperationalError("database or disk is full")

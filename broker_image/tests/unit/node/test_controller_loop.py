@@ -1,84 +1,47 @@
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import asynccontextmanager
-from typing import TypeVar
 
 import pytest
 import pytest_asyncio
 from logfleet.control.config_changes import ConfigChange, ConfigOperation, alter_topic_configs
 from logfleet.control.topics import (
     NewPartitions,
-    NewTopic,
     TopicCreation,
+    confirm_deleted,
     create_partitions,
-    create_topic,
     delete_topic,
+    unknown_topic,
 )
-from logfleet.control.transactions import Refusal
-from logfleet.io.sqlite import SqliteStore
+from logfleet.control.transactions import Refusal, pack
+from logfleet.control.unregistering import unregister
 from logfleet.metadata import keys
-from logfleet.metadata.image import Partition
-from logfleet.metadata.keys import BrokerValue, ControllerValue, PartitionValue
+from logfleet.metadata.keys import (
+    ControllerValue,
+    DeletedValue,
+    DirectoriesValue,
+    PartitionValue,
+)
 from logfleet.metadata.store import (
     TXN_BYTES_MAX,
     Delete,
-    Operation,
     Put,
-    StoreUnavailable,
     Txn,
-    TxnResult,
-    UnknownOutcome,
     exists,
 )
-from logfleet.node.controller_loop import ControllerLoop
 from logfleet.node.controller_term import Decision, NotControllerError
-from logfleet.node.metadata_follower import MetadataFollower
 
-PATIENCE_S = 20
+from broker_image.tests.unit.node.controller_rig import (
+    Node,
+    Store,
+    running,
+    soon,
+    start_broker,
+    stop_broker,
+    until,
+    until_leader,
+)
+
+UUID = "AAECAwQFBgcICQoLDA0ODw"
 pytestmark = pytest.mark.asyncio
-T = TypeVar("T")
-
-
-async def soon(awaitable: Awaitable[T]) -> T:
-    async with asyncio.timeout(PATIENCE_S):
-        return await awaitable
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110  what is waited for has no event
-            await asyncio.sleep(0)
-
-
-class Store(SqliteStore):
-    """The embedded store, with answers that get lost: `losses` says of each coming txn what happens to it."""
-
-    def __init__(self, *arguments) -> None:
-        super().__init__(*arguments)
-        self.losses: list[str] = []
-        self.compacted: list[int] = []
-        self.compact_errors = 0
-
-    async def txn(self, txn: Txn) -> TxnResult:
-        match self.losses.pop(0) if self.losses else "":
-            case "before":
-                raise UnknownOutcome("not done, but who knows")
-            case "after":
-                await super().txn(txn)
-                raise UnknownOutcome("done, but who knows")
-            case "away":
-                raise StoreUnavailable("away")
-        return await super().txn(txn)
-
-    async def write(self, *operations: Operation) -> int:
-        """What others do; answered always."""
-        return (await super().txn(Txn(success=operations))).revision
-
-    async def compact(self, revision: int) -> None:
-        if self.compact_errors:
-            self.compact_errors -= 1
-            raise StoreUnavailable("away")
-        self.compacted.append(revision)
 
 
 @pytest_asyncio.fixture
@@ -86,61 +49,6 @@ async def store(tmp_path):
     store = await Store.open(tmp_path / "metadata")
     yield store
     await store.close()
-
-
-class Node:
-    def __init__(self, store: Store, broker_id: int, **options) -> None:
-        self.follower = MetadataFollower(store)
-        value = ControllerValue(broker_id, f"incarnation-{broker_id}")
-        self.loop = ControllerLoop(store, self.follower, value, {}, **options)
-
-    async def elected(self) -> None:
-        await until(lambda: self.loop.is_controller)
-
-    async def create(self, name: str, partitions: int = 1) -> TopicCreation | Refusal:
-        new = NewTopic(name, name.encode().ljust(16, b"-"), 0, partitions)
-
-        def decide(image, epoch, layers):
-            creation = create_topic(image, epoch, new, layers)
-            return creation if isinstance(creation, Refusal) else Decision(creation.txns, creation)
-
-        return await soon(self.loop.submit(decide))
-
-    def partition(self, name: str, index: int = 0):
-        topic = self.follower.image.topic(name)
-        assert topic is not None
-        return topic.partitions[index]
-
-
-@asynccontextmanager
-async def running(store: Store, broker_id: int = 1, **options):
-    node = Node(store, broker_id, **options)
-    async with asyncio.TaskGroup() as tasks:
-        follow = tasks.create_task(node.follower.run())
-        control = tasks.create_task(node.loop.run())
-        yield node
-        control.cancel()
-        await asyncio.wait([control])
-        follow.cancel()
-
-
-async def start_broker(store: Store, broker_id: int) -> int:
-    value = keys.encode(BrokerValue(f"incarnation-{broker_id}", ()))
-    return await store.write(Put(keys.broker(broker_id), value))
-
-
-async def stop_broker(store: Store, broker_id: int) -> None:
-    await store.write(Delete(keys.broker(broker_id)))
-
-
-async def until_leader(node: Node, name: str, leader: int) -> Partition:
-    def holds(image):
-        topic = image.topic(name)
-        return topic is not None and topic.partitions[0].leader == leader
-
-    await soon(node.follower.until(holds))
-    partition: Partition = node.partition(name)
-    return partition
 
 
 async def test_the_only_broker_is_elected_and_makes_itself_active(store):
@@ -277,6 +185,77 @@ async def test_a_lost_answer_does_not_skip_a_leader_epoch(store, loss):
         assert (gone.leader_epoch, gone.partition_epoch) == (1, 1)
 
 
+async def _confirmed(node: Node, store: Store) -> None:
+    """What a broker does once its image shows a deleted topic."""
+    image = await soon(node.follower.until(lambda image: bool(image.deleted)))
+    for deleted in image.deleted.values():
+        await store.write(*confirm_deleted(deleted, 1).success)
+
+
+@pytest.mark.parametrize("losses", [["after"], ["after", "before"], ["before"]])
+async def test_a_deletion_without_answer_is_recognised_after_brokers_have_confirmed_it(
+    store, losses
+):
+    async with running(store) as node:
+        await start_broker(store, 1)
+        await node.elected()
+        await node.create("t")
+
+        def delete(image, epoch, _):
+            topic = image.topic("t")
+            if topic is None:
+                return unknown_topic()
+            return Decision((delete_topic(epoch, topic),), "gone")
+
+        store.losses = list(losses)
+        confirming = asyncio.ensure_future(_confirmed(node, store))
+        assert await soon(node.loop.submit(delete)) == "gone"
+        assert node.follower.image.topic("t") is None
+        await confirming
+
+
+async def test_an_unregistration_without_answer_is_recognised(store):
+    async with running(store) as node:
+        await start_broker(store, 1)
+        await node.elected()
+        await soon(node.follower.until(lambda image: bool(image.fences)))
+        await store.write(
+            Put(keys.deleted(UUID), keys.encode(DeletedValue("gone", (1, 2)))),
+            Put(keys.directories(1), keys.encode(DirectoriesValue(("a",)))),
+        )
+        await stop_broker(store, 1)
+        await soon(node.follower.until(lambda image: image.fences[1].state == keys.FENCED))
+
+        def forget(image, epoch, _):
+            steps = unregister(image, 1)
+            return steps if isinstance(steps, Refusal) else Decision(pack(epoch, steps), "gone")
+
+        async def the_other_broker_confirms():
+            image = await node.follower.until(lambda image: 1 not in image.fences)
+            (deleted,) = image.deleted.values()
+            await store.write(*confirm_deleted(deleted, 2).success)
+
+        store.losses = ["after"]
+        confirming = asyncio.ensure_future(the_other_broker_confirms())
+        assert await soon(node.loop.submit(forget)) == "gone"
+        await confirming
+
+
+async def test_a_success_is_waited_for_however_late_the_watch_is(store, monkeypatch):
+    monkeypatch.setattr("logfleet.node.controller_term.CATCH_UP_S_MAX", 0.001)
+    async with running(store) as node:
+        await start_broker(store, 1)
+        await node.elected()
+        await node.create("settled")
+        store.flowing.clear()
+        creating = asyncio.ensure_future(node.create("t"))
+        await until(lambda: store.held)
+        done, _ = await asyncio.wait([creating], timeout=0.1)
+        assert not done, "the image does not show it yet"
+        store.flowing.set()
+        assert isinstance(await creating, TopicCreation)
+
+
 async def test_a_lost_election_answer_is_not_the_end(store):
     store.losses = ["after"]
     async with running(store) as node:
@@ -311,12 +290,11 @@ async def test_a_controller_that_lost_its_key_stops_answers_what_waits_and_stand
 
 
 async def test_what_a_lost_controller_left_half_made_is_removed(store):
-    uuid = "AAECAwQFBgcICQoLDA0ODw"
     await store.write(
-        Put(keys.topic("half"), keys.encode(keys.TopicValue(uuid))),
-        Put(keys.topic_id(uuid), b"half"),
+        Put(keys.topic("half"), keys.encode(keys.TopicValue(UUID))),
+        Put(keys.topic_id(UUID), b"half"),
         Put(
-            keys.partition(uuid, 0),
+            keys.partition(UUID, 0),
             keys.encode(PartitionValue((1,), ((1, 1),), 1, 0, 0, 1)),
         ),
     )
@@ -360,6 +338,58 @@ async def test_an_operation_that_never_fits_is_given_up(store, monkeypatch):
         )
         assert isinstance(answer, Refusal)
         assert answer.error.name == "REQUEST_TIMED_OUT"
+
+
+def _broken(_image, _epoch, _layers):
+    raise AssertionError("a rule was forgotten")
+
+
+def _too_large(_image, _epoch, _layers):
+    small, large = Put("small", b"1"), Put("large", bytes(TXN_BYTES_MAX))
+    return Decision((Txn(success=(small,)), Txn(success=(large,))), True)
+
+
+@pytest.mark.parametrize("operation", [_broken, _too_large])
+async def test_an_operation_that_cannot_be_done_fails_alone(store, operation):
+    async with running(store) as node:
+        await start_broker(store, 1)
+        await node.elected()
+        answer = await soon(node.loop.submit(operation))
+        assert isinstance(answer, Refusal)
+        assert answer.error.name == "UNKNOWN_SERVER_ERROR"
+        assert await store.get("small") is None, "what cannot be done whole is not begun"
+        assert isinstance(await node.create("t"), TopicCreation)
+
+
+async def test_an_operation_that_the_store_refuses_fails_alone(store):
+    async with running(store) as node:
+        await start_broker(store, 1)
+        await node.elected()
+        await node.create("settled")
+        epoch = node.follower.image.controller.epoch
+        store.losses = ["refused"]
+        answer = await node.create("t")
+        assert isinstance(answer, Refusal)
+        assert (answer.error.name, "permission denied" in answer.message) == (
+            "UNKNOWN_SERVER_ERROR",
+            True,
+        )
+        assert isinstance(await node.create("t"), TopicCreation)
+        assert node.follower.image.controller.epoch == epoch
+
+
+@pytest.mark.parametrize("refused", [["refused"], ["", "refused"]])
+async def test_a_controller_whose_store_refuses_its_writes_stands_again(
+    store, monkeypatch, refused
+):
+    """The claim of the controller's key, or the fence of the broker: nobody needs either to serve records."""
+    monkeypatch.setattr("logfleet.node.controller_loop.PAUSE_S_MAX", 0.001)
+    await start_broker(store, 1)
+    store.losses = refused
+    async with running(store) as node:
+        await soon(node.follower.until(lambda image: bool(image.fences)))
+        assert store.losses == []
+        assert isinstance(await node.create("t"), TopicCreation)
 
 
 async def test_an_abandoned_operation_is_skipped(store):

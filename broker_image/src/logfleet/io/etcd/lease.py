@@ -15,6 +15,7 @@ import grpc
 
 from logfleet.io.etcd.endpoints import CHANNEL_OPTIONS, Addresses
 from logfleet.io.etcd.shim import rpc, stubs
+from logfleet.metadata.store import StoreRefused
 
 TICK_S = 0.25
 """How often the loop tells the thread that it is alive."""
@@ -150,7 +151,11 @@ class LeaseKeeper:
                     lease.deadline_s = sent_s + response.TTL
                 else:
                     self._lose(lease)
-        except (grpc.RpcError, StopIteration):
+        except (
+            grpc.RpcError,
+            StopIteration,
+            StoreRefused,
+        ):  # refused: TLS files cannot be read now
             self._disconnect()
             self._current = (self._current + 1) % len(self._addresses.targets)
             return False

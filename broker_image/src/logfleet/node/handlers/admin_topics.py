@@ -7,7 +7,7 @@ import random
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -26,8 +26,8 @@ from logfleet.control.topics import (
 from logfleet.control.transactions import Refusal
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.node.client_quotas import MutationBudget
-from logfleet.node.controller_access import ControllerAccess, ControllerWork, Origin
-from logfleet.node.controller_term import Decision, Operation
+from logfleet.node.controller_access import ControllerAccess, ControllerWork, Origin, Rows
+from logfleet.node.controller_term import Decision, NotControllerError, Operation
 from logfleet.wire import uuids
 from logfleet.wire.apis import api_of
 from logfleet.wire.errors import ErrorCode
@@ -56,6 +56,9 @@ GROWTH_STRICT_SINCE: Final = 3
 DUPLICATE_NAME: Final = "Duplicate topic name."
 NAMED_BY_ID_TOO: Final = Refusal(
     ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied."
+)
+LEFT: Final = Refusal(
+    ErrorCode.NOT_CONTROLLER, "The controller was replaced before it came to this topic."
 )
 
 
@@ -86,6 +89,24 @@ def _charged(
     return decide
 
 
+async def _submit(access: ControllerAccess, operation: Operation[T], *, later: bool) -> T | Refusal:
+    """The answer for one topic. Raises NotControllerError unless it comes later than others, whose answers are kept."""
+    try:
+        return await access.controller.submit(operation)
+    except NotControllerError:
+        if not later:
+            raise
+        return LEFT
+
+
+def _named(request: Any, left: list[Any]) -> msgspec.Struct:
+    names = {row.name for row in left}
+    rest: msgspec.Struct = msgspec.structs.replace(
+        request, topics=[topic for topic in request.topics if topic.name in names]
+    )
+    return rest
+
+
 # --- CreateTopics
 
 
@@ -108,7 +129,7 @@ async def _create(
             continue
         creation = _creation(topic, validate_only=request.validate_only)
         operation = _charged(creation, budget, lambda settled: settled.creation.partitions)
-        answer = await access.controller.submit(operation)
+        answer = await _submit(access, operation, later=bool(results))
         if isinstance(answer, Refusal):
             results.append(_not_created(topic.name, answer))
         else:
@@ -201,6 +222,7 @@ CREATE: Final = ControllerWork(
     _creation_seen,
     _create,
     CREATION_STRICT_SINCE,
+    Rows("topics", _named),
 )
 
 
@@ -264,7 +286,7 @@ async def _delete(
             continue
         if answer is None:
             operation = _charged(_deletion(each), budget, lambda topic: len(topic.partitions))
-            answer = await access.controller.submit(operation)
+            answer = await _submit(access, operation, later=bool(results))
         if isinstance(answer, Refusal):
             results.append(_not_deleted(each, answer))
         else:
@@ -335,6 +357,15 @@ def _refuse_deletion(
     return DeleteTopicsResponse(responses=rows)
 
 
+def _undeleted(request: DeleteTopicsRequest, left: list[_Deleted]) -> DeleteTopicsRequest:
+    wanted = {(row.name, row.topic_id) for row in left}
+    return msgspec.structs.replace(
+        request,
+        topics=[each for each in request.topics if (each.name, each.topic_id) in wanted],
+        topic_names=[name for name in request.topic_names if (name, uuids.ZERO_UUID) in wanted],
+    )
+
+
 def _deletion_seen(
     image: ClusterImage, _request: DeleteTopicsRequest, answer: DeleteTopicsResponse
 ) -> bool:
@@ -350,6 +381,7 @@ DELETE: Final = ControllerWork(
     _deletion_seen,
     _delete,
     DELETION_STRICT_SINCE,
+    Rows("responses", _undeleted),
 )
 
 
@@ -363,7 +395,7 @@ async def _grow(
     budget: MutationBudget | None = None,
 ) -> CreatePartitionsResponse:
     names = Counter(topic.name for topic in request.topics)
-    results = []
+    results: list[_Grown] = []
     for topic in {topic.name: topic for topic in request.topics}.values():
         if names[topic.name] > 1:
             answer: Refusal | int = Refusal(ErrorCode.INVALID_REQUEST, DUPLICATE_NAME)
@@ -377,7 +409,8 @@ async def _grow(
             )
             growth = _growth(new, validate_only=request.validate_only)
             operation = _charged(growth, budget, lambda added: added)
-            answer = await access.controller.submit(operation)
+            grown = await _submit(access, operation, later=bool(results))
+            answer = grown  # assigned at once, mypy would take its type for T
         if isinstance(answer, Refusal):
             results.append(_not_grown(topic.name, answer))
         else:
@@ -428,4 +461,5 @@ GROW: Final = ControllerWork(
     _growth_seen,
     _grow,
     GROWTH_STRICT_SINCE,
+    Rows("results", _named),
 )

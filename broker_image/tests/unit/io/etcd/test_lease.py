@@ -3,9 +3,10 @@
 import asyncio
 import threading
 import time
+from pathlib import Path
 
 import pytest
-from logfleet.io.etcd.endpoints import Addresses
+from logfleet.io.etcd.endpoints import Addresses, TlsFiles
 from logfleet.io.etcd.lease import EtcdLease, LeaseKeeper
 
 pytestmark = pytest.mark.asyncio
@@ -80,4 +81,17 @@ async def test_without_a_tick_of_the_loop_nothing_is_renewed() -> None:
     async with asyncio.timeout(30):
         await lease.lost()
     assert keeper.asked == []
+    await keeper.stop()
+
+
+async def test_credentials_that_cannot_be_read_are_no_answer_and_do_not_end_the_thread(
+    tmp_path: Path,
+) -> None:
+    tls = TlsFiles(tmp_path / "ca.crt")
+    keeper = LeaseKeeper(Addresses.parse(["https://127.0.0.1:1"], tls))
+    for number in (1, 2):
+        lease = lease_of(number, ttl_s=1)
+        keeper.keep(lease)
+        async with asyncio.timeout(30):
+            await lease.lost()
     await keeper.stop()

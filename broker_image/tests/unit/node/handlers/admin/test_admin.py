@@ -5,15 +5,18 @@ from typing import cast
 
 import pytest
 import pytest_asyncio
+from logfleet.client.connection import Connection
+from logfleet.client.errors import ConnectionLost
 from logfleet.metadata import keys
 from logfleet.metadata.keys import BrokerValue, ControllerValue, Listener
-from logfleet.metadata.store import Delete, Put
+from logfleet.metadata.store import Delete, Put, Txn
 from logfleet.node.connection import CloseConnection
 from logfleet.wire.apis import api_of
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.frame import SIZE_BYTES, encode_request
 from logfleet.wire.messages import (
     ApiVersionsRequest,
+    CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     EnvelopeRequest,
@@ -104,6 +107,96 @@ async def test_a_broker_that_is_not_the_controller_any_more_says_so_and_the_next
     assert ErrorCode(answer.error_code) is ErrorCode.NOT_CONTROLLER
     await controller.write(Delete(keys.CONTROLLER))
     assert await create(other, "after") == "NONE", "whoever is elected next does it"
+
+
+async def test_who_waits_for_a_connection_asks_whoever_is_controller_by_then(start, monkeypatch):
+    """A node that has vanished is not tried once more by each request that came while it was."""
+    other = await start(2, stands=False)
+    vanished = BrokerValue("i", (Listener("PLAINTEXT", "127.0.0.1", 1),))
+    await other.write(
+        Put(keys.broker(1), keys.encode(vanished)),
+        Put(keys.CONTROLLER, keys.encode(ControllerValue(1, "i"))),
+    )
+    connect, tried, given_up = Connection.connect, [], asyncio.Event()
+
+    async def connect_slowly(host, port, client_id):
+        tried.append(port)
+        if port == 1:
+            await given_up.wait()
+            raise ConnectionLost("nobody there")
+        return await connect(host, port, client_id)
+
+    monkeypatch.setattr(Connection, "connect", connect_slowly)
+    asking = [asyncio.ensure_future(create(other, name)) for name in "abc"]
+    await other.write(Delete(keys.CONTROLLER), Delete(keys.broker(1)))
+    controller = await start(3)
+    await controller.register()
+    await other.until(lambda image: image.controller is not None and 3 in image.brokers)
+    assert tried == [1]
+    given_up.set()
+    assert await asyncio.gather(*asking) == ["NONE"] * 3
+    assert tried == [1, controller.port]
+
+
+@pytest_asyncio.fixture(params=["controller", "other"])
+async def replaced_once(fleet, monkeypatch, request):
+    """A broker to ask, and the count of operations: as the controller comes to the second one, it is replaced."""
+    controller, other = fleet
+    submit, count = controller.controller.submit, []
+
+    async def replaced_at_the_second(operation):
+        count.append(operation)
+        if len(count) == 2:
+            await controller.store.txn(Txn(success=[Delete(keys.CONTROLLER)]))
+        return await submit(operation)
+
+    monkeypatch.setattr(controller.controller, "submit", replaced_at_the_second)
+    return (controller if request.param == "controller" else other), count
+
+
+@pytest.mark.parametrize("version", [5, 6])
+async def test_what_one_controller_has_done_is_not_asked_of_the_next(replaced_once, version):
+    node, count = replaced_once
+    whole = CreateTopicsRequest(
+        topics=[creation(name).topics[0] for name in "abc"], timeout_ms=10_000
+    )
+    answer = await node.ask(whole)
+    assert sorted((row.name, row.error_code) for row in answer.topics) == [
+        ("a", 0),
+        ("b", 0),
+        ("c", 0),
+    ]
+    growing = CreatePartitionsRequest.CreatePartitionsTopic
+    count.clear()
+    grown = await node.ask(
+        CreatePartitionsRequest(
+            topics=[growing(name=name, count=2, assignments=None) for name in "abc"],
+            timeout_ms=10_000,
+        )
+    )
+    assert {row.error_code for row in grown.results} == {0}
+    count.clear()
+    gone = DeleteTopicsRequest(timeout_ms=10_000)
+    if version < 6:
+        gone.topic_names = ["a", "b", "c"]
+    else:
+        kind = DeleteTopicsRequest.DeleteTopicState
+        gone.topics = [kind(name="a"), kind(topic_id=node.image.topic("b").id), kind(name="c")]
+    rows = (await node.ask(gone, version)).responses
+    assert sorted((row.name, row.error_code) for row in rows) == [("a", 0), ("b", 0), ("c", 0)]
+    assert len(count) > 3, "each of them met the end of a term"
+
+
+async def test_what_no_controller_comes_to_is_refused_and_the_rest_is_told(
+    replaced_once, monkeypatch
+):
+    node, _ = replaced_once
+    claimed = asyncio.Event()
+    monkeypatch.setattr(node.store, "grant_lease", lambda _ttl_s: claimed.wait())
+    whole = CreateTopicsRequest(topics=[creation(name).topics[0] for name in "ab"], timeout_ms=300)
+    answer = await node.ask(whole)
+    errors = {row.name: row.error_code for row in answer.topics}
+    assert errors == {"a": 0, "b": ErrorCode.REQUEST_TIMED_OUT}, "NOT_CONTROLLER has all sent again"
 
 
 async def test_a_lost_connection_is_made_anew(fleet):

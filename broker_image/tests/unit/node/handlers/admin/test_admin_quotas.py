@@ -49,6 +49,33 @@ async def described(node, *components: tuple[str, int, str | None], version: int
     ]
 
 
+def _with_names(*names: str) -> AlterClientQuotasRequest:
+    """A rate for each pair of a user and a client id of that name."""
+    kind = AlterClientQuotasRequest
+    entries = [
+        kind.EntryData(
+            entity=[
+                kind.EntityData(entity_type="user", entity_name=name),
+                kind.EntityData(entity_type="client-id", entity_name=name),
+            ],
+            ops=[kind.OpData(key="producer_byte_rate", value=1.0, remove=False)],
+        )
+        for name in names
+    ]
+    return kind(entries=entries, validate_only=False)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [[f"{'ü' * 800}{n}" for n in range(127)], [f"{'/' * 30_000}{n}" for n in range(4)]],
+    ids=["many", "long"],
+)
+async def test_names_that_do_not_fit_into_one_transaction_are_written_in_several(node, names):
+    answer = await node.ask(_with_names(*names), 1)
+    assert {entry.error_code for entry in answer.entries} == {0}
+    assert len(node.image.quotas) == len(names)
+
+
 @pytest.mark.parametrize("version", [0, 1])
 async def test_quotas_are_set_described_and_removed(start, version):
     controller, other = await start(1), await start(2, stands=False)
