@@ -59,8 +59,8 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True):
 class LocalFleet:
     """say: takes a line for the person at the terminal.
 
-    Runs on asyncio's own loop: uvloop starts programs by a fork that runs Python's and gRPC's fork handlers in the child, which was seen to
-    hang there once gRPC had threads; subprocess, which asyncio uses, runs none.
+    Runs on asyncio's own loop: uvloop starts programs by a fork that runs Python's fork handlers in the child, and gRPC's where they are not
+    switched off (see io.etcd), which was seen to hang there once gRPC had threads; subprocess, which asyncio uses, runs none.
     """
 
     def __init__(self, spec: FleetSpec, say: Callable[[str], None]) -> None:

@@ -262,6 +262,8 @@ class LocalPartitions:
         broker_epoch = self._broker_epoch
         try:
             partition_log = await self._log_for(image, topic, name)
+            if partition_log is None:
+                return
             partition_log.start_epoch(state.leader_epoch)
             async with self._epoch_writes:
                 await self._flusher.flush(partition_log)
@@ -316,7 +318,8 @@ class LocalPartitions:
 
     async def _log_for(
         self, image: ClusterImage, topic: Topic, name: TopicPartition
-    ) -> PartitionLog:
+    ) -> PartitionLog | None:
+        """The log, made if there is none; None if it is in a directory that failed or is missing."""
         found = self._log_dirs.log_of(name)
         topic_id = uuids.to_text(topic.id)
         if found is not None and found.topic_id != topic_id:
@@ -334,6 +337,9 @@ class LocalPartitions:
             found.config = config  # it may have changed while nobody led the log
             return found
         await self._forget_departed()
+        # Asked without an await before the making: a directory may fail in any, and an empty log would hide what it holds.
+        if (topic.id, name.partition) in self._table.offline:
+            return None
         return self._log_dirs.create(name, topic_id, config, now_ms())
 
     def _stop(self, partition: Partition) -> None:

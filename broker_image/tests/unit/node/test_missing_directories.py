@@ -10,7 +10,7 @@ from logfleet.io.files import PosixFiles
 from logfleet.io.sqlite import SqliteStore
 from logfleet.log.names import TopicPartition
 from logfleet.metadata import keys
-from logfleet.metadata.image import Partition
+from logfleet.metadata.image import ClusterImage, Partition, Topic
 from logfleet.metadata.store import Delete, Txn
 from logfleet.node.broker import Broker, StartError
 from logfleet.node.metrics.cluster import cluster
@@ -306,3 +306,32 @@ async def test_the_cluster_knows_what_a_failed_directory_holds(dirs: Dirs, until
                 assert epoch == epochs[index], "nobody was elected meanwhile"
     async with dirs.broker() as broker:
         assert await no_leader(broker, "t") == set()
+
+
+async def test_a_directory_that_fails_while_its_partitions_begin_gets_no_empty_logs_elsewhere(
+    dirs: Dirs, monkeypatch: pytest.MonkeyPatch, until
+) -> None:
+    """They would be served at the next start, and with the directory back it would be refused."""
+    keep_metadata_elsewhere(monkeypatch, dirs.path / "metadata.db")
+    there = await dirs.filled()
+    async with dirs.broker() as broker:
+        start = broker.local._start
+        began = set()
+
+        async def fails_first(image: ClusterImage, topic: Topic, index: int, state: Partition):
+            if not broker.log_dirs.failed:
+                broker._disk_failed(TopicPartition("t", min(there)), OSError("broken"))
+            await start(image, topic, index, state)
+            began.add(index)
+
+        monkeypatch.setattr(broker.local, "_start", fails_first)
+        broker.local.lost_registration()
+        broker.local.registered(broker.image.brokers[1].epoch)
+        await until(lambda: began == {0, 1, 2, 3})
+        assert offline(broker, "t", 4) == there
+    kept = {path.name for path in dirs.one.glob("t-*")}
+    assert kept == {f"t-{index}" for index in {0, 1, 2, 3} - there}
+    async with dirs.broker(dirs.one) as broker:
+        assert offline(broker, "t", 4) == there
+    async with dirs.broker() as broker:
+        assert offline(broker, "t", 4) == set()
