@@ -43,6 +43,7 @@ for role in driver executor; do
   conf+=("spark.kubernetes.$role.podTemplateFile=$here/pod.yaml")
   volume=spark.kubernetes.$role.volumes.persistentVolumeClaim.data
   conf+=("$volume.options.claimName=${CLAIM:-spark-data}" "$volume.mount.path=/data")
+  conf+=("spark.kubernetes.$role.label.logfleet.dev/volume=${CLAIM:-spark-data}")  # pod.yaml keeps these on one node
 done
 [ -z "${ZONE:-}" ] || conf+=("spark.kubernetes.node.selector.topology.kubernetes.io/zone=$ZONE")
 while IFS= read -r line; do

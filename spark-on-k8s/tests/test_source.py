@@ -1,8 +1,9 @@
 """Batch reads and writes. Each choice of options is put to Spark's own connector too, on the same topic."""
 
 import pytest
+from logfleet_spark.cluster import Cluster
 
-from e2e.harness.spark_topics import SOURCES, T0, NumberedTopic, expected, rows
+from e2e.harness.spark_topics import SOURCES, T0, NumberedTopic, expected, rows, wait_until
 
 
 @pytest.fixture
@@ -214,6 +215,19 @@ def test_rows_become_records(spark, topic, source):
 
 KEY_SAME_OF_THREE = 2
 """Where Kafka's default partitioner puts the key `same` among three partitions."""
+
+
+def test_what_came_is_written_while_the_next_rows_are_waited_for(topic):
+    """Rows may take minutes to come; connections and time limits need the loop meanwhile."""
+    burst = 10_000  # rows of an Arrow batch of Spark's
+
+    def slow_rows():
+        for count in (burst, 2 * burst):
+            yield from [(topic.name, 0, b"k", b"v", ())] * burst
+            wait_until(lambda count=count: topic.bounds(0) == (0, count))
+
+    with Cluster(topic.bootstrap) as cluster:
+        assert cluster.write(slow_rows()) == 2 * burst
 
 
 @pytest.mark.parametrize("source", SOURCES)

@@ -6,6 +6,7 @@ task runs in a worker of its own.
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Self, TypeVar
 
 from logfleet.client.admin import Admin
@@ -32,8 +33,8 @@ STALLED_POLLS_MAX = 5
 """Polls without a record before it is asked whether the partition still reaches that far."""
 CHECKS_MAX = 24
 """Such checks that found all in place before a read is given up: two minutes, as Spark's kafkaConsumer.pollTimeoutMs."""
-ROWS_BETWEEN_SENDS = 1_000
-"""Rows after which the producer gets to write: reading rows from Spark blocks the loop."""
+ROWS_PER_PULL = 1_000
+"""Rows taken from Spark at once: enough that the way to a thread and back costs nothing."""
 
 
 class StalledError(Exception):
@@ -125,12 +126,17 @@ class Cluster:
         self._run(Groups(self._client).commit(group, offsets))
 
     async def _write(self, rows: Iterable[Row]) -> int:
+        """Rows are waited for in a thread: a query may take minutes over them, and the loop must keep connections and time limits.
+
+        Kafka's producer sends from a thread of its own for the same reason. Source: org.apache.kafka.clients.producer.internals.Sender.
+        """
         count = 0
+        left = iter(rows)
         async with Producer(self._client, **self._options.producer) as producer:
-            for count, (topic, partition, key, value, headers) in enumerate(rows, 1):
-                await producer.send(topic, value, key=key, partition=partition, headers=headers)
-                if count % ROWS_BETWEEN_SENDS == 0:
-                    await asyncio.sleep(0)
+            while pulled := await asyncio.to_thread(_pull, left):
+                for topic, partition, key, value, headers in pulled:
+                    await producer.send(topic, value, key=key, partition=partition, headers=headers)
+                count += len(pulled)
         return count
 
     def _poll(self, fetcher: Fetcher) -> list[Fetched] | None:
@@ -166,6 +172,11 @@ class Cluster:
 
 def partitions_of(topics: Iterable[Topic]) -> list[TopicPartition]:
     return [TopicPartition(topic.name, row.index) for topic in topics for row in topic.partitions]
+
+
+def _pull(rows: Iterator[Row]) -> list[Row]:
+    """The next rows, at most ROWS_PER_PULL; none at the end."""
+    return list(islice(rows, ROWS_PER_PULL))
 
 
 def typed_records(fetched: Fetched) -> Iterator[TypedRecord]:

@@ -1,5 +1,6 @@
 """How a job gets to Kubernetes: the submit script, the SparkApplications, and that what they name is in the image."""
 
+import copy
 import importlib.util
 import re
 import shlex
@@ -26,6 +27,7 @@ EXAMPLES = {
     for path in (ROOT / "crds" / "examples").glob("*.yaml")
     for d in yaml.safe_load_all(path.read_text())
 }
+VOLUME_LABEL = "logfleet.dev/volume"
 MASTER = {"SPARK_MASTER": "k8s://https://10.0.0.1:6443"}
 
 
@@ -89,6 +91,8 @@ def test_a_job_is_submitted_in_cluster_mode_with_its_arguments_as_they_stand(sub
         f"spark.kubernetes.driver.{volume}.mount.path": "/data",
         f"spark.kubernetes.executor.{volume}.options.claimName": "spark-data",
         f"spark.kubernetes.executor.{volume}.mount.path": "/data",
+        f"spark.kubernetes.driver.label.{VOLUME_LABEL}": "spark-data",
+        f"spark.kubernetes.executor.label.{VOLUME_LABEL}": "spark-data",
     }
 
 
@@ -107,7 +111,7 @@ def test_every_setting_of_the_environment_arrives(submit):
     )
     conf, options, _ = split(done.stdout)
     assert options[-1] == "counts"
-    claims = {value for key, value in conf.items() if key.endswith("claimName")}
+    claims = {value for key, value in conf.items() if key.endswith(("claimName", VOLUME_LABEL))}
     assert claims == {"other"}
     want = {
         "spark.executor.instances": "5",
@@ -292,6 +296,48 @@ def test_what_runs_is_the_images_user_without_rights(application):
         assert context["allowPrivilegeEscalation"] is False
         assert context["capabilities"] == {"drop": ["ALL"]}
         assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+
+
+def image_group():
+    """The group of the user that the Spark image runs as."""
+    stage = DOCKERFILE.partition("AS spark\n")[2].partition("FROM")[0]
+    (group,) = re.findall(r"^USER \d+:(\d+)$", stage, re.MULTILINE)
+    return int(group)
+
+
+def test_the_images_user_may_write_to_a_volume_that_belongs_to_root(application):
+    """As one with a new file system does. Source: Kubernetes, Configure a Security Context, fsGroup."""
+    contexts = [application[role]["podSecurityContext"] for role in ("driver", "executor")]
+    for context in (*contexts, yaml.safe_load(POD.read_text())["spec"]["securityContext"]):
+        assert context["fsGroup"] == image_group()
+        assert context["fsGroupChangePolicy"] == "OnRootMismatch"
+
+
+def same_node(pod):
+    """What a pod must be beside: the one required term of its affinity."""
+    (term,) = pod["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert term.pop("topologyKey") == "kubernetes.io/hostname"
+    return term
+
+
+def test_what_shares_the_claim_of_an_application_runs_on_one_node(application):
+    """ReadWriteOnce is for one node. Source: Kubernetes, Persistent Volumes, Access Modes."""
+    claim = RBAC["PersistentVolumeClaim"]
+    assert claim["spec"]["accessModes"] == ["ReadWriteOnce"]
+    labels = {VOLUME_LABEL: claim["metadata"]["name"]}
+    spec = copy.deepcopy(application)
+    for role in ("driver", "executor"):
+        assert spec[role]["labels"] == labels
+        assert spec[role]["affinity"] == application["driver"]["affinity"]
+    assert same_node(spec["driver"]) == {"labelSelector": {"matchLabels": labels}}
+
+
+def test_what_shares_the_claim_of_a_submitted_job_runs_on_one_node():
+    """Spark labels its pods with their role; only those whose label names the same claim count."""
+    assert same_node(yaml.safe_load(POD.read_text())["spec"]) == {
+        "labelSelector": {"matchExpressions": [{"key": "spark-role", "operator": "Exists"}]},
+        "matchLabelKeys": [VOLUME_LABEL],
+    }
 
 
 def test_a_stream_that_ends_is_started_again(application):
