@@ -1,5 +1,7 @@
 """Batch reads and writes. Each choice of options is put to Spark's own connector too, on the same topic."""
 
+from collections.abc import Callable
+
 import pytest
 from logfleet_spark.cluster import Cluster
 
@@ -221,10 +223,13 @@ def test_what_came_is_written_while_the_next_rows_are_waited_for(topic):
     """Rows may take minutes to come; connections and time limits need the loop meanwhile."""
     burst = 10_000  # rows of an Arrow batch of Spark's
 
+    def written(count: int) -> Callable[[], bool]:
+        return lambda: topic.bounds(0) == (0, count)
+
     def slow_rows():
         for count in (burst, 2 * burst):
             yield from [(topic.name, 0, b"k", b"v", ())] * burst
-            wait_until(lambda count=count: topic.bounds(0) == (0, count))
+            wait_until(written(count))
 
     with Cluster(topic.bootstrap) as cluster:
         assert cluster.write(slow_rows()) == 2 * burst
