@@ -151,11 +151,7 @@ class LeaseKeeper:
                     lease.deadline_s = sent_s + response.TTL
                 else:
                     self._lose(lease)
-        except (
-            grpc.RpcError,
-            StopIteration,
-            StoreRefused,
-        ):  # refused: TLS files cannot be read now
+        except (grpc.RpcError, StopIteration, StoreRefused):  # the last: unreadable TLS files
             self._disconnect()
             self._current = (self._current + 1) % len(self._addresses.targets)
             return False
