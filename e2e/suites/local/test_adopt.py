@@ -26,8 +26,10 @@ TOPICS = {
 }
 GROUP = "readers"
 OFFSETS = "__consumer_offsets"
+TRANSACTIONS = "__transaction_state"
 KAFKA_CONFIG = {
     "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
     # so that topics are in a snapshot of the metadata, and others behind it
     "metadata.log.max.record.bytes.between.snapshots": "1000",
@@ -85,6 +87,18 @@ def commit(bootstrap: str, offsets: dict[tuple[str, int], int]) -> None:
     consumer.close()
 
 
+def commit_in_transaction(bootstrap: str, offset: TopicPartition) -> None:
+    """As an application does that reads and writes exactly once; here it writes nothing."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP})
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "sums"})
+    producer.init_transactions(PATIENCE_S)
+    producer.begin_transaction()
+    group = consumer.consumer_group_metadata()
+    producer.send_offsets_to_transaction([offset], group, PATIENCE_S)
+    producer.commit_transaction(PATIENCE_S)
+    consumer.close()
+
+
 def served(bootstrap: str) -> dict[str, Any]:
     """All that a client sees: ids, partitions, configs, records with their offsets and times, committed offsets, quotas."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -94,7 +108,7 @@ def served(bootstrap: str) -> dict[str, Any]:
     for name, future in described.items():
         found = future.result(PATIENCE_S)
         topics[name] = (str(found.topic_id), len(found.partitions))
-    user = [name for name in names if name != OFFSETS]
+    user = [name for name in names if name not in {OFFSETS, TRANSACTIONS}]
     keys = [(name, index) for name in user for index in range(topics[name][1])]
     return {
         "topics": topics,
@@ -148,12 +162,14 @@ def kafka(tmp_path: Path) -> Iterator[KafkaBroker]:
 def test_what_kafka_left_is_served_by_our_broker(kafka: KafkaBroker, tmp_path: Path) -> None:
     """And back: what we wrote meanwhile is served by Kafka."""
     fill(kafka.bootstrap)
+    commit_in_transaction(kafka.bootstrap, TopicPartition("orders", 2, 9))
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     for cut in admin.delete_records([TopicPartition("orders", 0, 5)]).values():
         cut.result(PATIENCE_S)
     kafka.stop()
     kafka.start()  # the leaders' epochs change
     theirs = served(kafka.bootstrap)
+    assert theirs["committed"]["orders", 2][0] == 9
     data = kafka.config["log.dirs"]
     assert "stop it first" in cli("adopt", data, "--execute", code=1).stderr
     kafka.stop()
@@ -169,6 +185,7 @@ def test_what_kafka_left_is_served_by_our_broker(kafka: KafkaBroker, tmp_path: P
     assert {each["name"]: each["partitions"] for each in planned["topics"]} == {
         **{name: count for name, (count, _) in TOPICS.items()},
         OFFSETS: 4,
+        TRANSACTIONS: 1,
     }
     assert files(data) == before, "a dry run changes nothing"
     for result in ("adopted", "unchanged"):
