@@ -325,8 +325,9 @@ class LocalPartitions:
         if found is not None and found.topic_id != topic_id:
             await self._flusher.until_idle(found)
             log_dir = self._log_dirs.dir_of(name)
-            assert log_dir is not None, "it was found there"
-            if self._is_deleted(image, found.topic_id):
+            if log_dir is None:
+                pass  # it failed meanwhile, and the other topic's log with it
+            elif self._is_deleted(image, found.topic_id):
                 log_dir.delete(name, now_ms())  # it could not be until now
             else:
                 reason = f"it belongs to topic id {found.topic_id}, not {topic_id}"

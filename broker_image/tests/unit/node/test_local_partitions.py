@@ -267,3 +267,23 @@ async def test_a_stray_that_could_not_be_set_aside_is_not_taken_for_the_topics_l
         await create_topic(broker, "t")
         assert await offsets(broker, until) == (0, 0)
         assert len(list((tmp_path / "data").glob("*-stray"))) == 1
+
+
+async def test_a_directory_that_fails_before_a_stray_is_set_aside_keeps_nobody_from_beginning(
+    tmp_path: Path, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dirs = f"{tmp_path / 'one'},{tmp_path / 'two'}"
+    async with Broker(config(tmp_path, **{"log.dirs": dirs})) as broker:
+        stray = next(iter(broker.log_dirs)).create(T0, "A" * 22, LogConfig(), NOW)
+        until_idle = broker._flusher.until_idle
+
+        async def failing(log: PartitionLog) -> None:
+            if log is stray and not broker.log_dirs.failed:
+                broker._disk_failed(T0, OSError(errno.EIO, "broken"))
+            await until_idle(log)
+
+        monkeypatch.setattr(broker._flusher, "until_idle", failing)
+        await create_topic(broker, "t")
+        assert await offsets(broker, until) == (0, 0)
+        assert len(broker.log_dirs.failed) == 1
+        assert broker.failure is None
