@@ -8,10 +8,10 @@ from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import MetadataResponse
 
 NO_LEADER = -1
-AGE_MS_MAX = 300_000  # Kafka: metadata.max.age.ms
-DOUBTED_AGE_MS_MAX = (
-    80  # the shortest pause before a next attempt; Kafka: retry.backoff.ms between two refreshes
-)
+AGE_MS_MAX = 300_000
+"""Kafka's metadata.max.age.ms."""
+DOUBTED_AGE_MS_MAX = 80
+"""The shortest pause before a next attempt. Kafka: retry.backoff.ms between two refreshes."""
 
 
 class Node(msgspec.Struct, frozen=True):

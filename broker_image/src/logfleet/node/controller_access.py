@@ -62,8 +62,7 @@ class Rows(msgspec.Struct, frozen=True):
 
     def joined(self, earlier: msgspec.Struct, later: msgspec.Struct) -> msgspec.Struct:
         """One answer of two: the later one is to what the earlier one left."""
-        left = self.left(earlier)
-        done = [row for row in self._of(earlier) if row not in left]
+        done = [row for row in self._of(earlier) if row.error_code != ErrorCode.NOT_CONTROLLER]
         changes: dict[str, Any] = {self.name: [*done, *self._of(later)]}
         changes["throttle_time_ms"] = max(
             each.throttle_time_ms  # type: ignore[attr-defined]

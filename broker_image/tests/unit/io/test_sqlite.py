@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from logfleet.metadata.store import (
     StoreUnavailable,
     Txn,
     UnknownOutcome,
+    WatchBatch,
 )
 
 from broker_image.tests.contract.metadata_store import MetadataStoreContract, soon, write
@@ -164,17 +166,17 @@ async def test_a_slow_disk_blocks_neither_the_loop_nor_readers(
     assert await store.get("a") is not None
 
 
-async def test_a_cancelled_writer_leaves_memory_and_disk_the_same(
-    store: SqliteStore, monkeypatch
+async def cancelled_at_the_disk(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, write_batch: Callable[[WatchBatch], None]
 ) -> None:
+    """Put `a`, cancelled while the disk's thread is at it; write_batch: what that does then."""
     loop = asyncio.get_running_loop()
     entered, release = asyncio.Event(), threading.Event()
-    real = store._disk.write
 
-    def slow(batch) -> None:
+    def slow(batch: WatchBatch) -> None:
         loop.call_soon_threadsafe(entered.set)
         release.wait()
-        real(batch)
+        write_batch(batch)
 
     monkeypatch.setattr(store._disk, "write", slow)
     writing = asyncio.ensure_future(write(store, Put("a", b"1")))
@@ -183,6 +185,13 @@ async def test_a_cancelled_writer_leaves_memory_and_disk_the_same(
     loop.call_soon(release.set)
     with pytest.raises(asyncio.CancelledError):
         await writing
+
+
+async def test_a_cancelled_writer_leaves_memory_and_disk_the_same(
+    store: SqliteStore, monkeypatch
+) -> None:
+    real = store._disk.write
+    await cancelled_at_the_disk(store, monkeypatch, real)
     assert await store.get("a") is not None
     monkeypatch.setattr(store._disk, "write", real)
     assert (await write(store, Put("b", b""))).succeeded
@@ -194,24 +203,14 @@ async def test_a_cancelled_writer_leaves_memory_and_disk_the_same(
 async def test_a_cancelled_writer_whose_commit_fails_is_cancelled(
     store: SqliteStore, monkeypatch, code, lives
 ) -> None:
-    loop = asyncio.get_running_loop()
-    entered, release = asyncio.Event(), threading.Event()
     error = sqlite3.OperationalError("it cannot be written")
     error.sqlite_errorcode = code
     real = store._disk.write
 
-    def failing(batch) -> None:
-        loop.call_soon_threadsafe(entered.set)
-        release.wait()
+    def failing(_batch: WatchBatch) -> None:
         raise error
 
-    monkeypatch.setattr(store._disk, "write", failing)
-    writing = asyncio.ensure_future(write(store, Put("a", b"1")))
-    await entered.wait()
-    writing.cancel()
-    loop.call_soon(release.set)
-    with pytest.raises(asyncio.CancelledError):
-        await writing
+    await cancelled_at_the_disk(store, monkeypatch, failing)
     monkeypatch.setattr(store._disk, "write", real)
     if lives:
         assert await store.get("a") is None
