@@ -168,3 +168,6 @@ JUDGED_ELSEWISE: Final = {
     "group.streams.assignment.interval.ms": "as group.consumer.assignment.interval.ms",
 }
 """Broker keys whose values Kafka judges by its own state: why each has to differ."""
+
+REFUSED_HERE: Final = {"log.flush.interval.ms": "-1"}
+"""Of broker keys: a value that Kafka takes. It then answers DescribeConfigs of every topic with UNKNOWN_SERVER_ERROR, since flush.ms is at least 0."""
