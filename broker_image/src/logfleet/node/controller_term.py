@@ -64,6 +64,7 @@ class Term:
     """The term that began with the create revision `epoch` of the controller's key. Runs until cancelled.
 
     static: this broker's server.properties, the last word on defaults that the cluster does not set.
+    has_settled: it has brought the cluster to where nothing was left to do, once at least.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Term:
         static: Mapping[str, str],
     ) -> None:
         self.epoch = epoch
+        self.has_settled = False
         self._store = store
         self._follower = follower
         self._static = static
@@ -92,12 +94,14 @@ class Term:
     async def run(self) -> None:
         """Work until cancelled. Raises NotControllerError, StoreRefused, StoreReplaced.
 
-        An operation that fails, or that the store refuses, is refused; the term goes on.
+        An operation that fails, or that the store refuses, is refused; the term goes on. Whatever else it raises, a rule met what
+        it was not made for in the cluster itself: the term has failed.
         """
         await self._follower.until_revision(self.epoch)
         while True:
             self._wake.clear()
             await self._settle()
+            self.has_settled = True
             if self._waiting:
                 await self._run_next()
             elif not self._wake.is_set():

@@ -17,9 +17,13 @@ from logfleet.metadata.image import Partition
 from logfleet.metadata.keys import (
     BrokerValue,
     ControllerValue,
+    PartitionValue,
+    ReadyValue,
+    TopicValue,
 )
 from logfleet.metadata.store import (
     Delete,
+    DeletePrefix,
     Operation,
     Put,
     StoreRefused,
@@ -33,6 +37,20 @@ from logfleet.node.controller_term import Decision
 from logfleet.node.metadata_follower import MetadataFollower
 
 PATIENCE_S = 20
+_ODD = "AAECAwQFBgcICQoLDA0ODw"
+WHAT_NO_CONTROLLER_EXPECTS = (
+    Put(keys.topic("odd"), keys.encode(TopicValue(_ODD))),
+    Put(keys.topic_id(_ODD), b"odd"),
+    Put(keys.partition(_ODD, 0), keys.encode(PartitionValue((1, 2), ((1, 1),), 1, 0, 0, 1))),
+    Put(keys.ready(_ODD), keys.encode(ReadyValue(1))),
+)
+"""A partition of two replicas, which elections know nothing of."""
+MENDING = (
+    Delete(keys.topic("odd")),
+    Delete(keys.topic_id(_ODD)),
+    Delete(keys.ready(_ODD)),
+    DeletePrefix(keys.partitions(_ODD)),
+)
 T = TypeVar("T")
 
 
