@@ -144,6 +144,8 @@ class ControllerLoop:
                 ),
                 _ends(self._compact_history(), "compaction ended"),
             )
+            self._term = None
+            await term.finish()
         except (StoreUnavailable, StoreRefused, StoreReplaced):
             raise
         except Exception as error:
@@ -151,7 +153,7 @@ class ControllerLoop:
             raise _TermFailedError from error
         finally:
             self._term = None
-            term.close()
+            await term.close()
         self._failed_pause_s = PAUSE_S_MAX
         log.warning("controller_resigned", broker=self._value.broker, epoch=epoch, reason=reason)
 

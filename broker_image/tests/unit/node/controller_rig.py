@@ -66,7 +66,10 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 class Store(SqliteStore):
-    """The embedded store, with answers that get lost: `losses` says of each coming txn what happens to it."""
+    """The embedded store, with answers that get lost: `losses` says of each coming txn what happens to it.
+
+    One that begins with "late" is answered once `answering` is set; unanswered: how many have waited for that.
+    """
 
     def __init__(self, *arguments) -> None:
         super().__init__(*arguments)
@@ -74,11 +77,22 @@ class Store(SqliteStore):
         self.flowing = asyncio.Event()  # cleared, the watch holds back what it has
         self.flowing.set()
         self.held = 0
+        self.answering = asyncio.Event()
+        self.unanswered = 0
         self.compacted: list[int] = []
         self.compact_errors = 0
 
     async def txn(self, txn: Txn) -> TxnResult:
-        match self.losses.pop(0) if self.losses else "":
+        loss = self.losses.pop(0) if self.losses else ""
+        try:
+            return await self._txn(txn, loss.removeprefix("late").lstrip())
+        finally:
+            if loss.startswith("late"):
+                self.unanswered += 1
+                await self.answering.wait()
+
+    async def _txn(self, txn: Txn, loss: str) -> TxnResult:
+        match loss:
             case "before":
                 raise UnknownOutcome("not done, but who knows")
             case "after":

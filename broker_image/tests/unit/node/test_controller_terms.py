@@ -1,13 +1,18 @@
 """How a term of control ends: by a fault of its own, or in the midst of what was asked of it."""
 
+import asyncio
 from collections.abc import Iterator, MutableMapping, Sequence
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from logfleet.control.topics import TopicCreation
+from logfleet.control.transactions import Refusal
+from logfleet.metadata import keys
+from logfleet.metadata.store import Delete
 from logfleet.node import controller_loop
 from logfleet.node.controller_term import NotControllerError
+from logfleet.wire.errors import ErrorCode
 from structlog.testing import capture_logs
 
 from broker_image.tests.unit.node.controller_rig import (
@@ -16,6 +21,7 @@ from broker_image.tests.unit.node.controller_rig import (
     Node,
     Store,
     running,
+    soon,
     start_broker,
     until,
 )
@@ -84,3 +90,48 @@ async def test_a_term_that_fails_again_and_again_is_tried_ever_later(store, logs
         await store.write(*WHAT_NO_CONTROLLER_EXPECTS)
         await until(lambda: len(failures(logs)) > before)
         assert failures(logs)[before]["pause_s"] == first, "one term in between was well"
+
+
+async def begun(node: Node, store: Store, loss: str) -> "asyncio.Future[TopicCreation | Refusal]":
+    """The creation of a topic whose transaction is on its way."""
+    await start_broker(store, 1)
+    assert isinstance(await create("settled", node), TopicCreation)
+    store.losses = [loss]
+    creating = asyncio.ensure_future(node.create("t"))
+    await until(lambda: store.unanswered)
+    return creating
+
+
+@pytest.mark.parametrize("loss", ["late", "late after"])
+async def test_what_is_done_as_a_term_ends_is_answered_as_done(store, loss):
+    """Asked of the next controller, it would be refused as a topic that exists already."""
+    async with running(store) as node:
+        creating = await begun(node, store, loss)
+        waiting = asyncio.ensure_future(node.create("u"))
+        await store.write(Delete(keys.CONTROLLER))
+        await until(lambda: not node.loop.is_controller)
+        with pytest.raises(NotControllerError):
+            await waiting
+        assert not creating.done()
+        store.answering.set()
+        assert isinstance(await soon(creating), TopicCreation)
+        assert isinstance(await create("u", node), TopicCreation)
+
+
+async def test_what_is_not_done_as_a_term_ends_is_left_to_the_next(store):
+    async with running(store) as node:
+        creating = await begun(node, store, "late before")
+        await store.write(Delete(keys.CONTROLLER))
+        await until(lambda: not node.loop.is_controller)
+        store.answering.set()
+        with pytest.raises(NotControllerError):
+            await soon(creating)
+        assert isinstance(await create("t", node), TopicCreation)
+
+
+async def test_what_is_on_its_way_as_a_broker_stops_may_have_been_done(store):
+    async with running(store) as node:
+        creating = await begun(node, store, "late")
+    refusal = await soon(creating)
+    assert isinstance(refusal, Refusal)
+    assert refusal.error is ErrorCode.REQUEST_TIMED_OUT
