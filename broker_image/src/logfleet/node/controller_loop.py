@@ -21,6 +21,7 @@ from logfleet.metadata.store import (
     LeaseNotFound,
     MetadataStore,
     StoreRefused,
+    StoreReplaced,
     StoreUnavailable,
     Txn,
     created_at,
@@ -36,12 +37,20 @@ LEASE_TTL_S: Final = 3
 """How long a dead controller is waited for; brokers' registrations live as long."""
 HISTORY_S: Final = 600.0
 """Revisions older than this are compacted by the controller: a broker that was away for longer reads everything anew."""
+FAILED_PAUSE_S_MAX: Final = 60.0
+"""Longest pause after a term that failed; the first is PAUSE_S_MAX, and each one twice the one before (as Kubernetes' crash loop
+back-off) until a term has settled the cluster, or ended otherwise. Other brokers stand meanwhile."""
+
+
+class _TermFailedError(Exception):
+    """A term ended because its own work failed; told already."""
 
 
 class ControllerLoop:
     """Stands for controller and, once elected, controls.
 
     incarnation: this process, as in its broker registration. static: its server.properties.
+    failed_terms: that ended because what the controller does failed, not by a word of the store.
     """
 
     def __init__(
@@ -61,6 +70,8 @@ class ControllerLoop:
         self._ttl_s = ttl_s
         self._history_s = history_s
         self._term: Term | None = None
+        self.failed_terms = 0
+        self._failed_pause_s = PAUSE_S_MAX
 
     @property
     def is_controller(self) -> bool:
@@ -75,7 +86,8 @@ class ControllerLoop:
     async def run(self) -> None:
         """Stand, control, stand again. Raises StoreReplaced. Cancelled, it gives up control.
 
-        What the store refuses to a controller, another broker may be allowed, and nobody needs in order to serve records.
+        What the store refuses to a controller, another broker may be allowed, and nobody needs in order to serve records; so it is
+        with data that a controller fails at: brokers that ended by it would do so one after the other.
         """
         while True:
             try:
@@ -89,6 +101,9 @@ class ControllerLoop:
             except (StoreUnavailable, StoreRefused) as error:
                 log.warning("controller_election_delayed", reason=str(error))
                 await asyncio.sleep(PAUSE_S_MAX)
+            except _TermFailedError:
+                await asyncio.sleep(self._failed_pause_s)
+                self._failed_pause_s = min(2 * self._failed_pause_s, FAILED_PAUSE_S_MAX)
 
     def _may_stand(self, image: ClusterImage) -> bool:
         return bool(image.revision) and (image.controller is None or self._is_me(image.controller))
@@ -129,10 +144,30 @@ class ControllerLoop:
                 ),
                 _ends(self._compact_history(), "compaction ended"),
             )
+            self._term = None
+            await term.finish()
+        except (StoreUnavailable, StoreRefused, StoreReplaced):
+            raise
+        except Exception as error:
+            self._tell_failure(term, error)
+            raise _TermFailedError from error
         finally:
             self._term = None
-            term.close()
+            await term.close()
+        self._failed_pause_s = PAUSE_S_MAX
         log.warning("controller_resigned", broker=self._value.broker, epoch=epoch, reason=reason)
+
+    def _tell_failure(self, term: Term, error: Exception) -> None:
+        self.failed_terms += 1
+        if term.has_settled:
+            self._failed_pause_s = PAUSE_S_MAX
+        log.critical(
+            "controller_term_failed",
+            broker=self._value.broker,
+            epoch=term.epoch,
+            pause_s=self._failed_pause_s,
+            exc_info=error,
+        )
 
     async def _compact_history(self) -> None:
         while True:

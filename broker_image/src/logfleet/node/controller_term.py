@@ -6,6 +6,7 @@ the controller epoch, so a term that is over without knowing it changes nothing.
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Generic, TypeVar
@@ -39,6 +40,10 @@ CATCH_UP_S_MAX: Final = 2.0
 """Longest wait for the image to show what made a decision come too late."""
 ELECTION_PARTITIONS: Final = 1_000
 """Partitions looked at without letting the loop do something else: about 1 ms."""
+OUTCOME_UNKNOWN: Final = Refusal(
+    ErrorCode.REQUEST_TIMED_OUT,
+    "The controller stopped before the metadata store had answered; the change may have been made.",
+)
 
 
 class NotControllerError(Exception):
@@ -64,6 +69,7 @@ class Term:
     """The term that began with the create revision `epoch` of the controller's key. Runs until cancelled.
 
     static: this broker's server.properties, the last word on defaults that the cluster does not set.
+    has_settled: it has brought the cluster to where nothing was left to do, once at least.
     """
 
     def __init__(
@@ -74,11 +80,13 @@ class Term:
         static: Mapping[str, str],
     ) -> None:
         self.epoch = epoch
+        self.has_settled = False
         self._store = store
         self._follower = follower
         self._static = static
         self._wake = asyncio.Event()
         self._waiting: deque[tuple[Operation[object], asyncio.Future[object]]] = deque()
+        self._begun: asyncio.Task[None] | None = None
         self._subscription = follower.subscribe(self._wake)
         self._unsettled = Changes(everything=True)
 
@@ -92,32 +100,64 @@ class Term:
     async def run(self) -> None:
         """Work until cancelled. Raises NotControllerError, StoreRefused, StoreReplaced.
 
-        An operation that fails, or that the store refuses, is refused; the term goes on.
+        An operation that fails, or that the store refuses, is refused; the term goes on. Whatever else it raises, a rule met what
+        it was not made for in the cluster itself: the term has failed.
         """
         await self._follower.until_revision(self.epoch)
         while True:
             self._wake.clear()
             await self._settle()
+            self.has_settled = True
             if self._waiting:
                 await self._run_next()
             elif not self._wake.is_set():
                 await self._wake.wait()
 
-    def close(self) -> None:
-        """Answer what was not done with NotControllerError. To be called once `run` has ended, whyever it did."""
+    async def finish(self) -> None:
+        """After `run` was cancelled: come to know whether the operation it was at is done, and answer what it has not come to.
+
+        Its transaction may be done already; asked of the next controller, our own success would be refused. Nothing is written
+        that a new controller does not expect: this goes on comparing the epoch. Raises what `run` does.
+        """
+        self._leave_waiting()
+        if self._begun is not None:
+            with contextlib.suppress(NotControllerError):  # answered
+                await self._begun
+
+    async def close(self) -> None:
+        """Answer what was not done with NotControllerError, what may have been with OUTCOME_UNKNOWN. To be called once `run` has ended."""
         self._follower.unsubscribe(self._subscription)
-        for _, future in self._waiting:
+        self._leave_waiting()
+        if self._begun is not None and not self._begun.done():
+            self._begun.cancel()
+            await asyncio.wait([self._begun])
+
+    def _leave_waiting(self) -> None:
+        while self._waiting:
+            _, future = self._waiting.popleft()
             if not future.done():
                 future.set_exception(NotControllerError())
 
     async def _run_next(self) -> None:
-        operation, future = self._waiting[0]
+        operation, future = self._waiting.popleft()
         if not future.done():
-            answer = await self._run(operation)
-            if not future.done():
-                future.set_result(answer)
-        self._waiting.popleft()
+            self._begun = asyncio.ensure_future(self._answer(operation, future))
+            await asyncio.shield(self._begun)  # see finish
         self._wake.set()
+
+    async def _answer(self, operation: Operation[T], future: "asyncio.Future[T | Refusal]") -> None:
+        try:
+            answer = await self._run(operation)
+        except asyncio.CancelledError:
+            if not future.done():
+                future.set_result(OUTCOME_UNKNOWN)
+            raise
+        except Exception:
+            if not future.done():
+                future.set_exception(NotControllerError())
+            raise
+        if not future.done():
+            future.set_result(answer)
 
     async def _run(self, operation: Operation[T]) -> T | Refusal:
         for _ in range(ATTEMPTS_MAX):
@@ -212,7 +252,8 @@ class Term:
         """Commit it, and see it in the image. Raises NotControllerError, and _ConflictError: look and decide anew.
 
         An attempt without an answer may have been done. Then the repetition's compares fail, and the witness is as the
-        transaction leaves it; others may have gone on from there, as a broker does that confirms a deletion.
+        transaction leaves it; others may have gone on from there, as a broker does that confirms a deletion. So it is if the
+        controller has been replaced since: what is there as it was wanted need not be asked of the next one.
         """
         settled = await settle_or_recognise(self._store, repeatable(txn))
         result = settled.result
@@ -221,12 +262,11 @@ class Term:
             return
         if not result.succeeded:
             control, present = result.reads
-            if control is None or control.create_revision != self.epoch:
-                raise NotControllerError
             last = witness(txn)
             wanted = last.value if isinstance(last, Put) else None
             if not settled.unanswered or wanted != (present.value if present else None):
-                raise _ConflictError
+                is_mine = control is not None and control.create_revision == self.epoch
+                raise _ConflictError if is_mine else NotControllerError
             if present is not None:
                 await self._follower.until_revision(present.mod_revision)
                 return

@@ -96,6 +96,10 @@ class Observation:
             lambda: GroupFigures(
                 broker.coordinators.shards(), broker.partitions, broker.parked, series_max
             ).families(),
-            lambda: cluster(broker.image, is_controller=broker.controller.is_controller),
+            lambda: cluster(
+                broker.image,
+                is_controller=broker.controller.is_controller,
+                failed_terms=broker.controller.failed_terms,
+            ),
             lambda: compaction(cleaner, broker.log_dirs),
         )

@@ -270,6 +270,11 @@ ACTIVE_CONTROLLER = gauge(
     "1 on the broker that is the controller, else 0: their sum is 1 in a cluster that is well",
     "kafka.controller:type=KafkaController,name=ActiveControllerCount",
 )
+FAILED_TERMS = counter(
+    "logfleet_controller_failed_terms_total",
+    "Terms as controller that this broker gave up because it failed at what is stored: controller_term_failed in its log",
+    "kafka.controller:type=KafkaController,name=MetadataErrorCount",
+)
 ACTIVE_BROKERS = gauge(
     "logfleet_active_brokers",
     "Brokers that may lead, as the controller sees it; 0 on others",

@@ -17,9 +17,13 @@ from logfleet.metadata.image import Partition
 from logfleet.metadata.keys import (
     BrokerValue,
     ControllerValue,
+    PartitionValue,
+    ReadyValue,
+    TopicValue,
 )
 from logfleet.metadata.store import (
     Delete,
+    DeletePrefix,
     Operation,
     Put,
     StoreRefused,
@@ -33,6 +37,20 @@ from logfleet.node.controller_term import Decision
 from logfleet.node.metadata_follower import MetadataFollower
 
 PATIENCE_S = 20
+_ODD = "AAECAwQFBgcICQoLDA0ODw"
+WHAT_NO_CONTROLLER_EXPECTS = (
+    Put(keys.topic("odd"), keys.encode(TopicValue(_ODD))),
+    Put(keys.topic_id(_ODD), b"odd"),
+    Put(keys.partition(_ODD, 0), keys.encode(PartitionValue((1, 2), ((1, 1),), 1, 0, 0, 1))),
+    Put(keys.ready(_ODD), keys.encode(ReadyValue(1))),
+)
+"""A partition of two replicas, which elections know nothing of."""
+MENDING = (
+    Delete(keys.topic("odd")),
+    Delete(keys.topic_id(_ODD)),
+    Delete(keys.ready(_ODD)),
+    DeletePrefix(keys.partitions(_ODD)),
+)
 T = TypeVar("T")
 
 
@@ -48,7 +66,10 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 class Store(SqliteStore):
-    """The embedded store, with answers that get lost: `losses` says of each coming txn what happens to it."""
+    """The embedded store, with answers that get lost: `losses` says of each coming txn what happens to it.
+
+    One that begins with "late" is answered once `answering` is set; unanswered: how many have waited for that.
+    """
 
     def __init__(self, *arguments) -> None:
         super().__init__(*arguments)
@@ -56,11 +77,22 @@ class Store(SqliteStore):
         self.flowing = asyncio.Event()  # cleared, the watch holds back what it has
         self.flowing.set()
         self.held = 0
+        self.answering = asyncio.Event()
+        self.unanswered = 0
         self.compacted: list[int] = []
         self.compact_errors = 0
 
     async def txn(self, txn: Txn) -> TxnResult:
-        match self.losses.pop(0) if self.losses else "":
+        loss = self.losses.pop(0) if self.losses else ""
+        try:
+            return await self._txn(txn, loss.removeprefix("late").lstrip())
+        finally:
+            if loss.startswith("late"):
+                self.unanswered += 1
+                await self.answering.wait()
+
+    async def _txn(self, txn: Txn, loss: str) -> TxnResult:
+        match loss:
             case "before":
                 raise UnknownOutcome("not done, but who knows")
             case "after":

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from logfleet.metadata.store import Txn
 from logfleet.node.broker import Broker
 from logfleet.records.record import Record, build_batch
 from logfleet.telemetry.metric import Kind
@@ -19,6 +20,7 @@ from logfleet.wire.messages import (
 )
 
 from broker_image.tests.unit.node.broker_rig import ask, config
+from broker_image.tests.unit.node.controller_rig import WHAT_NO_CONTROLLER_EXPECTS, until
 from broker_image.tests.unit.node.metrics.told import Told, read
 
 pytestmark = pytest.mark.asyncio
@@ -199,3 +201,19 @@ async def test_it_is_ready_while_it_may_lead(tmp_path: Path) -> None:
         assert broker.failure is None
         registrar._registration = registration
     assert broker.not_ready() == "stopping"
+
+
+async def test_a_controller_that_fails_at_what_is_stored_is_told_and_its_broker_serves_on(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as scraped:
+        await scraped.topic("t", 1)
+        broker = scraped.broker
+        await broker.store.txn(Txn(success=WHAT_NO_CONTROLLER_EXPECTS))
+        await until(lambda: broker.controller.failed_terms)
+        await scraped.produce("t", 0, 1)
+        said = await scraped.told()
+        assert said("logfleet_controller_failed_terms_total") >= 1
+        assert said("logfleet_partition_log_end_offset", topic="t", partition="0") == 1
+        assert said("logfleet_ready") == 1
+        assert broker.failure is None

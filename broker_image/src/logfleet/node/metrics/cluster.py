@@ -1,4 +1,4 @@
-"""The cluster as the controller sees it; brokers that are not the controller tell zeros, as Kafka's do."""
+"""The cluster as the controller sees it; brokers that are not the controller tell zeros, as Kafka's do; and how it fares as one."""
 
 from collections.abc import Callable, Iterator
 
@@ -7,9 +7,10 @@ from logfleet.telemetry import table
 from logfleet.telemetry.exposition import Family, Row, single
 
 
-def cluster(image: ClusterImage, *, is_controller: bool) -> Iterator[Family]:
-    """is_controller: whether this broker is it."""
+def cluster(image: ClusterImage, *, is_controller: bool, failed_terms: int) -> Iterator[Family]:
+    """is_controller: whether this broker is it. failed_terms: see ControllerLoop."""
     yield single(table.ACTIVE_CONTROLLER, is_controller)
+    yield single(table.FAILED_TERMS, failed_terms)
     active = sum(broker.is_active for broker in image.brokers.values())
     yield single(table.ACTIVE_BROKERS, active if is_controller else 0)
     yield single(table.TOPICS, image.topic_count() if is_controller else 0)

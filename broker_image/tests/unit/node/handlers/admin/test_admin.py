@@ -24,6 +24,8 @@ from logfleet.wire.messages import (
     MetadataRequest,
 )
 
+from broker_image.tests.unit.node.controller_rig import until
+
 pytestmark = pytest.mark.asyncio
 
 
@@ -185,6 +187,29 @@ async def test_what_one_controller_has_done_is_not_asked_of_the_next(replaced_on
     rows = (await node.ask(gone, version)).responses
     assert sorted((row.name, row.error_code) for row in rows) == [("a", 0), ("b", 0), ("c", 0)]
     assert len(count) > 3, "each of them met the end of a term"
+
+
+@pytest.mark.parametrize("asked", [0, 1], ids=["controller", "other"])
+async def test_a_creation_in_flight_as_its_controller_is_replaced_is_no_topic_that_exists_already(
+    fleet, monkeypatch, asked
+):
+    controller, _ = fleet
+    txn, answering, done = controller.store.txn, asyncio.Event(), asyncio.Event()
+
+    async def answered_late(wanted):
+        result = await txn(wanted)
+        if any(write.key == keys.topic("t") for write in wanted.success):
+            done.set()
+            await answering.wait()
+        return result
+
+    monkeypatch.setattr(controller.store, "txn", answered_late)
+    creating = asyncio.ensure_future(create(fleet[asked], "t"))
+    await until(done.is_set)
+    await controller.write(Delete(keys.CONTROLLER))
+    await until(lambda: not controller.controller.is_controller)
+    answering.set()
+    assert await creating == "NONE"
 
 
 async def test_what_no_controller_comes_to_is_refused_and_the_rest_is_told(

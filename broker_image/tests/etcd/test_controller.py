@@ -1,0 +1,77 @@
+"""A controller whose etcd stands still for longer than its lease lives, while a transaction of its is on its way."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import pytest
+import pytest_asyncio
+from logfleet.control.topics import NewTopic, TopicCreation, create_topic
+from logfleet.control.transactions import Refusal
+from logfleet.io.etcd.endpoints import Addresses
+from logfleet.io.etcd.store import EtcdStore
+from logfleet.metadata import keys
+from logfleet.metadata.keys import BrokerValue, ControllerValue
+from logfleet.metadata.store import Put, Txn, TxnResult
+from logfleet.node.controller_loop import ControllerLoop
+from logfleet.node.controller_term import Decision
+from logfleet.node.metadata_follower import MetadataFollower
+
+from broker_image.tests.contract.metadata_store import write
+from broker_image.tests.unit.node.controller_rig import until
+from e2e.harness.etcd import EtcdServer
+
+PATIENCE_S = 60
+pytestmark = pytest.mark.asyncio
+
+
+class LateStore(EtcdStore):
+    """done: set once the topic t has been written; that is answered once `answering` is set."""
+
+    def __init__(self, server: EtcdServer) -> None:
+        super().__init__(Addresses.parse([server.endpoint]), "/logfleet/test/")
+        self.done = asyncio.Event()
+        self.answering = asyncio.Event()
+
+    async def txn(self, txn: Txn) -> TxnResult:
+        result = await super().txn(txn)
+        if any(isinstance(each, Put) and each.key == keys.topic("t") for each in txn.success):
+            self.done.set()
+            await self.answering.wait()
+        return result
+
+
+@pytest_asyncio.fixture
+async def late(server: EtcdServer) -> AsyncIterator[LateStore]:
+    store = LateStore(server)
+    yield store
+    await store.close()
+
+
+async def test_a_topic_that_was_made_as_the_lease_ended_is_answered_as_made(
+    server: EtcdServer, late: LateStore
+) -> None:
+    follower = MetadataFollower(late)
+    loop = ControllerLoop(late, follower, ControllerValue(1, "incarnation"), {})
+    await write(late, Put(keys.broker(1), keys.encode(BrokerValue("incarnation", ()))))
+    tasks = [asyncio.ensure_future(follower.run()), asyncio.ensure_future(loop.run())]
+
+    def decide(image, epoch, layers):
+        creation = create_topic(image, epoch, NewTopic("t", bytes(range(16)), 0, 1), layers)
+        return creation if isinstance(creation, Refusal) else Decision(creation.txns, creation)
+
+    async with asyncio.timeout(PATIENCE_S):
+        await follower.until(lambda image: any(each.is_active for each in image.brokers.values()))
+        creating = asyncio.ensure_future(loop.submit(decide))
+        await late.done.wait()
+        server.pause()
+        await until(lambda: not loop.is_controller)
+        server.resume()
+        late.answering.set()
+        assert isinstance(await creating, TopicCreation)
+        await until(lambda: loop.is_controller)
+        assert isinstance(await loop.submit(decide), Refusal), "it exists, and once only"
+    for task in tasks:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
