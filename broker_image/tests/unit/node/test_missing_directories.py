@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import structlog
 from logfleet.groups.partition import partition_for
-from logfleet.io.files import PosixFiles
+from logfleet.io.files import PosixFiles, Space
 from logfleet.io.sqlite import SqliteStore
 from logfleet.log.names import TopicPartition
 from logfleet.metadata import keys
@@ -269,6 +269,30 @@ async def test_a_broker_starts_without_a_directory_whose_stray_cannot_be_set_asi
     async with dirs.broker() as broker:
         assert offline(broker, "t", 4) == set()
     assert [path.name[:3] for path in dirs.two.glob("*-stray")] == ["a-0"]
+
+
+class Full(PosixFiles):
+    """No room in one of the directories. path: that one."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def space(self, path: str) -> Space:
+        found = super().space(path)
+        return Space(found.total_bytes, 0) if path == str(self._path) else found
+
+
+async def test_a_directory_that_is_bad_at_a_start_does_not_count_as_full(dirs: Dirs) -> None:
+    """Its being full, which nobody looks at any more, would slow down producing to the others."""
+    await dirs.filled()
+    async with dirs.broker(files=Full(dirs.two)) as broker:
+        assert broker.disk_space.full == {str(dirs.two)}
+    (dirs.two / "recovery-point-offset-checkpoint").unlink()
+    (dirs.two / "recovery-point-offset-checkpoint").mkdir()
+    async with dirs.broker(files=Full(dirs.two)) as broker:
+        assert broker.log_dirs.failed == [str(dirs.two)]
+        assert broker.disk_space.full == set()
+        assert set(broker.disk_space.rooms) == {str(dirs.one)}
 
 
 async def test_a_start_is_refused_if_strays_cannot_be_set_aside_in_any_directory(
