@@ -185,6 +185,19 @@ def timestamps_out_of_the_window(side: Side, version: int) -> None:
                 side.ask(r.produce(topic, bytes(build_batch(records, codec=codec))), version)
 
 
+@CORPUS.versions("Produce", only=(3, 7, 13))
+def headers_without_the_newest_time(side: Side, version: int) -> None:
+    """Sarama's encoder wrote -1 until its PR 3108; LogValidator finds out the newest time of every batch."""
+    times = (r.T0, r.T0 + 5, r.T0 + 3)
+    for codec in (Codec.NONE, Codec.LZ4):
+        batch = bytes(build_batch([Record(b"k", b"v", time) for time in times], codec=codec))
+        for name, claimed in (("none", -1), ("before-the-first", r.T0 - 1)):
+            topic = side.topic(f"{codec.name}-{name}")
+            send_and_read(side, topic, patched(batch, MAX_TIME, claimed), version=version)
+            for time in (-3, r.T0, r.T0 + 4, r.T0 + 5, r.T0 + 6):
+                side.ask(r.list_offsets(topic, time))
+
+
 @CORPUS.versions("Produce")
 def log_append_time(side: Side, version: int) -> None:
     topic = side.topic(config={"message.timestamp.type": "LogAppendTime"})

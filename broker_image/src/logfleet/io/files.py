@@ -123,7 +123,7 @@ class Files(Protocol):
         ...
 
     def lock(self, path: str, holder: str) -> Lock:
-        """Lock the file at `path`, made if absent, and write `holder` into it. Raises FileLocked."""
+        """Lock the file at `path`, made if absent, and write `holder` into it if there is room. Raises FileLocked."""
         ...
 
 
@@ -201,17 +201,30 @@ class _OpenFileLock:
         self._path = path
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT, 0o644)
         try:
-            whole_file = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            self._take()
+            self._name_holder(holder)
+        except OSError as error:
+            os.close(self._fd)
+            error.filename = path
+            raise
+
+    def _take(self) -> None:
+        whole_file = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        try:
             fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, whole_file)
         except (BlockingIOError, PermissionError):
             held_by = os.pread(self._fd, 200, 0).decode("utf-8", "replace").strip()
-            os.close(self._fd)
-            raise FileLocked(path, held_by) from None
-        except OSError:
-            os.close(self._fd)
-            raise
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, holder.encode(), 0)
+            raise FileLocked(self._path, held_by) from None
+
+    def _name_holder(self, holder: str) -> None:
+        """For people. A disk without room for it has not failed, and is locked all the same (Kafka's FileLock writes nothing)."""
+        try:
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, holder.encode(), 0)
+        except OSError as error:
+            if not is_out_of_space(error):
+                raise
+            log.warning("lock_holder_not_written", path=self._path, error=str(error))
 
     def release(self) -> None:
         if self._fd < 0:

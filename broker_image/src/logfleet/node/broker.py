@@ -60,6 +60,7 @@ from logfleet.node.partition import Partition
 from logfleet.node.partition_log import PartitionLog
 from logfleet.node.partition_table import PartitionTable
 from logfleet.node.registration import Registrar, Registration, RegistrationError, join_cluster
+from logfleet.node.strays import set_strays_aside
 from logfleet.node.timers import TimerWheel
 from logfleet.sessions.cache import SessionCache
 
@@ -300,6 +301,9 @@ class Broker:
             self._fail(f"log directory {log_dir.path} could not be closed: {error}")
 
     def _start_partitions(self) -> None:
+        set_strays_aside(self._log_dirs, self.image, self.node_id)
+        for path in self._log_dirs.failed:
+            self.disk_space.forget(path)
         rules = FlushRules(self._flusher, self.timers, self._disk_failed)
         self._stack.push_async_callback(rules.close)
         self.local = LocalPartitions(
@@ -315,7 +319,6 @@ class Broker:
             on_disk_failure=self._disk_failed,
             rule=rules,
         )
-        self.local.set_strays_aside(self.image)
         self.local.take_lost_offline(self.image)
 
     def _start_control(self) -> None:

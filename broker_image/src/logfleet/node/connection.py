@@ -480,10 +480,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _next(self) -> None:
         """Go on with what came while a request was in progress."""
-        if self._in_progress or self._held or self._lost:
+        if self._in_progress or self._lost:
             return
-        if self.finishing:
+        if self.finishing:  # what holds back requests does not hold back the end
             self._transport.close()
+            return
+        if self._held:
             return
         if self._head:
             self._cut_head()

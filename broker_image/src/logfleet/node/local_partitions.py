@@ -23,12 +23,12 @@ from logfleet.node.descriptors import TRY_AGAIN_S
 from logfleet.node.directory_record import DirectoryRecord
 from logfleet.node.flusher import Flusher
 from logfleet.node.log_configs import LogConfigs
-from logfleet.node.log_dir import LogDir
 from logfleet.node.log_dirs import LogDirError, LogDirs
 from logfleet.node.metadata_follower import MetadataFollower, Subscription
 from logfleet.node.partition import CommitRule, Partition
 from logfleet.node.partition_log import PartitionLog
 from logfleet.node.partition_table import PartitionTable
+from logfleet.node.strays import is_deleted, set_aside
 from logfleet.wire import uuids
 
 log = structlog.get_logger(__name__)
@@ -327,11 +327,11 @@ class LocalPartitions:
             log_dir = self._log_dirs.dir_of(name)
             if log_dir is None:
                 pass  # it failed meanwhile, and the other topic's log with it
-            elif self._is_deleted(image, found.topic_id):
+            elif is_deleted(image, self._node_id, found.topic_id):
                 log_dir.delete(name, now_ms())  # it could not be until now
             else:
                 reason = f"it belongs to topic id {found.topic_id}, not {topic_id}"
-                self._set_aside(log_dir, name, reason)
+                set_aside(log_dir, name, reason)
             found = None
         config = self._configs.of(image, topic.name)
         if found is not None:
@@ -354,58 +354,6 @@ class LocalPartitions:
         if time.monotonic() >= self._slice_end:
             await asyncio.sleep(0)
             self._slice_end = time.monotonic() + SLICE_S
-
-    # --- logs without a place in the cluster
-
-    def _set_aside(self, log_dir: LogDir, name: TopicPartition, reason: str) -> None:
-        """Keep a log that belongs to nothing known under another name, for a person to look at."""
-        log.warning(
-            "log_set_aside", partition=str(name), path=log_dir.set_aside(name), reason=reason
-        )
-
-    def set_strays_aside(self, image: ClusterImage) -> None:
-        """After loading: what no topic of the image has here, and no deletion explains, is a stray.
-
-        A log that does not say whose it is (partition.metadata is missing, or a power loss left it empty) is from here on the topic's that
-        has its name now, and no later one's: it says so durably before this broker leads it, thus before anything is appended. Unlike in
-        Kafka (TopicsImage.isStrayReplica) it may hold records, as before KIP-516 no log had an id.
-
-        Raises LogDirRefused if a partition then still has two logs.
-        """
-        for log_dir in self._log_dirs:
-            for name, partition_log in list(log_dir.logs.items()):
-                reason = self._why_stray(image, name, partition_log)
-                if reason is not None:
-                    self._set_aside(log_dir, name, reason)
-                elif partition_log.topic_id is None:
-                    topic = image.topic(name.topic)
-                    assert topic is not None, "else it is a stray"
-                    partition_log.topic_id = uuids.to_text(topic.id)
-        self._log_dirs.refuse_duplicates()
-
-    def _why_stray(
-        self, image: ClusterImage, name: TopicPartition, partition_log: PartitionLog
-    ) -> str | None:
-        topic = image.topic(name.topic)
-        topic_id = partition_log.topic_id
-        if self._is_deleted(image, topic_id):
-            return None
-        if topic is None:
-            return "its topic does not exist"
-        if topic_id not in {None, uuids.to_text(topic.id)}:
-            return f"it belongs to topic id {topic_id}, not {uuids.to_text(topic.id)}"
-        if name.partition >= len(topic.partitions):
-            return "its topic has fewer partitions"
-        if self._node_id not in topic.partitions[name.partition].replicas:
-            return "it is assigned to other brokers"
-        return None
-
-    def _is_deleted(self, image: ClusterImage, topic_id: str | None) -> bool:
-        """Whether the topic was deleted and this broker has yet to say that its logs of it are gone. topic_id: as a log says it."""
-        return any(
-            uuids.to_text(deleted.id) == topic_id and self._node_id in deleted.brokers
-            for deleted in image.deleted.values()
-        )
 
     async def _delete(self, deleted: DeletedTopic) -> None:
         """Remove the topic's logs, then say so; the cluster forgets the deletion when every broker has.

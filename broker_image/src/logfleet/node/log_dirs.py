@@ -84,7 +84,7 @@ class LogDirs:
             else:
                 self.dirs.append(log_dir)
                 yield log_dir
-        self._refuse_none()
+        self.refuse_none()
 
     async def load(self, config_of: ConfigOf, now_ms: int) -> None:
         """Open all logs; without a directory that cannot be read. After a crash this takes a while. Raises LogDirRefused if none is left."""
@@ -98,19 +98,17 @@ class LogDirs:
                         )
                     await asyncio.sleep(0)
             except OSError as error:
-                self._bad.add(log_dir.identity.directory_id)
-                self.take_out(log_dir)
-                self._note_bad(log_dir.path, error)
+                self.fail_at_start(log_dir, error)
                 continue
             for note in log_dir.notes:
                 log.warning("log_directory_note", note=note)
             log.info(
                 "logs_loaded", path=log_dir.path, partitions=len(log_dir.logs), was_clean=was_clean
             )
-        self._refuse_none()
+        self.refuse_none()
 
     def as_found(self) -> LogDirectories:
-        """What the start has found: to be asked once the logs are loaded."""
+        """What the start has found: to be asked once the logs are loaded and the strays set aside."""
         online = frozenset(log_dir.identity.directory_id for log_dir in self.dirs)
         return LogDirectories(online, frozenset(self._bad))
 
@@ -125,11 +123,18 @@ class LogDirs:
         log_dir = self.dir_of(partition)
         return None if log_dir is None else log_dir.logs[partition]
 
+    def fail_at_start(self, log_dir: LogDir, error: OSError) -> None:
+        """What its disk refuses before anything is served: what it holds is missed, as if the directory were not there."""
+        self._bad.add(log_dir.identity.directory_id)
+        self.take_out(log_dir)
+        self._note_bad(log_dir.path, error)
+
     def _note_bad(self, path: str, error: OSError) -> None:
         self._last_reason = f"log directory {path}: {error}"
         log.critical("log_directory_failed", path=path, error=str(error))
 
-    def _refuse_none(self) -> None:
+    def refuse_none(self) -> None:
+        """LogDirRefused, with why the last one failed, if no directory is left."""
         if not self.dirs:
             raise LogDirRefused(self._last_reason)
 

@@ -150,6 +150,47 @@ def test_a_disk_that_fails_keeps_no_lock(files, tmp_path, monkeypatch, failing):
     files.lock(path, "another").release()
 
 
+def failing_with(number):
+    def fail(*_given):
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+@pytest.mark.parametrize("failing", ["ftruncate", "pwrite", "pread"])
+def test_a_disk_that_fails_before_the_lock_is_complete_keeps_neither_it_nor_its_descriptor(
+    files, tmp_path, monkeypatch, failing
+):
+    path = f"{tmp_path}/.lock"
+    other = files.lock(path, "another") if failing == "pread" else None
+    before = open_descriptors()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, failing, failing_with(errno.EIO))
+        with pytest.raises(OSError, match="Input/output error") as failed:
+            files.lock(path, "us")
+    assert (failed.value.errno, failed.value.filename) == (errno.EIO, path)
+    assert open_descriptors() == before
+    if other is not None:
+        other.release()
+    files.lock(path, "another").release()
+
+
+@pytest.mark.parametrize("failing", ["ftruncate", "pwrite"])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_can_be_locked(files, tmp_path, monkeypatch, failing, number):
+    """What is missing is only who holds it, which is for people: a full disk has not failed."""
+    path, before = f"{tmp_path}/.lock", open_descriptors()
+    with monkeypatch.context() as patch, capture_logs() as logs:
+        patch.setattr(os, failing, failing_with(number))
+        lock = files.lock(path, "us")
+    assert [(row["event"], row["path"]) for row in logs] == [("lock_holder_not_written", path)]
+    with pytest.raises(FileLocked, match="locked by another process"):
+        files.lock(path, "another")
+    lock.release()
+    assert open_descriptors() == before
+    files.lock(path, "another").release()
+
+
 def test_a_lock_excludes_those_that_java_takes(files, tmp_path):
     path = f"{tmp_path}/.lock"
     lock = files.lock(path, "us")

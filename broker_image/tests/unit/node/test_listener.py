@@ -62,6 +62,37 @@ async def test_stopping_answers_what_is_parked_and_closes(until: Until) -> None:
             await asyncio.open_connection("127.0.0.1", port)
 
 
+@pytest.mark.parametrize("throttled", ["before", "by the answer"])
+async def test_stopping_does_not_wait_for_who_has_gone_too_fast(throttled: str) -> None:
+    """Kafka: SocketServer closes the channels of a processor that ends, muted or not."""
+    service = Parking()
+    with ThreadPoolExecutor(1) as disk:
+        listener = Listener("L", service, disk=disk)
+        port = await listener.bind("127.0.0.1", 0)
+        await listener.serve()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(framed(b"wait") + framed(b"never served"))
+        await service.arrived.wait()
+        (connection,) = listener.connections
+        if throttled == "before":
+            connection.throttle(3_600_000)
+        else:
+            end = connection.peer.on_leave
+
+            def leave() -> None:
+                connection.throttle(3_600_000)
+                assert end is not None
+                end()
+
+            connection.peer.on_leave = leave
+        with structlog.testing.capture_logs() as logs:
+            await listener.stop(grace_s=5)
+        assert [row["event"] for row in logs] == [], "nothing was cut"
+        assert await reader.read() == framed(b"early")
+        assert len(service.parked) == 1
+        writer.close()
+
+
 async def test_stopping_cuts_what_does_not_end_in_time() -> None:
     service = Parking()
     with ThreadPoolExecutor(1) as disk:

@@ -1,12 +1,13 @@
 """A log directory that is away at start: what it holds stays offline, and no empty log takes its place."""
 
+import errno
 import shutil
 from pathlib import Path
 
 import pytest
 import structlog
 from logfleet.groups.partition import partition_for
-from logfleet.io.files import PosixFiles
+from logfleet.io.files import PosixFiles, Space
 from logfleet.io.sqlite import SqliteStore
 from logfleet.log.names import TopicPartition
 from logfleet.metadata import keys
@@ -35,9 +36,9 @@ class Dirs:
         self.path = path
         self.one, self.two = path / "one", path / "two"
 
-    def broker(self, *dirs: Path, **given: str) -> Broker:
+    def broker(self, *dirs: Path, files: PosixFiles | None = None, **given: str) -> Broker:
         log_dirs = ",".join(map(str, dirs or (self.one, self.two)))
-        return Broker(config(self.path, **{"log.dirs": log_dirs}, **given))
+        return Broker(config(self.path, **{"log.dirs": log_dirs}, **given), files)
 
     async def filled(self) -> set[int]:
         """Four partitions of topic `t`, two in each directory; those that are in the second."""
@@ -52,6 +53,18 @@ class Dirs:
         store = await SqliteStore.open(self.one / "logfleet-metadata.db")
         await store.txn(Txn(success=[Delete(keys.directories(1))]))
         await store.close()
+
+
+class NoStrays(PosixFiles):
+    """Disks that refuse to let a stray be renamed. broken: their directories."""
+
+    def __init__(self, *broken: Path) -> None:
+        self._broken = broken
+
+    def rename(self, source: str, target: str) -> None:
+        if target.endswith("-stray") and Path(target).parent in self._broken:
+            raise OSError(errno.EIO, "Input/output error", source)
+        super().rename(source, target)
 
 
 @pytest.fixture
@@ -234,6 +247,62 @@ async def test_a_broker_starts_without_a_directory_that_is_bad(
     saved.rename(dirs.two)
     async with dirs.broker() as broker:
         assert offline(broker, "t", 4) == set()
+
+
+async def test_a_broker_starts_without_a_directory_whose_stray_cannot_be_set_aside(
+    dirs: Dirs,
+) -> None:
+    """Kafka: LogManager.loadLogs. Its other logs are not looked at then, so that some may not say yet whose they are."""
+    there = await dirs.filled()
+    shutil.copytree(dirs.two / f"t-{min(there)}", dirs.two / "a-0")
+    (dirs.two / f"t-{max(there)}" / "partition.metadata").unlink()
+    with structlog.testing.capture_logs() as logs:
+        async with dirs.broker(files=NoStrays(dirs.two)) as broker:
+            assert broker.failure is None
+            assert offline(broker, "t", 4) == there
+            answer = await ask_broker(broker, DescribeLogDirsRequest(topics=None), 4)
+            errors = {row.log_dir: row.error_code for row in answer.results}
+            assert errors == {str(dirs.one): 0, str(dirs.two): ErrorCode.KAFKA_STORAGE_ERROR}
+    (said,) = (row for row in logs if row["event"] == "log_directory_failed")
+    assert (said["path"], said["log_level"]) == (str(dirs.two), "critical")
+    assert {path.name for path in dirs.one.glob("t-*")} == {f"t-{i}" for i in {0, 1, 2, 3} - there}
+    async with dirs.broker() as broker:
+        assert offline(broker, "t", 4) == set()
+    assert [path.name[:3] for path in dirs.two.glob("*-stray")] == ["a-0"]
+
+
+class Full(PosixFiles):
+    """No room in one of the directories. path: that one."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def space(self, path: str) -> Space:
+        found = super().space(path)
+        return Space(found.total_bytes, 0) if path == str(self._path) else found
+
+
+async def test_a_directory_that_is_bad_at_a_start_does_not_count_as_full(dirs: Dirs) -> None:
+    """Its being full, which nobody looks at any more, would slow down producing to the others."""
+    await dirs.filled()
+    async with dirs.broker(files=Full(dirs.two)) as broker:
+        assert broker.disk_space.full == {str(dirs.two)}
+    (dirs.two / "recovery-point-offset-checkpoint").unlink()
+    (dirs.two / "recovery-point-offset-checkpoint").mkdir()
+    async with dirs.broker(files=Full(dirs.two)) as broker:
+        assert broker.log_dirs.failed == [str(dirs.two)]
+        assert broker.disk_space.full == set()
+        assert set(broker.disk_space.rooms) == {str(dirs.one)}
+
+
+async def test_a_start_is_refused_if_strays_cannot_be_set_aside_in_any_directory(
+    dirs: Dirs,
+) -> None:
+    there = await dirs.filled()
+    for path in (dirs.one, dirs.two):
+        shutil.copytree(dirs.two / f"t-{min(there)}", path / "a-0")
+    with pytest.raises(StartError, match=f"^log directory {dirs.two}: .*Input/output error"):
+        await dirs.broker(files=NoStrays(dirs.one, dirs.two)).__aenter__()
 
 
 async def test_without_any_directory_that_is_good_the_start_is_refused_in_one_line(
