@@ -1,6 +1,7 @@
 """A blocking connection that checks every answer to the last byte."""
 
 import socket
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -43,11 +44,19 @@ class WireConnection:
         self.send(request, version)
         return self.receive(type(request), version)
 
-    def send(self, request: msgspec.Struct, version: int) -> None:
-        """Send a request whose answer is to be received later; answers come in the requests' order."""
+    def send(
+        self,
+        request: msgspec.Struct,
+        version: int,
+        rewritten: Callable[[bytes], bytes] = bytes,
+    ) -> None:
+        """Send a request whose answer is to be received later; answers come in the requests' order.
+
+        rewritten: what to send instead of the frame, of the same size.
+        """
         self._sent += 1
         buffers = encode_request(request, version, self._sent, self._client_id)
-        self.socket.sendall(b"".join(buffers))  # type: ignore[arg-type]
+        self.socket.sendall(rewritten(b"".join(buffers)))  # type: ignore[arg-type]
 
     def expect_nothing(self) -> None:
         """The next request in turn is one that is not answered."""

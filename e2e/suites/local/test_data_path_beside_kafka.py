@@ -1,11 +1,11 @@
-"""Fetch, Produce and topic ids beside a running Apache Kafka 4.4.0, with what clients seldom send: the same requests, the same answers."""
+"""Fetch, Produce, topic ids and texts beside a running Apache Kafka 4.4.0, with what clients seldom send: the same requests, the same answers."""
 
 from collections.abc import Iterator
 from itertools import zip_longest
 
 import pytest
 
-from e2e.harness import fetch_talks, produce_talks, topic_id_talks
+from e2e.harness import fetch_talks, produce_talks, text_talks, topic_id_talks
 from e2e.harness.talks import Talker
 from e2e.oracle.brokers import Pair
 
@@ -22,6 +22,7 @@ TALKS = {
     "fetch": fetch_talks.TALKS,
     "produce": produce_talks.TALKS,
     "ids": topic_id_talks.TALKS,
+    "text": text_talks.TALKS,
 }
 
 

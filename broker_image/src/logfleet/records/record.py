@@ -26,6 +26,7 @@ from logfleet.records.checksum import Buffer
 from logfleet.records.compression import Codec, compress, decompressed_pieces
 from logfleet.records.errors import CorruptRecords
 from logfleet.records.varint import append_varint, read_varint
+from logfleet.wire.java_text import java_text
 
 Header = tuple[str, bytes | None]
 
@@ -225,5 +226,9 @@ def _read_headers(body: bytes, cursor: int) -> tuple[tuple[Header, ...], int]:
         if name is None:
             raise CorruptRecords("a header without a name")
         value, cursor = _read_bytes(body, cursor)
-        headers.append((name.decode("utf-8", "replace"), value))
+        try:
+            text = name.decode()
+        except UnicodeDecodeError:
+            text = java_text(name)
+        headers.append((text, value))
     return tuple(headers), cursor

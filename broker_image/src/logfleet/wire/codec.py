@@ -6,6 +6,7 @@ On a hot path take the function once: `decode = decoder(FetchRequest, 13)`.
 
 import struct
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -39,8 +40,7 @@ def decoder(cls: type[M], version: int) -> Callable[[Buffer, int], tuple[M, int]
     """The function behind `decode` for one message and version; raises UnsupportedVersion."""
     made = _decoders.get((cls, version))
     if made is None:
-        generated = generate_decoder(cls, _schema(cls, version), version)
-        made = _decoders[cls, version] = _guarded(generated, cls, version)
+        made = _decoders[cls, version] = _guarded(generate_decoder, cls, version)
     return made
 
 
@@ -52,8 +52,7 @@ def request_decoder(cls: type[M], version: int) -> Callable[[Buffer, int], tuple
     """
     made = _request_decoders.get((cls, version))
     if made is None:
-        generated = generate_request_decoder(cls, _schema(cls, version), version)
-        made = _request_decoders[cls, version] = _guarded(generated, cls, version)
+        made = _request_decoders[cls, version] = _guarded(generate_request_decoder, cls, version)
     return made
 
 
@@ -66,16 +65,27 @@ def encoder(cls: type[M], version: int) -> Callable[[M], list[Buffer | Sized]]:
 
 
 def _guarded(
-    generated: Callable[..., Any], cls: type[msgspec.Struct], version: int
+    generate: Callable[..., Callable[..., Any]], cls: type[msgspec.Struct], version: int
 ) -> Callable[..., Any]:
+    """generate: `generate_decoder` or `generate_request_decoder`."""
+    schema = _schema(cls, version)
+    generated = generate(cls, schema, version)
     name = f"{cls.__name__} version {version}"
+
+    @cache
+    def replacing() -> Callable[..., Any]:
+        return generate(cls, schema, version, replaces=True)
 
     def decode(buffer: Buffer, position: int) -> tuple[msgspec.Struct, int]:
         try:
-            return generated(buffer, position)  # type: ignore[no-any-return]
+            try:
+                return generated(buffer, position)  # type: ignore[no-any-return]
+            except UnicodeDecodeError:
+                pass  # with it goes, before all is read once more, what had been read: its traceback holds that
+            return replacing()(buffer, position)  # type: ignore[no-any-return]
         except MalformedMessage as error:
             raise MalformedMessage(f"{name}: {error}") from None
-        except (struct.error, IndexError, UnicodeDecodeError) as error:
+        except (struct.error, IndexError) as error:
             raise MalformedMessage(f"{name}: {error}") from error
 
     return decode
@@ -100,7 +110,7 @@ def decode(cls: type[M], version: int, buffer: Buffer, position: int = 0) -> tup
     """The message at `position` (bytes), and the position behind it.
 
     `records` are slices of `buffer` (keep it unchanged as long as they live); all else is copied. Arrays are refused
-    before they are built if their elements cannot fit into the rest of the buffer.
+    before they are built if their elements cannot fit into the rest of the buffer. Strings that are no UTF-8 are read as Kafka reads them.
     Raises MalformedMessage, and nothing else, for any bytes; UnsupportedVersion if the table lacks the version.
     """
     return decoder(cls, version)(buffer, position)

@@ -27,20 +27,23 @@ from logfleet.wire.schema import FIXED_FORMATS, Field, Message
 
 
 def generate_decoder(
-    cls: type[msgspec.Struct], schema: Message, version: int
+    cls: type[msgspec.Struct], schema: Message, version: int, *, replaces: bool = False
 ) -> Callable[..., Any]:
-    """A function (buffer, position) -> (message, position behind it)."""
-    return _Decoder(cls, schema, version).generate()
+    """A function (buffer, position) -> (message, position behind it).
+
+    replaces: strings may be no UTF-8 (`replaced_string`); else they raise UnicodeDecodeError, and all is read faster.
+    """
+    return _Decoder(cls, schema, version, replaces=replaces).generate()
 
 
 def generate_request_decoder(
-    cls: type[msgspec.Struct], schema: Message, version: int
+    cls: type[msgspec.Struct], schema: Message, version: int, *, replaces: bool = False
 ) -> Callable[..., Any]:
     """A function (frame, position) -> (request, bytes of memory that were counted for it).
 
-    It raises MalformedMessage before it makes an array whose elements go beyond `request_memory`'s limits.
+    It raises MalformedMessage before it makes an array whose elements go beyond `request_memory`'s limits. replaces: see `generate_decoder`.
     """
-    return _Decoder(cls, schema, version, counts=True).generate()
+    return _Decoder(cls, schema, version, counts=True, replaces=replaces).generate()
 
 
 def carries_records(schema: Message) -> bool:
@@ -51,12 +54,20 @@ def carries_records(schema: Message) -> bool:
 
 class _Decoder:
     def __init__(
-        self, cls: type[msgspec.Struct], schema: Message, version: int, *, counts: bool = False
+        self,
+        cls: type[msgspec.Struct],
+        schema: Message,
+        version: int,
+        *,
+        replaces: bool,
+        counts: bool = False,
     ) -> None:
-        self.cls, self.schema, self.version, self.counts = cls, schema, version, counts
+        self.cls, self.schema, self.version = cls, schema, version
+        self.replaces, self.counts = replaces, counts
         self.flexible = schema.is_flexible(version)
         self.zero_copy = carries_records(schema)
         title = "decode and count" if counts else "decode"
+        title += " and replace" if replaces else ""
         self.source = Source(f"{title} {cls.__name__} v{version}")
         self.run: list[tuple[str, str]] = []  # struct code, name of the variable
         self.source.globals["Message"] = cls
@@ -174,7 +185,7 @@ class _Decoder:
         line(f"if not p <= {end} <= limit: raise bad_length({length}, {field.name!r})")
         piece = f"b[p:{end}]"
         if type_name == "string":
-            piece = f"str({piece}, 'utf-8')" if self.zero_copy else f"{piece}.decode()"
+            piece = self.text(piece)
         elif type_name == "bytes" and self.zero_copy:
             piece = f"bytes({piece})"
         line(f"{name} = {piece}")
@@ -182,6 +193,12 @@ class _Decoder:
         if nullable:
             self.source.indent -= 1
         return name
+
+    def text(self, piece: str) -> str:
+        """Source text of a string that is made of these bytes."""
+        if self.replaces:
+            return f"replaced_string({piece})"
+        return f"str({piece}, 'utf-8')" if self.zero_copy else f"{piece}.decode()"
 
     def array(self, field: Field, *, nullable: bool) -> str:
         line = self.source.line

@@ -12,7 +12,7 @@ import msgspec
 from logfleet.wire.apis import API_BY_KEY, API_BY_NAME, API_VERSIONS_KEY, Api
 from logfleet.wire.codec import decoder, encoder, request_decoder
 from logfleet.wire.errors import ErrorCode, MalformedMessage, UnsupportedVersion
-from logfleet.wire.primitives import Buffer, Sized, skip_tags
+from logfleet.wire.primitives import Buffer, Sized, replaced_string, skip_tags
 
 SIZE_BYTES = 4
 CORRELATION_END = 8
@@ -48,12 +48,15 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
             end = position + length
             if end > len(frame):
                 raise MalformedMessage("client id beyond the end")
-            client_id = str(frame[position:end], "utf-8")
+            try:
+                client_id = str(frame[position:end], "utf-8")
+            except UnicodeDecodeError:
+                client_id = replaced_string(frame[position:end])
             position = end
         if api.request_header_version(version) == 2:
             # nearly always one zero byte
             position = skip_tags(frame, position) if frame[position] else position + 1
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
+    except (struct.error, IndexError) as error:
         raise MalformedMessage(f"request header: {error}") from error
     return RequestHeader(key, version, correlation_id, client_id), position
 

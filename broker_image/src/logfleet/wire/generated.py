@@ -70,6 +70,7 @@ _RUNTIME = (
     "long_string_prefix",
     "pack_array",
     "read_uvarint",
+    "replaced_string",
     "skip_tags",
     "too_many",
     "unpack_array",

@@ -5,6 +5,7 @@ from struct import Struct, pack, unpack_from
 from typing import Any, Protocol
 
 from logfleet.wire.errors import MalformedMessage, UnencodableMessage
+from logfleet.wire.java_text import java_text
 
 Buffer = bytes | memoryview
 
@@ -70,6 +71,19 @@ def long_string_prefix(length: int) -> bytes:
     if length > STRING_BYTES_MAX + 1:
         raise UnencodableMessage("string longer than 32767 bytes")
     return uvarint(length)
+
+
+def replaced_string(data: Buffer) -> str:
+    """A string that is no UTF-8, as `java_text` reads it.
+
+    One that could not be written again is a MalformedMessage: Kafka gets no answer with it out either.
+    """
+    text = java_text(data)
+    if len(text.encode()) > STRING_BYTES_MAX:
+        raise MalformedMessage(
+            "string longer than 32767 bytes with what stands for bytes that are no UTF-8"
+        )
+    return text
 
 
 def bad_length(length: int, what: str) -> MalformedMessage:

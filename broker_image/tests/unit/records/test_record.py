@@ -155,8 +155,11 @@ def test_damaged_batches_raise_nothing_but_the_typed_errors(records, codec, data
         return
 
 
-def test_a_header_name_that_is_no_utf_8_is_read_as_java_reads_it():
-    payload = GOOD.replace(b"\x02h", b"\x02\xff")
+@pytest.mark.parametrize("name", [b"\xff", b"\xed\xa0\x80"])
+def test_a_header_name_that_is_no_utf_8_is_read_as_java_reads_it(name):
+    longer = 2 * (len(name) - 1)  # lengths are zigzag
+    assert GOOD.count(b"\x02h") == 1
+    payload = bytes([GOOD[0] + longer]) + GOOD[1:].replace(b"\x02h", bytes([2 + longer]) + name)
     assert next(read_records(with_payload(payload))).headers == (("\ufffd", b"x"),)
 
 
