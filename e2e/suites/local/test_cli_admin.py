@@ -61,6 +61,40 @@ def test_brokers_the_cluster_and_groups_have_configurations(ten: Broker) -> None
         assert json.loads(said(ten, "config", "describe", kind, *name, "-o", "json")) == []
 
 
+LIST, FLAG = ("compact, delete", "compact,delete"), ("TRUE", "true")
+"""As people spell them, and as brokers show them."""
+
+
+@pytest.mark.parametrize(
+    "command, keys",
+    [
+        (
+            "topic alter t",
+            {"cleanup.policy": LIST, "preallocate": FLAG, "retention.ms": ("+07", "7")},
+        ),
+        (
+            "config set topic t",
+            {"cleanup.policy": LIST, "preallocate": FLAG, "retention.ms": ("+07", "7")},
+        ),
+        ("config set broker 1", {"log.cleaner.threads": ("01", "1")}),
+        ("config set cluster", {"log.cleanup.policy": LIST, "log.preallocate": FLAG}),
+        ("config set group g", {"consumer.session.timeout.ms": ("050000", "50000")}),
+    ],
+)
+def test_another_spelling_of_what_is_set_is_no_change(
+    one_topic: Broker, command: str, keys: dict[str, tuple[str, str]]
+) -> None:
+    spelled, shown = (
+        [f"{key}={texts[number]}" for key, texts in keys.items()] for number in range(2)
+    )
+    results = []
+    for pairs in (spelled, spelled, shown):
+        option = ["-c"] if command.startswith("topic") else []
+        given = [word for pair in pairs for word in (*option, pair)]
+        results.append(said(one_topic, *command.split(), *given).split()[-1])
+    assert results == ["configured", "unchanged", "unchanged"]
+
+
 def test_what_cannot_be_configured_is_one_line(ten: Broker) -> None:
     line = refused(ten, "config", "set", "topic", "t", "retention.ms=soon")
     assert line.startswith("Error: topic/t: Invalid value soon for configuration retention.ms")

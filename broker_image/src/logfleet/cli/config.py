@@ -18,6 +18,7 @@ from logfleet.cli.topic import config_pairs
 from logfleet.client.admin import Admin, ConfigEntry, ConfigSource, ResourceType
 from logfleet.client.cluster import Client
 from logfleet.client.errors import KafkaError
+from logfleet.client.reconcile import config_as_shown
 from logfleet.wire.errors import ErrorCode
 
 KINDS: Final = {
@@ -193,11 +194,12 @@ def _change(
         present = {
             key: entry.value for key, entry in entries.items() if entry.source is OWN_SOURCE[kind]
         }
-        wanted = {key: value for key, value in {**present, **values}.items() if key not in gone}
+        shown = config_as_shown(KINDS[kind], values)
+        wanted = {key: value for key, value in {**present, **shown}.items() if key not in gone}
         if wanted == present:
             return "unchanged"
         await admin.alter_config(
-            KINDS[kind], name, set_keys=values, delete_keys=gone, validate_only=dry_run
+            KINDS[kind], name, set_keys=shown, delete_keys=gone, validate_only=dry_run
         )
         return "would be configured" if dry_run else "configured"
 

@@ -16,12 +16,12 @@ from logfleet.cli.session import (
     run,
     show_each,
 )
-from logfleet.client.admin import BROKER_DEFAULT, Admin, ConfigSource, NewTopic
+from logfleet.client.admin import BROKER_DEFAULT, Admin, ConfigSource, NewTopic, ResourceType
 from logfleet.client.cluster import Client
 from logfleet.client.errors import KafkaError
 from logfleet.client.metadata import NO_LEADER, Topic
 from logfleet.client.offsets import OffsetSpec, TopicPartition, list_offsets
-from logfleet.client.reconcile import own_config, perform_all
+from logfleet.client.reconcile import config_as_shown, own_config, perform_all
 from logfleet.resources.plan import AlterTopicConfig, GrowTopic, TopicAction, config_difference
 from logfleet.resources.topic import PARTITIONS_MAX, REPLICAS_MAX
 from logfleet.wire.errors import ErrorCode
@@ -267,7 +267,8 @@ def alter(
                 raise KafkaError(ErrorCode.INVALID_CONFIG, f"--delete-config {key}: no such key")
         current = own_config(entries)
         wanted = {key: value for key, value in current.items() if key not in delete_config}
-        changed, removed = config_difference({**wanted, **config}, current)
+        shown = config_as_shown(ResourceType.TOPIC, config)
+        changed, removed = config_difference({**wanted, **shown}, current)
         if changed or removed:
             actions.append(AlterTopicConfig(name, changed, removed))
         await perform_all(admin, actions)

@@ -3,7 +3,7 @@
 Operator and command line both stand on this, so that a resource does the same on both ways.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, assert_never
 
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from logfleet.client.admin import (
 from logfleet.client.errors import KafkaError
 from logfleet.client.metadata import Node, Topic
 from logfleet.control.broker_configs import base_key
-from logfleet.control.config_keys import TOPIC_KEYS, canonical_values
+from logfleet.control.config_keys import GROUP_KEYS, TOPIC_KEYS, ConfigKey, canonical_values
 from logfleet.resources.cluster import ClusterResource
 from logfleet.resources.plan import (
     AlterClusterConfig,
@@ -40,15 +40,27 @@ GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN
 ALL_BROKERS: Final = ""  # the name of the BROKER resource that all brokers share
 
 
+_KEYS: Final[Mapping[ResourceType, Callable[[str], ConfigKey | None]]] = {
+    ResourceType.TOPIC: TOPIC_KEYS.get,
+    ResourceType.BROKER: base_key,
+    ResourceType.GROUP: GROUP_KEYS.get,
+}
+
+
+def config_as_shown(kind: ResourceType, config: Mapping[str, str]) -> dict[str, str]:
+    """The configuration spelled as brokers show it, so that only other values are a difference."""
+    return canonical_values(config, _KEYS[kind])
+
+
 def topic_as_shown(desired: TopicResource) -> TopicResource:
-    """The Topic with its configuration spelled as brokers show it, so that only other values are a difference."""
-    config = canonical_values(desired.config, TOPIC_KEYS.get)
+    """The Topic with its configuration spelled as brokers show it."""
+    config = config_as_shown(ResourceType.TOPIC, desired.config)
     return replace(desired, spec=replace(desired.spec, config=config))
 
 
 def cluster_as_shown(desired: ClusterResource) -> ClusterResource:
     """The Cluster with its configuration spelled as brokers show it."""
-    config = canonical_values(desired.config, base_key)
+    config = config_as_shown(ResourceType.BROKER, desired.config)
     return replace(desired, spec=replace(desired.spec, config=config))
 
 
