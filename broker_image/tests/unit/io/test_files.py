@@ -4,7 +4,6 @@ import os
 import struct
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from logfleet.io.files import (
@@ -22,14 +21,12 @@ from logfleet.io.files import (
 )
 from structlog.testing import capture_logs
 
+from broker_image.tests.unit.io.descriptors import open_files
+
 
 @pytest.fixture
 def files():
     return PosixFiles()
-
-
-def open_descriptors():
-    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def test_a_file_is_written_and_read_at_positions(files, tmp_path):
@@ -46,11 +43,10 @@ def test_a_file_is_written_and_read_at_positions(files, tmp_path):
 
 
 def test_a_file_is_closed_when_nobody_refers_to_it(files, tmp_path):
-    before = open_descriptors()
     file = files.open(f"{tmp_path}/f", create=True)
-    assert open_descriptors() == before + 1
+    assert open_files(tmp_path) == [f"{tmp_path}/f"]
     del file
-    assert open_descriptors() == before
+    assert open_files(tmp_path) == []
 
 
 def test_an_open_file_outlives_its_name(files, tmp_path):
@@ -133,7 +129,7 @@ def test_a_second_lock_names_the_holder(files, tmp_path):
 @pytest.mark.parametrize("failing", ["ftruncate", "close"])
 def test_a_disk_that_fails_keeps_no_lock(files, tmp_path, monkeypatch, failing):
     """As CoreUtils.swallow around FileLock.destroy: what follows from a failed directory must follow."""
-    path, before, call = f"{tmp_path}/.lock", open_descriptors(), getattr(os, failing)
+    path, call = f"{tmp_path}/.lock", getattr(os, failing)
     lock = files.lock(path, "us")
 
     def fail(*given):
@@ -145,7 +141,7 @@ def test_a_disk_that_fails_keeps_no_lock(files, tmp_path, monkeypatch, failing):
         patch.setattr(os, failing, fail)
         lock.release()
         lock.release()
-    assert open_descriptors() == before
+    assert open_files(tmp_path) == []
     assert [(row["event"], row["path"]) for row in logs] == [("lock_released_with_error", path)]
     files.lock(path, "another").release()
 
@@ -163,13 +159,12 @@ def test_a_disk_that_fails_before_the_lock_is_complete_keeps_neither_it_nor_its_
 ):
     path = f"{tmp_path}/.lock"
     other = files.lock(path, "another") if failing == "pread" else None
-    before = open_descriptors()
     with monkeypatch.context() as patch:
         patch.setattr(os, failing, failing_with(errno.EIO))
         with pytest.raises(OSError, match="Input/output error") as failed:
             files.lock(path, "us")
     assert (failed.value.errno, failed.value.filename) == (errno.EIO, path)
-    assert open_descriptors() == before
+    assert open_files(tmp_path) == ([path] if other else [])
     if other is not None:
         other.release()
     files.lock(path, "another").release()
@@ -179,7 +174,7 @@ def test_a_disk_that_fails_before_the_lock_is_complete_keeps_neither_it_nor_its_
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_can_be_locked(files, tmp_path, monkeypatch, failing, number):
     """What is missing is only who holds it, which is for people: a full disk has not failed."""
-    path, before = f"{tmp_path}/.lock", open_descriptors()
+    path = f"{tmp_path}/.lock"
     with monkeypatch.context() as patch, capture_logs() as logs:
         patch.setattr(os, failing, failing_with(number))
         lock = files.lock(path, "us")
@@ -187,7 +182,7 @@ def test_a_full_disk_can_be_locked(files, tmp_path, monkeypatch, failing, number
     with pytest.raises(FileLocked, match="locked by another process"):
         files.lock(path, "another")
     lock.release()
-    assert open_descriptors() == before
+    assert open_files(tmp_path) == []
     files.lock(path, "another").release()
 
 

@@ -1,9 +1,10 @@
-import gc
 from pathlib import Path
 
 import pytest
 from logfleet.io.files import PosixFiles, write_file
 from logfleet.node.open_files import OpenFiles
+
+from broker_image.tests.unit.io.descriptors import open_files
 
 
 @pytest.fixture
@@ -14,19 +15,13 @@ def paths(tmp_path):
     return listed
 
 
-def open_descriptors():
-    gc.collect()  # what other tests have left is closed before it is counted
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
 def test_a_file_is_opened_once(paths):
     cache = OpenFiles(PosixFiles())
     assert cache.get(paths[0]) is cache.get(paths[0])
     assert len(cache) == 1
 
 
-def test_the_least_recently_used_file_is_closed(paths):
-    before = open_descriptors()
+def test_the_least_recently_used_file_is_closed(tmp_path, paths):
     cache = OpenFiles(PosixFiles(), limit=3)
     first = [cache.get(path) for path in paths[:3]]
     assert cache.get(paths[0]) is first[0]
@@ -34,7 +29,7 @@ def test_the_least_recently_used_file_is_closed(paths):
     for path in paths[3:]:
         cache.get(path)
     assert len(cache) == 3
-    assert open_descriptors() == before + 3
+    assert open_files(tmp_path) == [paths[0], *paths[3:]]
     kept = cache.get(paths[0])
     assert kept.pread(100, 0) == paths[0].encode()
     assert len(cache) == 3
