@@ -11,6 +11,7 @@ from logfleet.cli.offsets import (
     PLACES,
     Place,
     find,
+    led_partitions,
     offsets_at,
     partition_option,
     partitions_of,
@@ -33,6 +34,7 @@ from logfleet.client.fetcher import Fetched, Fetcher
 from logfleet.client.offsets import OffsetSpec, TopicPartition
 
 POLL_MS: Final = 500
+LEADERS_SECONDS: Final = 1.0  # between two looks for leaders that are missing
 COMMIT_SECONDS: Final = 1.0
 LAST_COMMIT_SECONDS: Final = 5.0
 
@@ -167,7 +169,7 @@ def consume(
         with progress("reading", count, is_wanted=is_wanted) as advance:
             printer = Printer(write, count, advance)
             if group is None:
-                await _read(client, request, printer)
+                await read(client, request, printer)
             else:
                 await _read_as_member(client, group, request, printer)
 
@@ -199,16 +201,36 @@ def _writer(format_: str | None, key_separator: str | None, null: str, *, as_jso
 # --- without a group
 
 
-async def _read(client: Client, request: Request, printer: Printer) -> None:
-    offsets = await find(
-        client, await partitions_of(client, request.topics, request.partitions), request.start
-    )
+async def read(client: Client, request: Request, printer: Printer) -> None:
+    """Print until the request is done. Partitions without a leader are waited for, and the others read meanwhile.
+
+    If it ends at their ends, it waits for the client's `timeout_ms`: nobody knows where they end. Raises ClientError.
+    """
+    keys = await partitions_of(client, request.topics, request.partitions)
+    waiting = [] if request.exit_at_end else await _leaderless(client, keys)
+    for key in waiting:
+        click.echo(f"Warning: {key} has no leader; it is read once it has one", err=True)
+    offsets = await find(client, [key for key in keys if key not in waiting], request.start)
     ends = await offsets_at(client, list(offsets), OffsetSpec.LATEST) if request.exit_at_end else {}
     # what retention takes while it is read is gone: go on with what is still there
     fetcher = Fetcher(client, reset=OffsetSpec.EARLIEST)
     fetcher.assign(offsets)
+    loop = asyncio.get_running_loop()
+    look_at = loop.time() + LEADERS_SECONDS
     while not (printer.done or (request.exit_at_end and _reached(fetcher.positions(), ends))):
         printer.print(await fetcher.poll(POLL_MS))
+        if waiting and loop.time() >= look_at:
+            still = await _leaderless(client, waiting)
+            led = await find(client, [key for key in waiting if key not in still], request.start)
+            if led:
+                fetcher.assign(fetcher.positions() | led)
+            waiting, look_at = still, loop.time() + LEADERS_SECONDS
+
+
+async def _leaderless(client: Client, keys: Sequence[TopicPartition]) -> list[TopicPartition]:
+    """Those of the partitions that nobody leads now. Raises ClientError."""
+    led = await led_partitions(client, sorted({key.topic for key in keys}))
+    return [key for key in keys if key not in led]
 
 
 def _reached(positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> bool:

@@ -9,6 +9,7 @@ from logfleet.cli.offsets import (
     PLACES,
     Place,
     find,
+    led_partitions,
     offsets_at,
     partition_option,
     partitions_of,
@@ -30,7 +31,6 @@ from logfleet.cli.session import (
 from logfleet.client.cluster import Client
 from logfleet.client.errors import KafkaError
 from logfleet.client.groups import Groups, Member
-from logfleet.client.metadata import NO_LEADER
 from logfleet.client.offsets import OffsetSpec, TopicPartition
 from logfleet.groups.lag import lag
 from logfleet.wire.errors import ErrorCode
@@ -102,12 +102,7 @@ async def description_of(client: Client, name: str) -> dict[str, Any]:
         for index in indexes
     }
     keys = sorted({*committed, *readers})
-    led = {
-        TopicPartition(topic.name, partition.index)
-        for topic in await client.retrying(lambda: client.fetch_topics(None))
-        for partition in topic.partitions
-        if partition.leader != NO_LEADER
-    }
+    led = await led_partitions(client, None)
     ends = await offsets_at(client, [key for key in keys if key in led], OffsetSpec.LATEST)
     offsets = []
     for key in keys:

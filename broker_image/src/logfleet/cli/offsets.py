@@ -9,6 +9,7 @@ import click
 from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
 from logfleet.client.errors import KafkaError
+from logfleet.client.metadata import NO_LEADER
 from logfleet.client.offsets import OffsetSpec, TopicPartition, list_offsets
 from logfleet.wire.errors import ErrorCode
 
@@ -103,6 +104,16 @@ async def partitions_of(
                 )
         keys += [TopicPartition(name, index) for index in dict.fromkeys(wanted)]
     return keys
+
+
+async def led_partitions(client: Client, topics: Sequence[str] | None) -> set[TopicPartition]:
+    """The partitions of these topics, None: of all, that have a leader now. Raises ClientError."""
+    return {
+        TopicPartition(topic.name, partition.index)
+        for topic in await client.retrying(lambda: client.fetch_topics(topics))
+        for partition in topic.partitions
+        if partition.leader != NO_LEADER
+    }
 
 
 async def find(
