@@ -7,7 +7,7 @@ its own, since it takes every task of its loop for its own and cancels them when
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 import kopf
@@ -28,6 +28,7 @@ OWNED: Final = (
     ("", "v1", "services"),
     ("policy", "v1", "poddisruptionbudgets"),
 )
+CANCEL_AGAIN_S: Final = 1.0
 
 
 class Feed:
@@ -107,7 +108,7 @@ def watch_settings() -> kopf.OperatorSettings:
 
 
 class Watcher:
-    """kopf in its thread. watching: the first lists were read and watches are open."""
+    """kopf in its thread. watching: it has begun, which it says before its first request."""
 
     def __init__(self, feed: Feed, settings: Settings) -> None:
         self._feed = feed
@@ -134,16 +135,38 @@ class Watcher:
             self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        asyncio.run(
-            kopf.operator(
-                registry=registry(self._feed),
-                settings=watch_settings(),
-                # Without a name of its own kopf asks for the user's, and a pod's user has none.
-                identity=Identity(FIELD_MANAGER),
-                standalone=True,
-                clusterwide=not self._settings.namespaces,
-                namespaces=sorted(self._settings.namespaces),
-                stop_flag=self._stop,
-                ready_flag=self._ready,
-            )
+        asyncio.run(self._watch())
+
+    async def _watch(self) -> None:
+        """Return when `stop` is called. Raises what ends kopf."""
+        roots = await kopf.spawn_tasks(
+            registry=registry(self._feed),
+            settings=watch_settings(),
+            # Without a name of its own kopf asks for the user's, and a pod's user has none.
+            identity=Identity(FIELD_MANAGER),
+            standalone=True,
+            clusterwide=not self._settings.namespaces,
+            namespaces=sorted(self._settings.namespaces),
+            stop_flag=self._stop,
+            ready_flag=self._ready,
         )
+        ended, _ = await asyncio.wait(roots, return_when=asyncio.FIRST_COMPLETED)
+        # kopf waits for it in an executor's thread, and asyncio.run for that thread.
+        self._stop.set()
+        await _end_all(roots)
+        await asyncio.gather(*ended)
+
+
+async def _end_all(roots: Collection[asyncio.Task[None]]) -> None:
+    """Cancel kopf's root tasks, then what they leave in the loop, until nothing is left.
+
+    `kopf.run_tasks` cancels the rest once and waits for ever: a watch that is cancelled together
+    with its waiter for a pause takes this for the pause (kopf, _cogs/clients/api.py, `stream`), goes
+    on and waits for credentials, which nobody brings any more.
+    """
+    left = set(roots)
+    while left:
+        for task in left:
+            task.cancel()
+        await asyncio.wait(left, timeout=CANCEL_AGAIN_S)
+        left = asyncio.all_tasks() - {asyncio.current_task()}
