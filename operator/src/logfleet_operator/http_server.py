@@ -1,6 +1,6 @@
 """/healthz, /readyz and /metrics. SHELL.
 
-Healthy means that the dispatcher keeps turning and that the watches' thread lives; ready, that all
+Healthy means that the dispatcher keeps turning and that the watches' threads live; ready, that all
 resources were listed once (but for those of namespaces that refuse) and kopf has begun. Neither
 depends on the API server answering now: restarting the operator would not bring it back.
 """

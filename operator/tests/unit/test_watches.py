@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
@@ -134,8 +135,9 @@ Begin = Callable[..., Watcher]
 
 @pytest_asyncio.fixture
 async def begin(server: FakeServer) -> AsyncIterator[Begin]:
-    """Begins to watch some namespaces, or all."""
+    """Begins to watch some namespaces, or all. Silent: log records would keep kopf's tasks alive."""
     del server
+    logging.disable()
     begun = []
 
     def watch(worker: Noted, *namespaces: str) -> Watcher:
@@ -151,6 +153,7 @@ async def begin(server: FakeServer) -> AsyncIterator[Begin]:
     for watcher in begun:
         await asyncio.to_thread(watcher.stop, SOON_S)
     gc.collect()  # what kopf left behind, here and not in the midst of another test
+    logging.disable(logging.NOTSET)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -174,3 +177,19 @@ async def test_it_ends_when_told_to(server: FakeServer, begin: Begin) -> None:
     assert watcher.watching
     await asyncio.to_thread(watcher.stop, SOON_S)
     assert not watcher.alive
+
+
+async def test_a_namespace_that_is_gone_ends_no_other(
+    server: FakeServer, begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handlers, "RESTART_S", 0.0)
+    server.refused = {"air"}
+    worker = Noted()
+    watcher = begin(worker, "air", "sea")
+    await until(lambda: server.lists["air"] > 2 and server.watches == KINDS and bool(worker.seen))
+    assert watcher.alive
+    assert watcher.watching  # so that the operator is ready
+    assert worker.seen == [("sea", "fleet")]
+    server.refused.clear()
+    await until(lambda: ("air", "fleet") in worker.seen)
+    assert server.lists["sea"] == 1
