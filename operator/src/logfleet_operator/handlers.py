@@ -2,15 +2,18 @@
 
 Only `on.event` handlers are used: they leave no finalizer, no annotation and no progress in the
 objects they see, so nothing hangs when the operator is gone. kopf runs in a thread with a loop of
-its own, since it takes every task of its loop for its own and cancels them when it ends.
+its own, since it takes every task of its loop for its own; there is one for each scope, since what
+is refused in one namespace ends all of a kopf.
 """
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 import kopf
+import structlog
 from kopf._core.engines.peering import Identity
 from logfleet.resources.document import GROUP, VERSION
 
@@ -28,10 +31,15 @@ OWNED: Final = (
     ("", "v1", "services"),
     ("policy", "v1", "poddisruptionbudgets"),
 )
+# kopf tries for a minute before it gives up; what the watches of a namespace miss, `resync` finds.
+RESTART_S: Final = 30.0
+CANCEL_AGAIN_S: Final = 1.0
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class Feed:
-    """Hands events over to the worker's loop. Called from kopf's thread."""
+    """Hands events over to the worker's loop. Called from kopf's threads."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, worker: Worker, topics: TopicReconciler
@@ -106,44 +114,111 @@ def watch_settings() -> kopf.OperatorSettings:
     return settings
 
 
+class Watch:
+    """kopf for one scope in its thread. namespace: "" for all. begun: kopf is about to list.
+
+    With a namespace the operator's Role goes too, and kopf ends by the refusal (403). It is begun
+    again every RESTART_S, so that it watches once the namespace is back. What ends kopf for all
+    namespaces ends the thread.
+    """
+
+    def __init__(self, feed: Feed, namespace: str) -> None:
+        self._registry = registry(feed)
+        self._settings = watch_settings()
+        self._namespace = namespace
+        self._stop = threading.Event()
+        self._over = threading.Event()
+        self.begun = threading.Event()
+        name = f"watches {namespace}".rstrip()
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def stop(self) -> None:
+        """Ask kopf to end and the thread with it."""
+        self._stop.set()
+        self._over.set()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                asyncio.run(self._watch())
+            except Exception as error:  # the supervisor: one namespace must not stop the others
+                if not self._namespace:
+                    raise
+                log.warning(
+                    "watches_ended",
+                    namespace=self._namespace,
+                    error=repr(error),
+                    retry_s=RESTART_S,
+                )
+            if not self._namespace or self._stop.wait(RESTART_S):
+                return
+
+    async def _watch(self) -> None:
+        """Return when `stop` is called. Raises what ends kopf."""
+        self._over.clear()
+        if self._stop.is_set():  # `stop` may have come before `clear`
+            self._over.set()
+        roots = await kopf.spawn_tasks(
+            registry=self._registry,
+            settings=self._settings,
+            # Without a name of its own kopf asks for the user's, and a pod's user has none.
+            identity=Identity(FIELD_MANAGER),
+            standalone=True,
+            clusterwide=not self._namespace,
+            namespaces=[self._namespace] if self._namespace else [],
+            stop_flag=self._over,
+            ready_flag=self.begun,
+        )
+        ended, _ = await asyncio.wait(roots, return_when=asyncio.FIRST_COMPLETED)
+        # kopf waits for it in an executor's thread, and asyncio.run for that thread.
+        self._over.set()
+        await _end_all(roots)
+        await asyncio.gather(*ended)
+
+
+async def _end_all(roots: Collection[asyncio.Task[None]]) -> None:
+    """Cancel kopf's root tasks, then what they leave in the loop, until nothing is left.
+
+    `kopf.run_tasks` cancels the rest once and waits for ever: a watch that is cancelled together
+    with its waiter for a pause takes this for the pause (kopf, _cogs/clients/api.py, `stream`), goes
+    on and waits for credentials, which nobody brings any more.
+    """
+    left = set(roots)
+    while left:
+        for task in left:
+            task.cancel()
+        await asyncio.wait(left, timeout=CANCEL_AGAIN_S)
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+
+
 class Watcher:
-    """kopf in its thread. watching: the first lists were read and watches are open."""
+    """The watches of all scopes.
+
+    watching: kopf has begun in every scope, whether or not the API server lets it watch there. That
+    is before its first request, so a namespace that is gone keeps nobody waiting, and it stays so.
+    alive: no thread has ended.
+    """
 
     def __init__(self, feed: Feed, settings: Settings) -> None:
-        self._feed = feed
-        self._settings = settings
-        self._stop = threading.Event()
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="watches", daemon=True)
+        self._watches = [Watch(feed, namespace) for namespace in settings.scopes]
 
     @property
     def watching(self) -> bool:
-        return self._ready.is_set()
+        return all(watch.begun.is_set() for watch in self._watches)
 
     @property
     def alive(self) -> bool:
-        return self._thread.is_alive()
+        return all(watch.thread.is_alive() for watch in self._watches)
 
     def start(self) -> None:
-        self._thread.start()
+        for watch in self._watches:
+            watch.thread.start()
 
     def stop(self, timeout_s: float) -> None:
-        """Ask kopf to end, if it was started, and wait; its thread never keeps the process alive."""
-        self._stop.set()
-        if self.alive:
-            self._thread.join(timeout_s)
-
-    def _run(self) -> None:
-        asyncio.run(
-            kopf.operator(
-                registry=registry(self._feed),
-                settings=watch_settings(),
-                # Without a name of its own kopf asks for the user's, and a pod's user has none.
-                identity=Identity(FIELD_MANAGER),
-                standalone=True,
-                clusterwide=not self._settings.namespaces,
-                namespaces=sorted(self._settings.namespaces),
-                stop_flag=self._stop,
-                ready_flag=self._ready,
-            )
-        )
+        """Ask kopf to end, if it was started, and wait; its threads never keep the process alive."""
+        until = time.monotonic() + timeout_s
+        for watch in self._watches:
+            watch.stop()
+        for watch in self._watches:
+            if watch.thread.is_alive():
+                watch.thread.join(max(0.0, until - time.monotonic()))

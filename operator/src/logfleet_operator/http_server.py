@@ -1,8 +1,8 @@
 """/healthz, /readyz and /metrics. SHELL.
 
-Healthy means that the dispatcher keeps turning and that the watches' thread lives; ready, that all
-resources were listed once and watches are open. Neither depends on the API server answering now:
-restarting the operator would not bring it back.
+Healthy means that the dispatcher keeps turning and that the watches' threads live; ready, that all
+resources were listed once (but for those of namespaces that refuse) and kopf has begun. Neither
+depends on the API server answering now: restarting the operator would not bring it back.
 """
 
 import time

@@ -22,6 +22,11 @@ class Settings:
     log_level: str = "info"
     log_json: bool = True
 
+    @property
+    def scopes(self) -> list[str]:
+        """What is listed and watched: each named namespace, or "" for all at once."""
+        return sorted(self.namespaces) or [""]
+
     def in_scope(self, namespace: str) -> bool:
         return not self.namespaces or namespace in self.namespaces
 

@@ -37,7 +37,7 @@ class Key(NamedTuple):
 
 
 class Worker:
-    """ticked: when the dispatcher last looked around; synced: all resources were listed once."""
+    """ticked: when the dispatcher last looked around; synced: all that may be was listed."""
 
     def __init__(
         self,
@@ -141,12 +141,29 @@ class Worker:
             await asyncio.sleep(pause)
 
     async def resync(self) -> None:
-        """Look at everything in scope."""
-        for namespace in sorted(self._settings.namespaces) or [""]:
-            for cluster in await self._kube.list("Cluster", namespace):
-                metadata = cluster["metadata"]
-                self.add_both(metadata["namespace"], metadata["name"])
-            for topic in await self._kube.list("Topic", namespace):
-                cluster_name = topic["spec"]["clusterRef"]["name"]
-                self.add(Key("topics", topic["metadata"]["namespace"], cluster_name))
+        """Look at everything in scope, but for named namespaces that refuse (403, 404).
+
+        One that is deleted takes the operator's Role along; the others must not wait for its
+        return. Raises KubeError if nothing else is in scope, too, and KubeUnavailable.
+        """
+        refused: dict[str, KubeError] = {}
+        for namespace in self._settings.scopes:
+            try:
+                await self._add_all(namespace)
+            except KubeError as error:
+                if error.status not in {403, 404}:
+                    raise
+                refused[namespace] = error
+        if len(refused) == len(self._settings.scopes):
+            raise next(iter(refused.values()))
+        for namespace, refusal in refused.items():
+            log.warning("namespace_refused", namespace=namespace, error=str(refusal))
         self.synced = True
+
+    async def _add_all(self, namespace: str) -> None:
+        for cluster in await self._kube.list("Cluster", namespace):
+            metadata = cluster["metadata"]
+            self.add_both(metadata["namespace"], metadata["name"])
+        for topic in await self._kube.list("Topic", namespace):
+            cluster_name = topic["spec"]["clusterRef"]["name"]
+            self.add(Key("topics", topic["metadata"]["namespace"], cluster_name))

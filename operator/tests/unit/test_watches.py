@@ -1,0 +1,195 @@
+"""kopf itself, against a server that lists and watches as the API server does."""
+
+import asyncio
+import gc
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from typing import Any, cast
+
+import kopf
+import pytest
+import pytest_asyncio
+from aiohttp import web
+from logfleet.resources.document import GROUP, VERSION
+from logfleet_operator import handlers
+from logfleet_operator.handlers import OWNED, Feed, Watcher
+from logfleet_operator.settings import Settings
+from logfleet_operator.topic_reconciler import TopicReconciler
+from logfleet_operator.worker import Worker
+
+pytestmark = [
+    pytest.mark.asyncio,
+    # kopf's watches that are cancelled as they hand over an event
+    pytest.mark.filterwarnings("ignore:coroutine 'worker' was never awaited:RuntimeWarning"),
+]
+
+SOON_S = 30
+KINDS = len(OWNED) + 2
+# What kopf looks for before it watches: (group, version, plural).
+SERVED = (
+    *OWNED,
+    (GROUP, VERSION, "clusters"),
+    (GROUP, VERSION, "topics"),
+    ("", "v1", "namespaces"),
+    ("", "v1", "events"),
+    ("apiextensions.k8s.io", "v1", "customresourcedefinitions"),
+)
+
+
+class FakeServer:
+    """One Cluster in every namespace.
+
+    refused: namespace or plural for which lists are answered with 404, which kopf, other than 403,
+    does not try again. lists: how often each namespace was asked for its Clusters; "" for all.
+    """
+
+    def __init__(self) -> None:
+        self.refused: set[str] = set()
+        self.lists: Counter[str] = Counter()
+        self.watches = 0
+        self._closed = asyncio.Event()
+
+    def close(self) -> None:
+        self._closed.set()
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        *path, plural = request.path.strip("/").split("/")
+        namespace = path[path.index("namespaces") + 1] if "namespaces" in path else ""
+        if plural in {found for _, _, found in SERVED}:
+            return await self._objects(request, namespace, plural)
+        return web.json_response(discovery(request.path))
+
+    async def _objects(
+        self, request: web.Request, namespace: str, plural: str
+    ) -> web.StreamResponse:
+        if "watch" in request.query:
+            self.watches += 1
+            response = web.StreamResponse()
+            await response.prepare(request)
+            await self._closed.wait()
+            return response
+        if plural == "clusters":
+            self.lists[namespace] += 1
+        if {namespace, plural} & self.refused:
+            return web.json_response({"kind": "Status", "code": 404}, status=404)
+        one = {"metadata": {"namespace": namespace, "name": "fleet", "uid": f"{namespace}-1"}}
+        items = [one] if plural == "clusters" else []
+        return web.json_response({"items": items, "metadata": {"resourceVersion": "1"}})
+
+
+def discovery(path: str) -> dict[str, Any]:
+    if path == "/api":
+        return {"versions": ["v1"]}
+    if path == "/apis":
+        versions = {group: {"version": version} for group, version, _ in SERVED if group}
+        return {
+            "groups": [
+                {"name": group, "preferredVersion": version, "versions": [version]}
+                for group, version in versions.items()
+            ]
+        }
+    return {
+        "resources": [
+            {
+                "name": plural,
+                "kind": plural,
+                "singularName": "",
+                "namespaced": plural not in {"namespaces", "customresourcedefinitions"},
+                "verbs": ["get", "list", "watch"],
+            }
+            for group, version, plural in SERVED
+            if path == (f"/apis/{group}/{version}" if group else f"/api/{version}")
+        ]
+    }
+
+
+class Noted:
+    """What a Feed needs of a worker. seen: the Clusters of which events told."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str]] = []
+
+    def add_both(self, namespace: str, cluster: str) -> None:
+        self.seen.append((namespace, cluster))
+
+
+@pytest_asyncio.fixture
+async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeServer]:
+    fake = FakeServer()
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", fake.handle)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0][:2]
+    found = kopf.ConnectionInfo(server=f"http://{host}:{port}")
+    monkeypatch.setattr(handlers, "login", lambda _: found)
+    yield fake
+    fake.close()
+    await runner.cleanup()
+
+
+Begin = Callable[..., Watcher]
+
+
+@pytest_asyncio.fixture
+async def begin(server: FakeServer) -> AsyncIterator[Begin]:
+    """Begins to watch some namespaces, or all. Silent: log records would keep kopf's tasks alive."""
+    del server
+    logging.disable()
+    begun = []
+
+    def watch(worker: Noted, *namespaces: str) -> Watcher:
+        feed = Feed(
+            asyncio.get_running_loop(), cast("Worker", worker), cast("TopicReconciler", None)
+        )
+        watcher = Watcher(feed, Settings(broker_image="", namespaces=frozenset(namespaces)))
+        watcher.start()
+        begun.append(watcher)
+        return watcher
+
+    yield watch
+    for watcher in begun:
+        await asyncio.to_thread(watcher.stop, SOON_S)
+    gc.collect()  # what kopf left behind, here and not in the midst of another test
+    logging.disable(logging.NOTSET)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(SOON_S):
+        while not condition():  # noqa: ASYNC110  threads and a server have no event for it
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_for_all_namespaces_a_refusal_ends_the_thread(
+    server: FakeServer, begin: Begin
+) -> None:
+    server.refused = {"pods"}
+    watcher = begin(Noted())
+    await until(lambda: watcher.watching and not watcher.alive)
+
+
+async def test_it_ends_when_told_to(server: FakeServer, begin: Begin) -> None:
+    watcher = begin(Noted(), "air", "sea")
+    await until(lambda: server.watches == 2 * KINDS)
+    assert watcher.watching
+    await asyncio.to_thread(watcher.stop, SOON_S)
+    assert not watcher.alive
+
+
+async def test_a_namespace_that_is_gone_ends_no_other(
+    server: FakeServer, begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handlers, "RESTART_S", 0.0)
+    server.refused = {"air"}
+    worker = Noted()
+    watcher = begin(worker, "air", "sea")
+    await until(lambda: server.lists["air"] > 2 and server.watches == KINDS and bool(worker.seen))
+    assert watcher.alive
+    assert watcher.watching  # so that the operator is ready
+    assert worker.seen == [("sea", "fleet")]
+    server.refused.clear()
+    await until(lambda: ("air", "fleet") in worker.seen)
+    assert server.lists["sea"] == 1
