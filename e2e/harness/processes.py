@@ -16,6 +16,7 @@ the kernel ties a program to the thread that started it.
 import contextlib
 import http.client
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -35,6 +36,8 @@ START_S_MAX = 90.0
 STOP_S_MAX = 60.0
 POLL_S = 0.01
 LOG_TAIL_LINES = 60
+HTTP_S_MAX = 30.0
+"""A broker answers within milliseconds; beside other busy processes it has to wait for its turn."""
 
 
 class ProgramFailed(AssertionError):
@@ -257,9 +260,9 @@ class Broker(Program):
         self.terminate()
         self.start()
 
-    def get(self, path: str) -> tuple[int, str]:
-        """Status and body of its admin port; status 0 if nobody answers there."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.admin_port, timeout=5)
+    def get(self, path: str, timeout_s: float = HTTP_S_MAX) -> tuple[int, str]:
+        """Status and body of its admin port; status 0 if nobody answers there in time."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.admin_port, timeout=timeout_s)
         try:
             connection.request("GET", path)
             response = connection.getresponse()
@@ -268,6 +271,19 @@ class Broker(Program):
             return 0, ""
         finally:
             connection.close()
+
+    def metrics(self) -> str:
+        """The page of its metrics. Raises AssertionError if it is not served."""
+        status, text = self.get("/metrics")
+        assert status == 200, f"{self.name} shows no metrics: status {status}"
+        return text
+
+    def metric(self, name: str) -> float:
+        """Sum over the rows whose name and first labels are these, e.g. `x` or `x{topic="t"`. Raises AssertionError if there are none."""
+        row = re.compile(rf"^{re.escape(name)}(?!\w).* (\S+)$", re.MULTILINE)
+        values = row.findall(self.metrics())
+        assert values, f"{self.name} has no metric {name}"
+        return sum(map(float, values))
 
 
 class Fleet:

@@ -121,12 +121,6 @@ def until(holds: Callable[[], bool], timeout_s: float = ROOM_S) -> None:
         time.sleep(0.1)
 
 
-def metric(broker: Broker, name: str) -> float:
-    _, text = broker.get("/metrics")
-    line = next(line for line in text.splitlines() if line.startswith(name))
-    return float(line.split()[-1])
-
-
 def test_records_are_refused_until_there_is_room(broker: Broker, disk: Path) -> None:
     reserve = disk / "data" / ".logfleet-reserve"
     writer = Writer(broker)
@@ -134,7 +128,7 @@ def test_records_are_refused_until_there_is_room(broker: Broker, disk: Path) -> 
     writer.create("filler")
     assert reserve.stat().st_blocks * 512 >= DISK_MIB * 1024 * 1024 // 20 - 4096
     assert writer.send("kept") is ErrorCode.NONE
-    assert metric(broker, "logfleet_disk_full{") == 0
+    assert broker.metric("logfleet_disk_full") == 0
     writer.fill("filler")
     until(lambda: not reserve.exists(), 10)
     # refused at once, the other partition too; all else goes on
@@ -142,8 +136,9 @@ def test_records_are_refused_until_there_is_room(broker: Broker, disk: Path) -> 
     assert writer.send("kept") is ErrorCode.KAFKA_STORAGE_ERROR
     assert time.monotonic() - start < 5
     assert broker.get("/readyz")[0] == 200
-    assert metric(broker, "logfleet_disk_full{") == 1
-    until(lambda: metric(broker, "logfleet_disk_used_over{") == 1, 10)  # 80 percent
+    assert broker.metric("logfleet_disk_full") == 1
+    used_over_80 = f'logfleet_disk_used_over{{path="{disk / "data"}",percent="80"}}'
+    until(lambda: broker.metric(used_over_80) == 1, 10)
     for topic in ("kept", "filler"):
         assert writer.read(topic) == writer.acknowledged[topic]
     # deleting makes room, and nobody has to start anything
@@ -151,7 +146,7 @@ def test_records_are_refused_until_there_is_room(broker: Broker, disk: Path) -> 
     until(lambda: writer.send("kept") is ErrorCode.NONE)
     assert reserve.exists()
     assert writer.read("kept") == writer.acknowledged["kept"]
-    assert metric(broker, "logfleet_disk_full{") == 0
+    assert broker.metric("logfleet_disk_full") == 0
 
 
 def test_compaction_makes_room_on_a_disk_that_is_full(broker: Broker) -> None:
@@ -159,10 +154,10 @@ def test_compaction_makes_room_on_a_disk_that_is_full(broker: Broker) -> None:
     writer = Writer(broker)
     writer.create("t", "min.cleanable.dirty.ratio=0.01")
     writer.fill("t", b"key")
-    until(lambda: metric(broker, "logfleet_disk_full{") == 1, 10)
+    until(lambda: broker.metric("logfleet_disk_full") == 1, 10)
     said(broker, "config", "set", "topic", "t", "cleanup.policy=compact")
-    until(lambda: metric(broker, "logfleet_disk_full{") == 0)
-    assert metric(broker, "logfleet_log_cleaner_uncleanable_partitions{") == 0
+    until(lambda: broker.metric("logfleet_disk_full") == 0)
+    assert broker.metric("logfleet_log_cleaner_uncleanable_partitions") == 0
     assert writer.read("t")[-1] == writer.acknowledged["t"][-1]
     until(lambda: writer.send("t", key=b"key") is ErrorCode.NONE)
 
