@@ -224,7 +224,8 @@ def test_kafkas_dump_tool_reads_compacted_segments(rig: Rig) -> None:
 
 
 def test_a_kill_in_the_middle_of_compaction_loses_nothing(rig: Rig) -> None:
-    broker = rig.broker({**CONFIG, "log.cleaner.io.max.bytes.per.second": "3000000"})
+    # so slow that the rounds over what is written below outlast the writes by seconds
+    broker = rig.broker({**CONFIG, "log.cleaner.io.max.bytes.per.second": "1000000"})
     create(broker)
     writer = Writer(broker)
     for _ in range(2):

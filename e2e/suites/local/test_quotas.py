@@ -223,7 +223,7 @@ def bytes_throttle(talker: Talker) -> list[tuple[int, float]]:
 
 
 def test_throttle_times_of_bytes_are_kafkas(both: tuple[Talker, Talker]) -> None:
-    """550 KB at 50 KB/s over 10 s: 1 s; a request more while the windows are the same does not wait for less than that."""
+    """550 KB at 50 KB/s over 10 s: 1 s, less by the part of a window that has gone by (Rate.windowSize)."""
     for talker in both:
         first, second, third = bytes_throttle(talker)
         assert first[0] == 0, talker.port
@@ -231,7 +231,8 @@ def test_throttle_times_of_bytes_are_kafkas(both: tuple[Talker, Talker]) -> None
         assert 0 <= 1_012 - second[0] <= WINDOWS_MS / 10, talker.port
         # the wait begins before the answer is here
         assert second[1] + third[1] >= second[0] / 1_000, talker.port
-        assert third[0] <= second[0] + 100, talker.port
+        # let through when a window has just begun, it waits for as long as any request may
+        assert third[0] <= 1_100, talker.port
 
 
 def consume(connection: WireConnection, topic_id: bytes) -> Any:
