@@ -159,7 +159,7 @@ class Program:
         """SIGSTOP; done when all its threads have stopped (the signal reaches them one by one)."""
         self.send(signal.SIGSTOP)
         threads = Path(f"/proc/{self.pid}/task")
-        while any(_stat(thread)[0] != "T" for thread in threads.iterdir()):
+        while not all(_has_stopped(thread) for thread in threads.iterdir()):
             time.sleep(0.001)
 
     def resume(self) -> None:
@@ -220,6 +220,13 @@ def session_members(leader: int) -> Iterator[tuple[int, int]]:
 def _stat(process: Path) -> list[str]:
     """The fields of proc_pid_stat(5) from the third, the state, on."""
     return (process / "stat").read_text().rpartition(")")[2].split()
+
+
+def _has_stopped(thread: Path) -> bool:
+    """Whether a thread stands still, or has ended since it was listed."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return _stat(thread)[0] == "T"
+    return True
 
 
 class Broker(Program):
