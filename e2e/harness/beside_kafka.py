@@ -58,5 +58,8 @@ class BesideKafka:
                 talker.close()
 
     def _end(self) -> None:
-        self.kafka.stop()
-        self.ours.close()
+        try:
+            self.kafka.stop()
+        finally:
+            self.kafka.close()
+            self.ours.close()

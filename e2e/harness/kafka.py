@@ -17,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from logfleet.node.loopback_ports import LoopbackPorts
+
 from e2e.harness.debian import PackagesMissing, install
 from e2e.harness.java import JavaMissing, find_java
 
@@ -28,6 +30,8 @@ READY_SECONDS = 300
 """Kafka needs 5 to 10 s; a cold JVM beside twenty busy processes has needed more than 90."""
 TOOL_SECONDS = 180
 """A tool needs 2 to 5 s on an idle machine; the same cold JVM has needed more than 60."""
+STOP_SECONDS = 120
+"""Kafka needs 1 to 3 s to stop in order on an idle machine."""
 
 
 class KafkaUnavailable(RuntimeError):
@@ -128,27 +132,20 @@ def tool_command(main: str, arguments: Sequence[str]) -> list[str]:
     return [java(), *flags, "-cp", jars, main, *arguments]
 
 
-def free_port() -> int:
-    """A TCP port of loopback that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 class KafkaBroker:
     """One Apache Kafka 4.4.0 node (KRaft, broker and controller in one) on loopback, until the block ends.
 
-    jvm: flags of the Java machine, to be set before it is formatted. The usual ones start with the least work: what runs
+    It keeps its ports and its data over `stop` and `start`. ports: nobody else gets them before `close`, whether it runs or not; Java
+    listens on a reserved port, as it sets SO_REUSEADDR on Linux (sun.nio.ch.Net.serverSocket). jvm: flags of the Java machine, to be set before it is formatted. The usual ones start with the least work: what runs
     for a minute is not worth being compiled well.
     """
 
     def __init__(self, directory: Path, **config: str) -> None:
         self.directory = directory
         self.jvm = ["-Xms256m", "-Xmx1g", *QUICK]
-        self.port = free_port()
+        self.ports = LoopbackPorts()
+        self.port, controller = self.ports.reserve(), self.ports.reserve()
         self.bootstrap = f"127.0.0.1:{self.port}"
-        controller = free_port()
         self.config = {
             "process.roles": "broker,controller",
             "node.id": "1",
@@ -165,8 +162,12 @@ class KafkaBroker:
         self._log: IO[bytes] | None = None
 
     def __enter__(self) -> Self:
-        self.format()
-        self.start()
+        try:
+            self.format()
+            self.start()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def format(self) -> None:
@@ -182,7 +183,10 @@ class KafkaBroker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.stop()
+        try:
+            self.stop()
+        finally:
+            self.close()
 
     def start(self) -> None:
         """Start the process and wait until it accepts connections."""
@@ -192,9 +196,8 @@ class KafkaBroker:
         end = time.monotonic() + READY_SECONDS
         while True:
             if self.process.poll() is not None or time.monotonic() > end:
-                self.stop()
-                text = (self.directory / "kafka.log").read_text(errors="replace")
-                raise AssertionError(f"Apache Kafka did not start:\n{text[-3000:]}")
+                self.kill()
+                raise AssertionError(f"Apache Kafka did not start:\n{self._tail()}")
             with socket.socket() as probe:
                 probe.settimeout(0.2)
                 if probe.connect_ex(("127.0.0.1", self.port)) == 0:
@@ -202,18 +205,35 @@ class KafkaBroker:
             time.sleep(0.1)
 
     def stop(self) -> None:
-        """Stop in order; kill after 20 s."""
+        """Stop in order. Raises AssertionError (and kills it) if that takes longer than STOP_SECONDS."""
+        try:
+            if self.process is not None:
+                self.process.terminate()
+                self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(
+                f"Apache Kafka did not stop in {STOP_SECONDS} s:\n{self._tail()}"
+            ) from None
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL; done when it is gone. Nothing happens if it does not run."""
         if self.process is not None:
-            self.process.terminate()
-            try:
-                self.process.wait(20)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+            self.process.kill()
+            self.process.wait()
             self.process = None
         if self._log is not None:
             self._log.close()
             self._log = None
+
+    def close(self) -> None:
+        """Kill it if it runs; let go of its ports."""
+        self.kill()
+        self.ports.release()
+
+    def _tail(self) -> str:
+        return (self.directory / "kafka.log").read_text(errors="replace")[-3000:]
 
     def command(self) -> list[str]:
         """What runs the broker, once it is formatted."""

@@ -10,7 +10,7 @@ import sys
 import urllib.request
 from pathlib import Path
 
-from e2e.harness.processes import Program
+from e2e.harness.processes import HTTP_S_MAX, Program
 
 ADDRESS = "BROKER_ADDRESS"
 
@@ -42,7 +42,7 @@ class Operator(Program):
         """What it answers over HTTP; "" if it does not, or not with success."""
         try:
             url = f"http://127.0.0.1:{self.http_port}{path}"
-            with urllib.request.urlopen(url, timeout=5) as response:
+            with urllib.request.urlopen(url, timeout=HTTP_S_MAX) as response:
                 text: str = response.read().decode()
                 return text
         except OSError:

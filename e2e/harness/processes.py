@@ -16,6 +16,7 @@ the kernel ties a program to the thread that started it.
 import contextlib
 import http.client
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -35,6 +36,8 @@ START_S_MAX = 90.0
 STOP_S_MAX = 60.0
 POLL_S = 0.01
 LOG_TAIL_LINES = 60
+HTTP_S_MAX = 30.0
+"""A broker answers within milliseconds; beside other busy processes it has to wait for its turn."""
 
 
 class ProgramFailed(AssertionError):
@@ -156,7 +159,7 @@ class Program:
         """SIGSTOP; done when all its threads have stopped (the signal reaches them one by one)."""
         self.send(signal.SIGSTOP)
         threads = Path(f"/proc/{self.pid}/task")
-        while any(_stat(thread)[0] != "T" for thread in threads.iterdir()):
+        while not all(_has_stopped(thread) for thread in threads.iterdir()):
             time.sleep(0.001)
 
     def resume(self) -> None:
@@ -219,6 +222,13 @@ def _stat(process: Path) -> list[str]:
     return (process / "stat").read_text().rpartition(")")[2].split()
 
 
+def _has_stopped(thread: Path) -> bool:
+    """Whether a thread stands still, or has ended since it was listed."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return _stat(thread)[0] == "T"
+    return True
+
+
 class Broker(Program):
     """`logfleet broker` on ports of its own. It keeps ports and data over `kill` and `start`."""
 
@@ -257,9 +267,9 @@ class Broker(Program):
         self.terminate()
         self.start()
 
-    def get(self, path: str) -> tuple[int, str]:
-        """Status and body of its admin port; status 0 if nobody answers there."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.admin_port, timeout=5)
+    def get(self, path: str, timeout_s: float = HTTP_S_MAX) -> tuple[int, str]:
+        """Status and body of its admin port; status 0 if nobody answers there in time."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.admin_port, timeout=timeout_s)
         try:
             connection.request("GET", path)
             response = connection.getresponse()
@@ -268,6 +278,19 @@ class Broker(Program):
             return 0, ""
         finally:
             connection.close()
+
+    def metrics(self) -> str:
+        """The page of its metrics. Raises AssertionError if it is not served."""
+        status, text = self.get("/metrics")
+        assert status == 200, f"{self.name} shows no metrics: status {status}"
+        return text
+
+    def metric(self, name: str) -> float:
+        """Sum over the rows whose name and first labels are these, e.g. `x` or `x{topic="t"`. Raises AssertionError if there are none."""
+        row = re.compile(rf"^{re.escape(name)}(?!\w).* (\S+)$", re.MULTILINE)
+        values = row.findall(self.metrics())
+        assert values, f"{self.name} has no metric {name}"
+        return sum(map(float, values))
 
 
 class Fleet:

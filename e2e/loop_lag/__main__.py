@@ -7,7 +7,6 @@ for what they do to caches and disks. The figures and the slowest steps go to e2
 import argparse
 import contextlib
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -79,15 +78,6 @@ class Watched(Broker):
     def next_phase(self) -> None:
         """One of PHASES ends, and the next begins."""
         self.send(signal.SIGUSR1)
-
-    def metric(self, name: str) -> float:
-        """Sum of a metric over its labels."""
-        _, text = self.get("/metrics")
-        return sum(
-            float(line.rpartition(" ")[2])
-            for line in text.splitlines()
-            if re.match(rf"{re.escape(name)}(\b|$)", line)
-        )
 
 
 def until(ready: Callable[[], bool], what: str) -> None:

@@ -87,8 +87,7 @@ class Report:
 
 def lags(broker: Broker) -> dict[float, int]:
     """How often the loop's lag was at most so many seconds, since the broker's start."""
-    _, page = broker.get("/metrics")
-    lines = [line for line in page.splitlines() if line.startswith(LAG)]
+    lines = [line for line in broker.metrics().splitlines() if line.startswith(LAG)]
     pairs = [line.removeprefix(LAG).split('"} ') for line in lines]
     return {float(bound): int(float(count)) for bound, count in pairs}
 

@@ -43,13 +43,8 @@ class KafkaNode(Program):
 
     def __init__(self, directory: Path) -> None:
         super().__init__("kafka", [], directory)
-        self.port, controller = self.ports.reserve(), self.ports.reserve()
-        self.bootstrap = f"127.0.0.1:{self.port}"
-        addresses = {
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller}",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-        }
-        kafka = KafkaBroker(directory, **CONFIG, **addresses)
+        kafka = KafkaBroker(directory, **CONFIG)
+        self.port, self.bootstrap, self.ports = kafka.port, kafka.bootstrap, kafka.ports
         kafka.jvm = [*JVM, f"-Djava.io.tmpdir={directory}"]  # where its lz4 unpacks itself
         kafka.format()
         self.data = Path(kafka.config["log.dirs"])

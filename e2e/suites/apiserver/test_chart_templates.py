@@ -324,7 +324,7 @@ def test_monitoring_names_what_a_broker_exposes(helm: Helm, tmp_path: Path) -> N
     broker = Broker(tmp_path / "broker")
     try:
         broker.start()
-        _, text = broker.get("/metrics")
+        text = broker.metrics()
     finally:
         broker.close()
     kinds = dict(line.split()[2:] for line in text.splitlines() if line.startswith("# TYPE"))

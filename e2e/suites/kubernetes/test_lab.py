@@ -13,6 +13,8 @@ from e2e.lab.commands import LabError
 NAMESPACE = "zonal"
 PODS = ("web-0", "web-1", "web-2")
 NODE_PORT = 30080
+SERVED_WITHIN_S = 60
+"""DNS and the nodes' rules hear of pods that are Ready a moment later."""
 MANIFEST = Path(__file__).parent / "zonal.yaml"
 
 
@@ -62,14 +64,24 @@ def test_pods_find_each_other_by_name(web, kubernetes):
         f"    u = f'http://{{n}}.web.{NAMESPACE}.svc.cluster.local:8000/name'\n"
         "    print(r.urlopen(u).read().decode(), end='')"
     )
-    said = kubernetes.execute("web-0", NAMESPACE, "python", "-c", code)
-    assert said.split() == list(PODS)
+
+    def said() -> str:
+        return str(kubernetes.execute("web-0", NAMESPACE, "python", "-c", code))
+
+    assert wait_for("the names", said, SERVED_WITHIN_S).split() == list(PODS)
 
 
 @pytest.mark.parametrize("zone", ["a", "b", "c"])
 def test_a_node_port_is_reached_from_outside_through_every_node(web, rig, zone):
-    with urllib.request.urlopen(f"http://{rig.node_ip(zone)}:{NODE_PORT}/name", timeout=10) as got:
-        assert got.read().decode().strip() in PODS
+    def name() -> str | None:
+        url = f"http://{rig.node_ip(zone)}:{NODE_PORT}/name"
+        try:
+            with urllib.request.urlopen(url, timeout=10) as got:
+                return str(got.read().decode().strip())
+        except OSError:
+            return None
+
+    assert wait_for("an answer", name, SERVED_WITHIN_S) in PODS
 
 
 def test_a_pod_that_is_deleted_comes_back_with_its_data(web, kubernetes):
@@ -84,7 +96,8 @@ def test_a_pod_that_is_deleted_comes_back_with_its_data(web, kubernetes):
     wait_for("a new web-1", is_new, within_s=120)
     after = kubernetes.wait_pod("web-1", NAMESPACE, within_s=120)
     assert after["spec"]["nodeName"] == before["spec"]["nodeName"]
-    assert len(kubernetes.execute("web-1", NAMESPACE, "cat", "/data/boots").split()) == boots + 1
+    # more than once if its probe or the node had to start it again
+    assert len(kubernetes.execute("web-1", NAMESPACE, "cat", "/data/boots").split()) > boots
 
 
 def test_a_privileged_pod_is_refused_where_security_is_restricted(web, kubernetes):
@@ -112,7 +125,7 @@ def test_a_zone_that_loses_its_power_comes_back_with_its_data(web, rig, kubernet
     kubernetes.wait_condition("node", "node-c", within_s=120)
 
     def booted_again():
-        return len(kubernetes.execute(name, NAMESPACE, "cat", "/data/boots").split()) == boots + 1
+        return len(kubernetes.execute(name, NAMESPACE, "cat", "/data/boots").split()) > boots
 
     wait_for(f"{name} with its data", booted_again, within_s=180)
 

@@ -1,6 +1,7 @@
 """Topics as resources: made, grown, refused, in conflict, deleted with the operator up and down."""
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported by name only
     AdminClient,
     ConfigResource,
@@ -12,22 +13,43 @@ from e2e.harness.kubernetes import condition, wait_for
 
 # An operator that was down asks twice, 30 s apart, before it believes that a Topic is gone.
 DELETED_WITHIN_S = 180
+# A Topic is Ready by the word of one broker; a client may ask another, which hears of it a moment later.
+HEARD_WITHIN_S = 60
 
 
 def names(fleet: Fleet) -> set[str]:
     return set(AdminClient({"bootstrap.servers": fleet.outside}).list_topics(timeout=20).topics)
 
 
-def partitions(fleet: Fleet, name: str) -> int:
-    topics = AdminClient({"bootstrap.servers": fleet.outside}).list_topics(timeout=20).topics
-    return len(topics[name].partitions)
+def wait_named(fleet: Fleet, name: str) -> None:
+    wait_for(f"{name} to be heard of", lambda: name in names(fleet), HEARD_WITHIN_S)
 
 
-def config(fleet: Fleet, name: str) -> dict[str, str]:
+def wait_partitions(fleet: Fleet, name: str, count: int) -> None:
+    """Return when clients see so many."""
+
+    def probe() -> bool:
+        topics = AdminClient({"bootstrap.servers": fleet.outside}).list_topics(timeout=20).topics
+        return name in topics and len(topics[name].partitions) == count
+
+    wait_for(f"{name} to have {count} partitions", probe, HEARD_WITHIN_S)
+
+
+def wait_config(fleet: Fleet, name: str, key: str, value: str) -> None:
+    """Return when clients see this value. Raises KafkaException with the broker's words if it is not told."""
     resource = ConfigResource(ResourceType.TOPIC, name)
-    admin = AdminClient({"bootstrap.servers": fleet.outside})
-    entries = admin.describe_configs([resource])[resource].result(timeout=20)
-    return {entry.name: entry.value for entry in entries.values()}
+
+    def probe() -> bool:
+        admin = AdminClient({"bootstrap.servers": fleet.outside})
+        try:
+            entries = admin.describe_configs([resource])[resource].result(timeout=20)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+            return False
+        return bool(entries[key].value == value)
+
+    wait_for(f"{name} to have {key}={value}", probe, HEARD_WITHIN_S)
 
 
 @pytest.fixture
@@ -48,10 +70,11 @@ def make(fleet):
 def test_a_topic_becomes_what_clients_see(fleet, make):
     make("orders", 3, config={"retention.ms": "3600000"})
     status = fleet.wait_topic("orders")["status"]
-    assert status["partitions"] == partitions(fleet, "orders") == 3
+    assert status["partitions"] == 3
+    wait_partitions(fleet, "orders", 3)
     assert status["replicas"] == 1
     assert status["topicId"]
-    assert config(fleet, "orders")["retention.ms"] == "3600000"
+    wait_config(fleet, "orders", "retention.ms", "3600000")
 
 
 def test_a_topic_grows_and_changes_its_configuration(fleet, make):
@@ -59,9 +82,10 @@ def test_a_topic_grows_and_changes_its_configuration(fleet, make):
     identity = fleet.wait_topic("growing")["status"]["topicId"]
     make("growing", 4, config={"cleanup.policy": "compact"})
     status = fleet.wait_topic("growing")["status"]
-    assert status["partitions"] == partitions(fleet, "growing") == 4
+    assert status["partitions"] == 4
+    wait_partitions(fleet, "growing", 4)
     assert status["topicId"] == identity
-    assert config(fleet, "growing")["cleanup.policy"] == "compact"
+    wait_config(fleet, "growing", "cleanup.policy", "compact")
 
 
 def test_a_topic_that_would_shrink_is_refused_with_a_sentence(fleet, make):
@@ -69,7 +93,7 @@ def test_a_topic_that_would_shrink_is_refused_with_a_sentence(fleet, make):
     fleet.wait_topic("shrinking")
     said = fleet.kubernetes.refusal(topic("shrinking", fleet.name, 2), fleet.namespace)
     assert "only grow" in said
-    assert partitions(fleet, "shrinking") == 3
+    wait_partitions(fleet, "shrinking", 3)
 
 
 @pytest.mark.parametrize(
@@ -119,6 +143,7 @@ def test_of_two_topics_that_claim_one_name_one_is_ready_and_the_other_in_conflic
 
     assert wait_for("the verdict", verdict, within_s=120) == "Conflict"
     fleet.wait_topic("first")
+    wait_named(fleet, "claimed")
     fleet.kubernetes.delete(TOPICS, "second", fleet.namespace)
     assert "claimed" in names(fleet)
 
@@ -126,7 +151,7 @@ def test_of_two_topics_that_claim_one_name_one_is_ready_and_the_other_in_conflic
 def test_deleting_a_topic_removes_it_from_the_fleet(fleet, make):
     make("passing")
     fleet.wait_topic("passing")
-    assert "passing" in names(fleet)
+    wait_named(fleet, "passing")
     fleet.kubernetes.delete(TOPICS, "passing", fleet.namespace)
     wait_for("the topic to go", lambda: "passing" not in names(fleet), within_s=120)
 
@@ -136,6 +161,7 @@ def test_a_topic_that_is_to_be_retained_stays(fleet, make):
     make("not-kept")
     fleet.wait_topic("kept")
     fleet.wait_topic("not-kept")
+    wait_named(fleet, "not-kept")
     for name in ("kept", "not-kept"):
         fleet.kubernetes.delete(TOPICS, name, fleet.namespace)
     wait_for("the other topic to go", lambda: "not-kept" not in names(fleet), within_s=120)
@@ -149,7 +175,7 @@ def test_a_topic_deleted_while_the_operator_is_down_is_removed_when_it_is_back(f
     fleet.wait_topic("remembered")
     set_operator(fleet.kubernetes, running=False)
     fleet.kubernetes.delete(TOPICS, "forgotten", fleet.namespace)
-    assert "forgotten" in names(fleet)
+    wait_named(fleet, "forgotten")
     set_operator(fleet.kubernetes, running=True)
     wait_for("the topic to go", lambda: "forgotten" not in names(fleet), DELETED_WITHIN_S)
     assert "remembered" in names(fleet)

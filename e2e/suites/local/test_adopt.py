@@ -220,9 +220,7 @@ def test_a_kafka_that_was_killed_is_adopted_with_all_it_acknowledged(
 ) -> None:
     fill(kafka.bootstrap)
     theirs = served(kafka.bootstrap)
-    assert kafka.process is not None
-    kafka.process.kill()
-    kafka.stop()
+    kafka.kill()
     data = kafka.config["log.dirs"]
     assert "was not stopped in order" in cli("adopt", data, "--execute", "-o", "table").stdout
     ours = Broker(tmp_path / "ours", {"log.dirs": data})

@@ -167,9 +167,7 @@ def test_the_admin_port_tells_health_readiness_and_metrics(rig: Rig) -> None:
     assert broker.get("/readyz") == (200, "ok\n")
     with WireConnection(broker.port) as connection:
         connection.call(m.MetadataRequest(topics=None), 12)
-        status, metrics = broker.get("/metrics")
-    assert status == 200
-    assert 'logfleet_requests_total{api="Metadata"} 1\n' in metrics
+        assert broker.metric('logfleet_requests_total{api="Metadata"}') == 1
     assert broker.get("/nothing")[0] == 404
 
 
@@ -177,16 +175,16 @@ def test_a_broker_that_stands_still_answers_no_probe(rig: Rig) -> None:
     """What makes Kubernetes restart it: a probe's timeout, as an event loop that stands still cannot say so."""
     broker = rig.broker()
     broker.pause()
-    assert broker.get("/healthz") == (0, "")
+    assert broker.get("/healthz", timeout_s=1) == (0, "")
     broker.resume()
     assert broker.get("/healthz") == (200, "ok\n")
 
 
 def test_an_idle_connection_is_closed_and_a_waiting_one_is_not(rig: Rig) -> None:
-    broker = rig.broker({"connections.max.idle.ms": "1000"})
+    broker = rig.broker({"connections.max.idle.ms": "10000"})  # no less: the machine may stall
     topic_id = make_topic(broker)
     with WireConnection(broker.port) as idle, WireConnection(broker.port) as waiting:
-        waiting.send(long_poll(topic_id, max_wait_ms=4000), 13)
+        waiting.send(long_poll(topic_id, max_wait_ms=25_000), 13)
         with pytest.raises(Disconnected):
             idle.frame()
         assert waiting.receive(m.FetchRequest, 13).error_code == 0

@@ -132,7 +132,7 @@ def test_slow_readers_get_what_is_theirs_and_hold_up_nobody(filled: Broker) -> N
 
 def test_half_a_frame_costs_what_was_sent_of_it_and_expires(rig: Rig) -> None:
     count, claimed, sent = 200, 90 * MIB, 1000
-    broker = rig.broker({"connections.max.idle.ms": "4000"})
+    broker = rig.broker({"connections.max.idle.ms": "15000"})
     before = broker.rss_bytes()
     with peers(broker.port, count) as halves:
         for peer in halves:

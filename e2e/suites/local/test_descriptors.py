@@ -93,11 +93,6 @@ def closed(sockets: list[socket.socket]) -> list[socket.socket]:
     return [by_fd[fd] for fd, _ in poll.poll(0)]
 
 
-def metric(broker: Broker, name: str) -> float:
-    _, text = broker.get("/metrics")
-    return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
-
-
 def logged(broker: Broker, event: str) -> list[dict[str, object]]:
     lines = map(json.loads, broker.said().splitlines())
     return [line for line in lines if line["event"] == event]
@@ -120,14 +115,14 @@ def test_connections_do_not_take_what_the_logs_need(broker: Broker) -> None:
         assert read == acknowledged[: len(read)]
         assert read
         assert len(list((broker.data / f"{TOPIC}-0").glob("*.log"))) > 1
-        refused = metric(broker, "logfleet_connections_refused_total{")
+        refused = broker.metric("logfleet_connections_refused_total")
         assert refused == len(closed(peers))
         with pytest.raises(Disconnected), WireConnection(broker.port) as late:
             late.call(m.MetadataRequest(topics=None), 12)
         assert len(logged(broker, "connections_refused")) < refused / 10
-    broker.wait_until(lambda: metric(broker, "logfleet_connections{") == 0)
+    broker.wait_until(lambda: broker.metric("logfleet_connections") == 0)
     assert everything(broker) == acknowledged
-    assert metric(broker, "logfleet_offline_log_directories") == 0
+    assert broker.metric("logfleet_offline_log_directories") == 0
     assert logged(broker, "out_of_descriptors") == []
     broker.restart()
     assert everything(broker) == acknowledged

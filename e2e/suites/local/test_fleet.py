@@ -238,8 +238,8 @@ def test_killed_brokers_come_back_as_themselves(fleet: Fleet, numbers: Numbers) 
     before = leaders(fleet.brokers[0], TOPIC)
     for killed in (fleet.brokers[:1], fleet.brokers[1:]):
         ids = {int(broker.config["node.id"]) for broker in killed}
-        logs = [set(contents(broker)) for broker in killed]
         numbers.wait_for(FEW)
+        logs = [set(contents(broker)) for broker in killed]
         for broker in killed:
             broker.kill()
         numbers.wait_for_some(FEW, [each for each, led in enumerate(before) if led not in ids])
@@ -277,9 +277,8 @@ def test_a_group_goes_on_when_its_coordinators_broker_is_killed(
     description = admin.describe_consumer_groups([GROUP])[GROUP].result(timeout=PATIENCE_S)
     coordinator = fleet.brokers[description.coordinator.id - 1]
     seen = [member.assignments for member in group.members]
+    led = leaders(coordinator, TOPIC)
     coordinator.kill()
-    others = next(broker for broker in fleet.brokers if broker.running)
-    led = leaders(others, TOPIC)
     numbers.wait_for_some(
         FEW, [i for i, id_ in enumerate(led) if id_ != description.coordinator.id]
     )

@@ -26,8 +26,8 @@ CONFIG = {
     "offsets.retention.check.interval.ms": "100",
     "offsets.topic.num.partitions": "1",
 }
-REBALANCE_MS = 10_000
-"""Kafka waits so long for a member that it has refused itself."""
+REBALANCE_MS = 30_000
+"""Kafka waits so long for a member that it has refused itself; members have so long to come back over a restart."""
 JOIN_VERSION = 3
 """The last in which a new member joins in one step."""
 COMMIT_VERSION = 2
