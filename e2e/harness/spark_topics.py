@@ -6,7 +6,7 @@ after T0, unless told otherwise.
 
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +30,25 @@ Row = tuple[int, int, bytes, bytes]
 
 
 class NumberedTopic:
-    """A topic with a new name, made at once. name: instead of a random one."""
+    """A topic with a new name, made at once. name: instead of a random one. configs: from its first record on."""
 
-    def __init__(self, bootstrap: str, *, partitions: int = 3, name: str | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        partitions: int = 3,
+        name: str | None = None,
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
         self.bootstrap = bootstrap
+        self.configs = dict(configs or {})
         self.name = name or f"t-{uuid.uuid4()}"
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
         self.create(partitions)
 
     def create(self, partitions: int = 3) -> None:
-        self._admin.create_topics([NewTopic(self.name, partitions, 1)])[self.name].result(WITHIN_S)
+        wanted = NewTopic(self.name, partitions, 1, config=self.configs)
+        self._admin.create_topics([wanted])[self.name].result(WITHIN_S)
 
     def delete(self) -> None:
         """Gone, so that a topic of that name can be made anew."""

@@ -48,20 +48,26 @@ def test_markers_of_transactions_are_no_rows(spark, transactional, tmp_path, sou
     assert [offset for _, offset, _, _ in written(spark, tmp_path)] == want
 
 
+KEYS, BATCH_RECORDS = 3, 10
+
+
 @pytest.fixture(scope="module")
 def compacted(kafka):
-    """Of 300 records with three keys, little more than the last of each key is left."""
-    topic = NumberedTopic(kafka.bootstrap, partitions=1)
-    for key, value in (("cleanup.policy", "compact"), ("segment.ms", "1")):
-        topic.configure(key, value)
+    """Of 300 records the last of each key is left, and what the active segment holds, which the cleaner lets be."""
+    # from the start: Kafka tells a log of a change some time after it has answered
+    configs = {"cleanup.policy": "compact", "segment.ms": "1"}
+    topic = NumberedTopic(kafka.bootstrap, partitions=1, configs=configs)
     now_ms = int(time.time() * 1000)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, "batch.num.messages": 10})
+    # all batches full, however slow the machine is: each is a segment, as its records are more than segment.ms younger
+    whole_batches = {"batch.num.messages": BATCH_RECORDS, "linger.ms": 60_000}
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, **whole_batches})
     for n in range(300):
-        producer.produce(topic.name, f"v{n}", f"k{n % 3}", timestamp=now_ms + n)
+        producer.produce(topic.name, f"v{n}", f"k{n % KEYS}", timestamp=now_ms + n)
     assert producer.flush(30) == 0
     whole = OffsetRange(TopicPartition(topic.name, 0), 0, 300)
     with Cluster(kafka.bootstrap) as cluster:
-        wait_until(lambda: sum(map(len, cluster.read(whole))) < 100)
+        # the fixed point: a pass that came later would come between the reads of ours and of theirs
+        wait_until(lambda: sum(map(len, cluster.read(whole))) == KEYS + BATCH_RECORDS)
     return topic
 
 

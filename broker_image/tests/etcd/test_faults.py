@@ -1,7 +1,6 @@
 """The store when etcd freezes, dies, comes back, forgets, or is another one."""
 
 import asyncio
-import contextlib
 import time
 from contextlib import aclosing
 from pathlib import Path
@@ -24,7 +23,8 @@ from logfleet.metadata.store import (
     absent,
 )
 
-from broker_image.tests.contract.metadata_store import soon, until_absent, write
+from broker_image.tests.contract.metadata_store import PATIENCE_S, soon, until_absent, write
+from broker_image.tests.etcd.leases import kept_until
 from e2e.harness.etcd import EtcdBinary, EtcdServer, etcd_cluster
 
 pytestmark = pytest.mark.asyncio
@@ -43,15 +43,6 @@ async def settle(store: EtcdStore, txn: Txn) -> TxnResult:
                 return await store.txn(txn)
             except (UnknownOutcome, StoreUnavailable):
                 continue
-
-
-async def kept_until(lease: EtcdLease, deadline_s: float) -> None:
-    """Return when the lease has been renewed so far."""
-    async with asyncio.timeout(20):
-        while lease.deadline_s <= deadline_s:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(lease.lost(), 0.05)
-                pytest.fail("the lease is lost")
 
 
 def created(key: str, value: bytes) -> Txn:
@@ -109,11 +100,11 @@ async def test_a_watch_goes_on_after_a_restart(server: EtcdServer, store: EtcdSt
     async with aclosing(store.watch(after_revision=start.revision)) as changes:
         await write(store, Put("a", b"1"))
         seen = [await soon(changes)]
-        reading = asyncio.ensure_future(soon(changes))
+        reading = asyncio.ensure_future(anext(changes))
         server.kill()
         server.start()
         await settle(store, created("b", b""))
-        seen += [await reading]
+        seen += [await asyncio.wait_for(reading, PATIENCE_S)]
         await write(store, Put("a", b"2"))
         seen += [await soon(changes)]
     assert [batch.revision - start.revision for batch in seen] == [1, 2, 3]
@@ -128,7 +119,7 @@ async def test_a_watch_that_missed_a_compaction_gets_a_snapshot(
         assert isinstance(await soon(changes), Snapshot)
         await write(store, Put("a", b"1"))
         await soon(changes)
-        reading = asyncio.ensure_future(soon(changes))
+        reading = asyncio.ensure_future(anext(changes))
         server.kill()
         known_port = server.port
         server.port = server.ports.reserve()
@@ -141,7 +132,7 @@ async def test_a_watch_that_missed_a_compaction_gets_a_snapshot(
         server.kill()
         server.port = known_port
         server.start()
-        snapshot = await reading
+        snapshot = await asyncio.wait_for(reading, PATIENCE_S)
         assert isinstance(snapshot, Snapshot)
         assert [(item.key, item.value) for item in snapshot.items] == [("a", b"2"), ("b", b"")]
         await write(store, Put("c", b""))
@@ -152,7 +143,7 @@ async def test_a_watch_that_missed_a_compaction_gets_a_snapshot(
 async def test_an_unanswered_transaction_is_unknown_until_one_like_it_is_answered(
     server: EtcdServer, store: EtcdStore
 ) -> None:
-    await write(store, Put("warm", b""))
+    await settle(store, created("warm", b""))
     mine = created("a", b"mine")
     server.pause()
     with pytest.raises(UnknownOutcome):
@@ -183,7 +174,7 @@ async def test_without_etcd_nothing_was_sent_and_that_is_known(
 
 
 async def test_a_lease_is_kept_far_beyond_its_ttl(store: EtcdStore) -> None:
-    lease = await store.grant_lease(3)
+    lease = await store.grant_lease(6)
     await write(store, Put("a", b"", lease.id))
     await kept_until(lease, lease.deadline_s + lease.ttl_s)
     assert await store.get("a") is not None
@@ -191,7 +182,7 @@ async def test_a_lease_is_kept_far_beyond_its_ttl(store: EtcdStore) -> None:
 
 async def test_a_lease_ends_with_its_process(server: EtcdServer, store: EtcdStore) -> None:
     other = connect(server)
-    lease = await other.grant_lease(1)
+    lease = await other.grant_lease(3)
     await write(other, Put("a", b"", lease.id))
     await other.close()
     await until_absent(store, "a")
@@ -210,7 +201,7 @@ async def test_a_lease_out_of_reach_is_lost_no_later_than_its_deadline(
 
 
 async def test_a_hung_loop_loses_its_lease(server: EtcdServer, store: EtcdStore) -> None:
-    lease = await store.grant_lease(1)
+    lease = await store.grant_lease(3)
     await write(store, Put("a", b"", lease.id))
     assert store._ticking is not None
     store._ticking.cancel()
@@ -241,7 +232,7 @@ async def test_a_lease_survives_a_restart_of_etcd(server: EtcdServer, store: Etc
 async def test_leases_move_to_the_next_member(binary: EtcdBinary, tmp_path: Path) -> None:
     with etcd_cluster(binary, tmp_path, 3) as servers:
         store = connect(*servers)
-        lease = await store.grant_lease(6)
+        lease = await store.grant_lease(15)
         await settle(store, Txn([absent("a")], [Put("a", b"", lease.id)], [Get("a")]))
         target = store._keeper._addresses.targets[store._keeper._current]
         next(s for s in servers if target.endswith(f":{s.port}")).pause()
@@ -255,12 +246,12 @@ async def test_a_wiped_etcd_is_no_continuation(server: EtcdServer, store: EtcdSt
         await write(store, Put("a", b"%d" % number))
     async with aclosing(store.watch()) as changes:
         await soon(changes)
-        reading = asyncio.ensure_future(soon(changes))
+        reading = asyncio.ensure_future(anext(changes))
         server.kill()
         server.wipe()
         server.start()
         with pytest.raises(StoreReplaced):
-            await reading
+            await asyncio.wait_for(reading, PATIENCE_S)
     with pytest.raises(StoreReplaced):
         await store.get("a")
 

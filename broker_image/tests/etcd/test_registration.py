@@ -18,9 +18,9 @@ async def test_the_id_of_a_dead_process_is_taken_over_after_its_lease(
     server: EtcdServer, store: EtcdStore
 ) -> None:
     dead = EtcdStore(Addresses.parse([server.endpoint]), "/logfleet/test/")
-    old = await register(dead, 1, BrokerValue("old", ()), ttl_s=1)
+    old = await register(dead, 1, BrokerValue("old", ()), ttl_s=3)
     await dead.close()
-    new = await register(store, 1, BrokerValue("new", ()), ttl_s=1)
+    new = await register(store, 1, BrokerValue("new", ()), ttl_s=3)
     assert new.epoch > old.epoch
 
 
@@ -36,7 +36,7 @@ async def test_a_broker_cut_off_for_longer_than_its_lease_registers_anew(
         BrokerValue("one", ()),
         on_registered=calls.put_nowait,
         on_lost=calls.put_nowait,
-        ttl_s=1,
+        ttl_s=3,
     )
     tasks = [asyncio.ensure_future(each.run()) for each in (follower, registrar)]
     async with asyncio.timeout(30):

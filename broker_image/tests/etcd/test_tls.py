@@ -5,9 +5,10 @@ import trustme
 from logfleet.io.etcd import endpoints
 from logfleet.io.etcd.endpoints import Addresses, TlsFiles
 from logfleet.io.etcd.store import EtcdStore
-from logfleet.metadata.store import Put, Snapshot, StoreRefused, StoreUnavailable
+from logfleet.metadata.store import Put, Snapshot, StoreRefused, StoreUnavailable, WatchBatch
 
 from broker_image.tests.contract.metadata_store import soon, write
+from broker_image.tests.etcd.leases import kept_until
 from e2e.harness.etcd import EtcdBinary, TlsPaths, etcd_server
 
 pytestmark = pytest.mark.asyncio
@@ -43,14 +44,13 @@ def endpoint(binary: EtcdBinary, tmp_path: Path, tls):
 async def test_calls_watches_and_leases_go_over_mutual_tls(endpoint, tls) -> None:
     files = TlsFiles(tls["ours"], tls["ours-crt"], tls["ours-key"])
     store = EtcdStore(Addresses.parse([endpoint], files), "/logfleet/test/")
-    lease = await store.grant_lease(1)
+    lease = await store.grant_lease(6)
     await write(store, Put("a", b"", lease.id))
     watch = store.watch()
     assert isinstance(await soon(watch), Snapshot)
-    granted_until = lease.deadline_s
-    while lease.deadline_s <= granted_until:
-        await write(store, Put("b", b""))
-        await soon(watch)
+    await write(store, Put("b", b""))
+    assert isinstance(await soon(watch), WatchBatch)
+    await kept_until(lease, lease.deadline_s)
     await watch.aclose()
     await lease.revoke()
     await store.close()

@@ -36,7 +36,7 @@ async def test_records_are_written_in_order_and_say_where_they_are() -> None:
 async def test_keys_have_their_place_and_the_rest_sticks_together() -> None:
     async with FakeBroker({"t": 5}).running() as broker, Client(broker.bootstrap) as client:
         log = Log(broker)
-        async with Producer(client, linger_ms=1_000) as producer:
+        async with Producer(client, linger_ms=60_000) as producer:
             for _ in range(20):
                 await producer.send("t", b"x")
             delivery = await producer.send("t", b"y", key=b"some key")

@@ -30,6 +30,8 @@ pytestmark = pytest.mark.asyncio
 REQUEST_BYTES_MAX = 4 * 1024 * 1024
 TICK_S = 0.005
 """As exactly as a loop keeps time: uvloop in whole milliseconds."""
+THROTTLES_MS = {b"T": 3_600_000, b"t": 100}
+"""By a frame's kind: the long one for what must not happen meanwhile, and it is shortened then."""
 
 
 def framed(body: bytes) -> bytes:
@@ -70,8 +72,8 @@ class Service:
             future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
             self.parked.append(future)
             return future
-        if kind == b"T":
-            peer.throttle(100)
+        if kind in THROTTLES_MS:
+            peer.throttle(THROTTLES_MS[kind])
         if kind == b"F":
             position, length = struct.unpack_from(">ii", data, 3)
             body = Slice(self.fd, position, length)
@@ -439,14 +441,15 @@ async def test_a_throttled_connection_is_answered_at_once_and_read_later(
 ) -> None:
     loop = asyncio.get_running_loop()
     async with running(tmp_path) as rig, rig.client() as client:
-        start_s = loop.time()
         client.send(b"\0\1T" + bytes(size), b"\0\1e" + bytes(size))
         assert (await client.receive())[:3] == b"\0\1T"
         assert len(rig.service.seen) == 1
-        client.send(b"\0\1T")  # what comes meanwhile is kept
+        client.send(b"\0\1t")  # what comes meanwhile is kept
+        start_s = loop.time()
+        rig.service.peers[0].throttle(100)
         assert (await client.receive())[:3] == b"\0\1e"
         assert loop.time() - start_s >= 0.1 - TICK_S
-        assert await client.receive() == b"\0\1T"
+        assert await client.receive() == b"\0\1t"
         client.send(b"\0\1e")
         assert await client.receive() == b"\0\1e"
         assert loop.time() - start_s >= 0.2 - 2 * TICK_S
@@ -457,10 +460,10 @@ async def test_an_answer_that_comes_late_is_not_held_back(tmp_path: Path) -> Non
         client.send(b"\0\1P", b"\0\1e")
         await rig.service.until_seen(1)
         rig.service.peers[0].throttle(3_600_000)
-        rig.service.peers[0].throttle(100)  # the newest counts
         rig.service.parked[0].set_result(framed(b"answer"))
         assert await client.receive() == b"answer"
         assert len(rig.service.seen) == 1
+        rig.service.peers[0].throttle(100)  # the newest counts
         assert await client.receive() == b"\0\1e"
 
 

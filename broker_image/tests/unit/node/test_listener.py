@@ -8,10 +8,11 @@ import pytest
 import structlog
 from logfleet.control.connection_limits import connection_limits
 from logfleet.control.topic_configs import BrokerLayers
-from logfleet.node.connection import Answer, Peer
+from logfleet.node.connection import IDLE, Answer, Peer
 from logfleet.node.connection_quotas import ConnectionQuotas
 from logfleet.node.listener import Listener, close_least_recently_used, unlimited
 
+from broker_image.tests.unit.node.listening import stop_ticking
 from broker_image.tests.unit.node.waiting import Until
 
 pytestmark = pytest.mark.asyncio
@@ -86,7 +87,7 @@ async def test_stopping_does_not_wait_for_who_has_gone_too_fast(throttled: str) 
 
             connection.peer.on_leave = leave
         with structlog.testing.capture_logs() as logs:
-            await listener.stop(grace_s=5)
+            await listener.stop(grace_s=30)
         assert [row["event"] for row in logs] == [], "nothing was cut"
         assert await reader.read() == framed(b"early")
         assert len(service.parked) == 1
@@ -111,18 +112,22 @@ async def test_stopping_cuts_what_does_not_end_in_time() -> None:
         del reader
 
 
-async def test_an_idle_connection_is_closed_and_a_busy_one_is_not() -> None:
+async def test_an_idle_connection_is_closed_and_a_busy_one_is_not(until: Until) -> None:
     with ThreadPoolExecutor(1) as disk:
-        listener = Listener("L", echo, disk=disk, idle_s_max=0.5)
+        listener = Listener("L", echo, disk=disk, idle_s_max=600)
         port = await listener.bind("127.0.0.1", 0)
         await listener.serve()
+        stop_ticking(listener)
         idle_reader, idle_writer = await asyncio.open_connection("127.0.0.1", port)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        closing = asyncio.ensure_future(idle_reader.read())
-        while not closing.done():
+        await until(lambda: len(listener.connections) == 2)
+        for _ in range(2):
+            listener.now += 400
+            await listener._close_idle()
             writer.write(framed(b"ping"))
             assert await reader.readexactly(8) == framed(b"ping")
-        assert closing.result() == b""
+        assert await idle_reader.read() == b""
+        assert listener.closed_by[IDLE] == 1
         idle_writer.close()
         writer.close()
         await listener.stop(grace_s=5)

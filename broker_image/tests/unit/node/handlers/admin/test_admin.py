@@ -218,7 +218,9 @@ async def test_what_no_controller_comes_to_is_refused_and_the_rest_is_told(
     node, _ = replaced_once
     claimed = asyncio.Event()
     monkeypatch.setattr(node.store, "grant_lease", lambda _ttl_s: claimed.wait())
-    whole = CreateTopicsRequest(topics=[creation(name).topics[0] for name in "ab"], timeout_ms=300)
+    whole = CreateTopicsRequest(
+        topics=[creation(name).topics[0] for name in "ab"], timeout_ms=3_000
+    )
     answer = await node.ask(whole)
     errors = {row.name: row.error_code for row in answer.topics}
     assert errors == {"a": 0, "b": ErrorCode.REQUEST_TIMED_OUT}, "NOT_CONTROLLER has all sent again"
