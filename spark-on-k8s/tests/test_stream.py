@@ -173,9 +173,7 @@ def test_a_deleted_topic_of_a_pattern_is_a_loss_unless_that_is_accepted(
 @pytest.fixture
 def aged(expiring_broker):
     """A topic whose old records are deleted as soon as its `retention.ms` says so."""
-    topic = NumberedTopic(expiring_broker.bootstrap)
-    topic.configure("retention.ms", "-1")
-    return topic
+    return NumberedTopic(expiring_broker.bootstrap, configs={"retention.ms": "-1"})
 
 
 def expire(topic):

@@ -211,10 +211,11 @@ async def test_a_hung_loop_loses_its_lease(server: EtcdServer, store: EtcdStore)
 
 
 async def test_a_lease_revoked_by_another_is_lost(server: EtcdServer, store: EtcdStore) -> None:
-    lease = await store.grant_lease(1)
+    lease = await store.grant_lease(15)
+    runs_out_s = lease.deadline_s
     other = connect(server)
-    await other._revoke(EtcdLease(lease.id, 1, 0, revoke=other._revoke))
-    async with asyncio.timeout(20):
+    await other._revoke(EtcdLease(lease.id, 15, 0, revoke=other._revoke))
+    async with asyncio.timeout_at(runs_out_s):  # the next renewal, after a third of that, tells
         await lease.lost()
     await other.close()
 
