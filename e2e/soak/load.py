@@ -165,6 +165,17 @@ class Member(Worker):
                     self.history.committed[GROUP, (each.topic, each.partition)] = each.offset
                     self.history.commits += 1
 
+    def state(self) -> str:
+        """What it is assigned, where it is there, and what it has committed: for people."""
+        assigned = self._consumer.assignment()
+        at = {each.partition: each.offset for each in self._consumer.position(assigned)}
+        committed = {
+            partition: offset
+            for (group, (_, partition)), offset in dict(self.history.committed).items()
+            if group == GROUP
+        }
+        return f"position by partition: {at}, committed: {committed}"
+
     def end(self) -> None:
         self._consumer.close()
 

@@ -121,16 +121,17 @@ class Round:
             each.result(timeout=PATIENCE_S)
 
     def run(self, kills: int) -> Figures:
-        """At least so many deaths, and more until a compaction was lived through. Raises SoakFailed, and ProgramFailed if the broker does not start again."""
+        """At least so many deaths, and one more if no compaction was lived through. Raises SoakFailed, and ProgramFailed if the broker does not start again."""
         started = time.monotonic()
         for worker in self._workers:
             worker.start()
         try:
-            while self._kills < kills or not self._compactions:
+            while self._kills < kills:
                 self._live()
-                self._kill()
-                self._check_what_is_left()
-                self._start()
+                self._die()
+            if not self._compactions:  # on a busy machine they take longer than a life
+                self._wait("a compaction's end", lambda: self._newly_clean() > 0)
+                self._die()
             self._end()
         except BaseException:
             self._abandon()
@@ -145,13 +146,22 @@ class Round:
             time.monotonic() - started,
         )
 
+    def _die(self) -> None:
+        self._kill()
+        self._check_what_is_left()
+        self._start()
+
     def _kill(self) -> None:
         self._broker.kill()
         self._kills += 1
-        clean = first_dirty_offsets(self._broker.data)
-        self._compactions += sum(self._clean.get(log, 0) < end for log, end in clean.items())
-        self._clean = clean
+        self._compactions += self._newly_clean()
+        self._clean = first_dirty_offsets(self._broker.data)
         self._kills_amid_compaction += is_amid_compaction(self._broker.data)
+
+    def _newly_clean(self) -> int:
+        """Logs in which compaction went further in this life."""
+        clean = first_dirty_offsets(self._broker.data)
+        return sum(self._clean.get(log, 0) < end for log, end in clean.items())
 
     def _abandon(self) -> None:
         """It has failed: what the writers still hold does not matter."""
@@ -231,12 +241,7 @@ class Round:
             writer.ending.set()
         for writer in self._writers:
             writer.join()
-        deadline = time.monotonic() + PATIENCE_S
-        while missing := self._unread():
-            self._raise_for(self.history.failures)
-            if time.monotonic() > deadline:
-                raise SoakFailed(f"the group did not read {missing} records")
-            time.sleep(0.05)
+        self._read_all()
         for worker in self._workers:
             worker.ending.set()
             worker.join()
@@ -244,6 +249,20 @@ class Round:
         self._broker.terminate()
         self._check_what_is_left()
         self._raise_for(["the broker logged an exception"] if "Traceback" in log else [])
+
+    def _read_all(self) -> None:
+        """Wait until the group has read everything. After lives too short for a session to end, that may be most of it."""
+        least, deadline = self._unread(), time.monotonic() + PATIENCE_S
+        while unread := self._unread():
+            self._raise_for(self.history.failures)
+            if unread < least:
+                least, deadline = unread, time.monotonic() + PATIENCE_S
+            if time.monotonic() > deadline:
+                raise SoakFailed(
+                    f"the group has read nothing for {PATIENCE_S:.0f} s, and not {unread} records; "
+                    f"{self._member.state()}\n{self._broker.tail()}"
+                )
+            time.sleep(0.05)
 
     def _unread(self) -> int:
         return sum(
