@@ -12,7 +12,7 @@ from logfleet.node.connection import IDLE, Answer, Peer
 from logfleet.node.connection_quotas import ConnectionQuotas
 from logfleet.node.listener import Listener, close_least_recently_used, unlimited
 
-from broker_image.tests.unit.node.listening import stop_ticking
+from broker_image.tests.unit.node.listening import serving, stop_ticking
 from broker_image.tests.unit.node.waiting import Until
 
 pytestmark = pytest.mark.asyncio
@@ -45,10 +45,7 @@ class Parking:
 
 async def test_stopping_answers_what_is_parked_and_closes(until: Until) -> None:
     service = Parking()
-    with ThreadPoolExecutor(1) as disk:
-        listener = Listener("L", service, disk=disk)
-        port = await listener.bind("127.0.0.1", 0)
-        await listener.serve()
+    async with serving(service) as (listener, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         idle_reader, idle_writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(framed(b"wait"))
@@ -67,10 +64,7 @@ async def test_stopping_answers_what_is_parked_and_closes(until: Until) -> None:
 async def test_stopping_does_not_wait_for_who_has_gone_too_fast(throttled: str) -> None:
     """Kafka: SocketServer closes the channels of a processor that ends, muted or not."""
     service = Parking()
-    with ThreadPoolExecutor(1) as disk:
-        listener = Listener("L", service, disk=disk)
-        port = await listener.bind("127.0.0.1", 0)
-        await listener.serve()
+    async with serving(service) as (listener, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(framed(b"wait") + framed(b"never served"))
         await service.arrived.wait()
@@ -96,10 +90,7 @@ async def test_stopping_does_not_wait_for_who_has_gone_too_fast(throttled: str) 
 
 async def test_stopping_cuts_what_does_not_end_in_time() -> None:
     service = Parking()
-    with ThreadPoolExecutor(1) as disk:
-        listener = Listener("L", service, disk=disk)
-        port = await listener.bind("127.0.0.1", 0)
-        await listener.serve()
+    async with serving(service) as (listener, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(framed(b"wait"))
         await service.arrived.wait()
@@ -113,10 +104,7 @@ async def test_stopping_cuts_what_does_not_end_in_time() -> None:
 
 
 async def test_an_idle_connection_is_closed_and_a_busy_one_is_not(until: Until) -> None:
-    with ThreadPoolExecutor(1) as disk:
-        listener = Listener("L", echo, disk=disk, idle_s_max=600)
-        port = await listener.bind("127.0.0.1", 0)
-        await listener.serve()
+    async with serving(echo, idle_s_max=600) as (listener, port):
         stop_ticking(listener)
         idle_reader, idle_writer = await asyncio.open_connection("127.0.0.1", port)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -136,10 +124,7 @@ async def test_an_idle_connection_is_closed_and_a_busy_one_is_not(until: Until) 
 @pytest.mark.parametrize("sooner", [False, True])
 async def test_below_0_no_connection_is_idle_and_at_0_the_loop_still_rests(*, sooner: bool) -> None:
     """Selector of Kafka's clients makes no IdleExpiryManager for a negative connections.max.idle.ms."""
-    with ThreadPoolExecutor(1) as disk:
-        listener = Listener("L", echo, disk=disk, idle_s_max=0 if sooner else -0.001)
-        port = await listener.bind("127.0.0.1", 0)
-        await listener.serve()
+    async with serving(echo, idle_s_max=0 if sooner else -0.001) as (listener, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         if sooner:
             assert await reader.read() == b""
@@ -164,10 +149,7 @@ async def test_who_resets_before_he_is_served_counts_no_longer(until: Until) -> 
         came_from.add(host)
         return 0
 
-    with ThreadPoolExecutor(1) as disk:
-        listener = Listener("L", echo, disk=disk, quotas=quotas, throttle=throttle)
-        port = await listener.bind("127.0.0.1", 0)
-        await listener.serve()
+    async with serving(echo, quotas=quotas, throttle=throttle) as (listener, port):
         for _ in range(20):  # all before the loop comes to take one of them
             hasty = socket.create_connection(("127.0.0.1", port))
             hasty.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -186,10 +168,7 @@ async def test_a_closed_connection_whose_peer_takes_nothing_is_cut(until: Until)
         del peer, frame
         return framed(bytes(32 * 1024 * 1024))
 
-    with ThreadPoolExecutor(1) as disk:
-        listener = Listener("L", flood, disk=disk, idle_s_max=0.2)
-        port = await listener.bind("127.0.0.1", 0)
-        await listener.serve()
+    async with serving(flood, idle_s_max=0.2) as (listener, port):
         with socket.create_connection(("127.0.0.1", port)) as sock:
             sock.sendall(framed(b"x"))
             await until(lambda: listener.connections)
@@ -230,10 +209,7 @@ async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 
 async def test_a_connection_too_many_of_one_address_is_closed_at_once() -> None:
-    with ThreadPoolExecutor(1) as disk:
-        listener = Listener("L", echo, disk=disk, quotas=limited(max_connections_per_ip=1))
-        port = await listener.bind("127.0.0.1", 0)
-        await listener.serve()
+    async with serving(echo, quotas=limited(max_connections_per_ip=1)) as (listener, port):
         first, second = await connect(port), await connect(port)
         assert await answers(*first)
         assert not await answers(*second)
@@ -249,10 +225,7 @@ async def test_a_connection_too_many_of_one_address_is_closed_at_once() -> None:
 
 
 async def test_a_connection_beyond_the_limit_waits_until_another_ends() -> None:
-    with ThreadPoolExecutor(1) as disk:
-        listener = Listener("L", echo, disk=disk, quotas=limited(max_connections=1))
-        port = await listener.bind("127.0.0.1", 0)
-        await listener.serve()
+    async with serving(echo, quotas=limited(max_connections=1)) as (listener, port):
         first, second = await connect(port), await connect(port)
         assert await answers(*first)
         waiting = asyncio.ensure_future(answers(*second))
@@ -266,10 +239,7 @@ async def test_a_connection_beyond_the_limit_waits_until_another_ends() -> None:
 
 
 async def test_a_stop_lets_nobody_wait(until: Until) -> None:
-    with ThreadPoolExecutor(1) as disk:
-        listener = Listener("L", echo, disk=disk, quotas=limited(max_connections=1))
-        port = await listener.bind("127.0.0.1", 0)
-        await listener.serve()
+    async with serving(echo, quotas=limited(max_connections=1)) as (listener, port):
         first = await connect(port)
         await until(lambda: listener.connections)
         second = await connect(port)
@@ -281,10 +251,7 @@ async def test_a_stop_lets_nobody_wait(until: Until) -> None:
 
 
 async def test_room_is_made_by_those_that_were_idle_for_longest(until: Until) -> None:
-    with ThreadPoolExecutor(1) as disk:
-        listener = Listener("L", echo, disk=disk)
-        port = await listener.bind("127.0.0.1", 0)
-        await listener.serve()
+    async with serving(echo) as (listener, port):
         pairs = [await connect(port) for _ in range(3)]
         await until(lambda: len(listener.connections) == 3)
         for age, connection in enumerate(
@@ -317,22 +284,20 @@ async def test_all_addresses_are_one_port_in_every_family() -> None:
 async def test_connections_without_descriptors_are_closed_at_once_and_told_seldom() -> None:
     limits = connection_limits(BrokerLayers(), ["L"])
     quotas = ConnectionQuotas(limits, lambda: 0, possible_max=1)
-    with ThreadPoolExecutor(1) as disk, structlog.testing.capture_logs() as logs:
-        listener = Listener("L", echo, disk=disk, quotas=quotas)
-        port = await listener.bind("127.0.0.1", 0)
-        await listener.serve()
-        first = await connect(port)
-        assert await answers(*first)
-        for _ in range(5):
-            refused = await connect(port)
-            assert not await answers(*refused)
-            refused[1].close()
-        assert (listener.accepted, listener.refused, quotas.total) == (1, 5, 1)
-        assert [each["event"] for each in logs] == ["connections_refused"]
-        assert await answers(*first)
-        first[1].close()
-        await listener._until_empty()
-        again = await connect(port)
-        assert await answers(*again)
-        again[1].close()
-        await listener.stop(grace_s=5)
+    with structlog.testing.capture_logs() as logs:
+        async with serving(echo, quotas=quotas) as (listener, port):
+            first = await connect(port)
+            assert await answers(*first)
+            for _ in range(5):
+                refused = await connect(port)
+                assert not await answers(*refused)
+                refused[1].close()
+            assert (listener.accepted, listener.refused, quotas.total) == (1, 5, 1)
+            assert [each["event"] for each in logs] == ["connections_refused"]
+            assert await answers(*first)
+            first[1].close()
+            await listener._until_empty()
+            again = await connect(port)
+            assert await answers(*again)
+            again[1].close()
+            await listener.stop(grace_s=5)
