@@ -2,6 +2,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 import pytest
+import pytest_asyncio
 import uvloop
 from logfleet.io.files import Files, PosixFiles
 from logfleet.log.config import LogConfig
@@ -11,6 +12,7 @@ from logfleet.node.open_files import OpenFiles
 from logfleet.node.partition_log import PartitionLog
 from logfleet.node.trash import Trash
 
+from broker_image.tests.unit.node.controller_rig import Store
 from broker_image.tests.unit.node.waiting import Until
 
 # What touches transports and descriptors must hold on both loops.
@@ -28,6 +30,14 @@ def pytest_asyncio_loop_factories(
     if item.path.name in ON_BOTH_LOOPS:
         return {"asyncio": asyncio.SelectorEventLoop, "uvloop": uvloop.new_event_loop}
     return {"asyncio": asyncio.new_event_loop}
+
+
+@pytest_asyncio.fixture
+async def store(tmp_path):
+    """An embedded store whose answers the test can have lost, refused or late."""
+    opened = await Store.open(tmp_path / "metadata")
+    yield opened
+    await opened.close()
 
 
 @pytest.fixture

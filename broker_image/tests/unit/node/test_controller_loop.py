@@ -1,7 +1,6 @@
 import asyncio
 
 import pytest
-import pytest_asyncio
 from logfleet.control.config_changes import ConfigChange, ConfigOperation, alter_topic_configs
 from logfleet.control.topics import (
     NewPartitions,
@@ -42,13 +41,6 @@ from broker_image.tests.unit.node.controller_rig import (
 
 UUID = "AAECAwQFBgcICQoLDA0ODw"
 pytestmark = pytest.mark.asyncio
-
-
-@pytest_asyncio.fixture
-async def store(tmp_path):
-    store = await Store.open(tmp_path / "metadata")
-    yield store
-    await store.close()
 
 
 async def test_the_only_broker_is_elected_and_makes_itself_active(store):

@@ -5,7 +5,6 @@ from collections.abc import Iterator, MutableMapping, Sequence
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from logfleet.control.topics import TopicCreation
 from logfleet.control.transactions import Refusal
 from logfleet.metadata import keys
@@ -29,13 +28,6 @@ from broker_image.tests.unit.node.controller_rig import (
 PAUSES_S = 0.001, 0.004
 Row = MutableMapping[str, Any]
 pytestmark = pytest.mark.asyncio
-
-
-@pytest_asyncio.fixture
-async def store(tmp_path):
-    store = await Store.open(tmp_path / "metadata")
-    yield store
-    await store.close()
 
 
 @pytest.fixture
