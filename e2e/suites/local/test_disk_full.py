@@ -25,8 +25,9 @@ DISK_MIB = 64
 BATCH_BYTES = 256 * 1024
 ROOM_S = 60.0
 """Files are removed every 10 s, and a busy machine takes its time."""
-REFUSED_S = 30.0
-"""Well before the request's own time is over, whatever else the machine does."""
+REFUSED_S = 1.0
+REFUSALS = 10
+"""The quickest of so many must take less than REFUSED_S: a busy machine may hold up one of them, hardly all."""
 REQUEST_TIMEOUT_MS = 120_000
 
 
@@ -118,6 +119,13 @@ class Writer:
                     offset = record.offset + 1
 
 
+def refusal_s(writer: Writer, topic: str) -> float:
+    """Seconds until a batch is refused, which waits for no part of its request's own two minutes."""
+    start = time.monotonic()
+    assert writer.send(topic) is ErrorCode.KAFKA_STORAGE_ERROR
+    return time.monotonic() - start
+
+
 def until(holds: Callable[[], bool]) -> None:
     give_up = time.monotonic() + ROOM_S
     while not holds():
@@ -136,9 +144,9 @@ def test_records_are_refused_until_there_is_room(broker: Broker, disk: Path) -> 
     writer.fill("filler")
     until(lambda: not reserve.exists())
     # refused at once, the other partition too; all else goes on
-    start = time.monotonic()
-    assert writer.send("kept") is ErrorCode.KAFKA_STORAGE_ERROR
-    assert time.monotonic() - start < REFUSED_S
+    took = [refusal_s(writer, "kept") for _ in range(REFUSALS)]
+    print(f"refused within {min(took):.3f} to {max(took):.3f} s, load average {os.getloadavg()}")
+    assert min(took) < REFUSED_S
     assert broker.get("/readyz")[0] == 200
     assert broker.metric("logfleet_disk_full") == 1
     used_over_80 = f'logfleet_disk_used_over{{path="{disk / "data"}",percent="80"}}'
