@@ -331,6 +331,7 @@ async def test_while_a_request_is_parked_little_is_read(tmp_path: Path, until: U
         assert len(connection._head) <= 64 * 1024
         assert connection._frame is None
         assert sock.fileno() > 0
+        rig.service.parked[0].set_result(framed(b"\0\1answer"))
         client.writer.transport.abort()
 
 
