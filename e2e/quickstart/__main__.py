@@ -18,6 +18,7 @@ from e2e.harness.java import JavaMissing, find_java
 from e2e.harness.processes import ProgramFailed, Rig
 from e2e.harness.watermark import appended_counts
 from e2e.quickstart.job import ALL, LATE, Mode, newest, read_batches, run_job
+from e2e.quickstart.signals import held, undisturbed
 
 TOPIC_YAML = Path(__file__).resolve().parents[2] / "crds" / "examples" / "topic.yaml"
 DELIVERED_S_MAX = 60.0
@@ -47,27 +48,30 @@ def publish(bootstrap: str, topic: str, table: pd.DataFrame) -> None:
         if error is not None:
             failed.append(str(error))
 
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "enable.idempotence": True,
-            "linger.ms": 20,
-            # a Ctrl-C that arrives while the client calls back can be lost in it: it is to do so as seldom as it can
-            "delivery.report.only.error": True,
-        }
-    )
+    config = {
+        "bootstrap.servers": bootstrap,
+        "enable.idempotence": True,
+        "linger.ms": 20,
+        "delivery.report.only.error": True,
+        "log_level": 3,  # errors; what is still unsent at Ctrl-C is none
+    }
+    records = list(flights.records(table))
     started = time.monotonic()
-    for key, value in flights.records(table):
-        while True:
-            try:
-                producer.produce(topic, key=key, value=value, on_delivery=delivered)
-                break
-            except BufferError:
-                producer.poll(0.1)
-        producer.poll(0)
-    give_up = time.monotonic() + DELIVERED_S_MAX
-    while len(producer) and time.monotonic() < give_up:
-        producer.flush(0.2)  # not longer: Ctrl-C waits for it
+    with held() as check:
+        producer = Producer(config)
+        for key, value in records:
+            while True:
+                check()
+                try:
+                    producer.produce(topic, key=key, value=value, on_delivery=delivered)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+            producer.poll(0)
+        give_up = time.monotonic() + DELIVERED_S_MAX
+        while len(producer) and time.monotonic() < give_up:
+            check()
+            producer.flush(0.2)  # not longer: Ctrl-C waits for it
     if failed or len(producer):
         raise QuickstartError(
             f"{len(failed) + len(producer)} records were not acknowledged: {failed[:1]}"
@@ -134,12 +138,6 @@ def run(mode: Mode) -> bool:
     agree = ours.astype({"count": "int64"}).equals(theirs.astype({"count": "int64"}))
     step(f"The two counts {'agree' if agree else 'DIFFER'}.")
     return agree
-
-
-def undisturbed() -> None:
-    """From now on things are being ended: a second Ctrl-C must not leave half of them."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
 
 
 LATE_TOLD = ("quickstart-late", "10,000 flights and a watermark of 1 h: late ones are dropped")
