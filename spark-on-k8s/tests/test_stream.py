@@ -8,6 +8,10 @@ import time
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from logfleet_spark.offsets import DataLossError
+from logfleet_spark.options import source_options
+from logfleet_spark.source import StreamReader
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from e2e.harness.spark_topics import (
     SOURCES,
@@ -152,6 +156,38 @@ def test_a_topic_made_anew_while_a_query_runs_is_noticed_though_it_is_longer(
     finally:
         query.stop()
     assert written(spark, tmp_path) == expected(range(3))
+
+
+def made_anew(topic):
+    """Longer than before, so that all offsets of before are there."""
+    topic.delete()
+    topic.create()
+    topic.produce(range(30, 90))
+
+
+@pytest.mark.parametrize("asks", ["latest offsets", "partitions", "records"])
+def test_a_topic_made_anew_amid_a_batch_is_noticed(topic, asks, monkeypatch):
+    """Whatever of a micro-batch is asked for first of the new topic, none of its records is given."""
+    topic.produce(range(6))
+    options = topic.named({"startingOffsets": "earliest"})
+    reader = StreamReader(source_options(options, streaming=True))
+    start = reader.initialOffset()
+    if asks == "latest offsets":
+        ask = reader.cluster.offsets
+        monkeypatch.setattr(reader.cluster, "offsets", lambda at: made_anew(topic) or ask(at))
+    end = reader.latestOffset(start, ReadAllAvailable())
+    monkeypatch.undo()
+    if asks == "partitions":
+        made_anew(topic)
+    pieces = reader.partitions(start, end)
+    if asks == "records":
+        made_anew(topic)
+    assert pieces
+    for piece in pieces:
+        given = reader.read(piece)
+        with pytest.raises(DataLossError, match=f"{topic.name} .*made anew"):
+            next(given)
+    reader.stop()
 
 
 @pytest.mark.parametrize("source", SOURCES)

@@ -6,7 +6,7 @@ Columns and options are those of Spark's Kafka source (see options.py). Offsets 
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 
 import pyarrow as pa
 from logfleet.client.metadata import Topic
@@ -94,20 +94,45 @@ class LogfleetSource(DataSource):
 
 
 class Piece(InputPartition):
-    """The offsets that one task reads."""
+    """The offsets that one task reads; topic_id: of the topic that they were planned for, None if it was not there."""
 
-    def __init__(self, offsets: OffsetRange) -> None:
+    def __init__(self, offsets: OffsetRange, topic_id: bytes | None) -> None:
         super().__init__(offsets)
         self.offsets = offsets
+        self.topic_id = topic_id
 
 
 def read_piece(options: SourceOptions, piece: InputPartition) -> Iterator[pa.RecordBatch]:
     """The records of one task's offsets. Opens its own connections: it runs in a worker of its own."""
     if not isinstance(piece, Piece):
         return  # Spark makes one empty partition of its own where there are none
+    where = piece.offsets.where
+    ids = {where.topic: piece.topic_id} if piece.topic_id is not None else {}
     with Cluster(options.bootstrap, options.client) as cluster:
         for records in cluster.read(piece.offsets, fail_on_data_loss=options.fail_on_data_loss):
-            yield to_arrow(piece.offsets.where, records, include_headers=options.include_headers)
+            if options.fail_on_data_loss:
+                refuse_made_anew(cluster.find([where.topic]), ids)
+            yield to_arrow(where, records, include_headers=options.include_headers)
+
+
+def ids_of(topics: Iterable[Topic]) -> dict[str, bytes]:
+    return {topic.name: topic.topic_id for topic in topics}
+
+
+def refuse_made_anew(topics: Iterable[Topic], ids: Mapping[str, bytes]) -> None:
+    """Raise DataLossError if a topic is another one than that of the given id by its name (KIP-516).
+
+    Offsets and records are asked for by name: what was asked for between two looks at one id is of one topic.
+    """
+    anew = [t.name for t in topics if ids.get(t.name, t.topic_id) != t.topic_id]
+    if anew:
+        raise data_loss([f"topic {name} (deleted and made anew)" for name in anew])
+
+
+def pieces(
+    ranges: Sequence[OffsetRange], min_partitions: int | None, ids: Mapping[str, bytes]
+) -> list[InputPartition]:
+    return [Piece(r, ids.get(r.where.topic)) for r in split(ranges, min_partitions)]
 
 
 def subscribed(cluster: Cluster, wanted: Topics) -> list[Topic]:
@@ -179,7 +204,8 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         with Cluster(self.options.bootstrap, self.options.client) as cluster:
             wanted = self.options.topics
-            partitions = matching(subscribed(cluster, wanted), wanted)
+            topics = subscribed(cluster, wanted)
+            partitions = matching(topics, wanted)
             start = resolved(cluster, partitions, self.options.starting)
             end = resolved(cluster, partitions, self.options.ending)
             earliest = cluster.offsets(dict.fromkeys(partitions, EARLIEST))
@@ -192,7 +218,7 @@ class BatchReader(DataSourceReader):
         elif lost := gone_or_lower(end, latest):
             raise data_loss(lost)
         ranges = planned(start, end, earliest, fail_on_data_loss=self.options.fail_on_data_loss)
-        return [Piece(r) for r in split(ranges, self.options.min_partitions)]
+        return pieces(ranges, self.options.min_partitions, ids_of(topics))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_piece(self.options, partition)
@@ -264,9 +290,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]
     ) -> list[InputPartition]:
         begin, until = from_json(start), from_json(end)
+        # none are known yet when a query that was started again reads its last batch once more
+        ids = self._ids or ids_of(self.cluster.find(tp.topic for tp in until))
         earliest = self.cluster.offsets(dict.fromkeys(until, EARLIEST))
         ranges = planned(begin, until, earliest, fail_on_data_loss=self.options.fail_on_data_loss)
-        return [Piece(r) for r in split(ranges, self.options.min_partitions)]
+        return pieces(ranges, self.options.min_partitions, ids)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_piece(self.options, partition)
@@ -290,8 +318,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _partitions(self) -> list[TopicPartition]:
         """What is to be read now. Raises DataLossError if a topic is another one than before (KIP-516)."""
         topics = subscribed(self.cluster, self.options.topics)
-        anew = [t.name for t in topics if self._ids.get(t.name, t.topic_id) != t.topic_id]
-        if anew and self.options.fail_on_data_loss:
-            raise data_loss([f"topic {name} (deleted and made anew)" for name in anew])
-        self._ids = {topic.name: topic.topic_id for topic in topics}
+        if self.options.fail_on_data_loss:
+            refuse_made_anew(topics, self._ids)
+        self._ids = ids_of(topics)
         return matching(topics, self.options.topics)
