@@ -28,6 +28,8 @@ from typing import TYPE_CHECKING, TypeVar
 from logfleet.node.loopback_ports import LoopbackPorts
 from logfleet.node.tether import tethered
 
+from e2e.harness.signals import held
+
 if TYPE_CHECKING:
     from e2e.harness.etcd import EtcdServer
 
@@ -97,7 +99,7 @@ class Program:
         """Started, not necessarily ready."""
         assert not self.running, f"{self.name} runs already"
         self.directory.mkdir(parents=True, exist_ok=True)
-        with self.log.open("ab") as log:
+        with self.log.open("ab") as log, held():
             self._log_position = log.seek(0, os.SEEK_END)
             self._process = subprocess.Popen(
                 tethered([*self.prefix, *self.command]),

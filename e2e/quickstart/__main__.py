@@ -16,9 +16,9 @@ from e2e.harness import flights
 from e2e.harness.fleet import example
 from e2e.harness.java import JavaMissing, find_java
 from e2e.harness.processes import ProgramFailed, Rig
+from e2e.harness.signals import held, undisturbed
 from e2e.harness.watermark import appended_counts
 from e2e.quickstart.job import ALL, LATE, Mode, newest, read_batches, run_job
-from e2e.quickstart.signals import held, undisturbed
 
 TOPIC_YAML = Path(__file__).resolve().parents[2] / "crds" / "examples" / "topic.yaml"
 DELIVERED_S_MAX = 60.0

@@ -60,6 +60,7 @@ class Scene:
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "session.timeout.ms": 45_000,
+                "max.poll.interval.ms": 3_600_000,  # it is not polled while the tools run
             }
         )
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,6 +43,25 @@ def started(rig: Rig, text: str = READY) -> Program:
     program.launch()
     program.wait_until(lambda: "ready\n" in program.said())
     return program
+
+
+def test_a_program_is_known_though_ctrl_c_comes_amid_its_launch(rig, monkeypatch):
+    popen: Any = subprocess.Popen
+    fork = popen._execute_child
+
+    def interrupted(*args):
+        fork(*args)
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    program = python(rig, READY)
+    monkeypatch.setattr(popen, "_execute_child", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        program.launch()
+    signal.signal(signal.SIGINT, before)
+    assert alive(program.pid)
+    rig.close()
+    assert not alive(program.pid)
 
 
 def test_a_program_runs_in_its_directory_until_it_is_stopped(rig: Rig) -> None:

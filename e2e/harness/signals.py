@@ -1,7 +1,8 @@
-"""What Ctrl-C and SIGTERM do at which point of the quickstart."""
+"""When Ctrl-C and SIGTERM do what they are to do."""
 
 import contextlib
 import signal
+import threading
 from collections.abc import Callable, Iterator
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
@@ -17,9 +18,14 @@ def undisturbed() -> None:
 def held() -> Iterator[Callable[[], None]]:
     """Keep signals from raising amid a call; what is yielded does what they were to do, as does the end of the block.
 
-    For confluent-kafka: an exception that a signal's handler raises while the client's C code looks at Python
-    objects comes out as a TypeError about its configuration, or not at all.
+    For calls that an exception of a signal's handler would leave half done or lose: one that is raised while the
+    C code of confluent-kafka looks at Python objects comes out as a TypeError about its configuration, or not at
+    all; one that is raised in `subprocess.Popen` may leave a child that nobody knows. Handlers run in the main
+    thread alone, so nothing needs to be kept from other threads.
     """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
     arrived: list[int] = []
     handlers = {
         number: signal.signal(number, lambda number, _: arrived.append(number)) for number in ENDING

@@ -1,4 +1,4 @@
-"""Ctrl-C amid a call of the Kafka client, which swallows exceptions now and then."""
+"""Ctrl-C amid a call that would lose its exception, or be left half done by it."""
 
 import contextlib
 import signal
@@ -6,8 +6,8 @@ import signal
 import pytest
 
 from e2e.harness import flights
+from e2e.harness.signals import held
 from e2e.quickstart import __main__ as quickstart
-from e2e.quickstart.signals import held
 
 
 @pytest.fixture(autouse=True)
