@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from logfleet_spark.offsets import DataLossError
 from logfleet_spark.options import source_options
-from logfleet_spark.source import StreamReader
+from logfleet_spark.source import BatchReader, StreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from e2e.harness.spark_topics import (
@@ -165,6 +165,14 @@ def made_anew(topic):
     topic.produce(range(30, 90))
 
 
+def assert_refused(reader, pieces, topic):
+    """Nothing is given of any piece."""
+    assert pieces
+    for piece in pieces:
+        with pytest.raises(DataLossError, match=f"{topic.name} .*made anew"):
+            next(reader.read(piece))
+
+
 @pytest.mark.parametrize("asks", ["latest offsets", "partitions", "records"])
 def test_a_topic_made_anew_amid_a_batch_is_noticed(topic, asks, monkeypatch):
     """Whatever of a micro-batch is asked for first of the new topic, none of its records is given."""
@@ -182,12 +190,16 @@ def test_a_topic_made_anew_amid_a_batch_is_noticed(topic, asks, monkeypatch):
     pieces = reader.partitions(start, end)
     if asks == "records":
         made_anew(topic)
-    assert pieces
-    for piece in pieces:
-        given = reader.read(piece)
-        with pytest.raises(DataLossError, match=f"{topic.name} .*made anew"):
-            next(given)
     reader.stop()
+    assert_refused(reader, pieces, topic)
+
+
+def test_a_topic_made_anew_amid_a_batch_query_is_noticed(topic):
+    topic.produce(range(6))
+    reader = BatchReader(source_options(topic.named({}), streaming=False))
+    pieces = reader.partitions()
+    made_anew(topic)
+    assert_refused(reader, pieces, topic)
 
 
 @pytest.mark.parametrize("source", SOURCES)
