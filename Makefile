@@ -7,7 +7,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 UV_VERSION := 0.13.8
 MEMBERS := broker_image operator spark-on-k8s e2e
-SOURCES := broker_image operator charts spark-on-k8s e2e
+SOURCES := broker_image operator charts spark-on-k8s e2e conftest.py
 STAMP := $(VENV)/.logfleet-setup
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # The tests start brokers by the hundred: without compiled files each of them compiles all modules anew.

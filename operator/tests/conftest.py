@@ -5,11 +5,6 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
-from hypothesis import settings
-
-# Wall time on a busy machine says nothing about an example; pytest's timeout catches what hangs.
-settings.register_profile("logfleet", deadline=None)
-settings.load_profile("logfleet")
 
 
 @pytest.fixture(autouse=True, scope="module")

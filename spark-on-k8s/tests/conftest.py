@@ -7,17 +7,12 @@ from pathlib import Path
 
 import logfleet_spark
 import pytest
-from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from e2e.harness.processes import Broker, Rig
 
 HERE = Path(__file__).resolve().parents[1]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "logfleet"
-
-# Wall time on a busy machine says nothing about an example; pytest's timeout catches what hangs.
-settings.register_profile("logfleet", deadline=None)
-settings.load_profile("logfleet")
 
 # without this the Python workers are whatever python3 stands first in PATH
 os.environ["PYSPARK_PYTHON"] = sys.executable

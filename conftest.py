@@ -1,4 +1,4 @@
-"""Settings of all tests of this member."""
+"""Settings of all tests, whichever folder of them is run."""
 
 from hypothesis import settings
 
