@@ -80,12 +80,17 @@ class NeedsThread(msgspec.Struct, frozen=True):
 class Prepared(msgspec.Struct, frozen=True):
     """A batch that may be appended. buffer: the client's bytes, changed in place, or new ones.
 
-    log_append_time_ms: -1 unless the topic's records carry the broker's time.
+    log_append_time_ms: -1 unless the topic's records carry the broker's time. given: the header's bytes as they came, if they were changed.
     """
 
     buffer: bytearray | memoryview
     header: BatchHeader
     log_append_time_ms: int
+    given: bytes = b""
+
+    def undo(self) -> None:
+        """Let the batch be what it was, for it is not appended, and may be judged once more."""
+        self.buffer[: len(self.given)] = self.given
 
 
 def prepare(
@@ -280,13 +285,14 @@ def _prepare_carefully(
         buffer, header = recompressed, parse_header(recompressed)
     if header.size > config.segment_bytes:
         return _larger_than_a_segment(header.size, config)
+    given = bytes(buffer[:HEADER_SIZE])
     if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
         set_log_append_time(buffer, now_ms)
-        return Prepared(buffer, parse_header(buffer), now_ms)
+        return Prepared(buffer, parse_header(buffer), now_ms, given)
     if newest != header.max_timestamp or header.attributes & LOG_APPEND_TIME_BIT:
         set_create_time(buffer, newest)
         header = parse_header(buffer)
-    return Prepared(buffer, header, NO_TIMESTAMP)
+    return Prepared(buffer, header, NO_TIMESTAMP, given)
 
 
 class _Inspection:

@@ -137,6 +137,7 @@ class PartitionLog:
         if header.producer_id >= 0:
             seen = self._check_producer(header)
             if seen is not None:
+                prepared.undo()
                 return seen
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta

@@ -228,9 +228,8 @@ def describe_topic_partitions(
         if left == 0:
             response.next_cursor = _next(name, start)
             break
-        if topic is None:
-            if name in {each.name for each in request.topics}:
-                response.topics.append(_not_described(name))
+        if topic is None:  # it was asked for by its name
+            response.topics.append(_not_described(name))
             continue
         shown = topic.partitions[start : start + left]
         response.topics.append(_page(view, topic, start, shown))

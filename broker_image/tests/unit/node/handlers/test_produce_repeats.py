@@ -9,7 +9,7 @@ from logfleet.log.config import LogConfig
 from logfleet.node.connection import REPEATS_MAX, CloseConnection, Peer
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.handlers.produce import HANDLERS
-from logfleet.records.batch import TRANSACTIONAL_BIT, write_crc
+from logfleet.records.batch import TRANSACTIONAL_BIT, TimestampType, write_crc
 from logfleet.records.compression import Codec
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.wire.apis import API_BY_NAME
@@ -210,6 +210,23 @@ def test_the_configuration_of_the_moment_counts(sides) -> None:
     assert row(side.ask(frame(9, batch())), 9).error_code == ErrorCode.MESSAGE_TOO_LARGE
 
 
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_a_gap_in_the_sequence_is_one_also_where_the_broker_sets_the_time(sides, codec) -> None:
+    config = LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME)
+    answers = []
+    for sequence in (0, 1, 5):
+        stamp = ProducerStamp(7, 0, sequence)
+        sent = frame(9, batch(b"v" * 100, producer=stamp, codec=codec))
+        for side in sides:
+            if sequence == 0:
+                side.host.host("topic", 0)
+            side.host.partitions.get("topic", 0).log.config = config
+        ours, others = (side.ask(sent) for side in sides)
+        assert ours == others
+        answers.append(row(ours, 9).error_code)
+    assert answers == [0, 0, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+
+
 def test_while_a_client_has_a_quota_all_are_decoded(sides, monkeypatch) -> None:
     side, _ = sides
     side.host.host("topic", 0)
@@ -318,9 +335,11 @@ def frames(draw: st.DrawFn, version: int) -> bytes:
 )
 @given(data=st.data())
 def test_whatever_is_sent_is_answered_as_if_it_were_decoded(sides, version, data) -> None:
+    kind = data.draw(st.sampled_from(TimestampType))
     for side in sides:
         if side.host.partitions.get("topic", 0) is None:
             side.host.host("topic", 0)
+        side.host.partitions.get("topic", 0).log.config = LogConfig(message_timestamp_type=kind)
         side.peer = Peer("PLAINTEXT")
     for sent in data.draw(st.lists(frames(version), min_size=2, max_size=8)):
         answers = []

@@ -4,7 +4,10 @@ import pytest_asyncio
 from logfleet.metadata import keys
 from logfleet.metadata.keys import BrokerValue, Listener
 from logfleet.metadata.store import Put
+from logfleet.node.connection import Peer
+from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.admin_topics import create_one
+from logfleet.node.handlers.metadata import describe_topic_partitions
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
@@ -184,6 +187,28 @@ def page(*names: str, limit: int = 2000, cursor=None) -> DescribeTopicPartitions
     return DescribeTopicPartitionsRequest(
         topics=topics, response_partition_limit=limit, cursor=cursor
     )
+
+
+class Counted(list[DescribeTopicPartitionsRequest.TopicRequest]):
+    """walks: how often somebody went through it."""
+
+    walks = 0
+
+    def __iter__(self):
+        self.walks += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("count", [10, 200])
+async def test_names_that_nobody_knows_are_not_each_looked_for_among_all(node, count):
+    request = page(*(f"unknown-{number:03}" for number in range(count)))
+    request.topics = asked = Counted(request.topics)
+    context = RequestContext(Peer("PLAINTEXT"), 0, None, 1)
+    answer = describe_topic_partitions(node, request, context)
+    assert [row.error_code for row in answer.topics] == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    ] * count
+    assert asked.walks == 1  # for their order, however many they are
 
 
 def cursor_of(answer):
