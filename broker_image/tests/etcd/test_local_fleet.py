@@ -115,17 +115,26 @@ def running(data: Path) -> list[int]:
 
 
 async def all_gone(data: Path) -> None:
-    """Return when no process of the fleet is left: the kernel's signal to a tethered one takes a moment."""
-    for pid in running(data):
-        with contextlib.suppress(ProcessLookupError):
-            pidfd = os.pidfd_open(pid)
-            gone = asyncio.Event()
-            asyncio.get_running_loop().add_reader(pidfd, gone.set)
-            async with asyncio.timeout(20):
-                await gone.wait()
+    """Return when no process of the fleet is left: the kernel's signal to a tethered one takes a moment.
+
+    One may be missed at first: while a process begins another program, it has no command line.
+    """
+    async with asyncio.timeout(20):
+        while left := running(data):
+            for pid in left:
+                await gone(pid)
+
+
+async def gone(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        pidfd = os.pidfd_open(pid)
+        ended = asyncio.Event()
+        asyncio.get_running_loop().add_reader(pidfd, ended.set)
+        try:
+            await ended.wait()
+        finally:
             asyncio.get_running_loop().remove_reader(pidfd)
             os.close(pidfd)
-    assert running(data) == []
 
 
 async def test_a_fleet_starts_tells_where_it_is_and_stops_in_order(spec: FleetSpec) -> None:
@@ -133,7 +142,9 @@ async def test_a_fleet_starts_tells_where_it_is_and_stops_in_order(spec: FleetSp
     ready = await run.until("ready: ")
     assert ready == f"ready: 127.0.0.1:{spec.port},127.0.0.1:{spec.port + 1}"
     assert f"broker 2 at 127.0.0.1:{spec.port + 1} in zone b" in run.said
-    assert not any(line.startswith("warning: ") for line in run.said)
+    # whichever etcd PATH names first: one with known defects is warned of, and nothing else is
+    warned = [line for line in run.said if line.startswith("warning: ")]
+    assert len(warned) == (0 if spec.etcd.fit_for_data else 1)
     config = config_of(spec, 2)
     assert {**config, "pid": 0} == {
         "pid": 0,

@@ -94,11 +94,11 @@ def _config(
     if bool(directories) == bool(properties):
         raise click.UsageError("name the directories or --properties, one of them")
     given = list(overrides)
-    if directories:
-        given.append(f"log.dirs={','.join(str(each.absolute()) for each in directories)}")
-        if not any(each.startswith("node.id=") for each in given):
-            given.append(f"node.id={_node_id(directories[0])}")
     try:
+        if directories:
+            given.append(f"log.dirs={','.join(str(each.absolute()) for each in directories)}")
+            if not any(each.startswith("node.id=") for each in given):
+                given.append(f"node.id={_node_id(directories[0])}")
         config = read_config(properties, tuple(given))
     except (ConfigError, OSError, UnicodeDecodeError) as error:
         raise click.ClickException(str(error)) from error
@@ -109,6 +109,7 @@ def _config(
 
 
 def _node_id(directory: Path) -> str:
+    """As Kafka wrote it there. Raises ClickException, OSError."""
     try:
         found = parse_properties(read_file(PosixFiles(), f"{directory}/{META_PROPERTIES}") or b"")
         return found["node.id"]

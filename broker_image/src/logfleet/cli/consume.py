@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 import click
 
@@ -35,6 +35,10 @@ from logfleet.client.offsets import OffsetSpec, TopicPartition
 
 POLL_MS: Final = 500
 LEADERS_SECONDS: Final = 1.0  # between two looks for leaders that are missing
+PARTITIONS_SECONDS: Final = 60.0  # between two looks for partitions that were added
+ENDS_SECONDS: Final = (
+    1.0  # between two looks whether --exit-at-end can still be reached, and for one at most
+)
 COMMIT_SECONDS: Final = 1.0
 LAST_COMMIT_SECONDS: Final = 5.0
 
@@ -136,6 +140,8 @@ def consume(
 ) -> None:
     """Print the records of topics, by default those that come from now on, until Ctrl-C.
 
+    Partitions that are added meanwhile are found within a minute and read from their beginning.
+
     \b
     logfleet consume orders
     logfleet consume orders --from-beginning --exit-at-end -K:
@@ -204,27 +210,36 @@ def _writer(format_: str | None, key_separator: str | None, null: str, *, as_jso
 async def read(client: Client, request: Request, printer: Printer) -> None:
     """Print until the request is done. Partitions without a leader are waited for, and the others read meanwhile.
 
-    If it ends at their ends, it waits for the client's `timeout_ms`: nobody knows where they end. Raises ClientError.
+    If all partitions are wanted, those that are added later are, too, from their beginning. If it ends at their ends, it waits for the client's `timeout_ms`: nobody knows where they end. Raises ClientError.
     """
     keys = await partitions_of(client, request.topics, request.partitions)
     waiting = [] if request.exit_at_end else await _leaderless(client, keys)
     for key in waiting:
         click.echo(f"Warning: {key} has no leader; it is read once it has one", err=True)
     offsets = await find(client, [key for key in keys if key not in waiting], request.start)
-    ends = await offsets_at(client, list(offsets), OffsetSpec.LATEST) if request.exit_at_end else {}
     # what retention takes while it is read is gone: go on with what is still there
     fetcher = Fetcher(client, reset=OffsetSpec.EARLIEST)
     fetcher.assign(offsets)
+    ends = await _Ends.found(fetcher) if request.exit_at_end else None
     loop = asyncio.get_running_loop()
     look_at = loop.time() + LEADERS_SECONDS
-    while not (printer.done or (request.exit_at_end and _reached(fetcher.positions(), ends))):
-        printer.print(await fetcher.poll(POLL_MS))
+    wants_new = not (request.partitions or request.exit_at_end)
+    look_for_new_at = loop.time() + PARTITIONS_SECONDS
+    while not (printer.done or (ends is not None and ends.reached())):
+        fetched = await fetcher.poll(POLL_MS)
+        if ends is not None:
+            await ends.check()
+        printer.print(fetched)
         if waiting and loop.time() >= look_at:
             still = await _leaderless(client, waiting)
             led = await find(client, [key for key in waiting if key not in still], request.start)
-            if led:
-                fetcher.assign(fetcher.positions() | led)
+            fetcher.add(led)
             waiting, look_at = still, loop.time() + LEADERS_SECONDS
+        if wants_new and loop.time() >= look_for_new_at:
+            new = sorted(await led_partitions(client, request.topics) - set(keys))
+            fetcher.add(await offsets_at(client, new, OffsetSpec.EARLIEST))
+            keys += new
+            look_for_new_at = loop.time() + PARTITIONS_SECONDS
 
 
 async def _leaderless(client: Client, keys: Sequence[TopicPartition]) -> list[TopicPartition]:
@@ -233,8 +248,50 @@ async def _leaderless(client: Client, keys: Sequence[TopicPartition]) -> list[To
     return [key for key in keys if key not in led]
 
 
-def _reached(positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> bool:
-    return all(position >= ends[key] for key, position in positions.items())
+class _Ends:
+    """The ends that the partitions of a fetcher had when this was made."""
+
+    def __init__(self, fetcher: Fetcher, ends: Mapping[TopicPartition, int]) -> None:
+        self._fetcher, self._ends = fetcher, ends
+        self._topic_ids: dict[str, bytes] = {}
+        self._look_at = asyncio.get_running_loop().time() + ENDS_SECONDS
+
+    @classmethod
+    async def found(cls, fetcher: Fetcher) -> Self:
+        """As the leaders say. Raises ClientError."""
+        keys = list(fetcher.positions())
+        return cls(fetcher, await offsets_at(fetcher.client, keys, OffsetSpec.LATEST))
+
+    def reached(self) -> bool:
+        """True if all that was before them is read."""
+        return all(at >= self._ends[key] for key, at in self._fetcher.positions().items())
+
+    async def check(self) -> None:
+        """Raises ClickException if what was before them is not there any more, so that they may never be reached.
+
+        Retention alone moves no end. A leader that does not answer holds nothing up: the fetcher gives it up when it is time.
+        """
+        for topic, topic_id in self._fetcher.topic_ids().items():
+            if self._topic_ids.setdefault(topic, topic_id) != topic_id:
+                raise click.ClickException(
+                    f"topic {topic} was deleted and made anew while it was read"
+                )
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._look_at:
+            return
+        positions = self._fetcher.positions()
+        ahead = [key for key, at in positions.items() if at < self._ends[key]]
+        ends: dict[TopicPartition, int] = {}
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ENDS_SECONDS):
+                ends = await offsets_at(self._fetcher.client, ahead, OffsetSpec.LATEST)
+        self._look_at = loop.time() + ENDS_SECONDS
+        for key, end in ends.items():
+            if end < self._ends[key]:
+                raise click.ClickException(
+                    f"{key} ended at {self._ends[key]} when it was begun, and ends at {end} now: its records are lost, "
+                    "or the topic was made anew"
+                )
 
 
 # --- in a group
@@ -269,7 +326,7 @@ class _Member:
 
     async def read(self, *, exit_at_end: bool) -> None:
         loop = asyncio.get_running_loop()
-        ends: dict[TopicPartition, int] = {}
+        ends: _Ends | None = None
         commit_at = loop.time() + COMMIT_SECONDS
         while not self._printer.done:
             fetched = await self._consumer.poll(POLL_MS)
@@ -277,18 +334,14 @@ class _Member:
                 # what was printed before belongs to partitions that were given back, and was committed then
                 self._generation = self._consumer.generation
                 self._printer.next_offsets = self._first_offsets(fetched)
-                assigned = self._consumer.assignment()
-                ends = (
-                    await offsets_at(self._consumer.client, assigned, OffsetSpec.LATEST)
-                    if exit_at_end
-                    else {}
-                )
+                ends = await _Ends.found(self._consumer.fetcher) if exit_at_end else None
+            if ends is not None:
+                await ends.check()
             self._printer.print(fetched)
             if loop.time() >= commit_at:
                 await self.commit()
                 commit_at = loop.time() + COMMIT_SECONDS
-            positions = self._consumer.fetcher.positions()
-            if exit_at_end and _reached(positions, ends):
+            if ends is not None and ends.reached():
                 return
 
     def _first_offsets(self, fetched: Sequence[Fetched]) -> dict[TopicPartition, int]:

@@ -90,28 +90,36 @@ def _expanded(files: tuple[Path, ...]) -> list[Path]:
 def _dump(path: Path, *, records: bool, count: int | None, as_json: bool) -> str | None:
     """Print the file; what is wrong with it, or None."""
     rows: list[dict[str, Any]] = []
-    problem = None
-    try:
-        for number, row in enumerate(_rows(path, records=records)):
-            if number == (count if count is not None else -1):
-                break
-            if not row.get("valid", True):
-                problem = _untrue(path, row)
-            if as_json:
-                click.echo(json.dumps({"file": path.name, **row}, ensure_ascii=False))
-            elif number < TABLE_ROWS_MAX:
-                rows.append(row)
-            else:
-                problem = f"only the first {TABLE_ROWS_MAX} rows are shown; -o json shows all"
-                break
-    except (RecordsError, CorruptSnapshot, CorruptCheckpoint, OSError) as error:
-        problem = str(error)
+    problems: list[str] = []
+    for number, row in enumerate(_readable_rows(path, problems, records=records)):
+        if number == (count if count is not None else -1):
+            break
+        if not row.get("valid", True):
+            problems.append(_untrue(path, row))
+        if as_json:
+            click.echo(json.dumps({"file": path.name, **row}, ensure_ascii=False))
+        elif number < TABLE_ROWS_MAX:
+            rows.append(row)
+        else:
+            problems.append(f"only the first {TABLE_ROWS_MAX} rows are shown; -o json shows all")
+            break
     if not as_json and rows:
         echo_table(
             [name.upper() for name in rows[0]],
             [[_cell(cell) for cell in row.values()] for row in rows],
         )
-    return problem
+    return problems[-1] if problems else None
+
+
+def _readable_rows(path: Path, problems: list[str], *, records: bool) -> Rows:
+    """The rows up to where the file cannot be read any further: then the reason is added to the problems.
+
+    Here and not around who prints them: that nobody reads our output is no problem of the file.
+    """
+    try:
+        yield from _rows(path, records=records)
+    except (RecordsError, CorruptSnapshot, CorruptCheckpoint, OSError) as error:
+        problems.append(str(error))
 
 
 def _cell(value: object) -> str:

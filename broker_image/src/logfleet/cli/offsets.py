@@ -1,7 +1,7 @@
 """Where in a partition: the words of `consume --offset` and `group reset-offsets --to`."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 import click
@@ -14,6 +14,7 @@ from logfleet.client.offsets import OffsetSpec, TopicPartition, list_offsets
 from logfleet.wire.errors import ErrorCode
 
 INT64_MAX: Final = 2**63 - 1
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 WORDS: Final = {
     "beginning": OffsetSpec.EARLIEST,
     "earliest": OffsetSpec.EARLIEST,
@@ -74,7 +75,11 @@ def _milliseconds(text: str) -> int:
         raise ValueError(
             f"{text!r}: write milliseconds since 1970 or a time with its zone, as 2013-01-01T00:00:00Z"
         )
-    return int(moment.timestamp() * 1000)
+    milliseconds = (moment - _EPOCH) // timedelta(milliseconds=1)
+    if milliseconds < 0:
+        # sent as it is, it could be one of ListOffsets' words: -1 is the end (Kafka: ListOffsetsRequest.LATEST_TIMESTAMP)
+        raise ValueError(f"{text!r}: is before 1970, and no record is so old")
+    return milliseconds
 
 
 def place_of(ctx: click.Context, option: click.Parameter, value: str | None) -> Place | None:

@@ -28,15 +28,17 @@ from logfleet.cli.session import (
     standard_input,
     standard_output,
 )
+from logfleet.client.batches import Delivery
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError
-from logfleet.client.producer import Delivery, Producer
+from logfleet.client.producer import Producer
 from logfleet.records.compression import Codec
 from logfleet.records.record import Header
 
 ACKS: Final = {"all": -1, "1": 1, "0": 0}
 CODECS: Final = {codec.name.lower(): codec for codec in Codec}
 CHUNK_BYTES: Final = 64 * 1024
+UNCONFIRMED_MAX: Final = 100_000  # deliveries that are kept while the first of them is awaited
 LINE_BYTES_MAX: Final = 100 * 1024 * 1024  # Kafka: socket.request.max.bytes; no broker takes more
 
 
@@ -72,6 +74,13 @@ def _headers_of(ctx: click.Context, option: click.Parameter, values: Sequence[st
         name, equals, content = value.partition("=")
         if not name or not equals:
             raise click.BadParameter(f"{value!r}: write NAME=VALUE", ctx=ctx, param=option)
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            # a value is bytes, a name is text (Kafka: RecordHeader)
+            raise click.BadParameter(
+                f"{value!r}: the name is not UTF-8", ctx=ctx, param=option
+            ) from error
         headers.append((name, content.encode(errors="surrogateescape")))
     return headers
 
@@ -185,17 +194,17 @@ async def produce_lines(client: Client, source: Input, output: Output) -> None:
     await producer.partition_count(output.topic)  # before anybody types a line
     if standard_input().isatty():
         click.echo("one record per line; Ctrl-D ends", err=True)
-    sent: asyncio.Queue[tuple[int, Delivery] | None] = asyncio.Queue()
+    sent: asyncio.Queue[tuple[int, Delivery] | None] = asyncio.Queue(UNCONFIRMED_MAX)
     bad_line: TextError | click.ClickException | None = None
     try:
         async with producer, asyncio.TaskGroup() as tasks:
             tasks.create_task(_confirm(sent, as_json=output.as_json))
             try:
                 async for number, draft in _drafts(source):
-                    sent.put_nowait((number, await _send(producer, output.topic, number, draft)))
+                    await sent.put((number, await _send(producer, output.topic, number, draft)))
             except (TextError, click.ClickException) as error:
                 bad_line = error  # first what was sent before it is written
-            sent.put_nowait(None)
+            await sent.put(None)
     except BaseExceptionGroup as group:
         raise group.exceptions[0] from None
     if bad_line is not None:

@@ -2,7 +2,7 @@
 
 Each call is for one thing and raises KafkaError if a broker refuses it; what may succeed later (a leader is being
 elected, a connection broke) is tried again until the client's `timeout_ms`. A change whose answer was lost is sent again,
-so creating may say TOPIC_ALREADY_EXISTS, and deleting UNKNOWN_TOPIC_OR_PARTITION, of its own success.
+so creating a topic may say TOPIC_ALREADY_EXISTS of its own success, and deleting by name UNKNOWN_TOPIC_OR_PARTITION.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,6 +30,7 @@ from logfleet.wire.messages import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from logfleet.wire.schema import ZERO_UUID
 
 A = TypeVar("A", bound=msgspec.Struct)
 
@@ -132,15 +133,31 @@ class Admin:
         return await self.client.retrying(call)
 
     async def delete_topic(self, name: str, *, topic_id: bytes | None = None) -> None:
-        """Delete a topic with all its records; with `topic_id` only that one, not a later one of the same name."""
-        state = DeleteTopicsRequest.DeleteTopicState(name=name)
-        if topic_id is not None:
-            state = DeleteTopicsRequest.DeleteTopicState(topic_id=topic_id)
+        """Delete a topic with all its records; with `topic_id` only that one, not a later one of the same name.
+
+        Without it, the one that has the name now: after a lost answer only that one is deleted, by its id (KIP-516), unless
+        the brokers have no ids.
+        """
+        wanted = topic_id
+        sent = False
 
         async def call() -> None:
+            nonlocal wanted, sent
+            if wanted is None and not sent:
+                found = await self._find(name)
+                wanted = None if found is None or found.topic_id == ZERO_UUID else found.topic_id
+            state = DeleteTopicsRequest.DeleteTopicState(name=name)
+            if wanted is not None:
+                state = DeleteTopicsRequest.DeleteTopicState(topic_id=wanted)
             request = DeleteTopicsRequest(topics=[state], timeout_ms=self.client.request_timeout_ms)
+            again, sent = sent, True
             answer = await self._send(request, DeleteTopicsResponse)
             row = answer.responses[0]
+            if row.error_code == ErrorCode.UNKNOWN_TOPIC_ID and again:
+                return  # an attempt whose answer was lost has deleted it
+            if row.error_code == ErrorCode.UNKNOWN_TOPIC_ID and topic_id is None:
+                wanted, sent = None, False  # who told us the id was behind the controller: ask anew
+                raise KafkaError(row.error_code, row.error_message, subject=f"topic {name}")
             _fail_at_once_if_unknown(row.error_code, row.error_message, f"topic {name}")
 
         await self.client.retrying(call)
@@ -149,19 +166,29 @@ class Admin:
     async def create_partitions(
         self, name: str, total: int, *, validate_only: bool = False
     ) -> None:
-        """Make the topic have `total` partitions, which must be more than it has."""
+        """Make the topic have `total` partitions, which must be more than it has.
+
+        A refusal after a lost answer is its own success if the topic has `total` by then.
+        """
         wanted = CreatePartitionsRequest.CreatePartitionsTopic(
             name=name, count=total, assignments=None
         )
+        sent = False
 
         async def call() -> None:
+            nonlocal sent
             request = CreatePartitionsRequest(
                 topics=[wanted],
                 timeout_ms=self.client.request_timeout_ms,
                 validate_only=validate_only,
             )
+            again, sent = sent, True
             answer = await self._send(request, CreatePartitionsResponse)
             row = answer.results[0]
+            if row.error_code == ErrorCode.INVALID_PARTITIONS and again and not validate_only:
+                found = await self._find(name)
+                if found is not None and len(found.partitions) == total:
+                    return  # an attempt whose answer was lost has made them
             _fail_at_once_if_unknown(row.error_code, row.error_message, f"topic {name}")
 
         await self.client.retrying(call)
@@ -174,16 +201,15 @@ class Admin:
 
     async def find_topic(self, name: str) -> Topic | None:
         """The topic as a broker knows it now; None if there is none."""
+        return await self.client.retrying(lambda: self._find(name))
 
-        async def call() -> Topic | None:
-            try:
-                return (await self.client.fetch_topics([name]))[0]
-            except KafkaError as error:
-                if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    return None
-                raise
-
-        return await self.client.retrying(call)
+    async def _find(self, name: str) -> Topic | None:
+        try:
+            return (await self.client.fetch_topics([name]))[0]
+        except KafkaError as error:
+            if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                return None
+            raise
 
     # --- configuration
 
@@ -294,10 +320,7 @@ class Admin:
         """A broker's own configuration is known to itself alone."""
         if kind is not ResourceType.BROKER or not name:
             return await self.client.any()
-        broker_id = int(name)
-        if broker_id not in self.client.metadata.nodes:
-            await self.client.fetch_topics([])
-        return await self.client.broker(broker_id)
+        return await self.client.broker(int(name))
 
 
 def _entry(row: DescribeConfigsResponse.DescribeConfigsResourceResult) -> ConfigEntry:
@@ -307,9 +330,9 @@ def _entry(row: DescribeConfigsResponse.DescribeConfigsResourceResult) -> Config
 
 
 def _fail_at_once_if_unknown(code: int, message: str | None, subject: str) -> None:
-    """Raise for any error; UNKNOWN_TOPIC_OR_PARTITION is no reason to wait here: nobody is creating the topic."""
+    """Raise for any error; that a topic is unknown is no reason to wait here: nobody is creating it."""
     error = KafkaError(code, message, subject=subject)
-    if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+    if error.code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
         error.retriable = False
     if error.code != ErrorCode.NONE:
         raise error

@@ -11,7 +11,7 @@ from typing import Self, TypeVar
 
 from logfleet.client.connection import Connection
 from logfleet.client.errors import ClientError, ConnectionLost, KafkaError, raise_for
-from logfleet.client.metadata import NO_LEADER, Metadata, Topic
+from logfleet.client.metadata import NO_LEADER, Metadata, Node, Topic
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     FindCoordinatorRequest,
@@ -66,6 +66,7 @@ class Client:
         self._connections: dict[tuple[int, str], Connection] = {}
         self._connecting: dict[tuple[int, str], asyncio.Lock] = {}
         self._coordinators: dict[str, int] = {}
+        self._unreachable: dict[int, Node] = {}  # the address at which each of them was not
 
     async def __aenter__(self) -> Self:
         return self
@@ -88,14 +89,24 @@ class Client:
     async def broker(self, broker_id: int, purpose: str = "") -> Connection:
         """The connection to one broker; each `purpose` has its own (see connection.py).
 
-        Raises ConnectionLost, also if the metadata knows no such broker.
+        The metadata is asked for anew if it does not know the broker, or if the address that it knows led nowhere: a broker
+        may come back at another one. Raises ConnectionLost, also if there is no such broker.
         """
 
         async def connect() -> Connection:
             node = self.metadata.nodes.get(broker_id)
+            if node is None or node == self._unreachable.get(broker_id):
+                await self.fetch_topics([])
+                node = self.metadata.nodes.get(broker_id)
             if node is None:
                 raise ConnectionLost(f"broker {broker_id} is not there")
-            return await Connection.connect(node.host, node.port, self.client_id)
+            try:
+                connection = await Connection.connect(node.host, node.port, self.client_id)
+            except ConnectionLost:
+                self._unreachable[broker_id] = node
+                raise
+            self._unreachable.pop(broker_id, None)
+            return connection
 
         return await self._connected((broker_id, purpose), connect)
 
@@ -186,8 +197,7 @@ class Client:
         )
         found = answer.coordinators[0]
         raise_for(found.error_code, found.error_message, subject=f"coordinator of {group}")
-        if found.node_id not in self.metadata.nodes:
-            await self.fetch_topics([])
+        self.metadata.learn(Node(found.node_id, found.host, found.port))
         self._coordinators[group] = found.node_id
         return found.node_id
 

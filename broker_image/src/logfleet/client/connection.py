@@ -53,6 +53,9 @@ class Connection(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._resumed = asyncio.Event()
         self._resumed.set()
+        self._unthrottled = asyncio.Event()
+        self._unthrottled.set()
+        self._throttle_timer: asyncio.TimerHandle | None = None
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._held = 0  # bytes at the start of the scratch buffer that belong to no frame yet
         self._frame: memoryview | None = None  # a frame too large for what arrived with its size
@@ -67,13 +70,21 @@ class Connection(asyncio.BufferedProtocol):
                 _, connection = await loop.create_connection(
                     lambda: cls(host, port, client_id), host, port
                 )
-                await connection.negotiate()
+                try:
+                    await connection.negotiate()
+                except BaseException:
+                    connection.close()
+                    raise
         except TimeoutError:
             raise ConnectionLost(
                 f"{host}:{port}: no answer in {CONNECT_TIMEOUT_SECONDS:.0f} s"
             ) from None
         except OSError as error:
             raise ConnectionLost(f"cannot connect to {host}:{port}: {_reason(error)}") from error
+        except UnicodeError as error:  # from IDNA, which getaddrinfo writes names in
+            raise ConnectionLost(
+                f"cannot connect to {host}:{port}: not a name of a host"
+            ) from error
         return connection
 
     async def negotiate(self) -> None:
@@ -111,6 +122,7 @@ class Connection(asyncio.BufferedProtocol):
     ) -> M:
         """Send and await the answer. If this is cancelled the request is not taken back."""
         await self.writable()
+        await self.unthrottled()
         return await self.submit(request, answer, timeout_ms=timeout_ms, version_max=version_max)
 
     def submit(
@@ -141,8 +153,32 @@ class Connection(asyncio.BufferedProtocol):
         self._write(request, self.version(api_of(type(request)), version_max))
 
     async def writable(self) -> None:
-        """Wait until the broker reads what was sent before."""
+        """Wait until what was sent before is in the kernel's hands."""
         await self._resumed.wait()
+
+    @property
+    def throttled_until(self) -> float:
+        """Until when answers ask us to send nothing (KIP-219), in the loop's time; 0 if they do not."""
+        if self._throttle_timer is None or self._unthrottled.is_set():
+            return 0.0
+        return self._throttle_timer.when()
+
+    async def unthrottled(self) -> None:
+        """Wait for as long as answers ask us to."""
+        await self._unthrottled.wait()
+
+    async def drained(self, *, timeout_ms: float) -> None:
+        """Wait until all that was sent is in the kernel's hands, so that `close` takes nothing back.
+
+        timeout_ms: after that the connection is given up. Raises RequestTimedOut, ConnectionLost.
+        """
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._resumed.wait()
+        except TimeoutError:
+            self._end(RequestTimedOut(f"{self} does not read what is sent to it"))
+        if self.lost is not None:
+            raise self.lost
 
     def close(self) -> None:
         """End the connection; whoever awaits an answer gets ConnectionLost."""
@@ -156,7 +192,11 @@ class Connection(asyncio.BufferedProtocol):
         except UnencodableMessage as error:
             raise NotSupported(f"{self}: {error}") from error
         self._next_correlation_id = (self._next_correlation_id + 1) & 0x7FFFFFFF
-        self._transport.writelines(cast("list[bytes]", buffers))
+        # in one piece: `writelines` of Python 3.12.0 to 3.13.1 never pauses us (python/cpython#127655)
+        self._transport.write(b"".join(cast("list[bytes]", buffers)))
+        if self._transport.is_closing():  # it is told of as lost in the loop's next step only
+            self._end(ConnectionLost(f"{self}: the connection broke"))
+            raise ConnectionLost(str(self.lost))
 
     def _arm(self, loop: asyncio.AbstractEventLoop, deadline: float) -> None:
         if self._timer is not None:
@@ -174,13 +214,26 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._arm(loop, earliest.deadline)
 
+    def _throttle(self, throttle_ms: int) -> None:
+        """Send nothing for that long, or for longer if that was asked before (ClusterConnectionStates.throttle)."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + throttle_ms / 1000
+        if self._throttle_timer is not None:
+            if until <= self._throttle_timer.when():
+                return
+            self._throttle_timer.cancel()
+        self._unthrottled.clear()
+        self._throttle_timer = loop.call_at(until, self._unthrottled.set)
+
     def _end(self, reason: ClientError) -> None:
         if self.lost is not None:
             return
         self.lost = reason
         self._resumed.set()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._unthrottled.set()
+        for timer in (self._timer, self._throttle_timer):
+            if timer is not None:
+                timer.cancel()
         for awaited in self._awaited:
             if not awaited.future.done():
                 awaited.future.set_exception(reason)
@@ -193,6 +246,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        # the next request goes when the one before is in the kernel's hands (Kafka: InFlightRequests.canSendMore)
+        self._transport.set_write_buffer_limits(0)
         raw = transport.get_extra_info("socket")
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -257,7 +312,11 @@ class Connection(asyncio.BufferedProtocol):
             self._end(
                 ConnectionLost(f"{self}: the answer to another request than {awaited.api.name}")
             )
-        elif not awaited.future.done():
+            return
+        throttle_ms = getattr(body, "throttle_time_ms", 0)
+        if throttle_ms > 0:
+            self._throttle(throttle_ms)
+        if not awaited.future.done():
             awaited.future.set_result(body)
 
     def __str__(self) -> str:

@@ -5,12 +5,13 @@ its session timeout is out of the group. What `poll` returned is committed by `c
 """
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
 from logfleet.client.assignors import RANGE, assign_ranges
-from logfleet.client.cluster import Client
+from logfleet.client.cluster import Client, backoff_seconds
 from logfleet.client.errors import ClientError, KafkaError
 from logfleet.client.fetcher import Fetched, Fetcher
 from logfleet.client.groups import COORDINATOR_MOVED, Groups
@@ -36,6 +37,7 @@ from logfleet.wire.messages import (
 
 NO_GENERATION = -1
 RECOUNT_SECONDS = 60.0
+LEAVE_SECONDS = 5.0
 # The group goes on without us as we were: join again, with the member id if that is still known.
 _MEMBERSHIP_LOST = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION}
 GROUP_MOVED_ON = _MEMBERSHIP_LOST | {ErrorCode.REBALANCE_IN_PROGRESS}
@@ -100,9 +102,9 @@ class GroupConsumer:
             await self._check_heartbeat()
             await self._check_partitions()
             if self.generation == NO_GENERATION:
-                await self.client.retrying(self._join)
+                await self._join_until_stable()
             remaining_ms = max(0, (min(deadline, self._heartbeat_at) - loop.time()) * 1000)
-            fetched = await self.fetcher.poll(int(remaining_ms))
+            fetched = await self.fetcher.poll(math.ceil(remaining_ms))
             if fetched or loop.time() >= deadline:
                 return fetched
 
@@ -126,22 +128,39 @@ class GroupConsumer:
             self._committed.update(changed)
 
     async def leave(self) -> None:
-        """Leave the group, so that it need not wait for the session timeout; a static member stays (KIP-345)."""
+        """Leave the group, so that it need not wait for the session timeout; a static member stays (KIP-345).
+
+        A coordinator that does not answer is given up after LEAVE_SECONDS.
+        """
         # also in the middle of a join: the others would wait for a member that is gone
         if self.member_id and self.instance_id is None:
             member = LeaveGroupRequest.MemberIdentity(member_id=self.member_id)
             try:
-                connection = await self.client.coordinator(self.group)
-                await connection.request(
-                    LeaveGroupRequest(group_id=self.group, members=[member]),
-                    LeaveGroupResponse,
-                    timeout_ms=self.client.request_timeout_ms,
-                )
-            except ClientError:
+                async with asyncio.timeout(LEAVE_SECONDS):
+                    connection = await self.client.coordinator(self.group)
+                    await connection.request(
+                        LeaveGroupRequest(group_id=self.group, members=[member]),
+                        LeaveGroupResponse,
+                        timeout_ms=self.client.request_timeout_ms,
+                    )
+            except (ClientError, TimeoutError):
                 pass  # the group will find out by itself
         self._lose_membership(keep_id=False)
 
     # --- joining
+
+    async def _join_until_stable(self) -> None:
+        """Join, and again for as long as the group moves on: it waits for its members, which is no failure of any broker.
+
+        What else may pass is tried again for the client's `timeout_ms`, anew each time the group has moved on.
+        """
+        while self.generation == NO_GENERATION:
+            try:
+                await self.client.retrying(self._join)
+            except KafkaError as error:
+                if error.code not in GROUP_MOVED_ON:
+                    raise
+                await asyncio.sleep(backoff_seconds(0))
 
     async def _join(self) -> None:
         """Join, learn the partitions, begin where the group left off."""
@@ -238,7 +257,7 @@ class GroupConsumer:
     # --- staying
 
     async def _check_heartbeat(self) -> None:
-        """Take the answer of the last heartbeat, and send the next if it is time."""
+        """Take the answer of the last heartbeat, and send the next if it is time; look again at `_heartbeat_at`."""
         if self.generation == NO_GENERATION:
             return
         if self._heartbeat is not None and self._heartbeat.done():
@@ -250,9 +269,11 @@ class GroupConsumer:
                     raise
                 self.client.forget_coordinator(self.group)
         now = asyncio.get_running_loop().time()
-        if self._heartbeat is None and now >= self._heartbeat_at:
+        if now >= self._heartbeat_at:
+            # also if the last one is not answered yet: `poll` waits until then
             self._heartbeat_at = now + self.heartbeat_seconds
-            await self._send_heartbeat()
+            if self._heartbeat is None:
+                await self._send_heartbeat()
 
     async def _check_partitions(self) -> None:
         """The leader watches for new partitions and topics, and has the group divide them."""

@@ -51,12 +51,16 @@ class Fetched(msgspec.Struct, frozen=True):
 
 
 class _Position:
-    """Where a partition is read next, and since when that fails."""
+    """Where a partition is read next, and since when that fails.
 
-    __slots__ = ("attempts", "failing_since", "offset", "retry_at")
+    topic_id: of the topic that a leader has answered for at this position; None before, or if it has no ids.
+    """
+
+    __slots__ = ("attempts", "failing_since", "offset", "retry_at", "topic_id")
 
     def __init__(self, offset: int) -> None:
         self.offset = offset
+        self.topic_id: bytes | None = None
         self.attempts = 0
         self.failing_since = 0.0
         self.retry_at = 0.0
@@ -75,7 +79,7 @@ class Fetcher:
 
     max_wait_ms: how long a leader holds an answer back until it has min_bytes (Kafka: fetch.max.wait.ms).
     max_bytes, partition_bytes: of one answer, and of one partition in it; one batch always gets through.
-    reset: where to go on if an offset is out of range; None: raise.
+    reset: where to go on if an offset is out of range, as all are of a topic that was made anew; None: raise.
     """
 
     def __init__(
@@ -102,6 +106,10 @@ class Fetcher:
         """Read these partitions from these offsets on, and no others."""
         self._positions = {key: _Position(offset) for key, offset in offsets.items()}
 
+    def add(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Read these, too, from these offsets on."""
+        self._positions |= {key: _Position(offset) for key, offset in offsets.items()}
+
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on at another offset of an assigned partition."""
         assert partition in self._positions, f"{partition} is not assigned"
@@ -110,6 +118,14 @@ class Fetcher:
     def positions(self) -> dict[TopicPartition, int]:
         """The next offset of each partition: the end of what `poll` returned."""
         return {key: position.offset for key, position in self._positions.items()}
+
+    def topic_ids(self) -> dict[str, bytes]:
+        """The topic that each name stands for: where the id is another than before, the topic was made anew."""
+        return {
+            key.topic: position.topic_id
+            for key, position in self._positions.items()
+            if position.topic_id is not None
+        }
 
     async def poll(self, timeout_ms: int = 1_000) -> list[Fetched]:
         """What has arrived; waits until something has or the time is up, then the list is empty.
@@ -166,6 +182,10 @@ class Fetcher:
         for leader, keys in by_leader.items():
             try:
                 connection = await self.client.broker(leader, "fetch")
+                if connection.throttled_until:
+                    # asked again then, while the other leaders go on (Kafka: NetworkClient.ready)
+                    retry_at = min(retry_at, connection.throttled_until)
+                    continue
                 request, flight_names, version_max = await self._request(keys)
                 future = connection.submit(
                     request,
@@ -219,6 +239,7 @@ class Fetcher:
                     self._failed(key, error)
             return []
         fetched = []
+        ids = {name: topic_id for topic_id, name in flight.names.items() if topic_id != ZERO_UUID}
         for topic in answer.responses:
             name = topic.topic or flight.names.get(topic.topic_id, "")
             for row in topic.partitions:
@@ -229,7 +250,15 @@ class Fetcher:
                 if row.error_code:
                     await self._refused(key, KafkaError(row.error_code, subject=str(key)))
                     continue
+                topic_id = ids.get(name)
+                if topic_id is not None and position.topic_id not in (None, topic_id):
+                    # the offset belongs to a topic that is gone; this is a later one of the same name (KIP-516)
+                    words = "the topic was made anew"
+                    made_anew = KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, words, subject=str(key))
+                    await self._refused(key, made_anew)
+                    continue
                 position.attempts = 0
+                position.topic_id = position.topic_id or topic_id
                 if row.records:
                     fetched.append(self._take(key, position, row))
         return fetched

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 import msgspec
+from msgspec.structs import replace
 
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import MetadataResponse
@@ -48,7 +49,7 @@ class Topic(msgspec.Struct, frozen=True):
 
 
 class Metadata:
-    """A cache; `now` is the loop's time in seconds. Only `update`, `forget` and `doubt` change it."""
+    """A cache; `now` is the loop's time in seconds. Only `update`, `learn`, `forget` and `doubt` change it."""
 
     def __init__(self) -> None:
         self.cluster_id: str | None = None
@@ -80,6 +81,12 @@ class Metadata:
         Not before: the partitions of a topic fail one by one, and what the first of them asks for serves them all.
         """
         self._doubted.update(name for name in names if name in self._topics)
+
+    def learn(self, node: Node) -> None:
+        """A broker's address as another answer than Metadata tells it, and later; that says nothing of racks."""
+        known = self.nodes.get(node.id)
+        rack = None if known is None else known.rack
+        self.nodes = {**self.nodes, node.id: replace(node, rack=rack)}
 
     def update(self, answer: MetadataResponse, now: float) -> list[Topic]:
         """Take over an answer; returns its topics without error."""

@@ -8,15 +8,14 @@ takes each batch once, whatever happened to the answers.
 import asyncio
 import random
 import time
-from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-import msgspec
-
+from logfleet.client.batches import Batch, BatchQueue, Delivery, record_bytes
 from logfleet.client.cluster import Client, backoff_seconds
 from logfleet.client.errors import ClientError, ConnectionLost, KafkaError, raise_for
+from logfleet.client.metadata import NO_LEADER, Topic
 from logfleet.client.partitioner import partition_of_key
 from logfleet.records.batch import increment_sequence
 from logfleet.records.compression import Codec
@@ -32,7 +31,6 @@ from logfleet.wire.schema import ZERO_UUID
 
 # A topic that was created a moment ago may not be known to all brokers yet; one that nobody creates never will be.
 NEW_TOPIC_MS = 5_000
-RECORD_OVERHEAD_BYTES = 16  # lengths, deltas and attributes of a small record, about
 NAMES_UP_TO_VERSION = 12  # later versions name topics by their id alone (KIP-516)
 # The broker no longer knows what came before, or knows better: a new producer id starts a new numbering.
 _LOST_SEQUENCE = {
@@ -40,94 +38,6 @@ _LOST_SEQUENCE = {
     ErrorCode.UNKNOWN_PRODUCER_ID,
     ErrorCode.INVALID_PRODUCER_EPOCH,
 }
-
-
-class Written(msgspec.Struct, frozen=True):
-    """Where a record is. offset: -1 if the broker did not say (acks=0, or a duplicate it had forgotten)."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
-
-
-class Delivery:
-    """Await it for `Written`, or for the ClientError that kept the record from being written."""
-
-    __slots__ = ("_batch", "_index")
-
-    def __init__(self, batch: "_Batch", index: int) -> None:
-        self._batch, self._index = batch, index
-
-    def __await__(self) -> Generator[object, None, Written]:
-        batch, index = self._batch, self._index
-        while True:
-            # shielded: giving up on one record must not cancel those that share its batch
-            base_offset, append_time_ms = yield from asyncio.shield(batch.written).__await__()
-            if batch.halves is None:
-                break
-            first, second = batch.halves
-            count = len(first.records)
-            batch, index = (first, index) if index < count else (second, index - count)
-        return Written(
-            batch.topic,
-            batch.partition,
-            base_offset + index if base_offset >= 0 else -1,
-            batch.records[index].timestamp if append_time_ms < 0 else append_time_ms,
-        )
-
-
-class _Batch:
-    """Records of one partition that are sent together; deadline in the loop's time.
-
-    halves: set before `written` is, if the batch was cut in two, which are written or fail for themselves.
-    """
-
-    __slots__ = (
-        "attempts", "created", "encoded", "halves", "partition", "records", "retry_at", "size", "stamp", "topic",
-        "written",
-    )  # fmt: skip
-
-    def __init__(self, topic: str, partition: int, now: float) -> None:
-        self.topic, self.partition = topic, partition
-        self.created = now
-        self.records: list[Record] = []
-        self.size = 0
-        self.attempts = 0
-        self.retry_at = 0.0
-        self.stamp: ProducerStamp | None = None
-        self.encoded = b""
-        self.halves: tuple[_Batch, _Batch] | None = None
-        # base offset, log append time (-1 if records keep their own)
-        self.written: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
-
-    def add(self, record: Record, size: int) -> None:
-        """size: the record's, in bytes."""
-        self.records.append(record)
-        self.size += size
-
-    def cut(self) -> tuple["_Batch", "_Batch"]:
-        """Two batches, as if never sent, that hold the records instead of this one, which has at least two."""
-        first = _Batch(self.topic, self.partition, self.created)
-        second = _Batch(self.topic, self.partition, self.created)
-        middle = len(self.records) // 2
-        for index, record in enumerate(self.records):
-            (first if index < middle else second).add(record, _size(record))
-        self.encoded = b""
-        self.halves = first, second
-        return self.halves
-
-
-class _Partition:
-    """Batches in order; the last one still takes records. identity and sequence: of the next batch that is encoded."""
-
-    __slots__ = ("batches", "identity", "in_flight", "sequence")
-
-    def __init__(self) -> None:
-        self.batches: deque[_Batch] = deque()
-        self.in_flight = False
-        self.identity: tuple[int, int] | None = None
-        self.sequence = 0
 
 
 class Producer:
@@ -161,7 +71,7 @@ class Producer:
         self.batch_bytes, self.buffer_bytes = batch_bytes, buffer_bytes
         self.delivery_timeout_seconds = delivery_timeout_ms / 1000
         self.auto_create = auto_create
-        self._partitions: dict[tuple[str, int], _Partition] = {}
+        self._partitions: dict[tuple[str, int], BatchQueue] = {}
         self._sticky: dict[str, int] = {}
         self._buffered = 0
         self._flush_until = -1.0  # batches made up to then are sent without lingering
@@ -208,70 +118,112 @@ class Producer:
     ) -> Delivery:
         """Put a record into a batch; await what is returned to know that it is written.
 
-        partition: None means by the key's hash, or wherever a batch is open. timestamp_ms: None means now.
+        partition: None means by the key's hash, or wherever a batch is open and may go. timestamp_ms: None means now.
         Waits while the buffer is full. Raises KafkaError if there is no such topic or partition.
         """
-        count = await self.partition_count(topic)
-        if partition is not None and not 0 <= partition < count:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject=f"{topic}-{partition}")
         while self._buffered >= self.buffer_bytes:
             self._room.clear()
             await self._room.wait()
-        if partition is None:
-            partition = self._choose(topic, key, count)
+        known = await self._topic(topic)
+        if partition is not None and partition >= len(known.partitions):
+            self.client.metadata.forget([topic])  # it may be older than a CreatePartitions
+            known = await self._ask_for(topic)
+        if partition is not None and known.partition(partition) is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject=f"{topic}-{partition}")
         now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
         record = Record(key, value, now_ms, tuple(headers))
-        size = _size(record)
-        batch = self._open_batch(topic, partition, size)
+        size = record_bytes(record)
+        if partition is None:
+            partition = self._choose(known, key, size)
+        batch = self._open_batch(topic, partition, size) or self._new_batch(topic, partition)
         batch.add(record, size)
         self._buffered += size
         return Delivery(batch, len(batch.records) - 1)
 
     async def flush(self) -> None:
-        """Wait until everything sent so far is written or failed; raises the first failure since the last flush."""
+        """Wait until everything sent so far is written or failed; raises the first failure since one was last raised."""
         self._flush_until = asyncio.get_running_loop().time()
         self._wake.set()
         pending = [batch for state in self._partitions.values() for batch in state.batches]
         while pending:
             await asyncio.wait([batch.written for batch in pending])
             pending = [half for batch in pending for half in batch.halves or ()]
+        self.raise_failure()
+
+    def raise_failure(self) -> None:
+        """Raise the first failure of a record since one was last raised here, if there is any."""
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
 
     async def partition_count(self, topic: str) -> int:
         """How many the topic has, as far as is known. Raises KafkaError if there is no such topic."""
-        known = self.client.metadata.last_known(topic)
-        if known is None:
-            known = await self.client.retrying(
-                lambda: self.client.topic(topic, auto_create=self.auto_create),
-                timeout_ms=self.client.timeout_ms if self.auto_create else NEW_TOPIC_MS,
-            )
-        return len(known.partitions)
+        return len((await self._topic(topic)).partitions)
+
+    async def _topic(self, name: str) -> Topic:
+        return self.client.metadata.last_known(name) or await self._ask_for(name)
+
+    async def _ask_for(self, name: str) -> Topic:
+        """Waits for brokers as long as a record may, for a topic that they do not know and nobody makes NEW_TOPIC_MS."""
+        unknown_until = float("inf")
+
+        async def ask() -> Topic:
+            nonlocal unknown_until
+            try:
+                return await self.client.topic(name, auto_create=self.auto_create)
+            except KafkaError as error:
+                if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not self.auto_create:
+                    unknown_until = min(unknown_until, time.monotonic() + NEW_TOPIC_MS / 1000)
+                    error.retriable = time.monotonic() < unknown_until
+                raise
+
+        return await self.client.retrying(ask, timeout_ms=int(self.delivery_timeout_seconds * 1000))
 
     # --- batches
 
-    def _choose(self, topic: str, key: bytes | None, count: int) -> int:
+    def _choose(self, topic: Topic, key: bytes | None, size: int) -> int:
+        """Of a record of that size: by its key, else one partition for as long as its batch takes records and has not failed.
+
+        That makes batches large, and partitions even in the long run (KIP-480, KIP-794). While some partitions have a leader
+        the others get nothing (Kafka: BuiltInPartitioner.nextPartition).
+        """
         if key is not None:
-            return partition_of_key(key, count)
-        # one partition until its batch is on its way: larger batches, and even in the long run (KIP-480)
-        chosen = self._sticky.get(topic, count)
-        if chosen >= count:
-            chosen = self._sticky[topic] = random.randrange(count)
+            return partition_of_key(key, len(topic.partitions))
+        chosen = self._sticky.get(topic.name)
+        if (
+            chosen is not None
+            and not self._fails(topic.name, chosen)
+            and self._open_batch(topic.name, chosen, size) is not None
+        ):
+            return chosen
+        led = [each.index for each in topic.partitions if each.leader != NO_LEADER]
+        # metadata may be older than the end of a leader
+        well = [index for index in led if not self._fails(topic.name, index)]
+        chosen = random.choice(well or led or range(len(topic.partitions)))
+        self._sticky[topic.name] = chosen
         return chosen
 
-    def _open_batch(self, topic: str, partition: int, size: int) -> _Batch:
-        state = self._partitions.setdefault((topic, partition), _Partition())
-        if state.batches:
-            batch = state.batches[-1]
-            started = batch.encoded or (state.in_flight and len(state.batches) == 1)
-            if not started and batch.size + size <= self.batch_bytes:
-                return batch
-            self._wake.set()  # the one before is full
-        batch = _Batch(topic, partition, asyncio.get_running_loop().time())
-        if not state.batches:
+    def _fails(self, topic: str, partition: int) -> bool:
+        state = self._partitions.get((topic, partition))
+        return state is not None and state.fails
+
+    def _open_batch(self, topic: str, partition: int, size: int) -> Batch | None:
+        """The partition's batch that takes a record of that size; one that has no room for it takes no more at all."""
+        state = self._partitions.get((topic, partition))
+        if state is None or not state.batches:
+            return None
+        batch = state.batches[-1]
+        if batch.size + size > self.batch_bytes:
+            batch.full = True  # Kafka: ProducerBatch.closeForRecordAppends
             self._wake.set()
+        started = batch.encoded or (state.in_flight and len(state.batches) == 1)
+        return None if started or batch.full else batch
+
+    def _new_batch(self, topic: str, partition: int) -> Batch:
+        state = self._partitions.setdefault((topic, partition), BatchQueue())
+        batch = Batch(topic, partition, asyncio.get_running_loop().time())
         state.batches.append(batch)
+        self._wake.set()
         return batch
 
     # --- sending
@@ -296,7 +248,7 @@ class Producer:
         """Send to each leader what is ready for it; returns the seconds until more will be, None: unknown."""
         now = asyncio.get_running_loop().time()
         next_at = float("inf")
-        by_leader: dict[int, list[_Batch]] = {}
+        by_leader: dict[int, list[Batch]] = {}
         for state in list(self._partitions.values()):
             if state.in_flight or not state.batches:
                 continue
@@ -317,30 +269,34 @@ class Producer:
             self._tasks.create_task(self._produce(leader, batches))
         return None if next_at == float("inf") else max(next_at - now, 0)
 
-    def _ready_at(self, state: _Partition, batch: _Batch) -> float:
+    def _ready_at(self, state: BatchQueue, batch: Batch) -> float:
         """Loop time at which the partition's first batch should go."""
         if batch.attempts:
             return batch.retry_at
-        full = len(state.batches) > 1 or batch.size >= self.batch_bytes
+        full = batch.full or len(state.batches) > 1 or batch.size >= self.batch_bytes
         if full or batch.created <= self._flush_until:
             return 0
         return batch.created + self.linger_seconds
 
-    async def _produce(self, leader: int, batches: list[_Batch]) -> None:
+    async def _produce(self, leader: int, batches: list[Batch]) -> None:
         try:
             await self._encode(batches)
             connection = await self.client.broker(leader)
             request, names = await self._request(batches)
             version_max = NAMES_UP_TO_VERSION if ZERO_UUID in names else None
+            timeout_ms = 2 * self.client.request_timeout_ms
             if self.acks == 0:
+                await connection.unthrottled()
                 connection.post(request, version_max=version_max)
+                # no answer tells of it, but until the kernel has it the end of the connection would take it back
+                await connection.drained(timeout_ms=min(self._left_ms(batches), timeout_ms))
                 for batch in batches:
                     self._written(batch, -1, -1)
                 return
             answer = await connection.request(
                 request,
                 ProduceResponse,
-                timeout_ms=2 * self.client.request_timeout_ms,
+                timeout_ms=timeout_ms,
                 version_max=version_max,
             )
             self._answered(batches, answer, names)
@@ -352,12 +308,16 @@ class Producer:
                 self._partitions[batch.topic, batch.partition].in_flight = False
             self._wake.set()
 
-    async def _encode(self, batches: list[_Batch]) -> None:
+    def _left_ms(self, batches: list[Batch]) -> float:
+        """How long until the first of them has not been delivered in time; negative: it is late already."""
+        deadline = min(batch.created for batch in batches) + self.delivery_timeout_seconds
+        return 1000 * (deadline - asyncio.get_running_loop().time())
+
+    async def _encode(self, batches: list[Batch]) -> None:
         """Give each batch its bytes, once: a retry sends the same ones, sequence included."""
         fresh = [batch for batch in batches if not batch.encoded]
         identity = await self._identify() if self.idempotent and fresh else (-1, -1)
         for batch in fresh:
-            self._sticky.pop(batch.topic, None)
             state = self._partitions[batch.topic, batch.partition]
             if self.idempotent:
                 if state.identity != identity:
@@ -382,7 +342,7 @@ class Producer:
                 self._identity = (answer.producer_id, answer.producer_epoch)
             return self._identity
 
-    async def _request(self, batches: list[_Batch]) -> tuple[ProduceRequest, dict[bytes, str]]:
+    async def _request(self, batches: list[Batch]) -> tuple[ProduceRequest, dict[bytes, str]]:
         topics: dict[str, ProduceRequest.TopicProduceData] = {}
         names: dict[bytes, str] = {}
         for batch in batches:
@@ -405,7 +365,7 @@ class Producer:
     # --- outcomes
 
     def _answered(
-        self, batches: list[_Batch], answer: ProduceResponse, names: dict[bytes, str]
+        self, batches: list[Batch], answer: ProduceResponse, names: dict[bytes, str]
     ) -> None:
         waiting = {(batch.topic, batch.partition): batch for batch in batches}
         for topic in answer.responses:
@@ -423,12 +383,12 @@ class Producer:
         for batch in waiting.values():
             self._failed(batch, ConnectionLost("the answer lacks a partition that was written"))
 
-    def _written(self, batch: _Batch, base_offset: int, append_time_ms: int) -> None:
+    def _written(self, batch: Batch, base_offset: int, append_time_ms: int) -> None:
         state = self._partitions[batch.topic, batch.partition]
         self._remove(state, batch)
         batch.written.set_result((base_offset, append_time_ms))
 
-    def _failed(self, batch: _Batch, error: ClientError) -> None:
+    def _failed(self, batch: Batch, error: ClientError) -> None:
         """Try the batch again later, cut it in two, or give it up."""
         if (
             isinstance(error, KafkaError)
@@ -451,7 +411,7 @@ class Producer:
             self._identity = None
         self._finish(self._partitions[batch.topic, batch.partition], batch, error)
 
-    def _cut(self, batch: _Batch) -> None:
+    def _cut(self, batch: Batch) -> None:
         """Put halves in the place of a batch that is too large (KIP-126; Kafka: Sender.completeBatch)."""
         state = self._partitions[batch.topic, batch.partition]
         assert state.batches[0] is batch, "batches of a partition are written in order"
@@ -463,22 +423,15 @@ class Producer:
         state.batches.extendleft((second, first))
         batch.written.set_result((-1, -1))
 
-    def _finish(self, state: _Partition, batch: _Batch, error: ClientError) -> None:
+    def _finish(self, state: BatchQueue, batch: Batch, error: ClientError) -> None:
         self._remove(state, batch)
         self._failure = self._failure or error
         batch.written.set_exception(error)
         batch.written.exception()  # `flush` raises it for those who do not await deliveries
 
-    def _remove(self, state: _Partition, batch: _Batch) -> None:
+    def _remove(self, state: BatchQueue, batch: Batch) -> None:
         assert state.batches[0] is batch, "batches of a partition are written in order"
         state.batches.popleft()
+        batch.release()
         self._buffered -= batch.size
         self._room.set()
-
-
-def _size(record: Record) -> int:
-    """Bytes of a record in a batch, about."""
-    size = RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
-    for name, value in record.headers:
-        size += len(name) + len(value or b"") + 4
-    return size

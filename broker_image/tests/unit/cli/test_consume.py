@@ -1,6 +1,8 @@
+import asyncio
 from collections.abc import Callable
 
 import pytest
+from click import ClickException
 from click.testing import CliRunner
 from logfleet.cli import consume
 from logfleet.cli.consume import Printer, Request, read
@@ -19,7 +21,7 @@ from logfleet.wire.messages import (
     ListOffsetsResponse,
 )
 
-from broker_image.tests.unit.client.fake_broker import FakeBroker
+from broker_image.tests.unit.client.fake_broker import FakeBroker, Reply
 
 
 @pytest.mark.parametrize(
@@ -154,6 +156,40 @@ async def test_a_partition_is_read_once_it_has_a_leader_and_the_others_meanwhile
 
 
 @pytest.mark.asyncio
+async def test_a_partition_that_is_added_is_read_from_its_beginning(
+    capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consume, "PARTITIONS_SECONDS", 0.01)
+    monkeypatch.setattr(consume, "POLL_MS", 20)
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        hold_a_record_each(broker, lambda _: broker.topics.update(t=2))
+        await read(client, everything(exit_at_end=False), Printer(format_writer("%s\\n"), 2))
+    assert capfdbinary.readouterr().out == b"of 0\nof 1\n"
+
+
+@pytest.mark.asyncio
+async def test_partitions_that_are_added_are_not_read_by_who_named_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(consume, "PARTITIONS_SECONDS", 0.0)
+    monkeypatch.setattr(consume, "POLL_MS", 20)
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        hold_a_record_each(broker, lambda _: None)
+        rounds = iter(range(5))
+
+        def grow_and_end_in_time(_: int) -> None:
+            broker.topics["t"] = 2
+            if next(rounds, None) is None:
+                raise TimeoutError
+
+        printer = Printer(format_writer("%s\\n"), None, grow_and_end_in_time)
+        request = Request(["t"], (0,), Place(spec=OffsetSpec.EARLIEST), exit_at_end=False)
+        with pytest.raises(TimeoutError):
+            await read(client, request, printer)
+        assert printer.next_offsets == {T0: 1}
+
+
+@pytest.mark.asyncio
 async def test_who_wants_all_that_is_there_is_told_if_a_partition_has_no_leader() -> None:
     async with (
         FakeBroker({"t": 2}).running() as broker,
@@ -164,3 +200,86 @@ async def test_who_wants_all_that_is_there_is_told_if_a_partition_has_no_leader(
         printer = Printer(format_writer("%s\\n"), None)
         with pytest.raises(KafkaError, match="t-0"):
             await read(client, everything(exit_at_end=True), printer)
+
+
+class Shrinking:
+    """Partition 0 of t ends at `end`, and has one record to read."""
+
+    def __init__(self, broker: FakeBroker, end: int) -> None:
+        self.end = end
+        hold_a_record_each(broker, lambda _: None)
+        broker.answers[ListOffsetsRequest] = self.list_offsets
+
+    def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        asked = request.topics[0].partitions[0].timestamp
+        row = ListOffsetsResponse.ListOffsetsPartitionResponse(
+            offset=self.end if asked == OffsetSpec.LATEST else 0
+        )
+        topic = ListOffsetsResponse.ListOffsetsTopicResponse(name="t", partitions=[row])
+        return ListOffsetsResponse(topics=[topic])
+
+
+@pytest.mark.asyncio
+async def test_an_end_that_is_not_there_any_more_is_told_and_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(consume, "ENDS_SECONDS", 0.01)
+    monkeypatch.setattr(consume, "POLL_MS", 20)
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        log = Shrinking(broker, end=2)
+
+        def shrink(_: int) -> None:
+            log.end = 1
+
+        printer = Printer(format_writer("%s\\n"), None, shrink)
+        with pytest.raises(ClickException, match=r"t-0 ended at 2 .* and ends at 1 now"):
+            await read(client, everything(exit_at_end=True), printer)
+        assert printer.next_offsets == {T0: 1}
+
+
+@pytest.mark.asyncio
+async def test_a_leader_that_does_not_tell_its_end_holds_up_no_reading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(consume, "ENDS_SECONDS", 0.05)
+    monkeypatch.setattr(consume, "POLL_MS", 20)
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        Shrinking(broker, end=2)
+        first_record = broker.answers[FetchRequest]
+        silent = asyncio.Event()
+
+        def fetch(request: FetchRequest) -> Reply:
+            answer = first_record(request)
+            if silent.is_set() and request.topics[0].partitions[0].fetch_offset == 1:
+                last = build_batch([Record(None, b"last", 0)], base_offset=1)
+                answer.responses[0].partitions[0].records = bytes(last)  # type: ignore[union-attr]
+            return answer
+
+        def say_nothing(_: ListOffsetsRequest) -> None:
+            silent.set()
+
+        def fall_silent(_: int) -> None:
+            broker.answers |= {ListOffsetsRequest: say_nothing, FetchRequest: fetch}
+
+        printer = Printer(format_writer("%s\\n"), None, fall_silent)
+        async with asyncio.timeout(10):
+            await read(client, everything(exit_at_end=True), printer)
+        assert printer.next_offsets == {T0: 2}
+
+
+@pytest.mark.asyncio
+async def test_an_end_of_a_topic_made_anew_meanwhile_is_not_read_up_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(consume, "POLL_MS", 20)
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        Shrinking(broker, end=2)
+
+        def make_anew(_: int) -> None:
+            broker.topic_id = b"fedcba9876543210"
+            client.metadata.forget(["t"])
+
+        printer = Printer(format_writer("%s\\n"), None, make_anew)
+        with pytest.raises(ClickException, match="topic t was deleted and made anew"):
+            await read(client, everything(exit_at_end=True), printer)
+        assert printer.next_offsets == {T0: 1}

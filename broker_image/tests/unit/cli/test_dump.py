@@ -1,6 +1,8 @@
+import errno
 import json
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 from logfleet.cli.dump import dump
@@ -164,3 +166,18 @@ def test_records_that_cannot_be_read_are_one_line_though_the_checksum_is_right(
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"Error: {path}: the batch at offset 101 (position {len(sound)}) ")
     assert dumped(path, "--count", "1")
+
+
+def test_that_nobody_reads_the_output_is_no_problem_of_the_file(
+    segment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    echo = click.echo
+
+    def closed(message: str, *, err: bool = False) -> None:
+        if not err:
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+        echo(message, err=True)
+
+    monkeypatch.setattr("click.echo", closed)
+    done = CliRunner().invoke(dump, [str(segment), "-o", "json"])
+    assert (done.exit_code, done.output) == (1, "")

@@ -4,8 +4,6 @@ from logfleet.client.cluster import Client
 from logfleet.wire.messages import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     OffsetFetchRequest,
@@ -21,7 +19,6 @@ END = 100
 
 def coordinate(broker: FakeBroker) -> None:
     """Let it be the coordinator of an empty group g that has committed for each partition, and tell where those end."""
-    found = FindCoordinatorResponse.Coordinator(key="g", node_id=1)
     group = DescribeGroupsResponse.DescribedGroup(group_id="g", group_state="Empty")
 
     def committed(_: OffsetFetchRequest) -> OffsetFetchResponse:
@@ -54,7 +51,6 @@ def coordinate(broker: FakeBroker) -> None:
         return ListOffsetsResponse(topics=topics)
 
     broker.answers |= {
-        FindCoordinatorRequest: lambda _: FindCoordinatorResponse(coordinators=[found]),
         DescribeGroupsRequest: lambda _: DescribeGroupsResponse(groups=[group]),
         OffsetFetchRequest: committed,
         ListOffsetsRequest: ends,

@@ -14,6 +14,7 @@ from logfleet.client.offsets import OffsetSpec
         ("@1356998400000", Place(time_ms=1_356_998_400_000)),
         ("@2013-01-01T00:00:00Z", Place(time_ms=1_356_998_400_000)),
         ("@2013-01-01T01:00:00.5+01:00", Place(time_ms=1_356_998_400_500)),
+        ("@1970-01-01T00:00:00Z", Place(time_ms=0)),
     ],
 )
 def test_the_words_for_a_place(text: str, place: Place) -> None:
@@ -33,6 +34,10 @@ def test_the_words_for_a_place(text: str, place: Place) -> None:
         ("@", "or a time with its zone"),
         ("@2013-01-01T00:00:00", "or a time with its zone"),
         ("@soon", "or a time with its zone"),
+        # -1 and -2 ms would be ListOffsets' words for the latest and the earliest offset
+        ("@1969-12-31T23:59:59.999Z", "'1969-12-31T23:59:59.999Z': is before 1970"),
+        ("@1969-12-31T23:59:59.9999Z", "is before 1970"),
+        ("@1970-01-01T00:00:00+01:00", "is before 1970"),
     ],
 )
 def test_what_is_no_place(text: str, words: str) -> None:

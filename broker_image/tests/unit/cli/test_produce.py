@@ -3,6 +3,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from logfleet.cli import produce as module
 from logfleet.cli.main import cli
 from logfleet.cli.produce import Input, Output, produce_lines
 from logfleet.cli.record_text import read_json
@@ -23,6 +24,10 @@ from broker_image.tests.unit.client.fake_log import Log
         (["t", "--json", "-K:"], "--json says where key and null are"),
         (["t", "-K", r"\q"], r"'\\q': write \n"),
         (["t", "-H", "name"], "'name': write NAME=VALUE"),
+        (
+            ["t", "-H", "\udcff=value"],
+            r"'\udcff=value': the name is not UTF-8",
+        ),  # the byte 0xff (PEP 383)
         (["t", "-z", "brotli"], "'brotli' is not one of 'none', 'gzip'"),
         (["t", "-a", "2"], "'2' is not one of 'all', '1', '0'"),
         (["t", "-p", "-1"], "-1 is not in the range"),
@@ -60,3 +65,25 @@ async def test_all_lines_before_one_that_cannot_be_sent_are_written(
             with pytest.raises(click.ClickException, match=words):
                 await produce_lines(client, source, output)
             assert log.values == {0: [b"a", b"a"]}
+
+
+@pytest.mark.asyncio
+async def test_while_a_record_is_not_acknowledged_only_so_many_are_sent_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "UNCONFIRMED_MAX", 10)
+    given = tmp_path / "lines"
+    given.write_bytes(
+        b'{"value": "a", "partition": 0}\n' + b'{"value": "b", "partition": 1}\n' * 500
+    )
+    source = Input(b"\n", read_json, (), None)
+    output = Output("t", -1, Codec.NONE, create=False, as_json=False)
+    with given.open() as lines:
+        monkeypatch.setattr("sys.stdin", lines)
+        async with FakeBroker({"t": 2}).running() as broker:
+            broker.leaderless = {("t", 0)}
+            log = Log(broker)
+            async with Client(broker.bootstrap, timeout_ms=500) as client:
+                with pytest.raises(click.ClickException, match="line 1: t-0: LEADER_NOT_AVAILABLE"):
+                    await produce_lines(client, source, output)
+    assert len(log.values[1]) <= 11  # one more waits for its place

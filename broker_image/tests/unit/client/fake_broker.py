@@ -16,6 +16,8 @@ from logfleet.wire.frame import (
 from logfleet.wire.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
     MetadataRequest,
     MetadataResponse,
 )
@@ -28,7 +30,7 @@ class FakeBroker:
     """answers: request class -> function of the request; what it returns is sent.
 
     bytes are sent as they are, None sends nothing, `CLOSE` closes the connection. requests: all that came, with headers.
-    topics: name -> number of partitions, for the Metadata answer that is there from the start.
+    topics: name -> number of partitions, for the Metadata answer that is there from the start; topic_id: of all of them.
     leaderless: partitions by topic and index that nobody leads; all others are this broker's.
     """
 
@@ -36,9 +38,11 @@ class FakeBroker:
 
     def __init__(self, topics: dict[str, int] | None = None) -> None:
         self.topics = topics or {}
+        self.topic_id = TOPIC_ID
         self.leaderless: set[tuple[str, int]] = set()
         self.answers: dict[type, Callable[[Any], Reply]] = {
             ApiVersionsRequest: self.api_versions,
+            FindCoordinatorRequest: self.find_coordinator,
             MetadataRequest: self.metadata,
         }
         self.requests: list[tuple[RequestHeader, msgspec.Struct]] = []
@@ -75,6 +79,16 @@ class FakeBroker:
             topics=[self.topic(name) for name in names],
         )
 
+    def find_coordinator(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+        """This broker is every group's."""
+        rows = [
+            FindCoordinatorResponse.Coordinator(
+                key=key, node_id=1, host="127.0.0.1", port=self.port
+            )
+            for key in request.coordinator_keys
+        ]
+        return FindCoordinatorResponse(coordinators=rows)
+
     def topic(self, name: str) -> MetadataResponse.MetadataResponseTopic:
         if name not in self.topics:
             return MetadataResponse.MetadataResponseTopic(error_code=3, name=name)
@@ -89,7 +103,7 @@ class FakeBroker:
             for index in range(self.topics[name])
         ]
         return MetadataResponse.MetadataResponseTopic(
-            name=name, topic_id=TOPIC_ID, partitions=partitions
+            name=name, topic_id=self.topic_id, partitions=partitions
         )
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

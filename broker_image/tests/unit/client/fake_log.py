@@ -20,7 +20,7 @@ class Log:
     """Takes Produce: values by partition, and the header of every batch that came.
 
     outcomes: what to do with the next requests: an error code, CLOSE (written, but no answer) or 0.
-    batch_bytes_max: larger batches are refused, as by max.message.bytes.
+    batch_bytes_max: larger batches are refused, as by max.message.bytes. refused: partition -> code that its batches get.
     """
 
     batch_bytes_max: float = float("inf")
@@ -30,7 +30,9 @@ class Log:
         self.values: dict[int, list[bytes | None]] = {}
         self.headers: list[Any] = []
         self.outcomes: list[int | bytes] = []
+        self.refused: dict[int, int] = {}
         self.arrived = asyncio.Event()
+        self.taken = asyncio.Event()
         self.held: asyncio.Event | None = None
         self.producer_ids = 0
         broker.answers[ProduceRequest] = self.produce
@@ -55,6 +57,8 @@ class Log:
                 self.headers.append(header)
                 if isinstance(outcome, int) and outcome:
                     row.error_code, row.base_offset = outcome, -1
+                elif data.index in self.refused:
+                    row.error_code, row.base_offset = self.refused[data.index], -1
                 elif len(records) > self.batch_bytes_max:
                     row.error_code, row.base_offset = ErrorCode.MESSAGE_TOO_LARGE, -1
                 else:
@@ -80,4 +84,5 @@ class Log:
         if sent_before and log[-len(values) :] == values:
             return len(log) - len(values)  # a duplicate: answered, not written
         log += values
+        self.taken.set()
         return len(log) - len(values)

@@ -1,3 +1,4 @@
+import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
@@ -19,6 +20,8 @@ from logfleet.wire.messages import (
     DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+    MetadataRequest,
+    MetadataResponse,
 )
 
 from broker_image.tests.unit.client.fake_broker import TOPIC_ID, FakeBroker
@@ -68,14 +71,77 @@ async def test_what_may_succeed_later_is_tried_again(broker: FakeBroker, admin: 
     assert len(broker.of(CreateTopicsRequest)) == 3
 
 
-async def test_a_topic_can_be_deleted_by_id(broker: FakeBroker, admin: Admin) -> None:
-    row = DeleteTopicsResponse.DeletableTopicResult(name="t")
-    broker.answers[DeleteTopicsRequest] = lambda _: DeleteTopicsResponse(responses=[row])
+OTHER_ID = b"fedcba9876543210"
+
+
+def delete_with(broker: FakeBroker, *outcomes: int | bytes) -> None:
+    """What becomes of each request to delete: an error code, or CLOSE (carried out, and the topic made anew)."""
+    left = list(outcomes)
+
+    def answer(_: DeleteTopicsRequest) -> DeleteTopicsResponse | bytes:
+        outcome = left.pop(0)
+        if isinstance(outcome, bytes):
+            broker.topic_id = OTHER_ID
+            return outcome
+        row = DeleteTopicsResponse.DeletableTopicResult(name="t", error_code=outcome)
+        return DeleteTopicsResponse(responses=[row])
+
+    broker.answers[DeleteTopicsRequest] = answer
+
+
+def deleted(broker: FakeBroker) -> list[tuple[str | None, bytes]]:
+    """Name and id of what was asked to be deleted."""
+    states = [request.topics[0] for request in broker.of(DeleteTopicsRequest)]
+    return [(state.name, state.topic_id) for state in states]
+
+
+async def test_a_topic_is_deleted_by_its_id(broker: FakeBroker, admin: Admin) -> None:
+    delete_with(broker, 0, 0)
     await admin.delete_topic("t")
-    await admin.delete_topic("t", topic_id=TOPIC_ID)
-    by_name, by_id = broker.of(DeleteTopicsRequest)
-    assert (by_name.topics[0].name, by_name.topics[0].topic_id) == ("t", bytes(16))
-    assert (by_id.topics[0].name, by_id.topics[0].topic_id) == (None, TOPIC_ID)
+    await admin.delete_topic("t", topic_id=OTHER_ID)
+    assert deleted(broker) == [(None, TOPIC_ID), (None, OTHER_ID)]
+
+
+async def test_a_topic_without_id_or_not_yet_known_is_deleted_by_name(
+    broker: FakeBroker, admin: Admin
+) -> None:
+    delete_with(broker, 0, 0)
+    await admin.delete_topic("new")
+    broker.topic_id = bytes(16)
+    await admin.delete_topic("t")
+    assert deleted(broker) == [("new", bytes(16)), ("t", bytes(16))]
+
+
+async def test_a_delete_whose_answer_was_lost_leaves_a_topic_made_anew_alone(
+    broker: FakeBroker, admin: Admin
+) -> None:
+    delete_with(broker, FakeBroker.CLOSE, ErrorCode.UNKNOWN_TOPIC_ID)
+    await admin.delete_topic("t")
+    assert deleted(broker) == [(None, TOPIC_ID)] * 2
+
+
+async def test_a_topic_that_has_another_id_by_now_is_not_waited_for(
+    broker: FakeBroker, admin: Admin
+) -> None:
+    delete_with(broker, ErrorCode.UNKNOWN_TOPIC_ID)
+    with pytest.raises(KafkaError, match="UNKNOWN_TOPIC_ID"):
+        await admin.delete_topic("t", topic_id=OTHER_ID)
+    assert deleted(broker) == [(None, OTHER_ID)]
+
+
+async def test_an_id_from_a_broker_that_was_behind_is_asked_for_anew(
+    broker: FakeBroker, admin: Admin
+) -> None:
+    delete_with(broker, ErrorCode.UNKNOWN_TOPIC_ID, 0)
+    ids = [TOPIC_ID, OTHER_ID]
+
+    def catching_up(request: MetadataRequest) -> MetadataResponse:
+        broker.topic_id = ids.pop(0)
+        return broker.metadata(request)
+
+    broker.answers[MetadataRequest] = catching_up
+    await admin.delete_topic("t")
+    assert deleted(broker) == [(None, TOPIC_ID), (None, OTHER_ID)]
 
 
 async def test_a_topic_that_is_not_there_is_not_waited_for(
@@ -96,6 +162,34 @@ async def test_partitions_are_given_as_their_number_afterwards(
     await admin.create_partitions("t", 6)
     (request,) = broker.of(CreatePartitionsRequest)
     assert (request.topics[0].count, request.topics[0].assignments) == (6, None)
+
+
+@pytest.mark.parametrize(
+    "first, present, validate_only",
+    [
+        pytest.param(FakeBroker.CLOSE, 6, False, id="done by the attempt whose answer was lost"),
+        pytest.param(FakeBroker.CLOSE, 7, False, id="others made more"),
+        pytest.param(FakeBroker.CLOSE, 6, True, id="nothing was to be made"),
+        pytest.param(ErrorCode.INVALID_PARTITIONS, 6, False, id="no answer was lost"),
+    ],
+)
+async def test_partitions_that_are_there_are_no_refusal_if_an_answer_was_lost(
+    broker: FakeBroker, admin: Admin, first: int | bytes, present: int, *, validate_only: bool
+) -> None:
+    outcomes = [first, ErrorCode.INVALID_PARTITIONS]
+
+    def answer(_: CreatePartitionsRequest) -> CreatePartitionsResponse | bytes:
+        broker.topics["t"] = present
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, bytes):
+            return outcome
+        row = CreatePartitionsResponse.CreatePartitionsTopicResult(name="t", error_code=outcome)
+        return CreatePartitionsResponse(results=[row])
+
+    broker.answers[CreatePartitionsRequest] = answer
+    done = first == FakeBroker.CLOSE and present == 6 and not validate_only
+    with contextlib.nullcontext() if done else pytest.raises(KafkaError, match="INVALID_PART"):
+        await admin.create_partitions("t", 6, validate_only=validate_only)
 
 
 async def test_topics_are_listed_by_name(admin: Admin) -> None:

@@ -4,7 +4,7 @@ import pytest
 from logfleet.client import cluster
 from logfleet.client.cluster import Client, backoff_seconds, parse_bootstrap
 from logfleet.client.errors import ConnectionLost, KafkaError
-from logfleet.client.metadata import DOUBTED_AGE_MS_MAX
+from logfleet.client.metadata import DOUBTED_AGE_MS_MAX, Node
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     ApiVersionsRequest,
@@ -128,10 +128,6 @@ async def test_pauses_grow_up_to_a_second() -> None:
 
 async def test_a_coordinator_is_looked_up_once_and_again_when_forgotten() -> None:
     async with FakeBroker().running() as broker, Client(broker.bootstrap) as client:
-        found = FindCoordinatorResponse.Coordinator(key="g", node_id=1)
-        broker.answers[FindCoordinatorRequest] = lambda _: FindCoordinatorResponse(
-            coordinators=[found]
-        )
         for _ in range(2):
             assert (await client.coordinator("g")).port == broker.port
         assert [request.coordinator_keys for request in broker.of(FindCoordinatorRequest)] == [
@@ -146,3 +142,35 @@ async def test_a_coordinator_is_looked_up_once_and_again_when_forgotten() -> Non
         )
         with pytest.raises(KafkaError, match="coordinator of h"):
             await client.coordinator("h")
+
+
+async def dead_port() -> int:
+    """A port at which nobody listens."""
+    async with FakeBroker().running() as gone:
+        return gone.port
+
+
+async def test_a_coordinator_is_where_the_answer_says_and_not_where_it_was() -> None:
+    async with FakeBroker().running() as broker, Client(broker.bootstrap) as client:
+        client.metadata.learn(Node(1, "127.0.0.1", await dead_port()))
+        assert (await client.coordinator("g")).port == broker.port
+        assert client.metadata.nodes[1] == Node(1, "127.0.0.1", broker.port)
+        assert broker.of(MetadataRequest) == []
+
+
+async def test_a_broker_that_is_not_where_it_was_is_looked_up_anew() -> None:
+    async with FakeBroker().running() as broker, Client(broker.bootstrap) as client:
+        client.metadata.learn(Node(1, "127.0.0.1", await dead_port()))
+        with pytest.raises(ConnectionLost, match="cannot connect"):
+            await client.broker(1)
+        assert (await client.broker(1)).port == broker.port
+        assert len(broker.of(MetadataRequest)) == 1
+        assert await client.broker(1, "group") is not await client.broker(1)
+        assert len(broker.of(MetadataRequest)) == 1
+
+
+async def test_a_broker_that_was_never_heard_of_is_looked_up() -> None:
+    async with FakeBroker().running() as broker, Client(broker.bootstrap) as client:
+        assert (await client.broker(1)).port == broker.port
+        with pytest.raises(ConnectionLost, match="broker 2 is not there"):
+            await client.broker(2)

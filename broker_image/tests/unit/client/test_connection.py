@@ -1,9 +1,13 @@
 import asyncio
+import select
+import socket
+import struct
 
 import pytest
 from logfleet.client import connection as connection_module
 from logfleet.client.connection import Connection
 from logfleet.client.errors import ConnectionLost, NotSupported, RequestTimedOut
+from logfleet.wire.apis import API_BY_NAME
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.frame import encode_unsupported_api_versions
 from logfleet.wire.messages import (
@@ -15,6 +19,7 @@ from logfleet.wire.messages import (
     FetchResponse,
     MetadataRequest,
     MetadataResponse,
+    ProduceRequest,
 )
 
 from broker_image.tests.unit.client.fake_broker import FakeBroker
@@ -181,3 +186,78 @@ async def test_a_field_that_the_broker_does_not_know_is_not_silently_dropped() -
                 MetadataResponse,
                 version_max=5,
             )
+
+
+async def test_a_client_is_still_for_as_long_as_an_answer_asks_it() -> None:
+    async with FakeBroker().running() as broker:
+        broker.answers[MetadataRequest] = lambda _: MetadataResponse(throttle_time_ms=200)
+        connection = await connect(broker)
+        loop = asyncio.get_running_loop()
+        await connection.request(MetadataRequest(topics=[]), MetadataResponse)
+        throttled = loop.time()
+        # a shorter time that comes later does not end a longer one
+        broker.answers[MetadataRequest] = lambda _: MetadataResponse(throttle_time_ms=1)
+        await connection.submit(MetadataRequest(topics=[]), MetadataResponse)
+        broker.answers[MetadataRequest] = broker.metadata
+        await connection.request(MetadataRequest(topics=[]), MetadataResponse)
+        assert loop.time() - throttled > 0.15
+
+
+async def test_who_waits_out_a_throttle_hears_that_the_connection_is_lost() -> None:
+    async with FakeBroker().running() as broker:
+        broker.answers[MetadataRequest] = lambda _: MetadataResponse(throttle_time_ms=60_000)
+        connection = await connect(broker)
+        await connection.request(MetadataRequest(topics=[]), MetadataResponse)
+        waiting = asyncio.ensure_future(
+            connection.request(MetadataRequest(topics=[]), MetadataResponse)
+        )
+        assert await asyncio.wait([waiting], timeout=0.05) == (set(), {waiting})
+        broker.disconnect()
+        async with asyncio.timeout(10):
+            with pytest.raises(ConnectionLost):
+                await waiting
+        assert len(broker.of(MetadataRequest)) == 1
+
+
+@pytest.mark.parametrize("host", ["foo..bar", "a" * 64 + ".example", "\udcff"])
+async def test_what_is_no_name_of_a_host_is_said_in_one_line(host: str) -> None:
+    with pytest.raises(
+        ConnectionLost, match=f"cannot connect to {host}:9092: not a name of a host"
+    ):
+        await Connection.connect(host, 9092, "test")
+
+
+async def test_a_connection_that_is_given_up_while_it_is_made_is_closed() -> None:
+    asked, closed = asyncio.Event(), asyncio.Event()
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(1)
+        asked.set()
+        await reader.read()
+        closed.set()
+        writer.close()
+
+    async with await asyncio.start_server(hang, "127.0.0.1", 0) as server, asyncio.timeout(10):
+        port = server.sockets[0].getsockname()[1]
+        connecting = asyncio.ensure_future(Connection.connect("127.0.0.1", port, "test"))
+        await asked.wait()
+        connecting.cancel()
+        await asyncio.wait([connecting])
+        await closed.wait()
+
+
+async def test_what_a_connection_that_broke_unseen_did_not_take_is_no_silent_loss() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        transport, connection = await asyncio.get_running_loop().create_connection(
+            lambda: Connection("127.0.0.1", port, "test"), "127.0.0.1", port
+        )
+        connection.versions = {API_BY_NAME["Produce"].key: (3, 11)}
+        accepted, _ = listener.accept()
+    accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    accepted.close()  # by a reset
+    heard = select.poll()
+    heard.register(transport.get_extra_info("socket").fileno(), select.POLLERR)
+    assert heard.poll(10_000)  # by the kernel, and not yet by the loop
+    with pytest.raises(ConnectionLost, match="broke"):
+        connection.post(ProduceRequest(acks=0))

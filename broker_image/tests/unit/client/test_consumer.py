@@ -3,9 +3,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from logfleet.client import consumer as consumer_module
 from logfleet.client.cluster import Client
 from logfleet.client.consumer import GroupConsumer
 from logfleet.client.errors import KafkaError
+from logfleet.client.fetcher import Fetched
 from logfleet.client.offsets import OffsetSpec, TopicPartition
 from logfleet.records.record import Record, build_batch
 from logfleet.wire.consumer_protocol import read_assignment
@@ -14,7 +16,6 @@ from logfleet.wire.messages import (
     FetchRequest,
     FetchResponse,
     FindCoordinatorRequest,
-    FindCoordinatorResponse,
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
@@ -46,9 +47,6 @@ class Group:
         self.syncs: list[int] = []
         self.joins: list[int] = [ErrorCode.MEMBER_ID_REQUIRED]
         broker.answers |= {
-            FindCoordinatorRequest: lambda _: FindCoordinatorResponse(
-                coordinators=[FindCoordinatorResponse.Coordinator(key="g", node_id=1)]
-            ),
             JoinGroupRequest: self.join,
             SyncGroupRequest: self.sync,
             HeartbeatRequest: lambda _: HeartbeatResponse(
@@ -216,6 +214,23 @@ async def test_a_group_that_moves_on_while_joining_is_joined_again(
         assert len(broker.of(FindCoordinatorRequest)) == 2
 
 
+async def test_a_group_that_moves_on_for_longer_than_a_call_may_take_is_joined_all_the_same(
+    broker: FakeBroker, consumer: GroupConsumer
+) -> None:
+    group = Group(broker)
+    group.syncs = [
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+    ]
+    consumer.client.timeout_ms = 1  # less than any pause between two attempts
+    async with consumer:
+        assert len(await read(consumer, 20)) == 20
+    group.syncs = [ErrorCode.NOT_COORDINATOR]
+    with pytest.raises(KafkaError, match="group g: NOT_COORDINATOR"):
+        await consumer.poll()
+
+
 async def test_the_leader_has_new_partitions_divided(
     broker: FakeBroker, consumer: GroupConsumer
 ) -> None:
@@ -277,3 +292,39 @@ async def test_the_offsets_to_commit_can_be_given(
         await read(consumer, 20)
         await consumer.commit({TopicPartition("t", 1): 3})
     assert group.committed == {1: 3}
+
+
+async def test_a_coordinator_that_does_not_answer_does_not_keep_a_member_from_leaving(
+    broker: FakeBroker, consumer: GroupConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer_module, "LEAVE_SECONDS", 0.05)
+    Group(broker)
+    broker.answers[LeaveGroupRequest] = lambda _: None
+    async with asyncio.timeout(10), consumer:  # less than the client waits for an answer
+        await consumer.poll(1)
+    assert len(broker.of(LeaveGroupRequest)) == 1
+    assert consumer.member_id == ""
+
+
+async def test_polling_waits_although_a_heartbeat_is_not_answered(
+    broker: FakeBroker, consumer: GroupConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Group(broker).committed = {0: 10, 1: 10}
+    broker.answers[HeartbeatRequest] = lambda _: None
+    broker.answers[FetchRequest] = lambda _: None
+    consumer.heartbeat_seconds = 0.05
+    async with consumer:
+        await consumer.poll(100)
+        while not broker.of(HeartbeatRequest):
+            await consumer.poll(50)
+        polled = 0
+        fetcher_poll = consumer.fetcher.poll
+
+        async def poll(timeout_ms: int) -> list[Fetched]:
+            nonlocal polled
+            polled += 1
+            return await fetcher_poll(timeout_ms)
+
+        monkeypatch.setattr(consumer.fetcher, "poll", poll)
+        await consumer.poll(200)
+    assert polled <= 10  # one for each time that a heartbeat is due, and some to spare

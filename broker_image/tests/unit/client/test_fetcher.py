@@ -15,6 +15,7 @@ from logfleet.wire.messages import (
     ListOffsetsRequest,
     ListOffsetsResponse,
     MetadataRequest,
+    MetadataResponse,
 )
 
 from broker_image.tests.unit.client.fake_broker import TOPIC_ID, FakeBroker
@@ -36,13 +37,15 @@ class Log:
     def __init__(self, broker: FakeBroker, batches: int = 3) -> None:
         self.broker, self.batches = broker, batches
         self.errors: dict[int, list[int]] = {}
+        self.throttle_ms = 0
         self.idle = asyncio.Event()
         broker.answers[FetchRequest] = self.fetch
 
     async def fetch(self, request: FetchRequest) -> FetchResponse:
         topics = []
         for topic in request.topics:
-            rows = [self.row(partition) for partition in topic.partitions]
+            known = topic.topic_id == self.broker.topic_id
+            rows = [self.row(each) if known else unknown(each) for each in topic.partitions]
             if not any(row.records or row.error_code for row in rows):
                 self.idle.set()
                 await asyncio.sleep(request.max_wait_ms / 1000)
@@ -50,7 +53,7 @@ class Log:
                 topic=topic.topic, topic_id=topic.topic_id, partitions=rows
             )
             topics.append(answer)
-        return FetchResponse(responses=topics)
+        return FetchResponse(throttle_time_ms=self.throttle_ms, responses=topics)
 
     def row(self, asked: FetchRequest.FetchPartition) -> FetchResponse.PartitionData:
         row = FetchResponse.PartitionData(partition_index=asked.partition)
@@ -63,6 +66,11 @@ class Log:
         elif asked.fetch_offset > row.high_watermark:
             row.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
         return row
+
+
+def unknown(asked: FetchRequest.FetchPartition) -> FetchResponse.PartitionData:
+    code = ErrorCode.UNKNOWN_TOPIC_ID
+    return FetchResponse.PartitionData(partition_index=asked.partition, error_code=code)
 
 
 async def test_partitions_without_leader_share_one_question_about_their_topic(
@@ -95,6 +103,25 @@ async def test_records_come_in_order_from_the_offset_asked_for() -> None:
         assert await read(fetcher, 36) == {T0: list(range(4, 30)), T1: list(range(20, 30))}
         assert fetcher.positions() == {T0: 30, T1: 30}
         assert {request.topics[0].topic_id for request in broker.of(FetchRequest)} == {TOPIC_ID}
+
+
+async def test_a_leader_that_throttles_is_left_alone_and_does_not_hold_up_a_poll() -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        Log(broker).throttle_ms = 60_000
+        fetcher = Fetcher(client)
+        fetcher.assign({T0: 0})
+        assert len(await fetcher.poll()) == 1
+        async with asyncio.timeout(10):
+            assert await fetcher.poll(timeout_ms=20) == []
+        assert len(broker.of(FetchRequest)) == 1
+
+
+async def test_a_leader_is_asked_again_when_its_throttling_is_over() -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        Log(broker).throttle_ms = 20
+        fetcher = Fetcher(client)
+        fetcher.assign({T0: 0})
+        assert await read(fetcher, 30) == {T0: list(range(30))}
 
 
 async def test_polling_an_idle_partition_waits_and_gives_nothing() -> None:
@@ -156,6 +183,58 @@ async def test_an_offset_out_of_range_is_raised_or_reset() -> None:
         fetcher = Fetcher(client, reset=OffsetSpec.EARLIEST)
         fetcher.assign({T0: 31})
         assert await read(fetcher, 20) == {T0: list(range(10, 30))}
+
+
+OTHER_ID = b"fedcba9876543210"
+
+
+async def test_an_offset_of_a_topic_made_anew_is_raised_or_reset() -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        Log(broker, batches=2)
+        begin = ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=0, offset=0)
+        topic = ListOffsetsResponse.ListOffsetsTopicResponse(name="t", partitions=[begin])
+        broker.answers[ListOffsetsRequest] = lambda _: ListOffsetsResponse(topics=[topic])
+        strict, lenient = Fetcher(client), Fetcher(client, reset=OffsetSpec.EARLIEST)
+        for fetcher in (strict, lenient):
+            fetcher.assign({T0: 0})
+            assert await read(fetcher, 10) == {T0: list(range(10))}
+            assert fetcher.topic_ids() == {"t": TOPIC_ID}
+        broker.topic_id = OTHER_ID
+        with pytest.raises(KafkaError, match="t-0: the topic was made anew") as refused:
+            await read(strict, 10)
+        assert refused.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert await read(lenient, 20) == {T0: list(range(20))}
+        assert lenient.topic_ids() == {"t": OTHER_ID}
+
+
+async def test_a_broker_whose_metadata_lag_moves_no_position() -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        Log(broker, batches=2)
+        fetcher = Fetcher(client)
+        fetcher.assign({T0: 0})
+        assert await read(fetcher, 10) == {T0: list(range(10))}
+        former = iter([OTHER_ID])
+
+        def lagging(request: MetadataRequest) -> MetadataResponse:
+            answer = broker.metadata(request)
+            for topic in answer.topics:
+                topic.topic_id = next(former, TOPIC_ID)
+            return answer
+
+        broker.answers[MetadataRequest] = lagging
+        client.metadata.forget(["t"])
+        assert await read(fetcher, 10) == {T0: list(range(10, 20))}
+        assert next(former, None) is None
+
+
+async def test_a_position_that_no_leader_answered_for_belongs_to_no_topic_yet() -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        Log(broker)
+        await client.topic("t")
+        broker.topic_id = OTHER_ID
+        fetcher = Fetcher(client)
+        fetcher.assign({T0: 10})
+        assert await read(fetcher, 10) == {T0: list(range(10, 20))}
 
 
 async def test_what_arrived_comes_before_the_error_of_another_partition() -> None:

@@ -14,7 +14,6 @@ from logfleet.wire.messages import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
     FindCoordinatorRequest,
-    FindCoordinatorResponse,
     ListGroupsRequest,
     ListGroupsResponse,
     OffsetCommitRequest,
@@ -34,10 +33,6 @@ T0 = TopicPartition("t", 0)
 @pytest_asyncio.fixture
 async def broker() -> AsyncIterator[FakeBroker]:
     async with FakeBroker({"t": 2}).running() as running:
-        found = FindCoordinatorResponse.Coordinator(key="g", node_id=1)
-        running.answers[FindCoordinatorRequest] = lambda _: FindCoordinatorResponse(
-            coordinators=[found]
-        )
         yield running
 
 

@@ -1,4 +1,4 @@
-from logfleet.client.metadata import AGE_MS_MAX, DOUBTED_AGE_MS_MAX, Metadata
+from logfleet.client.metadata import AGE_MS_MAX, DOUBTED_AGE_MS_MAX, Metadata, Node
 from logfleet.wire.messages import MetadataResponse
 
 TOPIC = MetadataResponse.MetadataResponseTopic(
@@ -57,3 +57,10 @@ def test_brokers_are_those_of_the_last_answer() -> None:
     metadata.update(MetadataResponse(brokers=[]), 6)
     assert metadata.nodes == {}
     assert metadata.topic("t", 6) is not None
+
+
+def test_an_address_that_is_learnt_leaves_the_rack_and_other_brokers_as_they_are() -> None:
+    metadata = learnt(0)
+    metadata.learn(Node(4, "elsewhere", 10))
+    metadata.learn(Node(5, "new", 11))
+    assert metadata.nodes == {4: Node(4, "elsewhere", 10, "a"), 5: Node(5, "new", 11)}

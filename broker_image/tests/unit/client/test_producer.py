@@ -1,8 +1,9 @@
 import asyncio
+import sys
 
 import pytest
 from logfleet.client.cluster import Client
-from logfleet.client.errors import ClientError, ConnectionLost, KafkaError
+from logfleet.client.errors import ClientError, ConnectionLost, KafkaError, RequestTimedOut
 from logfleet.client.partitioner import partition_of_key
 from logfleet.client.producer import Producer
 from logfleet.records.compression import Codec
@@ -13,7 +14,7 @@ from logfleet.wire.messages import (
     ProduceRequest,
 )
 
-from broker_image.tests.unit.client.fake_broker import FakeBroker
+from broker_image.tests.unit.client.fake_broker import FakeBroker, Reply
 from broker_image.tests.unit.client.fake_log import Log
 
 pytestmark = pytest.mark.asyncio
@@ -43,6 +44,74 @@ async def test_keys_have_their_place_and_the_rest_sticks_together() -> None:
             await producer.flush()
             assert (await delivery).partition == partition_of_key(b"some key", 5)
         assert max(len(values) for values in log.values.values()) >= 20
+
+
+async def test_records_without_keys_go_to_partitions_that_have_a_leader() -> None:
+    async with FakeBroker({"t": 5}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        broker.leaderless = {("t", index) for index in range(5) if index != 3}
+        async with Producer(client) as producer:
+            for _ in range(20):  # one choice each
+                await (await producer.send("t", b"x"))
+        assert log.values == {3: [b"x"] * 20}
+
+
+async def test_the_choice_is_given_up_when_its_partition_loses_its_leader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("logfleet.client.metadata.AGE_MS_MAX", 0)  # each look is a new question
+    async with FakeBroker({"t": 2}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        async with Producer(client, linger_ms=0) as producer:
+            first = await producer.send("t", b"x")
+            lost = first._batch.partition
+            broker.leaderless = {("t", lost)}
+            async with asyncio.timeout(10):
+                while (second := await producer.send("t", b"y"))._batch is first._batch:
+                    await asyncio.wait([first._batch.written], timeout=0.01)  # until it was tried
+                assert (await second).partition == 1 - lost
+            broker.leaderless = set()
+            assert (await first).partition == lost
+        assert log.values[1 - lost] == [b"y"]
+
+
+async def test_records_without_keys_do_not_queue_behind_a_batch_that_fails() -> None:
+    async with FakeBroker({"t": 2}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        log.refused = {0: ErrorCode.NOT_LEADER_OR_FOLLOWER}  # though it leads it, say the metadata
+        async with Producer(client, linger_ms=0) as producer, asyncio.timeout(10):
+            stuck = await producer.send("t", b"x", partition=0)
+            while not stuck._batch.attempts:
+                await asyncio.wait([stuck._batch.written], timeout=0.01)
+            for _ in range(30):  # one choice each
+                assert (await (await producer.send("t", b"y"))).partition == 1
+            log.refused = {}
+            assert (await stuck).partition == 0
+
+
+async def test_where_no_partition_has_a_leader_records_wait_for_one() -> None:
+    async with FakeBroker({"t": 3}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        broker.leaderless = {("t", index) for index in range(3)}
+        async with Producer(client) as producer:
+            delivery = await producer.send("t", b"x")
+            broker.leaderless = set()
+            await delivery
+        assert list(log.values.values()) == [[b"x"]]
+
+
+async def test_records_without_keys_turn_to_another_partition_when_a_batch_is_full(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    choices = iter([0, 1, 0])
+    monkeypatch.setattr("random.choice", lambda among: among[next(choices)])
+    async with FakeBroker({"t": 2}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        async with Producer(client, linger_ms=60_000, batch_bytes=500) as producer:
+            deliveries = [await producer.send("t", b"%d" % i * 100) for i in range(6)]
+            await deliveries[0]  # a full batch does not linger, though no other is behind it
+            assert log.values == {0: [b"%d" % i * 100 for i in range(4)]}
+        assert log.values[1] == [b"4" * 100, b"5" * 100]
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -172,6 +241,19 @@ async def test_leaving_the_block_raises_what_nobody_awaited() -> None:
                 await producer.send("t", b"a")
 
 
+async def test_a_failure_is_raised_once_where_it_is_asked_for() -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        Log(broker).outcomes = [ErrorCode.INVALID_RECORD]
+        async with Producer(client, linger_ms=0) as producer:
+            producer.raise_failure()  # there is none yet
+            delivery = await producer.send("t", b"a")
+            with pytest.raises(KafkaError, match="INVALID_RECORD"):
+                await delivery
+            with pytest.raises(KafkaError, match="INVALID_RECORD"):
+                producer.raise_failure()
+            producer.raise_failure()
+
+
 async def test_an_exception_in_the_block_goes_on_by_itself() -> None:
     async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
         Log(broker)
@@ -222,6 +304,43 @@ async def test_without_acknowledgement_nothing_is_waited_for() -> None:
         Producer(client, acks=1)
 
 
+MUCH = [b"x" * 1_000_000] * 60  # more than the sockets of a connection take
+
+
+async def test_without_acknowledgement_all_arrives_at_a_broker_that_reads_slowly() -> None:
+    async with FakeBroker({"t": 1}).running() as broker:
+        log = Log(broker)
+        log.held = asyncio.Event()
+        async with asyncio.timeout(60):
+            async with (
+                Client(broker.bootstrap) as client,
+                Producer(client, acks=0, idempotent=False, buffer_bytes=2**30) as producer,
+            ):
+                deliveries = [await producer.send("t", value) for value in MUCH]
+                await log.arrived.wait()
+                log.held.set()
+                assert (await deliveries[-1]).offset == -1
+            while len(log.values[0]) < len(MUCH):
+                log.taken.clear()
+                await log.taken.wait()
+        assert log.values == {0: MUCH}
+
+
+async def test_without_acknowledgement_a_broker_that_reads_nothing_is_an_error_in_time() -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        Log(broker).held = asyncio.Event()
+        async with (
+            asyncio.timeout(30),
+            Producer(
+                client, acks=0, idempotent=False, buffer_bytes=2**30, delivery_timeout_ms=300
+            ) as producer,
+        ):
+            for value in MUCH:
+                await producer.send("t", value)
+            with pytest.raises(RequestTimedOut, match="does not read what is sent to it"):
+                await producer.flush()
+
+
 async def test_sending_waits_while_the_buffer_is_full() -> None:
     async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
         log = Log(broker)
@@ -236,6 +355,37 @@ async def test_sending_waits_while_the_buffer_is_full() -> None:
         assert log.values == {0: [b"x" * 200, b"y"]}
 
 
+async def test_a_partition_that_is_not_known_yet_is_asked_for_once() -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        async with Producer(client) as producer:
+            await (await producer.send("t", b"a"))
+            broker.topics["t"] = 2  # CreatePartitions
+            await (await producer.send("t", b"b", partition=1))
+            assert log.values == {0: [b"a"], 1: [b"b"]}
+            asked = len(broker.of(MetadataRequest))
+            for wrong, questions in ((2, 1), (-1, 0)):
+                with pytest.raises(KafkaError, match=f"t-{wrong}"):
+                    await producer.send("t", b"c", partition=wrong)
+                asked += questions
+                assert len(broker.of(MetadataRequest)) == asked
+
+
+async def test_a_delivery_holds_no_bytes_of_what_is_written() -> None:
+    value = b"x" * 100
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        log.batch_bytes_max = 350  # the four of them are cut in two
+        async with Producer(client) as producer:
+            held = sys.getrefcount(value)
+            deliveries = [await producer.send("t", value, timestamp_ms=i) for i in range(4)]
+            assert sys.getrefcount(value) > held
+            await producer.flush()
+            assert sys.getrefcount(value) == held
+            written = [await delivery for delivery in deliveries]
+        assert [(row.offset, row.timestamp_ms) for row in written] == [(i, i) for i in range(4)]
+
+
 async def test_a_topic_that_is_not_there_is_an_error_after_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -248,3 +398,36 @@ async def test_a_topic_that_is_not_there_is_an_error_after_a_while(
             with pytest.raises(KafkaError, match="t-1"):
                 await producer.send("t", b"x", partition=1)
         assert not any(request.allow_auto_topic_creation for request in broker.of(MetadataRequest))
+
+
+async def test_brokers_that_are_away_are_waited_for_longer_than_a_topic_that_nobody_knows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("logfleet.client.producer.NEW_TOPIC_MS", 0)
+    away = 2
+
+    def metadata(request: MetadataRequest) -> Reply:
+        return broker.CLOSE if len(broker.of(MetadataRequest)) <= away else known(request)
+
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        known = broker.answers[MetadataRequest]
+        broker.answers[MetadataRequest] = metadata
+        async with Producer(client, linger_ms=0) as producer:
+            await producer.send("t", b"a")
+        assert log.values == {0: [b"a"]}
+
+
+async def test_brokers_that_stay_away_are_waited_for_as_long_as_a_delivery_may_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("logfleet.client.producer.NEW_TOPIC_MS", 600_000)
+    async with FakeBroker({"t": 1}).running() as broker:
+        bootstrap = broker.bootstrap
+    async with (
+        asyncio.timeout(60),
+        Client(bootstrap) as client,
+        Producer(client, delivery_timeout_ms=200) as producer,
+    ):
+        with pytest.raises(ConnectionLost):
+            await producer.send("t", b"a")
