@@ -5,9 +5,11 @@ from logfleet.client.offsets import TopicPartition
 from logfleet_spark.offsets import (
     DataLossError,
     OffsetRange,
+    clamped,
     from_json,
     limited,
     planned,
+    settled,
     split,
     to_json,
 )
@@ -38,6 +40,17 @@ def test_what_fits_the_limit_is_read_whole():
     assert limited({TopicPartition("t", 0): 5}, {TopicPartition("t", 0): 9}, 4) == {
         TopicPartition("t", 0): 9
     }
+
+
+def test_latest_is_the_own_end_of_the_batch_that_starts_there():
+    a, b = TopicPartition("a", 0), TopicPartition("b", 0)
+    assert settled({a: -1, b: 9}, {a: 7, b: 8}) == {a: 7, b: 9}
+
+
+def test_a_start_that_was_asked_for_late_is_clamped_to_the_batch():
+    a, b, new = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("b", 1)
+    assert clamped({a: -1, b: 9, new: 0}, {a: 7, b: 8}) == {a: 7, b: 8}
+    assert clamped({a: 3}, {a: 7, b: 8}) == {a: 3}  # b has appeared since: its batch reads it whole
 
 
 @given(sizes, st.one_of(st.none(), st.integers(1, 40)))

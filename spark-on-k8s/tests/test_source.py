@@ -1,9 +1,23 @@
 """Batch reads and writes. Each choice of options is put to Spark's own connector too, on the same topic."""
 
-import pytest
-from logfleet_spark.cluster import Cluster
+import time
+from concurrent.futures import ThreadPoolExecutor
 
-from e2e.harness.spark_topics import SOURCES, T0, NumberedTopic, expected, rows, wait_until
+import pytest
+from logfleet.client.errors import KafkaError
+from logfleet.client.offsets import TopicPartition
+from logfleet_spark.cluster import STALLED_POLLS_MAX, Cluster
+from logfleet_spark.offsets import OffsetRange
+
+from e2e.harness.spark_topics import (
+    SOURCES,
+    T0,
+    WITHIN_S,
+    NumberedTopic,
+    expected,
+    rows,
+    wait_until,
+)
 
 
 @pytest.fixture
@@ -180,6 +194,27 @@ def test_an_empty_topic_has_columns_and_no_rows(spark, topic, source):
     assert frame.collect() == []
 
 
+def test_records_that_come_after_as_many_empty_polls_as_are_borne_are_taken(full, monkeypatch):
+    """Each time: those that were dropped and asked for anew would come as late again."""
+    poll = Cluster._poll
+    empty = 0
+
+    def late(cluster, fetcher):
+        nonlocal empty
+        if empty < STALLED_POLLS_MAX:
+            empty += 1
+            return []
+        if fetched := poll(cluster, fetcher):
+            empty = 0
+        return fetched
+
+    monkeypatch.setattr(Cluster, "_poll", late)
+    wanted = OffsetRange(TopicPartition(full.name, 0), 0, 100)
+    with Cluster(full.bootstrap) as cluster:
+        (records,) = cluster.read(wanted)
+    assert [record.offset for record, _ in records] == list(range(100))
+
+
 HEADERS = "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 
 
@@ -213,6 +248,14 @@ def test_rows_become_records(spark, topic, source):
     assert by_key == (KEY_SAME_OF_THREE, b"same", b"a", None)
 
 
+@pytest.mark.parametrize("source", SOURCES)
+def test_strings_that_are_no_utf_8_are_written_as_they_are(spark, topic, source):
+    frame = spark.sql("SELECT CAST(X'6BFF' AS STRING) AS key, CAST(X'C328' AS STRING) AS value")
+    write(frame, topic, source, topic=topic.name)
+    (row,) = topic.batch(spark).collect()
+    assert (bytes(row["key"]), bytes(row["value"])) == (b"k\xff", b"\xc3\x28")
+
+
 KEY_SAME_OF_THREE = 2
 """Where Kafka's default partitioner puts the key `same` among three partitions."""
 
@@ -229,6 +272,40 @@ def test_what_came_is_written_while_the_next_rows_are_waited_for(topic):
     with Cluster(topic.bootstrap) as cluster:
         assert cluster.write(slow_rows()) == 2 * burst
     assert topic.bounds(0) == (0, 2 * burst)
+
+
+def test_a_write_ends_with_the_first_record_that_cannot_be_written(topic):
+    """Not with the last row, which may be hours away."""
+    give_up_s = time.monotonic() + WITHIN_S
+
+    def endless_rows():
+        yield topic.name, 0, b"k", bytes(2 * 1024 * 1024), ()
+        while time.monotonic() < give_up_s:
+            yield topic.name, 1, b"k", b"v", ()
+        raise AssertionError(f"rows are still taken after {WITHIN_S} s")
+
+    with (
+        Cluster(topic.bootstrap) as cluster,
+        pytest.raises(KafkaError, match="exceeds the maximum"),
+    ):
+        cluster.write(endless_rows())
+
+
+def test_a_write_waits_for_brokers_longer_than_for_a_topic_that_nobody_knows(rig, monkeypatch):
+    monkeypatch.setattr("logfleet.client.producer.NEW_TOPIC_MS", 0)
+    broker = rig.broker({"log.retention.ms": "-1"})
+    topic = NumberedTopic(broker.bootstrap)
+    broker.kill()
+
+    def write_one():
+        with Cluster(broker.bootstrap) as cluster:
+            return cluster.write([(topic.name, 0, b"k", b"v", ())])
+
+    with ThreadPoolExecutor(1) as pool:
+        written = pool.submit(write_one)
+        broker.start()
+        assert written.result() == 1
+    assert topic.bounds(0) == (0, 1)
 
 
 @pytest.mark.parametrize("source", SOURCES)

@@ -10,11 +10,12 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from logfleet_spark.offsets import DataLossError
 from logfleet_spark.options import source_options
-from logfleet_spark.source import BatchReader, StreamReader
+from logfleet_spark.source import BatchReader, Piece, StreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from e2e.harness.spark_topics import (
     SOURCES,
+    T0,
     NumberedTopic,
     drained,
     expected,
@@ -49,6 +50,70 @@ def test_a_stream_gives_each_record_once_over_restarts(spark, topic, tmp_path, s
     drained(topic.stream(spark, source), tmp_path)
     assert drained(topic.stream(spark, source), tmp_path) == []
     assert written(spark, tmp_path) == expected(range(420))
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_stream_from_latest_gives_what_follows_its_first_batch_also_if_that_is_made_again(
+    spark, topic, tmp_path, source
+):
+    topic.produce(range(30))
+    latest = topic.stream(spark, source, startingOffsets="latest")
+    assert drained(latest, tmp_path) == []
+    # as after a crash before the sink's commit and the engine's
+    for commits in (tmp_path / "out" / "_spark_metadata", tmp_path / "checkpoint" / "commits"):
+        (commits / "0").unlink()
+        (commits / ".0.crc").unlink()
+    topic.produce(range(30, 90))
+    assert drained(latest, tmp_path) == [60]
+    assert written(spark, tmp_path) == expected(range(30, 90))
+
+
+def ranges(pieces):
+    return [piece.offsets for piece in pieces if isinstance(piece, Piece)]
+
+
+FIRST_START = {
+    "latest": {"startingOffsets": "latest"},
+    "latest-by-partition": {"startingOffsets": '{"TOPIC": {"0": 1, "1": -1, "2": -1}}'},
+    "by-time": {
+        "startingTimestamp": str(T0 + 5_000),
+        "startingOffsetsByTimestampStrategy": "latest",
+    },
+}
+
+
+@pytest.mark.parametrize("start", FIRST_START.values(), ids=FIRST_START)
+def test_the_start_of_a_first_batch_is_the_same_whenever_it_is_asked_for(topic, start):
+    """Whatever is written after the batch's end was taken, and by whichever process it is planned."""
+    topic.produce(range(3))
+    options = source_options(topic.named(start), streaming=True)
+    reader = StreamReader(options)
+    first = reader.initialOffset()
+    end = reader.latestOffset(first, ReadAllAvailable())
+    topic.produce(range(3, 6))
+    topic.produce(range(6, 9), t0=T0 + 5_000)
+    again = StreamReader(options)
+    for one in (reader, again):
+        assert one.partitions(one.initialOffset(), end) == []
+    following = again.partitions(end, again.latestOffset(end, ReadAllAvailable()))
+    assert [(r.start, r.end) for r in ranges(following)] == [(1, 3)] * 3
+    reader.stop()
+    again.stop()
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_partitions_that_appear_before_a_first_batch_is_made_again_are_read_after_it(topic, start):
+    topic.produce(range(3))
+    options = source_options(topic.named({"startingOffsets": start}), streaming=True)
+    reader = StreamReader(options)
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    topic.grow(4)
+    topic.produce([3], spread=4)
+    first = reader.partitions(reader.initialOffset(), end)
+    assert len(first) == (3 if start == "earliest" else 0)
+    following = reader.partitions(end, reader.latestOffset(end, ReadAllAvailable()))
+    assert [(r.where.partition, r.start, r.end) for r in ranges(following)] == [(3, 0, 1)]
+    reader.stop()
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -90,10 +155,36 @@ def test_the_checkpoint_has_the_form_of_sparks_source_and_the_group_its_offsets(
     # an engine commits a batch when it plans the next one, so another run commits this one's end
     topic.produce(range(9, 18))
     drained(topic.stream(spark, **group), tmp_path)
-    consumer = Consumer({"bootstrap.servers": topic.bootstrap, "group.id": group["kafka.group.id"]})
-    committed = consumer.committed([TopicPartition(topic.name, p) for p in range(3)], timeout=10)
+    assert all(
+        offset >= 3 for offset in committed_offsets(topic, group["kafka.group.id"], range(3))
+    )
+
+
+def committed_offsets(topic, group, partitions):
+    consumer = Consumer({"bootstrap.servers": topic.bootstrap, "group.id": group})
+    found = consumer.committed([TopicPartition(topic.name, p) for p in partitions], timeout=10)
     consumer.close()
-    assert all(tp.offset >= 3 for tp in committed)
+    return [tp.offset for tp in found]
+
+
+def test_a_commit_to_the_group_leaves_out_partitions_that_are_gone(topic, caplog):
+    """Of a topic that was deleted, and of one that was made anew with fewer."""
+    deleted, fewer = NumberedTopic(topic.bootstrap), NumberedTopic(topic.bootstrap)
+    group = f"g-{topic.name}"
+    options = topic.named({"subscribePattern": "TOPIC", "kafka.group.id": group})
+    reader = StreamReader(source_options(options, streaming=True))
+    deleted.delete()
+    fewer.delete()
+    fewer.create(2)
+    reader.commit({t.name: {"0": 1, "1": 1, "2": 1} for t in (topic, deleted, fewer)})
+    assert committed_offsets(topic, group, range(3)) == [1, 1, 1]
+    assert committed_offsets(fewer, group, range(2)) == [1, 1]
+    (warning,) = caplog.messages
+    assert warning.startswith(f"group {group}: ")
+    for gone in [f"{deleted.name}-{p}" for p in range(3)] + [f"{fewer.name}-2"]:
+        assert gone in warning
+    reader.commit({deleted.name: {"0": 1}})
+    reader.stop()
 
 
 @pytest.mark.parametrize("source", SOURCES)

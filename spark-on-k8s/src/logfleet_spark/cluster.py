@@ -5,6 +5,7 @@ task runs in a worker of its own.
 """
 
 import asyncio
+import logging
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Self, TypeVar
@@ -25,6 +26,8 @@ from logfleet_spark.offsets import OffsetRange, Offsets, data_loss
 from logfleet_spark.rows import Row, TypedRecord
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 ROWS_PER_CHUNK = 10_000
 """Records handed on at once: large enough that Arrow's cost per batch vanishes, small enough for any worker's memory."""
@@ -72,8 +75,7 @@ class Cluster:
 
     def offsets(self, at: Mapping[TopicPartition, int]) -> Offsets:
         """Offset by partition for EARLIEST or LATEST; partitions that are gone are left out."""
-        there = set(partitions_of(self.find(tp.topic for tp in at)))
-        wanted = {tp: time for tp, time in at.items() if tp in there}
+        wanted = self._there(at)
         found = self._run(list_offsets(self._client, wanted)) if wanted else {}
         return {tp: answer.offset for tp, answer in found.items()}
 
@@ -97,7 +99,7 @@ class Cluster:
         stalled = checks = 0
         while (position := fetcher.positions()[wanted.where]) < wanted.end:
             fetched = self._poll(fetcher)
-            if fetched is None or stalled >= STALLED_POLLS_MAX:
+            if fetched is None or (not fetched and stalled >= STALLED_POLLS_MAX):
                 left = self._left(position, wanted, fail_on_data_loss=fail_on_data_loss)
                 fetcher.assign({wanted.where: left})
                 stalled, checks = 0, checks + 1
@@ -118,12 +120,19 @@ class Cluster:
             yield chunk
 
     def write(self, rows: Iterable[Row]) -> int:
-        """Write all rows; returns how many once every one is acknowledged. Raises the first failure."""
+        """Write all rows; returns how many once every one is acknowledged. Raises the first failure, and takes no more rows then."""
         return self._run(self._write(rows))
 
     def commit(self, group: str, offsets: Offsets) -> None:
-        """Commit the offsets to a group, which nobody else may be a member of, so that its lag can be watched."""
-        self._run(Groups(self._client).commit(group, offsets))
+        """Commit the offsets to a group, which nobody else may be a member of, so that its lag can be watched.
+
+        Partitions that are gone are left out, with a warning.
+        """
+        there = self._there(offsets)
+        if gone := sorted(offsets.keys() - there.keys()):
+            log.warning("group %s: partitions are gone: %s", group, ", ".join(map(str, gone)))
+        if there:
+            self._run(Groups(self._client).commit(group, there))
 
     async def _write(self, rows: Iterable[Row]) -> int:
         """Rows are waited for in a thread: a query may take minutes over them, and the loop must keep connections and time limits.
@@ -137,6 +146,7 @@ class Cluster:
                 for topic, partition, key, value, headers in pulled:
                     await producer.send(topic, value, key=key, partition=partition, headers=headers)
                 count += len(pulled)
+                producer.raise_failure()  # Spark repeats the whole task: what this one still wrote would be doubled
         return count
 
     def _poll(self, fetcher: Fetcher) -> list[Fetched] | None:
@@ -165,6 +175,11 @@ class Cluster:
         if first is None or end is None or position >= end:
             return wanted.end
         return min(first, wanted.end)
+
+    def _there(self, by_partition: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """What of it is of partitions that are there now."""
+        there = set(partitions_of(self.find(tp.topic for tp in by_partition)))
+        return {tp: value for tp, value in by_partition.items() if tp in there}
 
     def _run(self, call: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(call)

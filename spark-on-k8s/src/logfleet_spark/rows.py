@@ -1,6 +1,7 @@
 """Records to Arrow and back, column by column."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 from logfleet.client.offsets import TopicPartition
@@ -72,7 +73,8 @@ def rows(batches: Iterable[pa.RecordBatch], topic: str | None) -> Iterator[Row]:
     """(topic, partition or None, key, value, headers) per row; the option `topic` wins over the column."""
     for batch in batches:
         columns = {
-            name: batch.column(index).to_pylist() for index, name in enumerate(batch.schema.names)
+            name: _values(name, batch.column(index))
+            for index, name in enumerate(batch.schema.names)
         }
         nothing = [None] * batch.num_rows
         for name, partition, key, value, headers in zip(
@@ -88,9 +90,17 @@ def rows(batches: Iterable[pa.RecordBatch], topic: str | None) -> Iterator[Row]:
                 raise RowError(
                     "column topic: null; every row needs a topic without the option topic"
                 )
-            pairs = tuple((h["key"], h["value"]) for h in headers or ())
-            yield target, partition, _encoded(key), _encoded(value), pairs
+            yield target, partition, key, value, tuple(map(_pair, headers or ()))
 
 
-def _encoded(value: str | bytes | None) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value
+def _values(name: str, column: pa.Array) -> list[Any]:
+    """The column in Python's types; keys and values as bytes, as they are: Spark's strings may hold what is no UTF-8."""
+    return list((column.cast(pa.large_binary()) if name in {KEY, VALUE} else column).to_pylist())
+
+
+def _pair(header: Mapping[str, Any] | None) -> Header:
+    if header is None:
+        raise RowError("column headers: null in the array; leave it out of it")
+    if header["key"] is None:
+        raise RowError("column headers: a header whose key is null; name it or leave it out")
+    return header["key"], header["value"]

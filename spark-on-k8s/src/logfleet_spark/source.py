@@ -32,11 +32,13 @@ from logfleet_spark.cluster import Cluster, partitions_of
 from logfleet_spark.offsets import (
     OffsetRange,
     Offsets,
+    clamped,
     data_loss,
     from_json,
     gone_or_lower,
     limited,
     planned,
+    settled,
     split,
     to_json,
 )
@@ -158,8 +160,10 @@ def matching(topics: Iterable[Topic], wanted: Topics) -> list[TopicPartition]:
     return list(wanted.assigned) or there
 
 
-def resolved(cluster: Cluster, partitions: list[TopicPartition], bound: Bound) -> Offsets:
-    """Offsets that a bound means for each partition; raises OptionError where Spark's source refuses too."""
+def starts(cluster: Cluster, partitions: list[TopicPartition], bound: Bound) -> Offsets:
+    """Offsets that a bound means for each partition, LATEST for its end; raises OptionError where Spark's source refuses too."""
+    if bound.special == LATEST:
+        return dict.fromkeys(partitions, LATEST)
     if bound.special is not None:
         return cluster.offsets(dict.fromkeys(partitions, bound.special))
     if bound.timestamp_ms is not None:
@@ -172,9 +176,16 @@ def resolved(cluster: Cluster, partitions: list[TopicPartition], bound: Bound) -
         )
     if bound.timestamps_ms:
         return _by_time(cluster, bound.timestamps_ms, bound)
-    special = {tp: o for tp, o in bound.offsets.items() if o in {EARLIEST, LATEST}}
-    fixed = {tp: o for tp, o in bound.offsets.items() if tp not in special}
-    return {**fixed, **cluster.offsets(special)}
+    earliest = {tp: o for tp, o in bound.offsets.items() if o == EARLIEST}
+    fixed = {tp: o for tp, o in bound.offsets.items() if tp not in earliest}
+    return {**fixed, **cluster.offsets(earliest)}
+
+
+def resolved(cluster: Cluster, partitions: list[TopicPartition], bound: Bound) -> Offsets:
+    """As `starts`, with the ends as they are now."""
+    found = starts(cluster, partitions, bound)
+    latest = {tp: o for tp, o in found.items() if o == LATEST}
+    return {tp: o for tp, o in found.items() if o != LATEST} | cluster.offsets(latest)
 
 
 def _by_time(cluster: Cluster, times: Mapping[TopicPartition, int], bound: Bound) -> Offsets:
@@ -185,8 +196,7 @@ def _by_time(cluster: Cluster, times: Mapping[TopicPartition, int], bound: Bound
             f"no record at or after the starting timestamp in {_listed(missing)}; "
             "set startingOffsetsByTimestampStrategy=latest to start at their ends"
         )
-    at_end = cluster.offsets(dict.fromkeys(missing, LATEST))
-    return {tp: offset for tp, offset in found.items() if offset is not None} | at_end
+    return {tp: LATEST if offset is None else offset for tp, offset in found.items()}
 
 
 def _listed(partitions: Iterable[TopicPartition]) -> str:
@@ -252,7 +262,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._cluster
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
-        return to_json(resolved(self.cluster, self._partitions(), self.options.starting))
+        """Where the first micro-batch starts; LATEST stands for that batch's own end.
+
+        Spark asks when it takes that batch's end, when it plans it, and when it plans it once more after a restart; what is
+        written between is not to change which records the batch has. Spark's Kafka source keeps the answer in the
+        checkpoint, of which a Python source knows nothing. Source: org.apache.spark.sql.execution.streaming.MicroBatchExecution.
+        """
+        return to_json(starts(self.cluster, self._partitions(), self.options.starting))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         limit = self.options.max_offsets_per_trigger
@@ -271,6 +287,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = self._latest() if self._target is None else self._target
         if self._target is None and gone_or_lower(begin, end):
             end = self._latest()  # a broker may have lagged behind for a moment
+        begin = settled(begin, end)
         if self._available_now:
             self._target = end
         if self.options.fail_on_data_loss and (lost := gone_or_lower(begin, end)):
@@ -289,7 +306,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(
         self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]
     ) -> list[InputPartition]:
-        begin, until = from_json(start), from_json(end)
+        until = from_json(end)
+        # losses were looked for before this end came into the checkpoint; a first batch's start is asked for anew, see there
+        begin = clamped(from_json(start), until)
         # none are known yet when a query that was started again reads its last batch once more
         ids = self._ids or ids_of(self.cluster.find(tp.topic for tp in until))
         earliest = self.cluster.offsets(dict.fromkeys(until, EARLIEST))

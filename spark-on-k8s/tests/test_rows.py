@@ -1,0 +1,28 @@
+import pyarrow as pa
+import pytest
+from logfleet_spark.rows import HEADER_TYPE, RowError, rows
+
+BYTES = [b"\xff", "é".encode(), None, b""]
+SMALL, LARGE = pa.array(BYTES, pa.binary()), pa.array(BYTES, pa.large_binary())
+
+
+@pytest.mark.parametrize(
+    "column",
+    [SMALL, LARGE, SMALL.view(pa.string()), LARGE.view(pa.large_string())],
+    ids=lambda column: str(column.type),
+)
+def test_keys_and_values_are_the_bytes_of_their_columns(column):
+    """Also of a string that is no UTF-8, which Spark does not look at."""
+    batch = pa.record_batch([column, column], names=["key", "value"])
+    assert list(rows([batch], "t")) == [("t", None, cell, cell, ()) for cell in BYTES]
+
+
+@pytest.mark.parametrize(
+    "header, why",
+    [(None, "null in the array"), ({"key": None, "value": b"v"}, "a header whose key is null")],
+)
+def test_a_header_that_is_null_or_has_no_key_is_refused_by_name(header, why):
+    headers = pa.array([[{"key": "h", "value": b"v"}, header]], HEADER_TYPE)
+    batch = pa.record_batch([pa.array([b"v"]), headers], names=["value", "headers"])
+    with pytest.raises(RowError, match=f"column headers: {why}"):
+        list(rows([batch], "t"))
