@@ -1,7 +1,7 @@
 """What the operator asks of brokers: topics, as they are and as they should be.
 
 AdminRefused        a broker understood and said no: Kafka's error name and its sentence
-AdminUnavailable    no broker answered; nothing is known about what was asked
+AdminUnavailable    no broker answered, or none what was asked; nothing is known about it
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ class AdminRefused(Exception):
 
 
 class AdminUnavailable(Exception):
-    """No broker answered in time."""
+    """No broker answered in time what was asked."""
 
 
 class Admin(Protocol):

@@ -40,7 +40,8 @@ class BrokerAdmin:
             listed = await self._admin.list_topics()
             found = await asyncio.gather(*(one(topic) for topic in listed if topic.name in wanted))
         except ClientError as error:
-            raise _verdict(error) from error
+            # No verdict about a topic, whatever it is: nothing was asked to be done.
+            raise AdminUnavailable(f"topics cannot be read: {error}") from error
         return {name: topic for name, topic in found if topic is not None}
 
     async def perform(self, actions: Sequence[TopicAction]) -> None:

@@ -6,9 +6,11 @@ authority's key and their purpose. The brokers' carries no host names: etcd comp
 client with the address it comes from.
 """
 
+import base64
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -40,6 +42,15 @@ def is_renewed(not_after: datetime, authority_not_after: datetime, now: datetime
     return not_after < min(now + RENEW_BEFORE, authority_not_after)
 
 
+def not_after(secret: Mapping[str, Any]) -> datetime | None:
+    """When the certificate in a Secret of type kubernetes.io/tls ends; None if it cannot be read."""
+    text = (secret.get("data") or {}).get("tls.crt", "")
+    try:
+        return x509.load_pem_x509_certificate(base64.b64decode(text)).not_valid_after_utc
+    except ValueError:
+        return None
+
+
 def make_authority(common_name: str, now: datetime) -> Issued:
     """A new authority that signs the members' and the brokers' certificates."""
     key = ec.generate_private_key(ec.SECP256R1())
@@ -64,13 +75,15 @@ def issue(
 ) -> Issued:
     """A certificate signed by the authority (PEM texts), for a server if there are host names.
 
-    A member is server and, to its peers, client; a broker is client only. Raises ValueError or
-    TypeError if the authority's texts are not what they should be.
+    A member is server and, to its peers, client; a broker is client only. Raises ValueError,
+    TypeError or UnsupportedAlgorithm if the authority's texts are not what they should be.
     """
     authority = x509.load_pem_x509_certificate(authority_certificate)
     signer = serialization.load_pem_private_key(authority_key, None)
     if not isinstance(signer, ec.EllipticCurvePrivateKey):
-        raise TypeError("the authority's key is no elliptic curve key")
+        raise TypeError("its key is no elliptic curve key")
+    if signer.public_key() != authority.public_key():
+        raise ValueError("its key is not that of its certificate")
     key = ec.generate_private_key(ec.SECP256R1())
     not_after = min(now + timedelta(days=LEAF_DAYS), authority.not_valid_after_utc)
     purposes = [ExtendedKeyUsageOID.CLIENT_AUTH]

@@ -3,18 +3,28 @@
 import asyncio
 import base64
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, assert_never
 
 import structlog
+from cryptography.exceptions import UnsupportedAlgorithm
 from logfleet.resources.cluster import ClusterResource, parse_cluster
 from logfleet.resources.document import InvalidResourceError
 from logfleet.resources.plan import Reason
 
 from logfleet_operator import certificates, conditions, manifests, names
-from logfleet_operator.kube import Kube, KubeError, KubeUnavailable
+from logfleet_operator.kube import Kube, KubeConflict, KubeError, KubeUnavailable
 from logfleet_operator.names import Manifest
-from logfleet_operator.observed import Observed, by_kind_and_name, controlled_by_another, pod_from
+from logfleet_operator.observed import (
+    ObjectConflict,
+    Observed,
+    Rewriting,
+    by_kind_and_name,
+    controlled_by_another,
+    not_of_the_cluster,
+    pod_from,
+    rewriting,
+)
 from logfleet_operator.plan import (
     Action,
     Apply,
@@ -38,12 +48,11 @@ OWNED_KINDS: Final = (
 ROUNDS_MAX: Final = 20
 # What is waited for without any event that would tell: a budget that allows an eviction again.
 RECHECK_S: Final = 5.0
+# What is stored otherwise than applied is applied again after this time: perhaps nobody rewrites it
+# any more, of which no event tells.
+REWRITTEN_RECHECK: Final = timedelta(seconds=60)
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
-
-
-class ForeignObject(Exception):
-    """An object of a name that the Cluster needs belongs to somebody else."""
 
 
 class ClusterReconciler:
@@ -56,25 +65,28 @@ class ClusterReconciler:
         self._settings = settings
         self._now = now or (lambda: datetime.now(UTC))
         self.notices: dict[tuple[str, str], str] = {}
+        # (namespace, Cluster) -> (kind, name) -> what its last apply led to.
+        self._rewritings: dict[tuple[str, str], dict[tuple[str, str], Rewriting]] = {}
 
     async def reconcile(self, namespace: str, name: str) -> float | None:
         """Take the Cluster as far as it goes now.
 
         Returns seconds until it should be looked at again without an event; None: not needed.
-        Raises KubeUnavailable, KubeError: the caller tries again later.
+        Raises KubeUnavailable, KubeError, or what a bug raises: the caller tries again later.
         """
         live = await self._kube.get("Cluster", namespace, name)
         if live is None or "deletionTimestamp" in live["metadata"]:
+            self._rewritings.pop((namespace, name), None)
             return None
         now = timestamp(self._now())
         try:
             cluster = parse_cluster(live)
+            observed, plan = await self._advance(cluster)
+            status = conditions.cluster_status(live, cluster, observed, plan, now)
         except InvalidResourceError as error:
             await self._write(live, conditions.failed(live, Reason.INVALID, str(error), now))
             return None
-        try:
-            observed, plan = await self._advance(cluster)
-        except ForeignObject as error:
+        except ObjectConflict as error:
             await self._write(live, conditions.failed(live, Reason.CONFLICT, str(error), now))
             return RECHECK_S
         except KubeError as error:
@@ -85,11 +97,16 @@ class ClusterReconciler:
             sentence = f"Kubernetes cannot do it now: {error}"
             await self._write(live, conditions.postponed(live, sentence, now))
             raise
-        status = conditions.cluster_status(live, cluster, observed, plan, now)
-        notice = self.notices.get((namespace, name), "")
-        conditions.add_notice(live, status, notice, now)
+        except Exception as error:
+            # Told, so that no Ready stays that nobody looks after; the worker logs it.
+            sentence = f"the operator cannot go on: {error!r}"
+            await self._write(live, conditions.failed(live, Reason.PROGRESSING, sentence, now))
+            raise
+        conditions.add_notice(live, status, self.notices.get((namespace, name), ""), now)
         await self._write(live, status)
-        return RECHECK_S if plan.actions or not (plan.done or plan.refusal or plan.paused) else None
+        if plan.actions or not (plan.done or plan.refusal or plan.paused):
+            return RECHECK_S
+        return REWRITTEN_RECHECK.total_seconds() if observed.rewritings else None
 
     async def _advance(self, cluster: ClusterResource) -> tuple[Observed, ClusterPlan]:
         """Plan and act until nothing is left to do now, or brokers were disturbed."""
@@ -126,29 +143,42 @@ class ClusterReconciler:
         secrets = await asyncio.gather(
             *(self._kube.get("Secret", namespace, secret) for secret in secret_names)
         )
+        known = {
+            secret: live
+            for secret, live in zip(secret_names, secrets, strict=True)
+            if live is not None
+        }
+        ends = {secret: certificates.not_after(live) for secret, live in known.items()}
         return Observed(
             objects=by_kind_and_name(live for kind in OWNED_KINDS for live in found[kind]),
-            secrets={
-                secret: live
-                for secret, live in zip(secret_names, secrets, strict=True)
-                if live is not None
-            },
+            secrets=known,
+            ends={secret: end for secret, end in ends.items() if end is not None},
             pods=tuple(pod_from(live) for live in found["Pod"]),
             volumes=tuple(found["PersistentVolumeClaim"]),
             storage_classes=tuple(found["StorageClass"]),
+            rewritings=self._recent_rewritings(namespace, name),
         )
 
+    def _recent_rewritings(self, namespace: str, cluster: str) -> dict[tuple[str, str], Rewriting]:
+        oldest = self._now() - REWRITTEN_RECHECK
+        known = self._rewritings.pop((namespace, cluster), {})
+        recent = {key: found for key, found in known.items() if found.at > oldest}
+        if recent:
+            self._rewritings[namespace, cluster] = recent
+        return dict(recent)
+
     def _due(self, cluster: str, observed: Observed) -> frozenset[str]:
-        """Secrets whose certificate ends soon; a lost authority is told then, not earlier."""
-        ends = {
-            name: datetime.fromisoformat(text)
-            for name, live in observed.secrets.items()
-            if (text := live["metadata"].get("annotations", {}).get(names.EXPIRY_ANNOTATION))
-        }
+        """Secrets whose certificate ends soon or is none; a lost authority is told then, not earlier.
+
+        What the certificates say counts: an annotation can be removed, or written by anybody.
+        """
+        ends = observed.ends
         authority = ends.get(names.etcd_secret(cluster, "ca"), datetime.max.replace(tzinfo=UTC))
         now = self._now()
         return frozenset(
-            name for name, end in ends.items() if certificates.is_renewed(end, authority, now)
+            name
+            for name in observed.secrets
+            if name not in ends or certificates.is_renewed(ends[name], authority, now)
         )
 
     async def _perform(self, cluster: ClusterResource, observed: Observed, action: Action) -> None:
@@ -157,18 +187,14 @@ class ClusterReconciler:
             case Apply(manifest, new):
                 if new:
                     await self._refuse_foreign(cluster, manifest)
-                await self._kube.apply(manifest)
+                self._remember(cluster, manifest, await self._kube.apply(manifest))
             case MakeAuthority(secret):
                 subject = f"{namespace}.{cluster.metadata.name} etcd authority"
                 made = certificates.make_authority(subject, self._now())
-                await self._kube.apply(_secret(cluster, secret, made, made.certificate))
-            case IssueCertificate(secret, authority, common_name, hosts):
-                data = observed.secrets[authority]["data"]
-                signer = base64.b64decode(data["tls.crt"])
-                issued = certificates.issue(
-                    signer, base64.b64decode(data["tls.key"]), common_name, list(hosts), self._now()
-                )
-                await self._kube.apply(_secret(cluster, secret, issued, signer))
+                await self._create(_secret(cluster, secret, made, made.certificate))
+            case IssueCertificate():
+                authority = observed.secrets[action.authority]
+                await self._kube.apply(self._certificate(cluster, authority, action))
             case DeletePod(name, uid):
                 log.info("pod_deleted", namespace=namespace, pod=name)
                 await self._kube.delete("Pod", namespace, name, uid)
@@ -180,6 +206,39 @@ class ClusterReconciler:
             case _:
                 assert_never(action)
 
+    def _certificate(
+        self, cluster: ClusterResource, authority: Manifest, action: IssueCertificate
+    ) -> Manifest:
+        """Raises ObjectConflict if the Secret `authority` holds none that can sign."""
+        data = authority.get("data") or {}
+        try:
+            signer, key = (base64.b64decode(data.get(name, "")) for name in ("tls.crt", "tls.key"))
+            issued = certificates.issue(
+                signer, key, action.common_name, list(action.host_names), self._now()
+            )
+        except (TypeError, ValueError, UnsupportedAlgorithm) as error:
+            raise ObjectConflict(
+                f"Secret {action.authority} cannot sign {action.secret} ({error}): restore it from "
+                "a backup"
+            ) from error
+        return _secret(cluster, action.secret, issued, signer)
+
+    def _remember(self, cluster: ClusterResource, manifest: Manifest, stored: Manifest) -> None:
+        """That it came back otherwise than applied, so that it is not applied again at once."""
+        place = cluster.metadata.namespace, cluster.metadata.name
+        key = manifest["kind"], manifest["metadata"]["name"]
+        self._rewritings.get(place, {}).pop(key, None)
+        found = rewriting(manifest, stored, self._now())
+        if found is not None:
+            self._rewritings.setdefault(place, {})[key] = found
+
+    async def _create(self, manifest: Manifest) -> None:
+        """Never over one that somebody made meanwhile: that one is read in the next round."""
+        try:
+            await self._kube.create(manifest)
+        except KubeConflict as error:
+            log.info("exists_already", name=manifest["metadata"]["name"], error=str(error))
+
     async def _refuse_foreign(self, cluster: ClusterResource, manifest: Manifest) -> None:
         """An object that exists without our label may be somebody's: it is not taken over."""
         kind, name = manifest["kind"], manifest["metadata"]["name"]
@@ -189,14 +248,11 @@ class ClusterReconciler:
         owners = live["metadata"].get("ownerReferences", ())
         ours = any(owner["uid"] == cluster.metadata.uid for owner in owners)
         if not ours or controlled_by_another(live, cluster.metadata.uid):
-            raise ForeignObject(
-                f"{kind} {name} exists and is not this Cluster's: remove it, or give the Cluster "
-                "another name"
-            )
+            raise ObjectConflict(not_of_the_cluster(kind, name))
 
     async def _write(self, live: Manifest, status: dict[str, Any]) -> None:
         if live.get("status", {}) != status:
-            await self._kube.apply_status(status_manifest(live, status))
+            await write_status(self._kube, live, status)
 
 
 def _secret(
@@ -220,15 +276,26 @@ def _secret(
     )
 
 
-def status_manifest(live: Manifest, status: dict[str, Any]) -> Manifest:
-    """What is applied to write a status."""
-    metadata = {key: live["metadata"][key] for key in ("name", "namespace")}
-    return {
+async def write_status(kube: Kube, live: Manifest, status: dict[str, Any]) -> None:
+    """Write the status of the very object that was read, if it still exists.
+
+    Raises KubeConflict if it is not as it was when read, or another one of its name: what is said
+    of it may not be true. Its resourceVersion tells; of a custom resource's uid the API server
+    takes no notice here (apiextensions-apiserver: statusStrategy).
+    """
+    manifest = {
         "apiVersion": live["apiVersion"],
         "kind": live["kind"],
-        "metadata": metadata,
+        "metadata": {
+            key: live["metadata"][key] for key in ("name", "namespace", "resourceVersion")
+        },
         "status": status,
     }
+    try:
+        await kube.apply_status(manifest)
+    except KubeError as error:
+        if error.status != 404:
+            raise
 
 
 def timestamp(moment: datetime) -> str:

@@ -170,7 +170,7 @@ def _listeners(cluster: ClusterResource, observed: Observed, plan: ClusterPlan) 
                 host = listener.advertised_host or hosts.get(pod)
                 port = ports.get((listener.name, broker_id))
                 if host and port:
-                    addresses.append(f"{host}:{port}")
+                    addresses.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
             bootstrap = ",".join(addresses[:BOOTSTRAP_HOSTS_MAX])
         result.append({"name": listener.name, "type": listener.type, "bootstrap": bootstrap})
     return result

@@ -24,11 +24,14 @@ ESTABLISHED: Final = "established"
 DATA_DIRECTORY: Final = "/var/lib/etcd"
 CERTIFICATES: Final = "/etc/etcd"
 QUOTA_BYTES_MAX: Final = 8 << 30  # etcd's own advice
+# The gate's verdict: an exit code that nothing else has (a signal's is 128 and more, a shell's own 1,
+# 2, 126 or 127; sysexits.h: EX_NOINPUT).
+EMPTY_VOLUME_EXIT: Final = 66
 # A container's script, run before each start of a member; the etcd image has no shell.
 _GATE: Final = f"""\
 if [ -d {DATA_DIRECTORY}/data/member/wal ] || [ "$ETCD_STATE" = {BOOTSTRAPPING} ]; then exit 0; fi
 echo "this member's volume is empty and its cluster exists: it must not vote again under its old name." >&2
-exit 1
+exit {EMPTY_VOLUME_EXIT}
 """
 
 

@@ -19,7 +19,7 @@ STALLED_S: Final = 12 * TICK_S
 async def serve(
     worker: Worker, *, watching: Callable[[], bool], alive: Callable[[], bool], port: int
 ) -> web.AppRunner:
-    """Listen on all interfaces; the caller calls `cleanup` on what is returned."""
+    """Listen on all interfaces, of IPv4 and IPv6; the caller calls `cleanup` on what is returned."""
 
     async def healthz(_: web.Request) -> web.Response:
         silent_s = time.monotonic() - worker.ticked
@@ -44,5 +44,5 @@ async def serve(
     )
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, "0.0.0.0", port).start()  # noqa: S104  # probes come from the node
+    await web.TCPSite(runner, None, port).start()  # probes come from the node
     return runner

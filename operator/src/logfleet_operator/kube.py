@@ -1,8 +1,8 @@
 """The Kubernetes API, as little of it as the operator uses, on plain mappings.
 
 Typed models are left out on purpose: they refuse answers of servers that are older or newer than
-themselves. All writes are server-side applies of whole objects by one field manager, so that what
-is no longer in a manifest goes, and what others set stays.
+themselves. Writes are server-side applies of whole objects by one field manager, so that what is no
+longer in a manifest goes, and what others set stays; but for what may only be made once.
 
     KubeError            an answer that is not success: status, reason, message of the API server;
                          also a Status that says Failure under HTTP's 2xx, as client-go reads it (an
@@ -40,6 +40,10 @@ class KubeError(Exception):
 
 class KubeConflict(KubeError):
     """Somebody else wrote the object in between."""
+
+
+Refused = dict[tuple[str, str], KubeError]
+"""(kind, name) -> why the API server does not take the object, of those that do not stop the others."""
 
 
 class KubeUnavailable(Exception):
@@ -85,6 +89,10 @@ class Kube(Protocol):
         self, kind: str, namespace: str, labels: Mapping[str, str] | None = None
     ) -> list[Manifest]:
         """All objects of a kind; namespace "" for all. They carry their kind."""
+        ...
+
+    async def create(self, manifest: Manifest) -> None:
+        """Make an object that nobody has made yet. Raises KubeConflict if it exists."""
         ...
 
     async def apply(self, manifest: Manifest) -> Manifest:
@@ -147,6 +155,10 @@ class ApiServer:
         version = found["apiVersion"]
         # Items of a list come without their own kind.
         return [{"apiVersion": version, "kind": kind, **item} for item in found["items"]]
+
+    async def create(self, manifest: Manifest) -> None:
+        path = _path(manifest["kind"], manifest["metadata"]["namespace"])
+        await self._call("POST", path, {"fieldManager": FIELD_MANAGER}, manifest)
 
     async def apply(self, manifest: Manifest) -> Manifest:
         return await self._apply(manifest, "")

@@ -130,11 +130,14 @@ def policy_of(document: Mapping[str, Any]) -> DeletionPolicy:
 
 
 def follow(
-    lines: Ledger, live: Mapping[str, DeletionPolicy], last_words: Mapping[str, DeletionPolicy]
+    lines: Ledger,
+    live: Mapping[str, DeletionPolicy],
+    last_words: Mapping[str, DeletionPolicy],
+    held: frozenset[str],
 ) -> Ledger:
     """The lines, each with its Topic's policy; none is held whose Topic exists.
 
-    live: uid -> policy of Topics that exist; last_words: of those whose delete event was seen, as
+    held: uids of lines that were to be held before and could not be written then. live: uid -> policy of Topics that exist; last_words: of those whose delete event was seen, as
     it was then. The one is newer than what a line says, so it counts either way; the other too, but
     it can no longer be taken back: it saves a topic and dooms none.
     """
@@ -144,7 +147,7 @@ def follow(
         topic: msgspec.structs.replace(
             line,
             policy=policies.get(line.uid, line.policy),
-            held=line.held and line.uid not in live,
+            held=(line.held or line.uid in held) and line.uid not in live,
         )
         for topic, line in lines.items()
     }

@@ -3,18 +3,23 @@
 from collections.abc import Mapping
 
 from logfleet.resources.document import Metadata
+from logfleet.resources.plan import Reason, Refusal
 
 from logfleet_operator import ledger, manifests, names
-from logfleet_operator.kube import Kube
+from logfleet_operator.kube import Kube, KubeConflict, KubeError, Refused
 from logfleet_operator.ledger import Ledger
 
 
 class LedgerStore:
-    """lines: what the ConfigMaps say now. cluster: the metadata of the Cluster they belong to."""
+    """lines: what the ConfigMaps say now. cluster: the metadata of the Cluster they belong to.
 
-    def __init__(self, kube: Kube, cluster: Metadata) -> None:
+    refused: takes up the ConfigMaps that the API server does not take.
+    """
+
+    def __init__(self, kube: Kube, cluster: Metadata, refused: Refused) -> None:
         self._kube = kube
         self._cluster = cluster
+        self._refused = refused
         self._versions: dict[str, str] = {}
         self._contents: dict[str, Mapping[str, str]] = {}
         self.lines: Ledger = {}
@@ -31,7 +36,10 @@ class LedgerStore:
         return self.lines
 
     async def write(self, lines: Ledger) -> None:
-        """Afterwards the ledger holds exactly `lines`. Raises KubeConflict if somebody else wrote."""
+        """Afterwards the ledger holds `lines`, but in ConfigMaps that are refused what it held.
+
+        Raises KubeConflict if somebody else wrote: then `self.lines` are not what the ledger says.
+        """
         if lines == self.lines:
             return
         for manifest in ledger.shards(self._cluster.name, lines):
@@ -41,7 +49,41 @@ class LedgerStore:
             complete = manifests.owned(self._cluster, manifest)
             if name in self._versions:
                 complete["metadata"]["resourceVersion"] = self._versions[name]
-            written = await self._kube.apply(complete)
+            try:
+                written = await self._kube.apply(complete)
+            except KubeConflict:
+                raise
+            except KubeError as error:
+                self._refused["ConfigMap", name] = error
+                continue
+            self._refused.pop(("ConfigMap", name), None)
             self._versions[name] = written["metadata"]["resourceVersion"]
             self._contents[name] = manifest["data"]
-        self.lines = lines
+        kept = {topic: line for topic, line in self.lines.items() if self._error_of(topic)}
+        self.lines = {
+            **{topic: line for topic, line in lines.items() if not self._error_of(topic)},
+            **kept,
+        }
+
+    def unwritten(self, lines: Ledger) -> dict[str, Refusal]:
+        """Of `lines` and of those that are not among them any more, what could not be written.
+
+        By topic name; what such a line announces must not be done.
+        """
+        differing = {
+            topic for topic in {*lines, *self.lines} if lines.get(topic) != self.lines.get(topic)
+        }
+        return {
+            topic: Refusal(
+                Reason.PROGRESSING,
+                f"Kubernetes refuses ConfigMap {self._shard_of(topic)}, without whose line nothing "
+                f"is done with topic {topic}: {self._error_of(topic)}",
+            )
+            for topic in sorted(differing)
+        }
+
+    def _shard_of(self, topic: str) -> str:
+        return ledger.shard_name(self._cluster.name, ledger.shard_of(topic))
+
+    def _error_of(self, topic: str) -> KubeError | None:
+        return self._refused.get(("ConfigMap", self._shard_of(topic)))

@@ -193,7 +193,7 @@ def server_properties(cluster: ClusterResource) -> dict[str, str]:
         "inter.broker.listener.name": internal,
         "log.dirs": f"{DATA_DIRECTORY}/data",
         "logfleet.cluster.name": f"{metadata.namespace}.{metadata.name}",
-        "logfleet.admin.listener": f"0.0.0.0:{ADMIN_PORT}",
+        "logfleet.admin.listener": f":{ADMIN_PORT}",
         "logfleet.metadata.store": "etcd",
         "logfleet.etcd.endpoints": ",".join(etcd_endpoints(cluster)),
     }

@@ -17,6 +17,7 @@ CLUSTER_LABEL: Final = f"{GROUP}/cluster"
 POOL_LABEL: Final = f"{GROUP}/pool"
 ZONE_LABEL: Final = f"{GROUP}/zone"
 BASE_LABEL: Final = f"{GROUP}/broker-base"
+INSTANCE_LABEL: Final = "app.kubernetes.io/instance"
 COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 POD_NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
 REVISION_LABEL: Final = "controller-revision-hash"
@@ -24,6 +25,7 @@ REVISION_LABEL: Final = "controller-revision-hash"
 CREDENTIALS_ANNOTATION: Final = f"{GROUP}/etcd-credentials"
 CONFIG_ANNOTATION: Final = f"{GROUP}/config"
 APPLIED_ANNOTATION: Final = f"{GROUP}/applied"
+# When a Secret's certificate ends, for people: the operator reads the certificate.
 EXPIRY_ANNOTATION: Final = f"{GROUP}/not-after"
 CONFIRM_ANNOTATION: Final = f"{GROUP}/confirm-topic-deletions"
 
@@ -77,7 +79,7 @@ def etcd_secret(cluster: str, role: str) -> str:
 def labels(cluster: str, component: str) -> dict[str, str]:
     return {
         "app.kubernetes.io/name": "logfleet",
-        "app.kubernetes.io/instance": cluster,
+        INSTANCE_LABEL: cluster,
         COMPONENT_LABEL: component,
         "app.kubernetes.io/part-of": "logfleet",
         "app.kubernetes.io/managed-by": FIELD_MANAGER,

@@ -4,16 +4,18 @@
 with them field by field, and `Pod` is what matters of a pod.
 """
 
-import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 
+import msgspec
 from logfleet.resources.cluster import ClusterResource, set_name
+from logfleet.resources.document import GROUP
 from logfleet.resources.quantity import parse_quantity
 
-from logfleet_operator import names
+from logfleet_operator import etcd, names
 from logfleet_operator.names import Manifest
 from logfleet_operator.ranges import Claim, Range
 
@@ -45,6 +47,11 @@ LIST_MAP_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "volumes": ("name",),
 }
 DEFAULT_PROTOCOL: Final = "TCP"
+# Begins of paths, of what is read again to decide what is next: objects are found by these labels,
+# ConfigMaps keep broker ids and node ports, and a set's replicas say how many pods to expect.
+READ_AGAIN: Final = (f"metadata.labels.{GROUP}/", "data.", "spec.replicas")
+
+FIELDS_TOLD_MAX: Final = 3
 
 # An etcd member whose gate (etcd.py) does not let it start.
 EMPTY_VOLUME: Final = "EmptyVolume"
@@ -65,11 +72,32 @@ class Pod:
     host_ip: str
 
 
+class ObjectConflict(Exception):
+    """An object is not what the Cluster needs. The text names it and says what a person can do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewriting:
+    """That an object was stored otherwise than it was applied, as by a mutating admission webhook.
+
+    asked: what was applied, `at` last. stored: its `differences` from that.
+    """
+
+    asked: Manifest
+    stored: tuple[tuple[str, Any], ...]
+    at: datetime
+
+    def explains(self, wanted: Manifest, live: Manifest) -> bool:
+        """True if applying `wanted` again would leave `live` as it is."""
+        return self.asked == wanted and self.stored == tuple(differences(wanted, live))
+
+
 @dataclass(frozen=True, slots=True)
 class Observed:
     """objects: (kind, name) -> live object with the Cluster's label. secrets: by name.
 
     volumes: volume claims of brokers and etcd. storage_classes: None if they cannot be listed.
+    ends: Secret -> when its certificate ends, of those that can be read. rewritings: by kind and name.
     """
 
     objects: Mapping[tuple[str, str], Manifest]
@@ -77,6 +105,8 @@ class Observed:
     pods: tuple[Pod, ...]
     volumes: tuple[Manifest, ...]
     storage_classes: tuple[Manifest, ...]
+    ends: Mapping[str, datetime] = field(default_factory=dict)
+    rewritings: Mapping[tuple[str, str], Rewriting] = field(default_factory=dict)
 
     def get(self, kind: str, name: str) -> Manifest | None:
         if kind == "Secret":
@@ -112,7 +142,8 @@ def _stuck(status: Manifest) -> str:
         ended = container.get("state", {}).get("terminated") or container.get("lastState", {}).get(
             "terminated", {}
         )
-        if container["name"] == "gate" and not container["ready"] and ended.get("exitCode"):
+        shut = ended.get("exitCode") == etcd.EMPTY_VOLUME_EXIT
+        if container["name"] == "gate" and not container["ready"] and shut:
             return EMPTY_VOLUME
     for container in (
         *status.get("initContainerStatuses", ()),
@@ -127,14 +158,40 @@ def _stuck(status: Manifest) -> str:
     return ""
 
 
+def recorded(observed: Observed, cluster: str) -> tuple[list[Range], str] | None:
+    """The record's broker ids and state of etcd; None if there is no record.
+
+    Raises ObjectConflict if it is not as the operator writes it: what it said must be known.
+    """
+    name = names.record_map(cluster)
+    live = observed.get("ConfigMap", name)
+    if live is None:
+        return None
+    data = live.get("data") or {}
+    state = data.get("etcd", "")
+    if state not in {etcd.BOOTSTRAPPING, etcd.ESTABLISHED}:
+        raise _damaged_record(name, f"etcd: {state!r}")
+    try:
+        return msgspec.json.decode(data.get("ranges", ""), type=list[Range]), state
+    except msgspec.DecodeError as error:
+        raise _damaged_record(name, f"ranges: {error}") from error
+
+
+def _damaged_record(name: str, why: str) -> ObjectConflict:
+    return ObjectConflict(
+        f"ConfigMap {name} is no record of broker ids ({why}): correct it, or remove it, then it "
+        "is made anew from the StatefulSets and volume claims"
+    )
+
+
 def claims_of(observed: Observed, cluster: str) -> list[Claim]:
-    """What record, StatefulSets and volume claims say about broker ids, in this order."""
-    claims = []
-    record = observed.get("ConfigMap", names.record_map(cluster))
-    if record is not None:
-        for entry in json.loads(record["data"]["ranges"]):
-            given = Range(entry["pool"], entry["zone"], entry["base"], entry["replicas"])
-            claims.append(Claim(f"ConfigMap {names.record_map(cluster)}", given))
+    """What record, StatefulSets and volume claims say about broker ids, in this order.
+
+    Raises ObjectConflict if one of them says nothing that can be understood.
+    """
+    record = recorded(observed, cluster)
+    source = f"ConfigMap {names.record_map(cluster)}"
+    claims = [] if record is None else [Claim(source, given) for given in record[0]]
     for (kind, name), live in sorted(observed.objects.items()):
         component = live["metadata"]["labels"].get(names.COMPONENT_LABEL)
         if kind == "StatefulSet" and component == names.BROKER:
@@ -160,11 +217,17 @@ def _ordinal(volume: Manifest, cluster: str) -> int | None:
 
 def _claim(source: str, live: Manifest, replicas: int) -> list[Claim]:
     labels = live["metadata"]["labels"]
-    if names.BASE_LABEL not in labels:
+    if not {names.BASE_LABEL, names.POOL_LABEL, names.ZONE_LABEL} <= labels.keys():
         return []
-    base = int(labels[names.BASE_LABEL])
+    base = labels[names.BASE_LABEL]
+    if not base.isdecimal():
+        raise ObjectConflict(
+            f"{source}: label {names.BASE_LABEL} is {base!r}, no broker id; correct it"
+        )
     return [
-        Claim(source, Range(labels[names.POOL_LABEL], labels[names.ZONE_LABEL], base, replicas))
+        Claim(
+            source, Range(labels[names.POOL_LABEL], labels[names.ZONE_LABEL], int(base), replicas)
+        )
     ]
 
 
@@ -175,6 +238,19 @@ def foreign(observed: Observed, cluster: ClusterResource) -> list[str]:
         for (kind, name), live in sorted(observed.objects.items())
         if controlled_by_another(live, cluster.metadata.uid)
     ]
+
+
+def not_of_the_cluster(kind: str, name: str) -> str:
+    """What is said of an object that the Cluster needs and somebody else made."""
+    return (
+        f"{kind} {name} exists and is not this Cluster's: remove it, or give the Cluster another "
+        "name"
+    )
+
+
+def labelled_for(live: Manifest, cluster: str) -> bool:
+    """True for what the operator made for a Cluster of this name, also if restored from a backup."""
+    return bool((live["metadata"].get("labels") or {}).get(names.CLUSTER_LABEL) == cluster)
 
 
 def controlled_by(live: Manifest, uid: str) -> bool:
@@ -201,7 +277,7 @@ def node_ports(observed: Observed, cluster: ClusterResource) -> dict[tuple[str, 
     config = observed.get("ConfigMap", names.config_map(cluster.metadata.name))
     for file, content in (config or {}).get("data", {}).items():
         listener, _, broker_id = file.rpartition(".")
-        if listener in listeners and broker_id.isdecimal():
+        if listener in listeners and broker_id.isdecimal() and content.isdecimal():
             found[listener, int(broker_id)] = int(content)
     prefix = f"{cluster.metadata.name}-"
     for (kind, name), live in observed.objects.items():
@@ -217,42 +293,83 @@ def node_ports(observed: Observed, cluster: ClusterResource) -> dict[tuple[str, 
 
 
 def differs(wanted: Any, live: Any) -> bool:
-    """True if `live` lacks something of `wanted`; what else it has (defaults) does not matter.
+    """True if `live` lacks something of `wanted`; what else it has (defaults) does not matter."""
+    return any(True for _ in differences(wanted, live))
 
-    Nor do entries that others put into a list map, which server-side apply leaves there, nor its
-    order. Quantities are compared by value (the API server writes "0.5" as "500m"), and a missing
-    field equals an empty one (it leaves out many of those).
+
+def differences(wanted: Any, live: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """(path, what `live` has there) for all of `wanted` that it lacks.
+
+    What others put into a list map does not matter, since server-side apply leaves it there, nor
+    does its order. Quantities are compared by value (the API server writes "0.5" as "500m"), and a
+    missing field equals an empty one (it leaves out many of those).
     """
-    if isinstance(wanted, Mapping):
-        return not isinstance(live, Mapping) or any(
-            _field_differs(name, value, live[name]) if name in live else bool(value)
-            for name, value in wanted.items()
-        )
-    if isinstance(wanted, list | tuple):
-        return (
-            not isinstance(live, list)
-            or len(live) != len(wanted)
-            or any(differs(one, other) for one, other in zip(wanted, live, strict=True))
-        )
-    if wanted == live:
-        return False
-    if isinstance(wanted, str) and isinstance(live, str):
-        amount = parse_quantity(wanted)
-        return amount is None or amount != parse_quantity(live)
-    return True
+    if isinstance(wanted, Mapping) and isinstance(live, Mapping):
+        for name, value in wanted.items():
+            where = f"{path}.{name}" if path else name
+            if name in live:
+                yield from _differences_of_field(name, value, live[name], where)
+            elif value:
+                yield where, None
+    elif isinstance(wanted, list | tuple) and isinstance(live, list) and len(live) == len(wanted):
+        for index, (one, other) in enumerate(zip(wanted, live, strict=True)):
+            yield from differences(one, other, f"{path}[{index}]")
+    elif not _same_value(wanted, live):
+        yield path, live
 
 
-def _field_differs(name: str, wanted: Any, live: Any) -> bool:
+def _differences_of_field(
+    name: str, wanted: Any, live: Any, path: str
+) -> Iterator[tuple[str, Any]]:
     keys = LIST_MAP_KEYS.get(name)
     if keys is None or not isinstance(wanted, list | tuple) or not isinstance(live, list):
-        return differs(wanted, live)
+        yield from differences(wanted, live, path)
+        return
     found = {_identity(entry, keys): entry for entry in live}
-    return any(differs(entry, found.get(_identity(entry, keys))) for entry in wanted)
+    for entry in wanted:
+        identity = _identity(entry, keys)
+        said = ",".join(str(part) for part in identity if part is not None)
+        yield from differences(entry, found.get(identity), f"{path}[{said}]")
+
+
+def _same_value(wanted: Any, live: Any) -> bool:
+    if wanted == live:
+        return True
+    if isinstance(wanted, str) and isinstance(live, str):
+        amount = parse_quantity(wanted)
+        return amount is not None and amount == parse_quantity(live)
+    return False
 
 
 def _identity(entry: Manifest, keys: Sequence[str]) -> tuple[Any, ...]:
     """A port without a protocol has the default one, which the API server writes into the object."""
     return tuple(entry.get(key, DEFAULT_PROTOCOL if key == "protocol" else None) for key in keys)
+
+
+def rewriting(wanted: Manifest, stored: Manifest, now: datetime) -> Rewriting | None:
+    """How `wanted` was stored; None if as it is. Raises ObjectConflict if that is of no use."""
+    found = tuple(differences(wanted, stored))
+    if not found:
+        return None
+    lost = [path for path, _ in found if path.startswith(READ_AGAIN)]
+    if lost:
+        raise ObjectConflict(
+            f"{wanted['kind']} {wanted['metadata']['name']} is stored with another {lost[0]} than "
+            "the operator applies and must read again: exempt it from the admission webhook or "
+            "policy that rewrites it"
+        )
+    return Rewriting(wanted, found, now)
+
+
+def rewritten(observed: Observed) -> list[str]:
+    """Objects that are stored otherwise than they were applied, as "Kind name (fields)"."""
+    said = []
+    for (kind, name), known in sorted(observed.rewritings.items(), key=lambda entry: entry[0]):
+        live = observed.get(kind, name)
+        if live is not None and known.explains(known.asked, live):
+            fields = ", ".join(path for path, _ in known.stored[:FIELDS_TOLD_MAX])
+            said.append(f"{kind} {name} ({fields})")
+    return said
 
 
 def by_kind_and_name(objects: Iterable[Manifest]) -> dict[tuple[str, str], Manifest]:

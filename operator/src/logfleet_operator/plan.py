@@ -18,7 +18,7 @@ from logfleet.control.configs import broker_config
 from logfleet.resources.cluster import ClusterResource, ManagedMetadata, set_name
 from logfleet.resources.plan import Reason, Refusal
 
-from logfleet_operator import etcd, manifests, names, rollout
+from logfleet_operator import etcd, manifests, names, pods, rollout
 from logfleet_operator.names import Manifest
 from logfleet_operator.observed import (
     Observed,
@@ -27,7 +27,11 @@ from logfleet_operator.observed import (
     controlled_by_another,
     differs,
     foreign,
+    labelled_for,
     node_ports,
+    not_of_the_cluster,
+    recorded,
+    rewritten,
 )
 from logfleet_operator.ranges import Range, allocate, merge
 from logfleet_operator.rollout import DeletePod, EvictPod
@@ -94,7 +98,10 @@ class ClusterPlan:
 def plan_cluster(
     cluster: ClusterResource, observed: Observed, settings: Settings, *, renew: frozenset[str]
 ) -> ClusterPlan:
-    """renew: names of Secrets whose certificate should be issued anew (the clock is the caller's)."""
+    """renew: names of Secrets whose certificate should be issued anew (the clock is the caller's).
+
+    Raises ObjectConflict.
+    """
     if cluster.spec.paused:
         return ClusterPlan("paused: nothing is changed", paused=True)
     others = foreign(observed, cluster)
@@ -122,7 +129,10 @@ def plan_cluster(
         or _leftovers(cluster, observed, ranges)
         or ClusterPlan("all brokers are ready", done=True)
     )
-    return ClusterPlan(plan.why, plan.actions, plan.refusal, plan.done, ranges=tuple(ranges))
+    why = plan.why
+    if others := rewritten(observed):
+        why += f"; an admission webhook or policy rewrites {', '.join(others[:5])}"
+    return ClusterPlan(why, plan.actions, plan.refusal, plan.done, ranges=tuple(ranges))
 
 
 def _refused(refusal: Refusal) -> ClusterPlan:
@@ -209,11 +219,15 @@ def _storage_class(observed: Observed, name: str | None) -> Manifest | None:
 def _applies(
     cluster: ClusterResource, observed: Observed, wanted: Iterable[Manifest]
 ) -> tuple[Action, ...]:
-    """Apply for each manifest that does not exist as wanted."""
+    """Apply for each manifest that does not exist as wanted, or as it was stored when applied."""
     actions: list[Action] = []
     for manifest in wanted:
         complete = manifests.owned(cluster.metadata, manifest)
-        live = observed.get(complete["kind"], complete["metadata"]["name"])
+        kind, name = complete["kind"], complete["metadata"]["name"]
+        live = observed.get(kind, name)
+        known = observed.rewritings.get((kind, name))
+        if live is not None and known is not None and known.explains(complete, live):
+            continue
         if live is None or differs(complete, live):
             actions.append(Apply(complete, new=live is None))
     return tuple(actions)
@@ -232,11 +246,11 @@ def etcd_state(cluster: ClusterResource, observed: Observed) -> str:
     if managed is None:
         return etcd.ESTABLISHED
     name = cluster.metadata.name
-    live = observed.get("ConfigMap", names.record_map(name))
-    if live is None:
+    record = recorded(observed, name)
+    if record is None:
         return etcd.ESTABLISHED if _etcd_volumes(cluster, observed) else etcd.BOOTSTRAPPING
     ready = sum(pod.ready for pod in observed.of_component(names.ETCD))
-    if live["data"]["etcd"] == etcd.ESTABLISHED or ready == managed.replicas:
+    if record[1] == etcd.ESTABLISHED or ready == managed.replicas:
         return etcd.ESTABLISHED
     return etcd.BOOTSTRAPPING
 
@@ -293,6 +307,7 @@ def _metadata_store(
         image=settings.etcd_image,
         gate_image=settings.broker_image,
     )
+    members = _with_claims_as_begun(observed, members)
     objects = [etcd.service(cluster), etcd.budget(cluster, managed), members]
     actions = _applies(cluster, observed, objects)
     if actions:
@@ -320,14 +335,23 @@ def _certificates(
         live = observed.get("Secret", secret)
         if live is not None and controlled_by_another(live, cluster.metadata.uid):
             return ClusterPlan(f"waiting until a former Cluster's Secret {secret} is gone")
+    # Members read their authority only when they start, so those that run keep what they have.
+    starting = etcd_state(cluster, observed) == etcd.BOOTSTRAPPING
     due = [
         secret
         for secret in (server, client)
-        if observed.get("Secret", secret) is None or secret in renew
+        if observed.get("Secret", secret) is None
+        or secret in renew
+        or (starting and _is_of_another(observed, secret, authority))
     ]
     if not due:
         return None
-    if observed.get("Secret", authority) is None:
+    made = observed.get("Secret", authority) is not None
+    for secret in due if made else (server, client):
+        live = observed.get("Secret", secret)
+        if live is not None and not labelled_for(live, name):
+            return _refused(Refusal(Reason.CONFLICT, not_of_the_cluster("Secret", secret)))
+    if not made:
         if len(due) == 2 and not observed.get("StatefulSet", names.etcd_name(name)):
             return _making([MakeAuthority(authority)], "the certificate authority of etcd")
         return _refused(
@@ -344,6 +368,15 @@ def _certificates(
     )
 
 
+def _is_of_another(observed: Observed, secret: str, authority: str) -> bool:
+    """True if a certificate is of another authority than the one that there is."""
+    issued, issuer = (observed.get("Secret", name) for name in (secret, authority))
+    if issued is None or issuer is None:
+        return False
+    shown, there = (live.get("data") or {} for live in (issued, issuer))
+    return shown.get("ca.crt") != there.get("tls.crt")
+
+
 def _brokers(
     cluster: ClusterResource, observed: Observed, settings: Settings, ranges: Sequence[Range]
 ) -> ClusterPlan | None:
@@ -356,12 +389,17 @@ def _brokers(
                 )
     pools = {pool.name: pool for pool in cluster.spec.pools}
     image = cluster.spec.image or settings.broker_image
-    client = observed.get("Secret", names.etcd_secret(cluster.metadata.name, "client"))
-    until = (client or {"metadata": {}})["metadata"].get("annotations", {})
-    credentials = until.get(names.EXPIRY_ANNOTATION, "")
+    managed = cluster.spec.metadata.managed is not None
+    secret = names.etcd_secret(cluster.metadata.name, "client")
+    until = observed.ends.get(secret) if managed else None
+    # Part of the pods' template: written in another way, it would replace all brokers.
+    credentials = f"{until:%Y-%m-%dT%H:%M:%SZ}" if until is not None else ""
     sets = [
-        manifests.broker_set(
-            cluster, pools[given.pool], given, image=image, credentials=credentials
+        _with_claims_as_begun(
+            observed,
+            manifests.broker_set(
+                cluster, pools[given.pool], given, image=image, credentials=credentials
+            ),
         )
         for given in ranges
         if given.replicas
@@ -377,6 +415,11 @@ def _brokers(
     ready = sum(pod.ready for pod in observed.of_component(names.BROKER))
     budget = manifests.brokers_budget(cluster, _min_available(cluster, observed, total, ready))
     return _making(_applies(cluster, observed, [budget, *sets]), "brokers")
+
+
+def _with_claims_as_begun(observed: Observed, wanted: Manifest) -> Manifest:
+    live = observed.get("StatefulSet", wanted["metadata"]["name"])
+    return pods.with_labels_of_claims(wanted, live)
 
 
 def _volumes_refusal(observed: Observed, sets: Sequence[Manifest]) -> Refusal | None:
@@ -397,11 +440,15 @@ def _volumes_refusal(observed: Observed, sets: Sequence[Manifest]) -> Refusal | 
 
 
 def _min_available(cluster: ClusterResource, observed: Observed, total: int, ready: int) -> int:
-    """One broker may be away. Raised only when new brokers are ready: they are away until then."""
+    """One broker may be away. Raised with the new brokers that are ready: they are away until then.
+
+    Not lowered when brokers get lost, which is when no further one may go.
+    """
     live = observed.get("PodDisruptionBudget", names.brokers_budget(cluster.metadata.name))
-    if live is None or ready == total:
+    before = (live or {"spec": {}})["spec"].get("minAvailable")
+    if not isinstance(before, int):  # none, or a percentage that somebody else wrote
         return total - 1
-    return min(int(live["spec"]["minAvailable"]), total - 1)
+    return min(total - 1, max(before, ready - 1))
 
 
 def _roll(

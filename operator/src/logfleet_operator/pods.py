@@ -5,6 +5,7 @@ from typing import Final
 
 from logfleet.resources.cluster import Storage
 
+from logfleet_operator import names
 from logfleet_operator.names import Manifest
 
 USER_ID: Final = 10001
@@ -70,7 +71,12 @@ def spread_over(key: str, labels: Manifest) -> Manifest:
 
 
 def claim(storage: Storage, labels: Manifest) -> Manifest:
-    """The volume claim template `data`."""
+    """The volume claim template `data`.
+
+    Without the label by which Argo CD may know what an application consists of (resource tracking
+    by label): a claim has no owner, so it would be pruned as one that nobody wrote.
+    """
+    kept = {name: value for name, value in labels.items() if name != names.INSTANCE_LABEL}
     spec: Manifest = {
         "accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": storage.size}},
@@ -80,9 +86,20 @@ def claim(storage: Storage, labels: Manifest) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "data", "labels": labels},
+        "metadata": {"name": "data", "labels": kept},
         "spec": spec,
     }
+
+
+def with_labels_of_claims(stateful_set: Manifest, live: Manifest | None) -> Manifest:
+    """The StatefulSet with the labels that its volume claim template began with: they never change."""
+    if live is None:
+        return stateful_set
+    (wanted,), (begun,) = (found["spec"]["volumeClaimTemplates"] for found in (stateful_set, live))
+    metadata = {**wanted["metadata"], "labels": begun["metadata"].get("labels", {})}
+    templates = [{**wanted, "metadata": metadata}]
+    spec = {**stateful_set["spec"], "volumeClaimTemplates": templates}
+    return {**stateful_set, "spec": spec}
 
 
 def budget(name: str, labels: Manifest, match: Manifest, min_available: int) -> Manifest:

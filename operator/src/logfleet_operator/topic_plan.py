@@ -86,9 +86,14 @@ def judge(
     judgement = ledger.judge(inherited, alive, around, evidence)
     if not judgement.blocked:
         return inherited, judgement
-    held = {name: msgspec.structs.replace(inherited[name], held=True) for name in judgement.held}
-    inherited = inherit({**inherited, **held}, claims, frozenset())
+    inherited = inherit(hold(inherited, judgement), claims, frozenset())
     return inherited, ledger.judge(inherited, alive, around, evidence)
+
+
+def hold(lines: Ledger, judgement: Judgement) -> Ledger:
+    """The lines, with the mark of those that only a confirmation deletes."""
+    held = {name: msgspec.structs.replace(lines[name], held=True) for name in judgement.held}
+    return {**lines, **held}
 
 
 @dataclass(frozen=True, slots=True)

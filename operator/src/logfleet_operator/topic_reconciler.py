@@ -2,13 +2,14 @@
 
 One pass is for a whole Cluster: two Topics may claim one name, a deleted Topic is only seen by its
 absence among the others, and one question to the brokers serves them all. The order is what makes
-a crash harmless: the ledger's line before the topic, the topic's end before the line's.
+a crash harmless: the ledger's line before the topic, the topic's end before the line's. What the
+API server refuses of one Topic, its line or its status, keeps that one waiting and no other.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import structlog
@@ -20,13 +21,14 @@ from logfleet.resources.topic import DeletionPolicy, TopicResource, parse_topic
 
 from logfleet_operator import conditions, ledger, manifests, names, topic_plan
 from logfleet_operator.admin import Admin, AdminFactory, AdminRefused, AdminUnavailable
-from logfleet_operator.cluster_reconciler import status_manifest, timestamp
-from logfleet_operator.kube import Kube, KubeError
+from logfleet_operator.cluster_reconciler import timestamp
+from logfleet_operator.kube import Kube, Refused
 from logfleet_operator.ledger import Evidence, Judgement, Ledger, LedgerDamaged, Surroundings
 from logfleet_operator.ledger_store import LedgerStore
 from logfleet_operator.names import Manifest
 from logfleet_operator.settings import Settings
 from logfleet_operator.topic_plan import Claims, TopicsPlan
+from logfleet_operator.topic_statuses import TopicStatuses
 
 CRD_NAME: Final = f"topics.{GROUP}"
 # Brokers learn of a new topic a moment after it was made.
@@ -44,6 +46,7 @@ class Scene:
     """What one pass works on. live: uid -> Topic as read; topics: those of them that are valid.
 
     last_words: uid -> policy of Topics whose delete event was seen before this pass read the ledger.
+    lines: the ledger as it should be before anything is done, also where that could not be written.
     """
 
     cluster: ClusterResource
@@ -51,6 +54,7 @@ class Scene:
     topics: tuple[TopicResource, ...]
     around: Surroundings
     last_words: Mapping[str, DeletionPolicy]
+    lines: Ledger
 
     @property
     def key(self) -> ClusterKey:
@@ -59,7 +63,10 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a pass leads to. observed: the topics as they are afterwards; refused: by a broker."""
+    """What a pass leads to. observed: the topics as they are afterwards.
+
+    refused: topic name -> why a broker does not take what is to be done, or Kubernetes not its line.
+    """
 
     claims: Claims
     judgement: Judgement
@@ -122,13 +129,27 @@ class TopicReconciler:
         self._damaged: set[ClusterKey] = set()
         self._last_words: dict[ClusterKey, dict[str, DeletionPolicy]] = {}
         self._missed_since: dict[ClusterKey, dict[str, float]] = {}
+        self._held: dict[ClusterKey, frozenset[str]] = {}
 
     def saw_deletion(self, cluster: ClusterKey, uid: str, policy: DeletionPolicy) -> None:
         """A watch told that the Topic with this uid was deleted, and what it said of its topic's end."""
         self._last_words.setdefault(cluster, {})[uid] = policy
 
     async def reconcile(self, namespace: str, cluster_name: str) -> float | None:
-        """Take the topics of the Cluster as far as they go now; returns as ClusterReconciler does."""
+        """Take the topics of the Cluster as far as they go now; returns as ClusterReconciler does.
+
+        Raises at its end the first refusal that kept only single Topics from going on.
+        """
+        refused: Refused = {}
+        statuses = TopicStatuses(self._kube, refused, timestamp(self._now()))
+        after = await self._pass(namespace, cluster_name, statuses, refused)
+        for error in refused.values():
+            raise error
+        return after
+
+    async def _pass(
+        self, namespace: str, cluster_name: str, statuses: TopicStatuses, refused: Refused
+    ) -> float | None:
         live = {
             topic["metadata"]["uid"]: topic
             for topic in await self._kube.list("Topic", namespace)
@@ -137,50 +158,54 @@ class TopicReconciler:
         found = await self._kube.get("Cluster", namespace, cluster_name)
         if found is None:
             sentence = f"there is no Cluster {cluster_name} in namespace {namespace}"
-            await self._fail_all(live, Reason.CLUSTER_NOT_FOUND, sentence)
+            await statuses.fail_all(live.values(), Reason.CLUSTER_NOT_FOUND, sentence)
             return None
         if "deletionTimestamp" in found["metadata"]:
             sentence = f"Cluster {cluster_name} is being deleted"
-            await self._fail_all(live, Reason.CLUSTER_NOT_READY, sentence)
+            await statuses.fail_all(live.values(), Reason.CLUSTER_NOT_READY, sentence)
             return None
-        store = LedgerStore(self._kube, msgspec.convert(found["metadata"], Metadata))
+        store = LedgerStore(self._kube, msgspec.convert(found["metadata"], Metadata), refused)
         key = namespace, cluster_name
         try:
-            last_words = await self._follow(store, key, live)
+            last_words, lines = await self._follow(store, key, live)
         except LedgerDamaged as error:
             self._damaged.add(key)
             self.notices[key] = str(error)
-            await self._postpone(live.values(), Reason.CONFLICT, str(error))
+            await statuses.postpone(live.values(), Reason.CONFLICT, str(error))
             return None
         if key in self._damaged:
             self._damaged.remove(key)
             self.notices[key] = ""
+        unwritten = store.unwritten(lines)
+        statuses.instead = {lines[topic].uid: refusal for topic, refusal in unwritten.items()}
         try:
             cluster = parse_cluster(found)
         except InvalidResourceError:
             sentence = f"Cluster {cluster_name} is not valid, see its status"
-            await self._fail_all(live, Reason.CLUSTER_NOT_READY, sentence)
+            await statuses.fail_all(live.values(), Reason.CLUSTER_NOT_READY, sentence)
             return None
-        scene = await self._scene(cluster, live, last_words)
+        topics = await _valid(live, statuses)
+        around = await self._surroundings(cluster)
+        scene = Scene(cluster, live, topics, around, last_words, lines)
         if cluster.spec.paused:
-            sentence = f"Cluster {cluster_name} is paused: nothing is changed"
-            await self._wait(scene, sentence)
+            await _wait(scene, statuses, f"Cluster {cluster_name} is paused: nothing is changed")
             return None
         if not found.get("status", {}).get("readyReplicas"):
-            await self._wait(scene, f"Cluster {cluster_name} has no broker that is ready")
+            await _wait(scene, statuses, f"Cluster {cluster_name} has no broker that is ready")
             return None
         try:
-            return await self._work(scene, store)
+            return await self._work(scene, store, statuses)
         except AdminUnavailable as error:
-            await self._wait(scene, f"no broker of {cluster_name} answers: {error}")
+            await _wait(scene, statuses, f"no broker of {cluster_name} answers: {error}")
             return UNAVAILABLE_S
 
     async def _follow(
         self, store: LedgerStore, key: ClusterKey, live: Mapping[str, Manifest]
-    ) -> Mapping[str, DeletionPolicy]:
+    ) -> tuple[Mapping[str, DeletionPolicy], Ledger]:
         """Write down what Topics say of their topics' end, also where nothing else is done.
 
-        Returns the last words of those that are gone. What is heard later is for the next pass.
+        Returns the last words of those that are gone, and the lines with all that was said. What
+        is heard later is for the next pass.
         """
         lines = await store.load()
         known = {*live, *(line.uid for line in lines.values())}
@@ -188,22 +213,13 @@ class TopicReconciler:
         last_words = {uid: policy for uid, policy in heard.items() if uid in known}
         self._last_words[key] = dict(last_words)
         policies = {uid: ledger.policy_of(document) for uid, document in live.items()}
-        await store.write(ledger.follow(lines, policies, last_words))
-        return last_words
+        held = self._held.get(key, frozenset()) & {line.uid for line in lines.values()}
+        self._held[key] = held - live.keys()
+        followed = ledger.follow(lines, policies, last_words, self._held[key])
+        await store.write(followed)
+        return last_words, followed
 
-    async def _scene(
-        self,
-        cluster: ClusterResource,
-        live: Mapping[str, Manifest],
-        last_words: Mapping[str, DeletionPolicy],
-    ) -> Scene:
-        """Read the rest; Topics that are not valid are told so."""
-        topics = []
-        for document in live.values():
-            try:
-                topics.append(topic_as_shown(parse_topic(document)))
-            except InvalidResourceError as error:
-                await self._fail(document, Reason.INVALID, str(error))
+    async def _surroundings(self, cluster: ClusterResource) -> Surroundings:
         namespace = cluster.metadata.namespace
         crd = await self._kube.get("CustomResourceDefinition", "", CRD_NAME)
         space = await self._kube.get("Namespace", "", namespace)
@@ -211,24 +227,38 @@ class TopicReconciler:
             found is not None and "deletionTimestamp" not in found["metadata"]
             for found in (crd, space)
         )
-        around = Surroundings(
+        return Surroundings(
             crd=crd["metadata"]["uid"] if crd is not None else "",
             cluster=cluster.metadata.uid,
             calm=calm,
             confirmation=cluster.metadata.annotations.get(names.CONFIRM_ANNOTATION, ""),
         )
-        return Scene(cluster, live, tuple(topics), around, last_words)
 
-    async def _work(self, scene: Scene, store: LedgerStore) -> float | None:
-        written = store.lines
+    async def _work(
+        self, scene: Scene, store: LedgerStore, statuses: TopicStatuses
+    ) -> float | None:
+        written = scene.lines
         claims = topic_plan.claims_of(scene.topics, written)
         alive = frozenset(scene.live)
         gone = await self._confirm_gone(scene, written, alive)
         evidence = Evidence(gone, self._missed(scene.key, written, alive))
         lines, judgement = topic_plan.judge(written, claims, alive, scene.around, evidence)
+        if judgement.held:
+            # First of all: once lines of other Topics are written, fewer are gone at once.
+            held = topic_plan.hold(written, judgement)
+            self._held[scene.key] |= {held[name].uid for name in judgement.held}
+            await store.write(held)
+            for name in judgement.held:
+                if not store.lines[name].held:
+                    refusal = store.unwritten(held)[name]
+                    self.notices[scene.key] = f"{judgement.blocked}; {refusal.message}"
+                    await _wait(scene, statuses, refusal.message)
+                    return None
+        # One that was held is deleted by a confirmation only, which counts until it can be written.
+        self._held[scene.key] -= {lines[name].uid for name in judgement.delete}
         outcome = await self._carry_out(scene, store, lines, claims, judgement)
         self.notices[scene.key] = outcome.notice
-        await self._tell(scene, outcome)
+        await _tell(scene, outcome, statuses)
         if not outcome.settled:
             return SETTLE_S
         return ledger.CONFIRM_WITHOUT_EVENT_S if judgement.uncertain or outcome.refused else None
@@ -241,23 +271,23 @@ class TopicReconciler:
         if not concerned:
             plan = topic_plan.plan_topics(claims, lines, judgement, {}, scene.around)
             await store.write(plan.lines)
-            return Outcome(claims, judgement, plan, {}, {})
+            return Outcome(claims, judgement, plan, {}, store.unwritten(plan.lines))
         admin = await self._admins.open(manifests.bootstrap_address(scene.cluster))
         try:
             observed = await admin.describe(concerned)
             plan = topic_plan.plan_topics(claims, lines, judgement, observed, scene.around)
             await store.write(plan.lines)
-            touched, refused = await self._act(admin, plan)
+            touched, refused = await self._act(admin, plan, store.unwritten(plan.lines))
             if touched:
                 observed = {name: seen for name, seen in observed.items() if name not in touched}
                 observed |= await admin.describe(touched)
-                plan = topic_plan.plan_topics(
-                    claims, store.lines, judgement, observed, scene.around
-                )
+                plan = topic_plan.plan_topics(claims, lines, judgement, observed, scene.around)
                 await store.write(plan.lines)
         finally:
             await admin.close()
-        return Outcome(claims, judgement, plan, observed, refused)
+        return Outcome(
+            claims, judgement, plan, observed, {**refused, **store.unwritten(plan.lines)}
+        )
 
     async def _confirm_gone(
         self, scene: Scene, lines: Ledger, alive: frozenset[str]
@@ -280,10 +310,16 @@ class TopicReconciler:
         self._missed_since[key] = since
         return {uid: now - first for uid, first in since.items()}
 
-    async def _act(self, admin: Admin, plan: TopicsPlan) -> tuple[set[str], dict[str, Refusal]]:
-        """Carry out all actions. Returns the topics acted on, and what a broker refused of which."""
+    async def _act(
+        self, admin: Admin, plan: TopicsPlan, unwritten: Mapping[str, Refusal]
+    ) -> tuple[set[str], dict[str, Refusal]]:
+        """Carry out all actions whose line is in the ledger.
+
+        Returns the topics acted on, and what a broker refused of which.
+        """
         todo: dict[str, list[TopicAction]] = {each.name: [each] for each in plan.deletions}
         todo |= {name: wanted.actions for name, wanted in plan.plans.items() if wanted.actions}
+        todo = {name: actions for name, actions in todo.items() if name not in unwritten}
         refused: dict[str, Refusal] = {}
         for name, actions in todo.items():
             try:
@@ -295,43 +331,34 @@ class TopicReconciler:
                 log.warning("topic_refused", topic=name, error=str(error))
         return set(todo), refused
 
-    async def _tell(self, scene: Scene, outcome: Outcome) -> None:
-        """Write the status of every valid Topic that changed."""
-        now = timestamp(self._now())
-        for topic in scene.topics:
-            document = scene.live[topic.metadata.uid]
-            refusal, why = outcome.verdict(topic)
-            holds = outcome.claims.holders[topic.name] is topic
-            observed = outcome.observed.get(topic.name) if holds else None
-            status = conditions.topic_status(
-                document, topic, observed, refusal=refusal, why=why, now=now
-            )
-            await self._write(document, status)
 
-    async def _wait(self, scene: Scene, sentence: str) -> None:
-        """Tell the valid Topics that wait for the Cluster."""
-        waiting = [scene.live[topic.metadata.uid] for topic in scene.topics]
-        await self._postpone(waiting, Reason.CLUSTER_NOT_READY, sentence)
-
-    async def _postpone(self, documents: Iterable[Manifest], reason: Reason, sentence: str) -> None:
-        """Tell Topics what they wait for; those that were Ready as they are now still are."""
-        for document in documents:
-            if not conditions.ready_as_written(document):
-                await self._fail(document, reason, sentence)
-
-    async def _fail_all(self, live: Mapping[str, Manifest], reason: Reason, sentence: str) -> None:
-        for document in live.values():
-            await self._fail(document, reason, sentence)
-
-    async def _fail(self, document: Manifest, reason: Reason, sentence: str) -> None:
-        status = conditions.failed(document, reason, sentence, timestamp(self._now()))
-        await self._write(document, status)
-
-    async def _write(self, document: Manifest, status: dict[str, Any]) -> None:
-        if document.get("status", {}) == status:
-            return
+async def _valid(
+    live: Mapping[str, Manifest], statuses: TopicStatuses
+) -> tuple[TopicResource, ...]:
+    """The Topics that are; the others are told so."""
+    topics = []
+    for document in live.values():
         try:
-            await self._kube.apply_status(status_manifest(document, status))
-        except KubeError as error:
-            if error.status != 404:  # deleted meanwhile
-                raise
+            topics.append(topic_as_shown(parse_topic(document)))
+        except InvalidResourceError as error:
+            await statuses.fail(document, Reason.INVALID, str(error))
+    return tuple(topics)
+
+
+async def _tell(scene: Scene, outcome: Outcome, statuses: TopicStatuses) -> None:
+    """Write the status of every valid Topic that changed."""
+    for topic in scene.topics:
+        document = scene.live[topic.metadata.uid]
+        refusal, why = outcome.verdict(topic)
+        holds = outcome.claims.holders[topic.name] is topic
+        observed = outcome.observed.get(topic.name) if holds else None
+        status = conditions.topic_status(
+            document, topic, observed, refusal=refusal, why=why, now=statuses.now
+        )
+        await statuses.write(document, status)
+
+
+async def _wait(scene: Scene, statuses: TopicStatuses, sentence: str) -> None:
+    """Tell the valid Topics that wait for the Cluster."""
+    waiting = [scene.live[topic.metadata.uid] for topic in scene.topics]
+    await statuses.postpone(waiting, Reason.CLUSTER_NOT_READY, sentence)

@@ -119,13 +119,17 @@ class Worker:
     async def _reconcile(self, key: Key) -> float | None:
         if key.what == "cluster":
             return await self._clusters.reconcile(key.namespace, key.name)
-        after = await self._topics.reconcile(key.namespace, key.name)
+        try:
+            return await self._topics.reconcile(key.namespace, key.name)
+        finally:  # also if it raises at its end what kept single Topics from going on
+            self._tell_cluster(key)
+
+    def _tell_cluster(self, key: Key) -> None:
         cluster = key.namespace, key.name
         notice = self._topics.notices.get(cluster, "")
         if self._clusters.notices.get(cluster, "") != notice:
             self._clusters.notices[cluster] = notice
             self.add(Key("cluster", *cluster))
-        return after
 
     async def _resync_forever(self) -> None:
         while True:

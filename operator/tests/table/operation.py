@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import yaml
+from logfleet_operator import names
 from logfleet_operator.cluster_reconciler import ClusterReconciler
 from logfleet_operator.handlers import Feed
 from logfleet_operator.settings import Settings
@@ -122,3 +123,16 @@ def ledger(world: World) -> dict[str, dict[str, Any]]:
             for key, text in live.get("data", {}).items():
                 lines[key] = json.loads(text)
     return lines
+
+
+def blocked(world: World) -> str:
+    """What the Cluster says of deletions that wait; "" if none do."""
+    for condition in world.one("Cluster", "fleet")["status"]["conditions"]:
+        if condition["type"] == "TopicDeletionBlocked" and condition["status"] == "True":
+            return str(condition["message"])
+    return ""
+
+
+def token_in(sentence: str) -> str:
+    """The word that confirms them."""
+    return sentence.partition(f"{names.CONFIRM_ANNOTATION}=")[2].split()[0]

@@ -2,13 +2,15 @@
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from logfleet_operator import certificates, names
 
+from .disturbances import refuse
 from .operation import SETTINGS, Operation, cluster, pool, settled, why
-from .world import World, refuse
+from .world import World
 
 pytestmark = pytest.mark.asyncio
 
@@ -387,6 +389,33 @@ def add(
         found[field] = [*found[field], *copy.deepcopy(entries)]
     live["metadata"]["generation"] += 1
     world.touch(live)
+
+
+async def test_volume_claims_do_not_say_what_release_they_are_of() -> None:
+    world, _ = await settled()
+    claims = [
+        world.one("PersistentVolumeClaim", name) for name in world.named("PersistentVolumeClaim")
+    ]
+    assert {claim["metadata"]["labels"][names.CLUSTER_LABEL] for claim in claims} == {"fleet"}
+    assert not [claim for claim in claims if names.INSTANCE_LABEL in claim["metadata"]["labels"]]
+
+
+async def test_sets_whose_volume_claims_began_with_other_labels_keep_them() -> None:
+    world, _ = await settled()
+    for name in world.named("StatefulSet"):
+        live = copy.deepcopy(world.one("StatefulSet", name))
+        (template,) = live["spec"]["volumeClaimTemplates"]
+        template["metadata"]["labels"][names.INSTANCE_LABEL] = "fleet"
+        world.touch(live)
+    before = {name: world.one("StatefulSet", name)["spec"] for name in world.named("StatefulSet")}
+    world.put(cluster(image="logfleet/broker:2"))
+    operation = Operation(world, replace(SETTINGS, etcd_image="etcd:2"))
+    await operation.settle()
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
+    for name, spec in before.items():
+        after = world.one("StatefulSet", name)["spec"]
+        assert after["template"] != spec["template"]
+        assert after["volumeClaimTemplates"] == spec["volumeClaimTemplates"]
 
 
 async def test_certificates_are_renewed_in_time_by_the_same_authority() -> None:

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from .disturbances import die_after, lose_answer_of, refuse
 from .operation import SETTINGS, Operation, cluster, topic
-from .world import Death, Manifest, World, die_after, lose_answer_of, refuse
+from .world import Death, Manifest, World
 
 
 def fleet(brokers: int, image: str) -> Manifest:

@@ -29,6 +29,20 @@ async def test_brokers_are_added_where_fewest_are_and_the_budget_follows() -> No
     ]
 
 
+async def test_the_budget_follows_the_brokers_that_are_ready_while_one_is_not() -> None:
+    world, operation = await settled(**pool(replicas=2))
+    world.idle_pods = {"fleet-main-c-0"}
+    world.put(cluster(**pool(replicas=4)))
+    await operation.settle()
+    assert world.ready("Cluster", "fleet") == ("False", "Progressing")
+    # Three are ready: one more may be away, and no two.
+    assert world.one("PodDisruptionBudget", "fleet-brokers")["spec"]["minAvailable"] == 2
+    # What was reached is kept when brokers get lost.
+    world.idle_pods = {"fleet-main-a-0", "fleet-main-b-0", "fleet-main-c-0"}
+    await operation.settle()
+    assert world.one("PodDisruptionBudget", "fleet-brokers")["spec"]["minAvailable"] == 2
+
+
 async def test_a_roll_replaces_one_broker_at_a_time() -> None:
     world, operation = await settled()
     world.put(cluster(config={"num.partitions": 4}))

@@ -8,7 +8,7 @@ from logfleet.resources.plan import ObservedTopic
 from logfleet_operator import names
 from logfleet_operator.ledger import shard_name, shard_of
 
-from .operation import Operation, cluster, fleet, ledger, topic
+from .operation import Operation, blocked, cluster, fleet, ledger, token_in, topic
 from .world import World
 
 pytestmark = pytest.mark.asyncio
@@ -290,17 +290,6 @@ async def test_a_reinstalled_crd_deletes_no_topic_and_new_resources_take_them_ov
     await (Operation(world) if restarted else operation).settle()
     assert world.topics["flights"].topic_id == "id-1"
     assert world.ready("Topic", "flights") == ("True", "Ready")
-
-
-def blocked(world: World) -> str:
-    for condition in world.one("Cluster", "fleet")["status"]["conditions"]:
-        if condition["type"] == "TopicDeletionBlocked" and condition["status"] == "True":
-            return str(condition["message"])
-    return ""
-
-
-def token_in(sentence: str) -> str:
-    return sentence.partition(f"{names.CONFIRM_ANNOTATION}=")[2].split()[0]
 
 
 async def test_many_topics_gone_at_once_wait_for_a_confirmation() -> None:

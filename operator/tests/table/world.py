@@ -23,9 +23,9 @@ from logfleet.resources.plan import (
     ObservedTopic,
     TopicAction,
 )
-from logfleet_operator import names
+from logfleet_operator import etcd, names
 from logfleet_operator.admin import AdminRefused, AdminUnavailable
-from logfleet_operator.kube import KubeConflict, KubeError, KubeUnavailable
+from logfleet_operator.kube import KubeConflict, KubeError
 from msgspec.structs import replace
 
 from .server_side_apply import merge
@@ -42,8 +42,9 @@ class Death(BaseException):
 class World:
     """Kube and AdminFactory in one.
 
-    broken_images: pods with these never run; idle_images: they run and are never ready. empty_members: etcd pods that came back with an empty
-    volume. refused: (kind, name) -> why the API server does not take it. forbidden_topics: name ->
+    broken_images: pods with these never run; idle_images: they run and are never ready; idle_pods: so do these. empty_members: etcd pods that came back with an empty
+    volume. refused: (kind, name) -> why the API server does not take it; kind "Topic/status" for a status. webhook: changes what is applied before it is stored.
+    forbidden_topics: name ->
     why brokers refuse to touch it; forbidden_keys: of topics' configuration. disruptions_allowed: by
     budgets, which know of what happens elsewhere. taken_most: of the brokers that ran, how many the operator took
     away between two steps, at most.
@@ -54,12 +55,15 @@ class World:
         self.topics: dict[str, ObservedTopic] = {}
         self.broken_images: set[str] = set()
         self.idle_images: set[str] = set()
+        self.idle_pods: set[str] = set()
         self.taken_most = 0
         self.forbidden_topics: dict[str, str] = {}
         self.forbidden_keys: set[str] = set()
         self.refused: dict[tuple[str, str], str] = {}
+        self.webhook: Callable[[Manifest], None] = lambda _: None
         self.empty_members: set[str] = set()
         self.unreachable = False
+        self.host_ip = "10.0.0.1"
         self.disruptions_allowed = True
         self.calls: list[str] = []
         self.before_call: Callable[[int], None] = lambda _: None
@@ -218,14 +222,16 @@ class World:
         gate: list[Manifest] = []
         if live["metadata"]["name"] in self.empty_members:
             stuck = True
-            gate = [{"name": "gate", "ready": False, "state": {"terminated": {"exitCode": 1}}}]
+            ended = {"exitCode": etcd.EMPTY_VOLUME_EXIT}
+            gate = [{"name": "gate", "ready": False, "state": {"terminated": ended}}]
         state: Manifest = {"running": {}}
         if stuck:
             state = {"waiting": {"reason": "ImagePullBackOff"}}
         without_lease = _component(live) == names.BROKER and not leases
-        ready = not (stuck or without_lease or images & self.idle_images)
+        idle = images & self.idle_images or live["metadata"]["name"] in self.idle_pods
+        ready = not (stuck or without_lease or idle)
         status = {
-            "hostIP": "10.0.0.1",
+            "hostIP": self.host_ip,
             "conditions": [{"type": "Ready", "status": str(ready)}],
             "initContainerStatuses": gate,
             "containerStatuses": [{"name": "main", "ready": ready, "state": state}],
@@ -256,6 +262,16 @@ class World:
 
         return self._call(f"list {kind}", read)
 
+    async def create(self, manifest: Manifest) -> None:
+        kind, metadata = manifest["kind"], manifest["metadata"]
+
+        def make() -> None:
+            if (kind, metadata["namespace"], metadata["name"]) in self.objects:
+                raise KubeConflict(409, "AlreadyExists", f"{metadata['name']} already exists")
+            self._apply(manifest)
+
+        self._call(f"create {kind} {metadata['name']}", make)
+
     async def apply(self, manifest: Manifest) -> Manifest:
         kind, metadata = manifest["kind"], manifest["metadata"]
         return self._call(f"apply {kind} {metadata['name']}", lambda: self._apply(manifest))
@@ -264,7 +280,13 @@ class World:
         kind, metadata = manifest["kind"], manifest["metadata"]
 
         def write() -> None:
-            live = self.objects[kind, metadata["namespace"], metadata["name"]]
+            if (f"{kind}/status", metadata["name"]) in self.refused:
+                raise KubeError(403, "Forbidden", self.refused[f"{kind}/status", metadata["name"]])
+            live = self.objects.get((kind, metadata["namespace"], metadata["name"]))
+            if live is None:
+                raise KubeError(404, "NotFound", metadata["name"])
+            if metadata.get("resourceVersion") not in {None, live["metadata"]["resourceVersion"]}:
+                raise KubeConflict(409, "Conflict", "the object was modified")
             self._set_status(live, copy.deepcopy(manifest["status"]))
 
         self._call(f"status {kind} {metadata['name']}", write)
@@ -306,9 +328,14 @@ class World:
             raise KubeConflict(409, "Conflict", "the object was modified")
         if live is None:
             live = self._store(*key, {"metadata": {}})
+        elif key[0] == "StatefulSet":
+            claims = [each["spec"]["volumeClaimTemplates"] for each in (live, manifest)]
+            if claims[0] != claims[1]:
+                raise KubeError(422, "Invalid", "spec: Forbidden: updates to statefulset spec ...")
         before = live
         live = copy.deepcopy(live)
         merge(live, self._applied.get(key, {}), copy.deepcopy(manifest))
+        self.webhook(live)
         self._applied[key] = copy.deepcopy(manifest)
         if live["kind"] == "Service" and live["spec"].get("type") == "NodePort":
             for port in live["spec"]["ports"]:
@@ -446,36 +473,6 @@ def _is_ready(pod: Manifest) -> bool:
 def _runs(pod: Manifest) -> bool:
     containers = pod.get("status", {}).get("containerStatuses", ())
     return any("running" in container["state"] for container in containers)
-
-
-def die_after(world: World, number: int) -> None:
-    """Let the operator die right after its call with this number took effect."""
-
-    def check(made: int) -> None:
-        if made == number:
-            raise Death
-
-    world.after_call = check
-
-
-def lose_answer_of(world: World, number: int) -> None:
-    """Let the answer to this call get lost: it took effect, and nobody knows."""
-
-    def check(made: int) -> None:
-        if made == number:
-            raise KubeUnavailable("connection reset")
-
-    world.after_call = check
-
-
-def refuse(world: World, number: int) -> None:
-    """Let this call fail without effect."""
-
-    def check(made: int) -> None:
-        if made == number:
-            raise KubeUnavailable("connection refused")
-
-    world.before_call = check
 
 
 def _without_accidents(text: str) -> str:

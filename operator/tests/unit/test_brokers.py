@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from logfleet.client.admin import ConfigEntry
 from logfleet.client.errors import ClientError, ConnectionLost, KafkaError
+from logfleet.client.metadata import Topic
 from logfleet.resources.plan import (
     AlterTopicConfig,
     CreateTopic,
@@ -39,6 +41,14 @@ class KafkaAdmin:
             raise self.error
         if not validate_only:
             self.done.append(request)
+
+    async def list_topics(self) -> list[Topic]:
+        await self._answer("list_topics")
+        return [Topic("flights", bytes(16), internal=False, partitions=())]
+
+    async def topic_config(self, _: str) -> dict[str, ConfigEntry]:
+        await self._answer("topic_config")
+        return {}
 
     async def create_topic(self, *_: object, validate_only: bool) -> None:
         await self._answer("create_topic", validate_only=validate_only)
@@ -99,3 +109,23 @@ async def test_what_may_succeed_later_is_no_refusal(kafka: type[KafkaAdmin]) -> 
     kafka.refusing, kafka.error = "create_partitions", ConnectionLost("gone")
     with pytest.raises(AdminUnavailable, match="gone"):
         await perform([GROW])
+
+
+async def test_topics_that_are_gone_meanwhile_are_not_there(kafka: type[KafkaAdmin]) -> None:
+    client: Any = None
+    assert list(await brokers.BrokerAdmin(client).describe({"flights", "ships"})) == ["flights"]
+    kafka.refusing, kafka.error = "topic_config", KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert await brokers.BrokerAdmin(client).describe({"flights"}) == {}
+
+
+@pytest.mark.parametrize("request_name", ["list_topics", "topic_config"])
+@pytest.mark.parametrize(
+    "error", [ConnectionLost("gone"), KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
+)
+async def test_what_cannot_be_read_is_no_verdict(
+    kafka: type[KafkaAdmin], request_name: str, error: ClientError
+) -> None:
+    kafka.refusing, kafka.error = request_name, error
+    client: Any = None
+    with pytest.raises(AdminUnavailable, match=str(error)):
+        await brokers.BrokerAdmin(client).describe({"flights"})

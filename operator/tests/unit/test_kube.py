@@ -70,6 +70,19 @@ async def test_reading_one(server: Server) -> None:
     assert await kube.get("Service", "air", "fleet") is None
 
 
+async def test_making_what_nobody_has_made(server: Server) -> None:
+    fake, kube = server
+    fake.status = 201
+    manifest = {"kind": "Secret", "metadata": {"namespace": "air", "name": "fleet-etcd-ca"}}
+    await kube.create(manifest)
+    assert (fake.method, fake.path) == ("POST", "/api/v1/namespaces/air/secrets")
+    assert fake.query == {"fieldManager": "logfleet-operator"}
+    assert fake.sent == manifest
+    fake.status, fake.body = 409, {"reason": "AlreadyExists"}
+    with pytest.raises(KubeConflict):
+        await kube.create(manifest)
+
+
 async def test_reading_all_by_label(server: Server) -> None:
     fake, kube = server
     fake.body = {"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"name": "a"}}]}

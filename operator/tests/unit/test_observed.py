@@ -1,7 +1,8 @@
 from typing import Any
 
 import pytest
-from logfleet_operator.observed import EMPTY_VOLUME, differs, pod_from
+from logfleet_operator.etcd import EMPTY_VOLUME_EXIT
+from logfleet_operator.observed import EMPTY_VOLUME, differences, differs, pod_from
 
 ENTRIES = {"env": [{"name": "a", "value": "1"}, {"name": "b", "value": "2"}]}
 UDP = {"port": 1, "protocol": "UDP"}
@@ -40,6 +41,22 @@ def test_only_what_is_wanted_is_compared(
     different: bool,  # noqa: FBT001  # a column of the table
 ) -> None:
     assert differs(wanted, live) is different
+
+
+def test_what_differs_is_named_as_a_person_would_find_it() -> None:
+    wanted = {
+        "metadata": {"labels": {"a.b/c": "1"}},
+        "spec": {"containers": [{"name": "broker", "image": "1", "command": ["x", "y"]}]},
+    }
+    live = {
+        "metadata": {"labels": {}},
+        "spec": {"containers": [{"name": "mesh"}, {"name": "broker", "image": "2"}]},
+    }
+    assert list(differences(wanted, live)) == [
+        ("metadata.labels.a.b/c", None),
+        ("spec.containers[broker].image", "2"),
+        ("spec.containers[broker].command", None),
+    ]
 
 
 def pod(**status: Any) -> dict[str, Any]:
@@ -81,11 +98,24 @@ def pod(**status: Any) -> dict[str, Any]:
                         "name": "gate",
                         "ready": False,
                         "state": {"waiting": {"reason": "CrashLoopBackOff"}},
-                        "lastState": {"terminated": {"exitCode": 1}},
+                        "lastState": {"terminated": {"exitCode": EMPTY_VOLUME_EXIT}},
                     }
                 ]
             },
             EMPTY_VOLUME,
+        ),
+        (
+            {
+                "initContainerStatuses": [
+                    {
+                        "name": "gate",
+                        "ready": False,
+                        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                        "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}},
+                    }
+                ]
+            },
+            "CrashLoopBackOff",
         ),
         (
             {

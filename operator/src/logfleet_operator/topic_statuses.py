@@ -1,0 +1,50 @@
+"""Writing the statuses of a Cluster's Topics, each for itself: one refused keeps no other. SHELL."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from logfleet.resources.plan import Reason, Refusal
+
+from logfleet_operator import conditions
+from logfleet_operator.cluster_reconciler import write_status
+from logfleet_operator.kube import Kube, KubeError, Refused
+from logfleet_operator.names import Manifest
+
+
+class TopicStatuses:
+    """For one pass. refused: takes up the Topics whose status the API server does not take.
+
+    instead: uid -> what a Topic that is waiting or wrong is told in place of that, since it comes
+    before it. now: RFC 3339, UTC, whole seconds.
+    """
+
+    def __init__(self, kube: Kube, refused: Refused, now: str) -> None:
+        self._kube = kube
+        self._refused = refused
+        self.now = now
+        self.instead: dict[str, Refusal] = {}
+
+    async def write(self, document: Manifest, status: dict[str, Any]) -> None:
+        """Write the status of a Topic, as read, if it changed."""
+        if document.get("status", {}) == status:
+            return
+        try:
+            await write_status(self._kube, document, status)
+        except KubeError as error:
+            self._refused["Topic", document["metadata"]["name"]] = error
+
+    async def fail(self, document: Manifest, reason: Reason, sentence: str) -> None:
+        """Tell a Topic that it is not Ready, and why."""
+        told = self.instead.get(document["metadata"]["uid"], Refusal(reason, sentence))
+        status = conditions.failed(document, told.reason, told.message, self.now)
+        await self.write(document, status)
+
+    async def postpone(self, documents: Iterable[Manifest], reason: Reason, sentence: str) -> None:
+        """Tell Topics what they wait for; those that were Ready as they are now still are."""
+        for document in documents:
+            if not conditions.ready_as_written(document):
+                await self.fail(document, reason, sentence)
+
+    async def fail_all(self, documents: Iterable[Manifest], reason: Reason, sentence: str) -> None:
+        for document in documents:
+            await self.fail(document, reason, sentence)

@@ -1,0 +1,207 @@
+"""What Kubernetes refuses of one Topic, its line in the ledger or its status, keeps no other waiting."""
+
+import pytest
+from logfleet_operator import names
+from logfleet_operator.ledger import shard_name, shard_of
+
+from .operation import Operation, blocked, cluster, fleet, ledger, token_in, topic
+from .world import World
+
+pytestmark = pytest.mark.asyncio
+
+QUOTA = "exceeded quota: configmaps"
+FOUR = [f"topic-{number}" for number in range(4)]  # so many that deletions of all wait
+
+
+def shard(name: str) -> str:
+    return shard_name("fleet", shard_of(name))
+
+
+def refuse_ledger(world: World, name: str) -> None:
+    """Let no line of this topic be written."""
+    world.refused = {("ConfigMap", shard(name)): QUOTA}
+
+
+async def all_deleted() -> tuple[World, Operation]:
+    """A person deleted all four, and the first one's line cannot be written; the operator has not looked yet."""
+    world, operation = await fleet(*(topic(name) for name in FOUR))
+    refuse_ledger(world, FOUR[0])
+    for name in FOUR:
+        operation.delete_topic(name)
+    return world, operation
+
+
+def actions_on(world: World, name: str) -> list[str]:
+    actions = ("CreateTopic", "GrowTopic", "AlterTopicConfig", "DeleteTopic")
+    return [call for call in world.calls if call.startswith(actions) and call.split()[1] == name]
+
+
+async def test_a_topic_whose_line_is_refused_waits_alone_and_is_told() -> None:
+    assert len({shard(name) for name in ("flights", "weather", "ships")}) == 3
+    world = World()
+    refuse_ledger(world, "flights")
+    for document in (cluster(), topic(), topic("weather"), topic("ships")):
+        world.put(document)
+    operation = Operation(world)
+    await operation.settle()
+    assert sorted(world.topics) == sorted(ledger(world)) == ["ships", "weather"]
+    assert world.ready("Topic", "weather") == world.ready("Topic", "ships") == ("True", "Ready")
+    assert world.ready("Topic", "flights") == ("False", "Progressing")
+    why = world.one("Topic", "flights")["status"]["why"]
+    assert f"Kubernetes refuses ConfigMap {shard('flights')}" in why
+    assert QUOTA in why
+    assert operation.worker.queue.retried > 0
+    world.refused = {}
+    await operation.settle()
+    assert world.ready("Topic", "flights") == ("True", "Ready")
+    assert sorted(world.topics) == ["flights", "ships", "weather"]
+
+
+async def test_a_topic_whose_status_is_refused_keeps_no_other_waiting() -> None:
+    world = World()
+    world.refused = {("Topic/status", name): "denied" for name in ("flights", "planes")}
+    for document in (
+        *(cluster(), topic(), topic("weather")),
+        *(topic("planes", config={"a": ["b"]}), topic("trains", config={"a": ["b"]})),
+    ):
+        world.put(document)
+    operation = Operation(world)
+    await operation.settle()
+    assert sorted(world.topics) == ["flights", "weather"]
+    assert "status" not in world.one("Topic", "flights")
+    assert world.ready("Topic", "weather") == ("True", "Ready")
+    assert world.ready("Topic", "trains") == ("False", "Invalid")
+    assert operation.worker.queue.retried > 0
+    world.refused = {}
+    await operation.settle()
+    assert world.ready("Topic", "flights") == ("True", "Ready")
+    assert world.ready("Topic", "planes") == ("False", "Invalid")
+
+
+async def test_a_topic_of_a_cluster_that_is_not_there_is_told_though_another_cannot_be() -> None:
+    world = World()
+    world.refused = {("Topic/status", "flights"): "denied"}
+    world.put(topic())
+    world.put(topic("weather"))
+    await Operation(world).settle()
+    assert world.ready("Topic", "weather") == ("False", "ClusterNotFound")
+
+
+async def test_a_ready_topic_stays_ready_while_its_config_map_takes_no_other_line() -> None:
+    other = next(
+        name for name in (f"t{number}" for number in range(99)) if shard(name) == shard("flights")
+    )
+    world, operation = await fleet(topic())
+    refuse_ledger(world, other)
+    world.put(topic(other))
+    world.put(topic(config={"retention.ms": 5}))
+    await operation.settle()
+    assert world.ready("Topic", "flights") == ("True", "Ready")
+    assert world.topics["flights"].config == {"retention.ms": "5"}
+    assert world.ready("Topic", other) == ("False", "Progressing")
+    assert other not in world.topics
+
+
+async def test_no_topic_is_deleted_whose_end_cannot_be_written_down() -> None:
+    world, operation = await fleet(topic(), topic("weather"))
+    refuse_ledger(world, "flights")
+    operation.delete_topic("flights")
+    operation.delete_topic("weather")
+    await operation.settle()
+    assert sorted(world.topics) == sorted(ledger(world)) == ["flights"]
+    assert actions_on(world, "flights") == ["CreateTopic flights"]
+    world.refused = {}
+    await operation.settle()
+    assert world.topics == {}
+
+
+async def test_a_policy_that_cannot_be_written_down_saves_the_topic_and_is_told() -> None:
+    world, operation = await fleet(topic())
+    refuse_ledger(world, "flights")
+    world.put(cluster(paused=True))
+    world.put(topic(deletionPolicy="Retain"))
+    await operation.settle()
+    assert QUOTA in world.one("Topic", "flights")["status"]["why"]
+    world.put(cluster())
+    await operation.settle()
+    assert world.ready("Topic", "flights") == ("False", "Progressing")
+    operation.delete_topic("flights")
+    await operation.settle()
+    world.refused = {}
+    await operation.settle()
+    assert sorted(world.topics) == ["flights"]
+    assert ledger(world) == {}
+
+
+async def test_while_one_topic_gone_cannot_be_held_no_other_is_taken_over() -> None:
+    world, operation = await all_deleted()
+    await operation.round()
+    for name in FOUR[1:]:
+        world.put(topic(name))
+    await operation.settle()
+    assert QUOTA in world.one("Topic", FOUR[1])["status"]["why"]
+    world.refused = {}
+    await operation.settle()
+    assert sorted(world.topics) == FOUR
+    assert f"Topics gone at once: 1 ({FOUR[0]})" in blocked(world)
+    assert names.CONFIRM_ANNOTATION in blocked(world)
+    assert world.ready("Topic", FOUR[1]) == ("True", "Ready")
+
+
+async def test_deletions_that_wait_are_told_though_a_topic_s_status_cannot_be() -> None:
+    world, operation = await fleet(*(topic(name) for name in FOUR), topic())
+    world.refused = {("Topic/status", "flights"): "denied"}
+    world.put(topic(partitions=12))
+    for name in FOUR:
+        operation.delete_topic(name)
+    await operation.settle()
+    assert "Topics gone at once: 4" in blocked(world)
+
+
+async def test_a_topic_that_could_not_be_held_is_still_not_deleted_without_a_word() -> None:
+    world, operation = await fleet(*(topic(name) for name in FOUR))
+    refuse_ledger(world, FOUR[0])
+    for name in FOUR:
+        world.remove("Topic", name)  # of which no event tells
+    await operation.settle()
+    assert "Topics gone at once: 4" in blocked(world)
+    assert QUOTA in blocked(world)
+    for name in FOUR[1:]:
+        world.put(topic(name))
+    await operation.settle()
+    world.refused = {}
+    await operation.settle()
+    assert sorted(world.topics) == FOUR
+    assert f"Topics gone at once: 1 ({FOUR[0]})" in blocked(world)
+    assert world.ready("Topic", FOUR[1]) == ("True", "Ready")
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (1, 0, 2, 3), (1, 2, 3, 0)])
+async def test_topics_made_again_one_by_one_keep_their_records_though_one_cannot_be_held(
+    order: tuple[int, ...],
+) -> None:
+    world, operation = await all_deleted()
+    ids = {name: found.topic_id for name, found in world.topics.items()}
+    assert sorted(ids) == FOUR
+    await operation.settle()
+    for number in order:
+        world.put(topic(FOUR[number]))
+        await operation.settle()
+    world.refused = {}
+    await operation.settle()
+    assert {name: found.topic_id for name, found in world.topics.items()} == ids
+    assert all(world.ready("Topic", name) == ("True", "Ready") for name in FOUR)
+
+
+async def test_a_confirmation_counts_until_it_can_be_written_down() -> None:
+    world, operation = await all_deleted()
+    await operation.settle()
+    confirmed = cluster()
+    token = token_in(blocked(world))
+    confirmed["metadata"]["annotations"] = {names.CONFIRM_ANNOTATION: token}
+    world.put(confirmed)
+    await operation.settle()
+    assert sorted(world.topics) == FOUR[:1]
+    world.refused = {}
+    await operation.settle()
+    assert world.topics == {}
