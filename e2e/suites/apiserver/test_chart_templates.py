@@ -333,6 +333,24 @@ def test_monitoring_names_what_a_broker_exposes(helm: Helm, tmp_path: Path) -> N
         assert named(expression).series <= exposed | OF_EVERY_TARGET, expression
 
 
+@pytest.mark.parametrize(
+    "chart, setting",
+    [
+        ("cluster", 'monitoring.dashboard.labels={"grafana_dashboard":null}'),
+        ("cluster", "monitoring.dashboard.labels=null"),
+        ("cluster", 'monitoring={"podMonitor":{"enabled":true,"labels":null}}'),
+        ("cluster", 'monitoring={"alerts":{"enabled":true,"labels":null}}'),
+        ("operator", "podLabels=null"),
+        ("operator", "podAnnotations=null"),
+        ("operator", "serviceAccount.annotations=null"),
+        ("operator", 'serviceMonitor={"enabled":true,"labels":null}'),
+    ],
+)
+def test_labels_and_annotations_may_be_taken_away(helm: Helm, chart: str, setting: str) -> None:
+    """`null` takes a default of the chart away (Helm's docs, Values Files)."""
+    assert helm.render(chart, setting)
+
+
 def test_alerts_of_two_clusters_are_told_apart(helm: Helm) -> None:
     """Alertmanager knows an alert by its labels, and sums have none of the scrape's."""
     settings = (MONITORED, 'name="other"')
