@@ -248,7 +248,9 @@ class Round:
         log = self._broker.log.read_text(errors="replace")
         self._broker.terminate()
         self._check_what_is_left()
-        self._raise_for(["the broker logged an exception"] if "Traceback" in log else [])
+        lines = log.splitlines()
+        traced = [i for i, line in enumerate(lines) if "Traceback" in line]
+        self._raise_for(["the broker logged an exception", *lines[traced[0] :]] if traced else [])
 
     def _read_all(self) -> None:
         """Wait until the group has read everything. After lives too short for a session to end, that may be most of it."""

@@ -5,6 +5,7 @@ It ends with its input. Nobody waits for it: it runs at the lowest priority.
 """
 
 import os
+import signal
 import sys
 import time
 import traceback
@@ -85,6 +86,8 @@ def serve(files: Files, requests: BinaryIO, answers: BinaryIO) -> None:
 
 def main() -> None:
     os.nice(NICENESS)
+    # A broker that is killed closes its pipes a moment before the tether kills this process, which then has nobody to tell.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     serve(PosixFiles(), sys.stdin.buffer, sys.stdout.buffer)
 
 

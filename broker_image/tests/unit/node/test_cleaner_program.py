@@ -1,11 +1,15 @@
 import errno
 import io
+import os
+import signal
+import subprocess
 
 import msgspec
 import pytest
 from logfleet.io.files import PosixFiles
 from logfleet.log.config import LogConfig
 from logfleet.node.cleaner import cleaning_job, look
+from logfleet.node.cleaner_process import COMMAND
 from logfleet.node.cleaner_program import Event, NotCleaned, Throttle, serve
 from logfleet.node.cleaning import Cleaned, CleanedSegment
 from logfleet.records.record import Record, build_batch
@@ -72,6 +76,21 @@ def test_what_goes_wrong_ends_the_job_not_the_program(job, error, is_lasting, is
     for each in found:
         assert isinstance(each, NotCleaned)
         assert (each.is_lasting, each.is_disk) == (is_lasting, is_disk)
+
+
+def test_the_program_says_nothing_of_a_broker_that_was_killed(job):
+    """A process that is killed closes its files first, and tethered ones get their signal after that."""
+    nobody_reads, answers_go_to = os.pipe()
+    os.close(nobody_reads)
+    ended = subprocess.run(
+        COMMAND,
+        input=msgspec.json.encode(job) + b"\n",
+        stdout=answers_go_to,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(answers_go_to)
+    assert (ended.returncode, ended.stderr) == (-signal.SIGPIPE, b"")
 
 
 def test_what_cannot_be_compacted_is_so_for_good(job, rig):
