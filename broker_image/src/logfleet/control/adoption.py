@@ -12,6 +12,7 @@ import msgspec
 
 from logfleet.control.broker_configs import base_key, problem_of
 from logfleet.control.config_keys import ConfigError
+from logfleet.control.quotas import entity_problem, entity_text
 from logfleet.control.topic_configs import validate_topic_configs
 from logfleet.control.topics import name_problem
 from logfleet.log.names import TopicPartition
@@ -130,16 +131,17 @@ def plan_adoption(directories: Sequence[FoundDirectory], kraft: KraftMetadata) -
             "start it once more and stop it in order"
         )
     brokers, groups, more_notes = _configs(kraft)
+    quotas, quota_notes = _quotas(kraft)
     return Adoption(
         cluster_id=first.cluster_id,
         node_id=first.node_id,
         topics=tuple(topics),
         broker_configs=brokers,
         group_configs=groups,
-        quotas=kraft.quotas,
+        quotas=quotas,
         next_producer_id=kraft.next_producer_id + PRODUCER_ID_GAP,
         problems=tuple(problems),
-        notes=(*notes, *more_notes),
+        notes=(*notes, *more_notes, *quota_notes),
         directories=tuple(each.directory_id for each in directories),
     )
 
@@ -272,6 +274,18 @@ def _broker_configs(values: Mapping[str, str]) -> tuple[dict[str, str], list[str
             notes.append(f"broker config {key} is left out: {problem.message}")
         else:
             known[key] = value
+    return known, notes
+
+
+def _quotas(kraft: KraftMetadata) -> tuple[dict[QuotaEntity, dict[str, float]], list[str]]:
+    """What is taken over, and a note on each of the others: Kafka looks up an ip that is a host's name, we do not."""
+    known, notes = {}, []
+    for entity, limits in kraft.quotas.items():
+        problem = entity_problem(entity)
+        if problem is None:
+            known[entity] = limits
+        else:
+            notes.append(f"the quotas of {entity_text(entity)} are left out: {problem}")
     return known, notes
 
 

@@ -77,7 +77,7 @@ def alter_quotas(
         entity = alteration.entity
         given = [key for key, _ in alteration.operations]
         if entity in answers or len(set(given)) < len(given):
-            answers[entity] = _refusal(f"Ignoring duplicate entity {_entity_text(entity)}")
+            answers[entity] = _refusal(f"Ignoring duplicate entity {entity_text(entity)}")
             continue
         answers[entity] = _refuse(alteration)
         if answers[entity] is None:
@@ -102,7 +102,7 @@ def _steps(
 
 
 def _refuse(alteration: QuotaAlteration) -> Refusal | None:
-    problem = _entity_problem(alteration.entity)
+    problem = entity_problem(alteration.entity)
     if problem is None:
         is_ip = alteration.entity[0][0] == IP
         for key, limit in alteration.operations:
@@ -117,7 +117,8 @@ def _refusal(message: str) -> Refusal:
     return Refusal(ErrorCode.INVALID_REQUEST, message)
 
 
-def _entity_problem(entity: QuotaEntity) -> str | None:
+def entity_problem(entity: QuotaEntity) -> str | None:
+    """Why nothing can be limited by this entity's quotas, None if it can."""
     if not entity:
         return "Invalid empty client quota entity"
     for kind, name in entity:
@@ -163,7 +164,7 @@ def _limit_problem(key: str, limit: float, *, is_ip: bool) -> str | None:
     return None
 
 
-def _entity_text(entity: QuotaEntity) -> str:
+def entity_text(entity: QuotaEntity) -> str:
     """As Kafka's ClientQuotaEntity prints itself."""
     names = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in entity)
     return f"ClientQuotaEntity(entries={{{names}}})"
@@ -276,8 +277,13 @@ def limit_of_client(
 
 
 def limits_of_addresses(quotas: Mapping[QuotaEntity, Quotas]) -> dict[str | None, float]:
-    """New connections per second by address (see `address_of`); under None those of any other address."""
+    """New connections per second by address (see `address_of`); under None those of any other address.
+
+    What is stored for a name that is no address counts for nobody.
+    """
     limits = limits_of(quotas, CONNECTION_CREATION_RATE)
     return {
-        name if name is None else address_of(name): limit for ((_, name),), limit in limits.items()
+        name if name is None else address_of(name): limit
+        for ((_, name),), limit in limits.items()
+        if name is None or address_of(name) is not None
     }

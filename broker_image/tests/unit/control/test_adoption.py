@@ -8,6 +8,7 @@ from logfleet.control.adoption import (
     adoption_txns,
     plan_adoption,
 )
+from logfleet.control.quotas import limits_of_addresses
 from logfleet.log.names import TopicPartition
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
@@ -105,6 +106,26 @@ def test_the_store_says_what_kafkas_metadata_said():
     held = keyspace.get(keys.NEXT_PRODUCER_ID)
     assert held is not None
     assert int(held.value) == 4000 + PRODUCER_ID_GAP
+
+
+def test_quotas_of_hosts_by_name_are_left_out_and_told():
+    """Kafka's brokers look the name up; adopted as it is, it was every address's limit."""
+    metadata = kraft()
+    metadata.quotas = {
+        (("ip", "client.example"),): {"connection_creation_rate": 1.0},
+        (("ip", "10.0.0.1"),): {"connection_creation_rate": 2.0},
+        (("ip", None),): {"connection_creation_rate": 3.0},
+    }
+    adoption = planned(metadata=metadata)
+    assert adoption.problems == ()
+    (note,) = adoption.notes
+    assert note == (
+        "the quotas of ClientQuotaEntity(entries={ip=client.example}) are left out: "
+        "client.example is not an IP address; names of hosts are not looked up."
+    )
+    keyspace = Keyspace()
+    assert all(commit(keyspace, txn) for txn in adoption_txns(adoption))
+    assert limits_of_addresses(image_of(keyspace).quotas) == {"10.0.0.1": 2.0, None: 3.0}
 
 
 def test_cut_off_after_any_transaction_it_can_be_repeated():

@@ -253,3 +253,9 @@ def test_limits_are_sorted_by_what_they_limit():
         (("ip", None),): Quotas({X: 5.0}),
     }
     assert limits_of_addresses(addresses) == {"1.2.3.4": 4.0, None: 5.0}
+
+
+def test_a_stored_limit_of_a_name_that_is_no_address_is_nobodys():
+    """Earlier versions adopted such quotas of Kafka's."""
+    named: dict[QuotaEntity, Quotas] = {(("ip", "client.example"),): Quotas({X: 1.0})}
+    assert limits_of_addresses(named) == {}
