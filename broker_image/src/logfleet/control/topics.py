@@ -95,7 +95,11 @@ def create_topic(
         Step(Put(keys.ready(uuid), keys.encode(ReadyValue(len(assignment))))),
     ]
     txns = pack(
-        epoch, steps, first=(absent(keys.topic(new.name)),), rest=(exists(keys.topic_id(uuid)),)
+        epoch,
+        steps,
+        first=(absent(keys.topic(new.name)),),
+        # the latter so that an attempt that arrives late undoes nothing of a topic that is there
+        rest=(exists(keys.topic_id(uuid)), absent(keys.ready(uuid))),
     )
     return TopicCreation(new.id, len(assignment), len(assignment[0]), configs, txns)
 

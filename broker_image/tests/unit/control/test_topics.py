@@ -225,6 +225,19 @@ def test_a_large_growth_is_seen_at_once_and_what_a_lost_controller_left_is_remov
     assert len(cluster.topic("t").partitions) == 3
 
 
+def test_what_arrives_late_of_a_creation_changes_nothing_of_a_topic_that_is_there(cluster):
+    """An attempt without an answer is repeated, and etcd may commit it after its repetition (see logfleet.metadata.store)."""
+    cluster.start(1)
+    creation = cluster.create("t", 300)
+    assert len(creation.txns) > 2
+    for txn in grow(cluster, 302):
+        assert cluster.commit(txn)
+    before = cluster.keyspace.range("")
+    assert not any(cluster.commit(txn) for txn in creation.txns)
+    assert cluster.keyspace.range("") == before
+    assert len(cluster.topic("t").partitions) == 302
+
+
 def test_manual_assignments_of_new_partitions(cluster):
     cluster.start(1, 2)
     cluster.create("t")
