@@ -1,7 +1,8 @@
 """A timer wheel: many short waits (parked fetches and produces) behind one timer of the loop.
 
 A timer per request in the loop's heap costs more than the request's other bookkeeping, and most are
-cancelled; here adding and cancelling are a set's add and discard. Times are exact to TICK_S, never early.
+cancelled; here adding and cancelling are a set's add and discard. Times are exact to TICK_S, never early. A slot goes with
+its last timer, so that long waits that end early leave nothing behind.
 """
 
 import asyncio
@@ -13,15 +14,22 @@ TICK_S = 0.01
 class Timer:
     """A callback that is due; `cancel` forgets it. Compares by identity."""
 
-    __slots__ = ("_slot", "callback")
+    __slots__ = ("_slots", "_tick", "callback")
 
-    def __init__(self, callback: Callable[[], None], slot: "set[Timer]") -> None:
+    def __init__(
+        self, callback: Callable[[], None], slots: "dict[int, set[Timer]]", tick: int
+    ) -> None:
         self.callback = callback
-        self._slot = slot
+        self._slots = slots
+        self._tick = tick
 
     def cancel(self) -> None:
         """Forget the callback; nothing happens if it was called already."""
-        self._slot.discard(self)
+        slot = self._slots.get(self._tick)
+        if slot is not None:
+            slot.discard(self)
+            if not slot:
+                del self._slots[self._tick]
 
 
 class TimerWheel:
@@ -43,7 +51,7 @@ class TimerWheel:
         slot = self._slots.get(tick)
         if slot is None:
             slot = self._slots[tick] = set()
-        timer = Timer(callback, slot)
+        timer = Timer(callback, self._slots, tick)
         slot.add(timer)
         return timer
 
@@ -61,7 +69,8 @@ class TimerWheel:
         # A loop that stood still for long has more ticks behind it than slots in use.
         ticks = due if len(due) <= len(self._slots) else sorted(t for t in self._slots if t in due)
         for tick in ticks:
-            slot = self._slots.pop(tick, None)
+            slot = self._slots.get(tick)
             while slot:
-                slot.pop().callback()
+                slot.pop().callback()  # it may cancel others of the slot
+            self._slots.pop(tick, None)
         self._ticking = self._loop.call_later(TICK_S, self._tick) if self._slots else None

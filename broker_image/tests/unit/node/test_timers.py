@@ -49,6 +49,34 @@ async def test_a_cancelled_callback_is_never_called_and_an_idle_wheel_does_not_t
     await again.wait()
 
 
+async def test_long_waits_that_are_cancelled_leave_no_slots_behind() -> None:
+    wheel = TimerWheel()
+    kept = wheel.add(3600, lambda: None)
+    for seconds in range(100):
+        wheel.add(3600 + seconds, lambda: None).cancel()
+    assert len(wheel._slots) == 1
+    kept.cancel()
+    assert not wheel._slots
+    wheel._tick()
+    assert wheel._ticking is None
+
+
+async def test_a_callback_may_cancel_what_is_due_with_it() -> None:
+    wheel = TimerWheel()
+    called: list[int] = []
+    done = asyncio.Event()
+    with at_one_time():
+        both = [wheel.add(0, lambda: call(0)), wheel.add(0, lambda: call(1))]
+        wheel.add(2 * TICK_S, done.set)
+
+    def call(number: int) -> None:
+        called.append(number)
+        both[1 - number].cancel()
+
+    await done.wait()
+    assert len(called) == 1
+
+
 async def test_a_callback_may_add_and_cancel_others() -> None:
     wheel = TimerWheel()
     done = asyncio.Event()
