@@ -11,8 +11,8 @@ from logfleet.io.etcd.shim import rpc, stubs
 from logfleet.io.etcd.store import EtcdStore
 from logfleet.metadata import keys
 from logfleet.metadata.keys import ControllerValue
-from logfleet.metadata.store import Put, StoreUnavailable, Txn
-from logfleet.node.claims import settle
+from logfleet.metadata.store import Get, Put, StoreUnavailable, Txn, absent
+from logfleet.node.claims import settle, settle_or_recognise
 from logfleet.node.controller_loop import ControllerLoop
 from logfleet.node.metadata_follower import MetadataFollower
 from structlog.testing import capture_logs
@@ -39,6 +39,24 @@ async def no_room(server: EtcdServer) -> AsyncIterator[None]:
         await alarm(rpc.AlarmRequest.ACTIVATE)
         yield
         await alarm(rpc.AlarmRequest.DEACTIVATE)
+
+
+def refuse_afterwards(store: EtcdStore) -> None:
+    """The next transaction is applied, then refused, as when it comes upon the quota first (etcd's quotaApplierV3.Txn)."""
+    etcd = store._members.current.kv
+    transact = etcd.Txn
+
+    async def refused(request: Any, **options: float) -> None:
+        etcd.Txn = transact
+        await transact(request, **options)
+        raise grpc.aio.AioRpcError(
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+            grpc.aio.Metadata(),
+            grpc.aio.Metadata(),
+            "etcdserver: mvcc: database space exceeded",
+        )
+
+    etcd.Txn = refused
 
 
 def told(logs: Sequence[Row], event: str) -> list[Row]:
@@ -69,6 +87,15 @@ async def test_writes_wait_for_room(server: EtcdServer, store: EtcdStore) -> Non
     rows = told(logs, "etcd_database_full")
     assert {row["log_level"] for row in rows} == {"critical"}
     assert "alarm disarm" in rows[0]["hint"]
+
+
+async def test_a_write_refused_for_want_of_room_may_have_been_done(store: EtcdStore) -> None:
+    refuse_afterwards(store)
+    mine = Txn([absent("a")], [Put("a", b"mine")], [Get("a")])
+    settled = await settle_or_recognise(store, mine)
+    assert not settled.result.succeeded
+    assert settled.result.reads == (await store.get("a"),)
+    assert settled.unanswered, "so that what was found there may be taken for its own work"
 
 
 async def test_a_broker_stands_for_controller_until_there_is_room(

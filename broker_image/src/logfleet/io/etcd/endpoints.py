@@ -243,7 +243,10 @@ _CANNOT_NOW = {
 
 
 def _is_full(error: grpc.RpcError) -> bool:
-    """Whether a write was refused as the database has reached its quota (alarm NOSPACE); reads and leases that stand go on."""
+    """Whether the database has reached its quota (alarm NOSPACE); reads and leases that stand go on.
+
+    Most writes are refused for it before they are proposed, but the first ones once they have been applied (etcd's quotaApplierV3).
+    """
     return error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and (
         "database space exceeded" in (error.details() or "")
     )
@@ -252,14 +255,12 @@ def _is_full(error: grpc.RpcError) -> bool:
 def meaning(error: grpc.RpcError, target: str) -> Exception:
     """What an error of gRPC says about the request (texts: etcd's api/v3rpc/rpctypes/error.go)."""
     code, text = error.code(), f"{target}: {error.details() or error.code().name.lower()}"
-    if code in _CANNOT_NOW:
+    if code in _CANNOT_NOW or _is_full(error):
         return NoAnswer(text)
     if code is grpc.StatusCode.NOT_FOUND and "lease" in text:
         return LeaseNotFound(text)
     if code is grpc.StatusCode.OUT_OF_RANGE and "compacted" in text:
         return Compacted(text)
-    if _is_full(error) or (
-        code is grpc.StatusCode.RESOURCE_EXHAUSTED and "too many requests" in text
-    ):
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "too many requests" in text:
         return StoreUnavailable(f"etcd: {text}")
     return StoreRefused(f"etcd: {text}")

@@ -49,7 +49,7 @@ def test_an_endpoint_that_cannot_be_meant_is_refused(endpoints, tls, why) -> Non
         ("NOT_FOUND", "etcdserver: requested lease not found", LeaseNotFound),
         ("OUT_OF_RANGE", "etcdserver: mvcc: required revision has been compacted", Compacted),
         ("OUT_OF_RANGE", "etcdserver: mvcc: required revision is a future revision", StoreRefused),
-        ("RESOURCE_EXHAUSTED", "etcdserver: mvcc: database space exceeded", StoreUnavailable),
+        ("RESOURCE_EXHAUSTED", "etcdserver: mvcc: database space exceeded", NoAnswer),
         ("RESOURCE_EXHAUSTED", "etcdserver: too many requests", StoreUnavailable),
         ("PERMISSION_DENIED", "etcdserver: permission denied", StoreRefused),
     ],
