@@ -1,13 +1,14 @@
 """From a frame to its handler and back: decode, call, encode.
 
 A handler is called on the loop and mostly answers at once: no task, no future, no timer per request.
-What it returns is the response, None (Produce with acks=0), or an awaitable of either.
+What it returns is the response, None (Produce with acks=0), or an awaitable of either; one that awaits may also have
+encoded a long response itself, row by row.
 
 Where Kafka closes the connection, so does this: a frame that is no request, an API that is not served,
 a version of it that is not served (ApiVersions itself excepted, KIP-511), and a bug of ours.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any, Generic, TypeVar, cast
 
@@ -21,6 +22,7 @@ from logfleet.node.throttling import Usage, settled
 from logfleet.telemetry.request_stats import RequestStats
 from logfleet.wire.apis import API_VERSIONS_KEY, Api, api_of
 from logfleet.wire.codec import encoder, request_decoder
+from logfleet.wire.encoded_rows import EncodedRows
 from logfleet.wire.error_codes import error_finder
 from logfleet.wire.errors import MalformedMessage, UnsupportedVersion
 from logfleet.wire.frame import (
@@ -31,6 +33,7 @@ from logfleet.wire.frame import (
     decode_request_header,
     encode_unsupported_api_versions,
 )
+from logfleet.wire.primitives import Buffer, Sized
 from logfleet.wire.request_memory import SMALL_REQUEST_BYTES, WAITING_MEMORY_BYTES
 
 log = structlog.get_logger(__name__)
@@ -58,7 +61,7 @@ class RequestContext(msgspec.Struct, frozen=True, gc=False):
         return self.peer.listener
 
 
-Response = msgspec.Struct | None
+Response = msgspec.Struct | EncodedRows | None
 Handler = Callable[[B, Any, RequestContext], Response | Awaitable[Response]]
 Handlers = Mapping[type[msgspec.Struct], Handler[B]]
 
@@ -261,10 +264,16 @@ class Dispatcher(Generic[B]):
 
     @staticmethod
     def _encode(
-        served: _Version, correlation_id: int, response: msgspec.Struct
+        served: _Version, correlation_id: int, response: msgspec.Struct | EncodedRows
     ) -> bytes | list[Part]:
-        assert type(response) is served.response, f"{served.api.name} answered by {response!r}"
-        body = served.encode(response)
+        body: Sequence[Buffer | Sized]
+        errors: Sequence[int]
+        if isinstance(response, EncodedRows):
+            assert type(response.message) is served.response, "rows of another API's answer"
+            body, errors = response.parts(), response.errors
+        else:
+            assert type(response) is served.response, f"{served.api.name} answered by {response!r}"
+            body, errors = served.encode(response), served.errors(response)
         answer: bytes | list[Part]
         if len(body) == 1:
             only = cast("bytes", body[0])
@@ -272,7 +281,6 @@ class Dispatcher(Generic[B]):
         else:
             size = served.head_bytes + sum(map(len, body))
             answer = [served.head(size, correlation_id), *cast("list[Part]", body)]
-        errors = served.errors(response)
         if errors:
             served.stats.failed_with(errors)
         return answer

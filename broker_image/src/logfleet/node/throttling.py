@@ -15,6 +15,7 @@ import msgspec
 from logfleet.node.client_quotas import ClientQuotas
 from logfleet.node.connection import Peer
 from logfleet.wire.codec import encoder
+from logfleet.wire.encoded_rows import EncodedRows
 from logfleet.wire.messages import (
     EnvelopeRequest,
     FetchRequest,
@@ -25,7 +26,7 @@ from logfleet.wire.messages import (
 if TYPE_CHECKING:
     from logfleet.node.client_quotas import RateQuota
 
-A = TypeVar("A", bound=msgspec.Struct | None)
+A = TypeVar("A", bound=msgspec.Struct | EncodedRows | None)
 T = TypeVar("T")
 
 _PERCENT: Final = 100.0
@@ -158,5 +159,5 @@ async def settled(work: Awaitable[A], request: msgspec.Struct, usage: Usage) -> 
     """What comes of `work`, charged for."""
     usage.pause()
     answer = await Timed(work, usage)
-    usage.settle(request, answer)
+    usage.settle(request, answer.message if isinstance(answer, EncodedRows) else answer)
     return answer

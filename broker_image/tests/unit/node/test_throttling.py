@@ -11,10 +11,13 @@ from logfleet.node.connection import Peer
 from logfleet.node.dispatch import Dispatcher, RequestContext
 from logfleet.node.throttling import Timed, Usage
 from logfleet.wire.apis import api_of
+from logfleet.wire.encoded_rows import EncodedRows
 from logfleet.wire.frame import decode_response, encode_request
 from logfleet.wire.messages import (
     CreateTopicsRequest,
     CreateTopicsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
     EnvelopeRequest,
     EnvelopeResponse,
     FetchRequest,
@@ -51,6 +54,7 @@ class Rig:
                 ProduceRequest: lambda _, request, __: ProduceResponse() if request.acks else None,
                 FetchRequest: self._fetch,
                 CreateTopicsRequest: self._later,
+                DescribeConfigsRequest: self._rows,
                 EnvelopeRequest: self._handle(EnvelopeResponse),
                 SaslHandshakeRequest: self._handle(SaslHandshakeResponse),
             },
@@ -84,6 +88,10 @@ class Rig:
         await waiting
         self.seconds += self.busy_s
         return CreateTopicsResponse(throttle_time_ms=self.mutation_ms)
+
+    async def _rows(self, *_: object) -> EncodedRows:
+        self.seconds += self.busy_s
+        return EncodedRows(DescribeConfigsResponse(), 4)
 
     def _time_passes(self, waiting: "asyncio.Future[None]") -> None:
         self.seconds += 1_000
@@ -157,6 +165,15 @@ def test_time_on_the_loop_is_charged(rig: Rig) -> None:
     rig.busy_s = 0.1
     assert rig.ask(ListGroupsRequest(), 3).throttle_time_ms == 0
     assert rig.ask(ListGroupsRequest(), 3).throttle_time_ms == 1_000
+    assert rig.throttled == [1_000]
+
+
+def test_an_answer_that_is_encoded_already_tells_for_how_long_its_client_is_throttled(
+    rig: Rig,
+) -> None:
+    rig.limit(request_percentage=1.0)
+    rig.busy_s = 5.0
+    assert rig.ask(DescribeConfigsRequest(), 4).throttle_time_ms == 1_000
     assert rig.throttled == [1_000]
 
 

@@ -4,6 +4,7 @@ Checks follow Kafka's ConfigHelper and ConfigAdminManager. Levels of loggers bel
 metrics have no configurations in this version: they are refused as a type that Kafka does not know.
 """
 
+import asyncio
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -33,6 +34,7 @@ from logfleet.metadata.image import ClusterImage
 from logfleet.node.controller_access import ControllerAccess, ControllerWork, Origin
 from logfleet.node.controller_term import Decision, Operation
 from logfleet.node.handlers.admin_loggers import alter_loggers, describe_loggers
+from logfleet.wire.encoded_rows import EncodedRow, EncodedRows
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     AlterConfigsRequest,
@@ -44,6 +46,7 @@ from logfleet.wire.messages import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from logfleet.wire.request_memory import REQUEST_MEMORY_BYTES_MAX
 
 if TYPE_CHECKING:
     from logfleet.node.dispatch import RequestContext
@@ -58,10 +61,15 @@ CLIENT_METRICS: Final = 16
 GROUP: Final = 32
 SERVED: Final = {TOPIC, BROKER, GROUP}
 
+CONFIGS_AT_ONCE: Final = 100
+"""Described without letting the loop do something else: about 2 ms with their synonyms."""
+TOO_LONG: Final = Refusal(
+    ErrorCode.INVALID_REQUEST, "The answer would be too long: describe fewer resources at once."
+)
+
 # As Java's Integer.parseInt: no blanks.
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
 
-_Wanted = DescribeConfigsRequest.DescribeConfigsResource
 _Described = DescribeConfigsResponse.DescribeConfigsResult
 _Entry = DescribeConfigsResponse.DescribeConfigsResourceResult
 _Request = IncrementalAlterConfigsRequest | AlterConfigsRequest
@@ -74,55 +82,93 @@ _Resource = (
 # --- DescribeConfigs
 
 
-def describe_configs(
-    host: "AdminHost", request: DescribeConfigsRequest, _context: "RequestContext"
-) -> DescribeConfigsResponse:
-    results = []
+async def describe_configs(
+    host: "AdminHost", request: DescribeConfigsRequest, context: "RequestContext"
+) -> EncodedRows:
+    """In the request's order, all by one image. What it names twice is told twice, as in Kafka, and described once.
+
+    The answer takes about as much memory as a request may, REQUEST_MEMORY_BYTES_MAX: what is named behind that is refused.
+    """
+    describing = _Describing(host, request)
+    rows = EncodedRows(DescribeConfigsResponse(), context.api_version)
+    described: dict[tuple[int, str, frozenset[str]], EncodedRow] = {}
     for wanted in request.resources:
-        described = _describe(host, wanted)
-        result = _Described(resource_type=wanted.resource_type, resource_name=wanted.resource_name)
-        if isinstance(described, Refusal):
-            result.error_code = described.error
-            result.error_message = described.message
-        else:
-            result.configs = _entries(described, wanted, request)
-        results.append(result)
-    return DescribeConfigsResponse(results=results)
+        kind, name = wanted.resource_type, wanted.resource_name
+        asked = kind, name, frozenset(wanted.configuration_keys or ())
+        await describing.step()
+        row = described.get(asked)
+        if rows.size > REQUEST_MEMORY_BYTES_MAX:
+            row = rows.encode(_refused(kind, name, TOO_LONG))
+        elif row is None:
+            row = described[asked] = rows.encode(await describing.describe(*asked))
+        rows.add(row)
+    return rows
 
 
-def _describe(host: "AdminHost", wanted: _Wanted) -> Iterable[DescribedConfig] | Refusal:
-    image, name = host.image, wanted.resource_name
-    if wanted.resource_type == TOPIC:
-        problem = name_problem(name)
-        if problem is not None:
-            return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-        topic = image.topic(name)
-        if topic is None:
-            return Refusal(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
-            )
-        return describe_topic(topic.configs, _layers(host))
-    if wanted.resource_type == BROKER:
-        if not name:
-            return describe_cluster(image.configs_of_broker(None).values)
-        refusal = _refuse_broker_name(name, host.node_id)
-        if refusal is not None:
-            return refusal
-        return describe_broker(_layers(host))
-    if wanted.resource_type == BROKER_LOGGER:
-        if not name:
-            return Refusal(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
-        return _refuse_broker_name(name, host.node_id, "") or describe_loggers()
-    if wanted.resource_type == GROUP:
-        if not name:
-            return Refusal(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-        layers = _layers(host)
-        return describe_group(image.configs_of_group(name).values, layers)
-    return _unsupported(wanted.resource_type)
+class _Describing:
+    """The work of one request, in steps of CONFIGS_AT_ONCE configs or refused resources."""
+
+    def __init__(self, host: "AdminHost", request: DescribeConfigsRequest) -> None:
+        self._node_id = host.node_id
+        self._image = host.image
+        self._layers = in_force(layers_of(host.config.static, host.image, host.node_id))[0]
+        self._request = request
+        self._done = 0
+
+    async def step(self) -> None:
+        """Let the loop do something else now and then."""
+        self._done += 1
+        if self._done % CONFIGS_AT_ONCE == 0:
+            await asyncio.sleep(0)
+
+    async def describe(self, kind: int, name: str, keys: frozenset[str]) -> _Described:
+        """keys: which of its configs are wanted; all if there are none."""
+        found = self._find(kind, name)
+        if isinstance(found, Refusal):
+            return _refused(kind, name, found)
+        result = _Described(resource_type=kind, resource_name=name)
+        for config in found:
+            await self.step()
+            if not keys or config.name in keys:
+                result.configs.append(_entry(config, self._request))
+        return result
+
+    def _find(self, kind: int, name: str) -> Iterable[DescribedConfig] | Refusal:
+        if kind == TOPIC:
+            problem = name_problem(name)
+            if problem is not None:
+                return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+            topic = self._image.topic(name)
+            if topic is None:
+                return Refusal(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
+                )
+            return describe_topic(topic.configs, self._layers)
+        if kind == BROKER:
+            if not name:
+                return describe_cluster(self._image.configs_of_broker(None).values)
+            refusal = _refuse_broker_name(name, self._node_id)
+            if refusal is not None:
+                return refusal
+            return describe_broker(self._layers)
+        if kind == BROKER_LOGGER:
+            if not name:
+                return Refusal(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+            return _refuse_broker_name(name, self._node_id, "") or describe_loggers()
+        if kind == GROUP:
+            if not name:
+                return Refusal(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+            return describe_group(self._image.configs_of_group(name).values, self._layers)
+        return _unsupported(kind)
 
 
-def _layers(host: "AdminHost") -> BrokerLayers:
-    return in_force(layers_of(host.config.static, host.image, host.node_id))[0]
+def _refused(kind: int, name: str, refusal: Refusal) -> _Described:
+    return _Described(
+        resource_type=kind,
+        resource_name=name,
+        error_code=refusal.error,
+        error_message=refusal.message,
+    )
 
 
 def _refuse_broker_name(
@@ -147,13 +193,6 @@ def _unsupported(resource_type: int) -> Refusal:
         f"Unsupported resource type {resource_type}: topics ({TOPIC}), brokers ({BROKER}), their loggers "
         f"({BROKER_LOGGER}) and groups ({GROUP}) have configurations in this version.",
     )
-
-
-def _entries(
-    described: Iterable[DescribedConfig], wanted: _Wanted, request: DescribeConfigsRequest
-) -> list[_Entry]:
-    keys = wanted.configuration_keys
-    return [_entry(config, request) for config in described if not keys or config.name in keys]
 
 
 def _entry(config: DescribedConfig, request: DescribeConfigsRequest) -> _Entry:

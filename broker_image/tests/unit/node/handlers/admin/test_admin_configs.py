@@ -2,9 +2,11 @@ import asyncio
 
 import pytest
 import pytest_asyncio
-from logfleet.control.config_description import NO_EFFECT
+from logfleet.control.config_description import NO_EFFECT, describe_broker
 from logfleet.control.config_keys import BROKER_KEYS
+from logfleet.node.handlers import admin_configs
 from logfleet.node.handlers.admin_topics import create_one
+from logfleet.wire.encoded_rows import EncodedRows
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     AlterConfigsRequest,
@@ -150,6 +152,89 @@ async def test_what_cannot_be_described_is_refused(node, kind, name, error, mess
     assert ErrorCode(result.error_code).name == error
     assert message in result.error_message
     assert result.configs == []
+
+
+def resources(*wanted):
+    kind = DescribeConfigsRequest.DescribeConfigsResource
+    return [
+        kind(resource_type=each, resource_name=name, configuration_keys=keys)
+        for each, name, keys in wanted
+    ]
+
+
+async def test_a_resource_that_is_named_twice_is_described_once_and_told_twice(node, monkeypatch):
+    described = []
+
+    def describe(layers):
+        described.append(layers)
+        return describe_broker(layers)
+
+    monkeypatch.setattr(admin_configs, "describe_broker", describe)
+    wanted = [(BROKER, "1", None), (TOPIC, "nope", None), (BROKER, "1", ["broker.id", "node.id"])]
+    others = [(BROKER, "1", ["node.id", "broker.id", "node.id"])] * 100
+    request = DescribeConfigsRequest(resources=resources(*wanted, *wanted, *others))
+    results = (await node.ask(request)).results
+    assert [(each.resource_type, each.resource_name) for each in results] == [
+        (each.resource_type, each.resource_name) for each in request.resources
+    ]
+    assert results[:3] == results[3:6]
+    assert len(results[0].configs) > 300
+    assert results[1].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert {tuple(row.name for row in each.configs) for each in results[5:]} == {
+        ("broker.id", "node.id")
+    }
+    assert len(described) == 2
+
+
+async def test_the_loop_does_other_things_while_much_is_described(node, monkeypatch):
+    steps = [0]
+    work: dict[tuple[str, int], int] = {}
+
+    async def count_steps():
+        while True:
+            steps[0] += 1
+            await asyncio.sleep(0)
+
+    def counted(function):
+        def call(self, *arguments):
+            key = (function.__name__, steps[0])
+            work[key] = work.get(key, 0) + 1
+            return function(self, *arguments)
+
+        return call
+
+    monkeypatch.setattr(admin_configs, "_entry", counted(admin_configs._entry))
+    monkeypatch.setattr(EncodedRows, "encode", counted(EncodedRows.encode))
+    monkeypatch.setattr(EncodedRows, "add", counted(EncodedRows.add))
+    groups = [(GROUP, f"g{number}", None) for number in range(40)]
+    unknown = [(TOPIC, f"t{number}", None) for number in range(400)]
+    request = DescribeConfigsRequest(
+        resources=resources((BROKER, "1", None), *groups, *unknown, *unknown)
+    )
+    counting = asyncio.ensure_future(count_steps())
+    results = (await node.ask(request)).results
+    counting.cancel()
+    entries = sum(len(each.configs) for each in results)
+    assert entries > 1_000
+    for name, total in (("_entry", entries), ("encode", 441), ("add", 841)):
+        counts = [count for (function, _), count in work.items() if function == name]
+        assert sum(counts) == total
+        assert max(counts) <= admin_configs.CONFIGS_AT_ONCE
+
+
+async def test_what_no_longer_fits_into_the_answer_is_refused(node, monkeypatch):
+    monkeypatch.setattr(admin_configs, "REQUEST_MEMORY_BYTES_MAX", 30_000)
+    request = DescribeConfigsRequest(resources=resources(*[(BROKER, "1", None)] * 4))
+    first, second, *others = (await node.ask(request)).results
+    assert first == second
+    assert (first.error_code, len(first.configs) > 300) == (0, True)
+    for each in others:
+        assert (each.resource_type, each.resource_name, each.configs) == (BROKER, "1", [])
+        assert (each.error_code, each.error_message) == (
+            ErrorCode.INVALID_REQUEST,
+            "The answer would be too long: describe fewer resources at once.",
+        )
+    assert node.dispatcher.stats["DescribeConfigs"].errors == {ErrorCode.INVALID_REQUEST: 2}
 
 
 async def test_topic_configs_change_step_by_step(node, topic):
