@@ -214,4 +214,5 @@ def _edited(old: str, text: str, operation: int) -> str:
     named = [item.strip() for item in text.rstrip(",").split(",")]
     if operation == ConfigOperation.APPEND:
         return ",".join(dict.fromkeys(items + named))
-    return ",".join(item for item in items if item not in named)
+    taken = set(named)
+    return ",".join(item for item in items if item not in taken)

@@ -53,6 +53,40 @@ def test_subtracting_takes_items_away(topic):
     assert topic(("cleanup.policy", SUBTRACT, "compact"))["cleanup.policy"] == ""
 
 
+class Counted(str):
+    """A text whose items between commas count how often they are compared."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+    comparisons = 0
+
+    def rstrip(self, _characters=None, /):
+        return self
+
+    def split(self, separator=None, maxsplit=-1):
+        return [Counted(item) for item in str.split(self, separator, maxsplit)]
+
+    def strip(self, _characters=None, /):
+        return self
+
+    def __eq__(self, other):
+        Counted.comparisons += 1
+        return str.__eq__(self, other)
+
+
+def test_long_lists_are_edited_without_comparing_each_item_with_each(topic, monkeypatch):
+    key = "leader.replication.throttled.replicas"
+    numbers = range(300)
+    topic((key, SET, ",".join(f"{number}:1" for number in numbers)))
+    monkeypatch.setattr(Counted, "comparisons", 0)
+    named = Counted(",".join(f"{number}:{number % 2}" for number in numbers))
+    expected = ",".join(f"{number}:1" for number in numbers if number % 2 == 0)
+    assert topic((key, SUBTRACT, named))[key] == expected
+    assert 0 < Counted.comparisons <= 2 * len(numbers)
+    topic((key, APPEND, named))
+    assert Counted.comparisons <= 4 * len(numbers)
+
+
 @pytest.mark.parametrize(
     "changes, error, message",
     [
