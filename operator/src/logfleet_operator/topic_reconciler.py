@@ -135,17 +135,15 @@ class TopicReconciler:
         """A watch told that the Topic with this uid was deleted, and what it said of its topic's end."""
         self._last_words.setdefault(cluster, {})[uid] = policy
 
-    async def reconcile(self, namespace: str, cluster_name: str) -> float | None:
-        """Take the topics of the Cluster as far as they go now; returns as ClusterReconciler does.
+    async def reconcile(self, namespace: str, cluster_name: str) -> tuple[float | None, Refused]:
+        """Take the topics of the Cluster as far as they go now.
 
-        Raises at its end the first refusal that kept only single Topics from going on.
+        Returns what ClusterReconciler does, which counts for what nothing was refused of, and what
+        was refused of single Topics only, to be tried again by the caller.
         """
         refused: Refused = {}
         statuses = TopicStatuses(self._kube, refused, timestamp(self._now()))
-        after = await self._pass(namespace, cluster_name, statuses, refused)
-        for error in refused.values():
-            raise error
-        return after
+        return await self._pass(namespace, cluster_name, statuses, refused), refused
 
     async def _pass(
         self, namespace: str, cluster_name: str, statuses: TopicStatuses, refused: Refused

@@ -120,9 +120,14 @@ class Worker:
         if key.what == "cluster":
             return await self._clusters.reconcile(key.namespace, key.name)
         try:
-            return await self._topics.reconcile(key.namespace, key.name)
-        finally:  # also if it raises at its end what kept single Topics from going on
+            after, refused = await self._topics.reconcile(key.namespace, key.name)
+        finally:  # what a pass found counts also if it could not be ended
             self._tell_cluster(key)
+        for error in refused.values():
+            if after is not None:  # others need not wait as long as what was refused
+                self.add(key, after=after)
+            raise error
+        return after
 
     def _tell_cluster(self, key: Key) -> None:
         cluster = key.namespace, key.name

@@ -3,13 +3,17 @@
 import pytest
 from logfleet_operator import names
 from logfleet_operator.ledger import shard_name, shard_of
+from logfleet_operator.queue import BACKOFF_MAX_S, WorkQueue
+from logfleet_operator.topic_reconciler import UNAVAILABLE_S
+from logfleet_operator.worker import Key
 
 from .operation import Operation, blocked, cluster, fleet, ledger, token_in, topic
-from .world import World
+from .world import NAMESPACE, World
 
 pytestmark = pytest.mark.asyncio
 
 QUOTA = "exceeded quota: configmaps"
+TOPICS = Key("topics", NAMESPACE, "fleet")
 FOUR = [f"topic-{number}" for number in range(4)]  # so many that deletions of all wait
 
 
@@ -29,6 +33,15 @@ async def all_deleted() -> tuple[World, Operation]:
     for name in FOUR:
         operation.delete_topic(name)
     return world, operation
+
+
+async def looked_at(operation: Operation) -> WorkQueue[Key]:
+    """The queue after all that is due was done, as an event of the Topics brings it about."""
+    worker, world = operation.worker, operation.world
+    worker.add(TOPICS)
+    while (key := worker.queue.take(world.now_s)) is not None:
+        await worker.work_on(key)
+    return worker.queue
 
 
 def actions_on(world: World, name: str) -> list[str]:
@@ -205,3 +218,20 @@ async def test_a_confirmation_counts_until_it_can_be_written_down() -> None:
     world.refused = {}
     await operation.settle()
     assert world.topics == {}
+
+
+async def test_a_topic_of_which_kubernetes_refuses_something_for_good_delays_no_other() -> None:
+    world, operation = await fleet(topic(), topic("weather"))
+    world.refused = {("Topic/status", "flights"): "denied"}
+    world.put(topic(partitions=12))
+    for _ in range(8):  # until its own pause is as long as they get
+        await operation.round()
+    world.put(topic("weather", partitions=12))
+    world.unreachable = True
+    queue = await looked_at(operation)
+    assert queue.next_due() == world.now_s + UNAVAILABLE_S
+    world.unreachable = False
+    world.now_s += UNAVAILABLE_S
+    queue = await looked_at(operation)
+    assert world.ready("Topic", "weather") == ("True", "Ready")
+    assert queue.next_due() == world.now_s + BACKOFF_MAX_S
