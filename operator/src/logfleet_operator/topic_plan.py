@@ -36,14 +36,22 @@ class Claims:
     losers: Mapping[str, Refusal]
 
 
-def claims_of(topics: Iterable[TopicResource], lines: Ledger) -> Claims:
-    """`lines` as they were read: they say who holds a topic already."""
+def claims_of(topics: Iterable[TopicResource], lines: Ledger, alive: frozenset[str]) -> Claims:
+    """`lines` as they were read: they say who holds a topic already.
+
+    A resource that exists (its uid is in `alive`) and is not among the valid `topics` keeps what it
+    holds: a mistake in it must not hand its records over to another one, which may be deleted.
+    """
     listed = list(topics)
-    holders = claimants(listed, {line.uid for line in lines.values()})
+    invalid = alive - {topic.metadata.uid for topic in listed}
+    kept = {name: line.name for name, line in lines.items() if line.uid in invalid}
+    recorded = {line.uid for line in lines.values()}
+    holders = claimants((topic for topic in listed if topic.name not in kept), recorded)
+    older = {name: holder.metadata.name for name, holder in holders.items()} | kept
     losers = {
-        topic.metadata.uid: conflict(topic, holders[topic.name])
+        topic.metadata.uid: conflict(topic, older[topic.name])
         for topic in listed
-        if holders[topic.name] is not topic
+        if holders.get(topic.name) is not topic
     }
     return Claims(holders, losers)
 

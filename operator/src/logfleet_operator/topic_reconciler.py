@@ -236,8 +236,8 @@ class TopicReconciler:
         self, scene: Scene, store: LedgerStore, statuses: TopicStatuses
     ) -> float | None:
         written = scene.lines
-        claims = topic_plan.claims_of(scene.topics, written)
         alive = frozenset(scene.live)
+        claims = topic_plan.claims_of(scene.topics, written, alive)
         gone = await self._confirm_gone(scene, written, alive)
         evidence = Evidence(gone, self._missed(scene.key, written, alive))
         lines, judgement = topic_plan.judge(written, claims, alive, scene.around, evidence)
@@ -348,7 +348,7 @@ async def _tell(scene: Scene, outcome: Outcome, statuses: TopicStatuses) -> None
     for topic in scene.topics:
         document = scene.live[topic.metadata.uid]
         refusal, why = outcome.verdict(topic)
-        holds = outcome.claims.holders[topic.name] is topic
+        holds = outcome.claims.holders.get(topic.name) is topic
         observed = outcome.observed.get(topic.name) if holds else None
         status = conditions.topic_status(
             document, topic, observed, refusal=refusal, why=why, now=statuses.now

@@ -180,6 +180,25 @@ async def test_of_two_resources_for_one_topic_the_older_holds_it() -> None:
     assert world.topics["flights"] == ObservedTopic("id-2", 9, 1, {})
 
 
+async def test_the_older_resource_holds_its_topic_also_while_it_is_not_valid() -> None:
+    world, operation = await fleet(topic("first", topicName="flights"))
+    world.put(topic("second", topicName="flights", partitions=9))
+    world.put(topic("first", topicName="flights", config={"a": ["b"]}))
+    await operation.settle()
+    assert world.ready("Topic", "first") == ("False", "Invalid")
+    assert world.ready("Topic", "second") == ("False", "Conflict")
+    assert "belongs to the older Topic first" in why(world, "second")
+    operation.delete_topic("second")
+    await operation.settle()
+    assert world.topics["flights"] == ObservedTopic("id-1", 6, 1, {})
+    world.put(topic("second", topicName="flights", partitions=9))
+    await operation.settle()
+    operation.delete_topic("first")
+    await operation.settle()
+    assert world.ready("Topic", "second") == ("True", "Ready")
+    assert world.topics["flights"] == ObservedTopic("id-2", 9, 1, {})
+
+
 async def test_of_two_resources_of_one_second_the_one_that_made_the_topic_keeps_it() -> None:
     world, operation = await fleet(topic("first", topicName="flights"))
     created = world.one("Topic", "first")["metadata"]["creationTimestamp"]

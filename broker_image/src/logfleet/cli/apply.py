@@ -149,7 +149,7 @@ def _contradictions(resources: Sequence[Resource]) -> list[str]:
     topics = [resource for resource in resources if isinstance(resource, TopicResource)]
     holders = claimants(topics)
     lines = [
-        f"Topic/{topic.metadata.name}: {conflict(topic, holders[topic.name]).message}"
+        f"Topic/{topic.metadata.name}: {conflict(topic, holders[topic.name].metadata.name).message}"
         for topic in topics
         if holders[topic.name] is not topic
     ]

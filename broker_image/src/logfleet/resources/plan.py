@@ -177,9 +177,9 @@ def claimants(
     return oldest
 
 
-def conflict(loser: TopicResource, holder: TopicResource) -> Refusal:
-    """What the younger of two resources that name one topic is told."""
-    older, younger = holder.metadata.name, loser.metadata.name
+def conflict(loser: TopicResource, older: str) -> Refusal:
+    """What the younger of two resources that name one topic is told. older: the other's name."""
+    younger = loser.metadata.name
     return Refusal(
         Reason.CONFLICT,
         f"topic {loser.name} belongs to the older Topic {older}; delete Topic {younger} or make it "

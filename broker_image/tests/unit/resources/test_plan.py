@@ -108,7 +108,7 @@ def test_the_oldest_of_two_resources_holds_a_topics_name() -> None:
     other = topic("weather")
     held = claimants([younger, older, other])
     assert held == {"flights": older, "weather": other}
-    refusal = conflict(younger, held[younger.name])
+    refusal = conflict(younger, held[younger.name].metadata.name)
     assert refusal.reason is Reason.CONFLICT
     assert refusal.message == (
         "topic flights belongs to the older Topic zebra; delete Topic flights or make it with "
