@@ -9,7 +9,7 @@ from typing import Any, Final, assert_never
 import structlog
 from cryptography.exceptions import UnsupportedAlgorithm
 from logfleet.resources.cluster import ClusterResource, parse_cluster
-from logfleet.resources.document import InvalidResourceError
+from logfleet.resources.document import InvalidResourceError, Metadata
 from logfleet.resources.plan import Reason
 
 from logfleet_operator import certificates, conditions, manifests, names
@@ -186,7 +186,7 @@ class ClusterReconciler:
         match action:
             case Apply(manifest, new):
                 if new:
-                    await self._refuse_foreign(cluster, manifest)
+                    await refuse_foreign(self._kube, cluster.metadata, manifest)
                 self._remember(cluster, manifest, await self._kube.apply(manifest))
             case MakeAuthority(secret):
                 subject = f"{namespace}.{cluster.metadata.name} etcd authority"
@@ -239,17 +239,6 @@ class ClusterReconciler:
         except KubeConflict as error:
             log.info("exists_already", name=manifest["metadata"]["name"], error=str(error))
 
-    async def _refuse_foreign(self, cluster: ClusterResource, manifest: Manifest) -> None:
-        """An object that exists without our label may be somebody's: it is not taken over."""
-        kind, name = manifest["kind"], manifest["metadata"]["name"]
-        live = await self._kube.get(kind, cluster.metadata.namespace, name)
-        if live is None:
-            return
-        owners = live["metadata"].get("ownerReferences", ())
-        ours = any(owner["uid"] == cluster.metadata.uid for owner in owners)
-        if not ours or controlled_by_another(live, cluster.metadata.uid):
-            raise ObjectConflict(not_of_the_cluster(kind, name))
-
     async def _write(self, live: Manifest, status: dict[str, Any]) -> None:
         if live.get("status", {}) != status:
             await write_status(self._kube, live, status)
@@ -274,6 +263,21 @@ def _secret(
             "data": {key: base64.b64encode(text).decode() for key, text in pem.items()},
         },
     )
+
+
+async def refuse_foreign(kube: Kube, cluster: Metadata, manifest: Manifest) -> None:
+    """An object that exists without our label may be somebody's: it is not taken over.
+
+    Raises ObjectConflict. cluster: whose object it is to be.
+    """
+    kind, name = manifest["kind"], manifest["metadata"]["name"]
+    live = await kube.get(kind, cluster.namespace, name)
+    if live is None:
+        return
+    owners = live["metadata"].get("ownerReferences", ())
+    ours = any(owner["uid"] == cluster.uid for owner in owners)
+    if not ours or controlled_by_another(live, cluster.uid):
+        raise ObjectConflict(not_of_the_cluster(kind, name))
 
 
 async def write_status(kube: Kube, live: Manifest, status: dict[str, Any]) -> None:

@@ -6,8 +6,11 @@ from logfleet.resources.document import Metadata
 from logfleet.resources.plan import Reason, Refusal
 
 from logfleet_operator import ledger, manifests, names
+from logfleet_operator.cluster_reconciler import refuse_foreign
 from logfleet_operator.kube import Kube, KubeConflict, KubeError, Refused
 from logfleet_operator.ledger import Ledger
+from logfleet_operator.names import Manifest
+from logfleet_operator.observed import ObjectConflict
 
 
 class LedgerStore:
@@ -46,11 +49,8 @@ class LedgerStore:
             name = manifest["metadata"]["name"]
             if manifest["data"] == self._contents.get(name, {}):
                 continue
-            complete = manifests.owned(self._cluster, manifest)
-            if name in self._versions:
-                complete["metadata"]["resourceVersion"] = self._versions[name]
             try:
-                written = await self._kube.apply(complete)
+                written = await self._apply(manifests.owned(self._cluster, manifest))
             except KubeConflict:
                 raise
             except KubeError as error:
@@ -64,6 +64,18 @@ class LedgerStore:
             **{topic: line for topic, line in lines.items() if not self._error_of(topic)},
             **kept,
         }
+
+    async def _apply(self, manifest: Manifest) -> Manifest:
+        """As Kube's, with somebody else's ConfigMap of the name as refused: it is left as it is."""
+        version = self._versions.get(manifest["metadata"]["name"])
+        if version is not None:
+            manifest["metadata"]["resourceVersion"] = version
+            return await self._kube.apply(manifest)
+        try:
+            await refuse_foreign(self._kube, self._cluster, manifest)
+        except ObjectConflict as error:
+            raise KubeError(409, "AlreadyExists", str(error)) from error
+        return await self._kube.apply(manifest)
 
     def unwritten(self, lines: Ledger) -> dict[str, Refusal]:
         """Of `lines` and of those that are not among them any more, what could not be written.

@@ -70,6 +70,25 @@ async def test_a_topic_whose_line_is_refused_waits_alone_and_is_told() -> None:
     assert sorted(world.topics) == ["flights", "ships", "weather"]
 
 
+async def test_a_config_map_of_somebody_else_is_left_as_it_is_and_its_topics_wait_alone() -> None:
+    world = World()
+    theirs = world.put(
+        {"kind": "ConfigMap", "metadata": {"name": shard("flights")}, "data": {"colour": "red"}}
+    )
+    for document in (cluster(), topic(), topic("weather")):
+        world.put(document)
+    operation = Operation(world)
+    await operation.settle()
+    assert world.one("ConfigMap", shard("flights")) == theirs
+    assert sorted(world.topics) == ["weather"]
+    assert world.ready("Topic", "weather") == ("True", "Ready")
+    why = world.one("Topic", "flights")["status"]["why"]
+    assert f"ConfigMap {shard('flights')} exists and is not this Cluster's: remove it" in why
+    world.remove("ConfigMap", shard("flights"))
+    await operation.settle()
+    assert sorted(world.topics) == ["flights", "weather"]
+
+
 async def test_a_topic_whose_status_is_refused_keeps_no_other_waiting() -> None:
     world = World()
     world.refused = {("Topic/status", name): "denied" for name in ("flights", "planes")}

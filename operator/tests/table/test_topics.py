@@ -53,7 +53,9 @@ async def test_a_topics_name_may_begin_with_dots() -> None:
 async def test_the_ledger_knows_a_topic_before_it_exists() -> None:
     world, _ = await fleet(topic())
     create = world.calls.index("CreateTopic flights")
-    written = [number for number, call in enumerate(world.calls) if "fleet-topics" in call]
+    written = [
+        number for number, call in enumerate(world.calls) if "apply ConfigMap fleet-topics" in call
+    ]
     assert written[0] < create < written[1]
 
 
