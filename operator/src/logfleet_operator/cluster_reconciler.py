@@ -87,11 +87,10 @@ class ClusterReconciler:
             await self._write(live, conditions.failed(live, Reason.INVALID, str(error), now))
             return None
         except ObjectConflict as error:
-            await self._write(live, conditions.failed(live, Reason.CONFLICT, str(error), now))
+            await self._fail(live, Reason.CONFLICT, str(error), now)
             return RECHECK_S
         except KubeError as error:
-            sentence = f"Kubernetes refuses: {error}"
-            await self._write(live, conditions.failed(live, Reason.PROGRESSING, sentence, now))
+            await self._fail(live, Reason.PROGRESSING, f"Kubernetes refuses: {error}", now)
             raise
         except KubeUnavailable as error:
             sentence = f"Kubernetes cannot do it now: {error}"
@@ -100,10 +99,9 @@ class ClusterReconciler:
         except Exception as error:
             # Told, so that no Ready stays that nobody looks after; the worker logs it.
             sentence = f"the operator cannot go on: {error!r}"
-            await self._write(live, conditions.failed(live, Reason.PROGRESSING, sentence, now))
+            await self._fail(live, Reason.PROGRESSING, sentence, now)
             raise
-        conditions.add_notice(live, status, self.notices.get((namespace, name), ""), now)
-        await self._write(live, status)
+        await self._tell(live, status, now)
         if plan.actions or not (plan.done or plan.refusal or plan.paused):
             return RECHECK_S
         return REWRITTEN_RECHECK.total_seconds() if observed.rewritings else None
@@ -238,6 +236,16 @@ class ClusterReconciler:
             await self._kube.create(manifest)
         except KubeConflict as error:
             log.info("exists_already", name=manifest["metadata"]["name"], error=str(error))
+
+    async def _fail(self, live: Manifest, reason: Reason, sentence: str, now: str) -> None:
+        await self._tell(live, conditions.failed(live, reason, sentence, now), now)
+
+    async def _tell(self, live: Manifest, status: dict[str, Any], now: str) -> None:
+        """Write a status with what the topics' side has to say: brokers may work all the same."""
+        metadata = live["metadata"]
+        notice = self.notices.get((metadata["namespace"], metadata["name"]), "")
+        conditions.add_notice(live, status, notice, now)
+        await self._write(live, status)
 
     async def _write(self, live: Manifest, status: dict[str, Any]) -> None:
         if live.get("status", {}) != status:

@@ -210,15 +210,16 @@ def topic_status(
 
 def add_notice(live: Mapping[str, Any], status: Status, notice: str, now: str) -> None:
     """Put into a Cluster's status what keeps topics from being deleted; "" if nothing does."""
-    status["conditions"].append(
-        condition(
-            live,
-            "TopicDeletionBlocked",
-            true=bool(notice),
-            reason=Reason.DELETE_BLOCKED if notice else "NotBlocked",
-            message=notice,
-            now=now,
-        )
+    kind = "TopicDeletionBlocked"
+    told = condition(
+        live,
+        kind,
+        true=bool(notice),
+        reason=Reason.DELETE_BLOCKED if notice else "NotBlocked",
+        message=notice,
+        now=now,
     )
+    others = [known for known in status["conditions"] if known["type"] != kind]
+    status["conditions"] = [*others, told]
     if notice:
         status["why"] = f"{status['why']}; {notice}"

@@ -190,6 +190,25 @@ async def test_deletions_that_wait_are_told_though_a_topic_s_status_cannot_be() 
     assert "Topics gone at once: 4" in blocked(world)
 
 
+async def test_deletions_that_wait_are_told_though_the_cluster_itself_cannot_go_on() -> None:
+    world, operation = await fleet(*(topic(name) for name in FOUR))
+    world.refused = {("ConfigMap", "fleet-config"): "denied"}
+    world.put(cluster(config={"log.retention.hours": 5}))
+    for name in FOUR:
+        operation.delete_topic(name)
+    await operation.settle()
+    assert world.ready("Cluster", "fleet") == ("False", "Progressing")
+    assert "Topics gone at once: 4" in blocked(world)
+    told = [each["type"] for each in world.one("Cluster", "fleet")["status"]["conditions"]]
+    assert sorted(told) == ["Paused", "Ready", "TopicDeletionBlocked"]
+    world.refused = {}
+    for name in FOUR:
+        world.put(topic(name))
+    await operation.settle()
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
+    assert blocked(world) == ""
+
+
 async def test_a_topic_that_could_not_be_held_is_still_not_deleted_without_a_word() -> None:
     world, operation = await fleet(*(topic(name) for name in FOUR))
     refuse_ledger(world, FOUR[0])
