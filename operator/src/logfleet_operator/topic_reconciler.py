@@ -154,7 +154,9 @@ class TopicReconciler:
             if topic["spec"]["clusterRef"]["name"] == cluster_name
         }
         found = await self._kube.get("Cluster", namespace, cluster_name)
+        key = namespace, cluster_name
         if found is None:
+            self._forget(key)
             sentence = f"there is no Cluster {cluster_name} in namespace {namespace}"
             await statuses.fail_all(live.values(), Reason.CLUSTER_NOT_FOUND, sentence)
             return None
@@ -163,7 +165,6 @@ class TopicReconciler:
             await statuses.fail_all(live.values(), Reason.CLUSTER_NOT_READY, sentence)
             return None
         store = LedgerStore(self._kube, msgspec.convert(found["metadata"], Metadata), refused)
-        key = namespace, cluster_name
         try:
             last_words, lines = await self._follow(store, key, live)
         except LedgerDamaged as error:
@@ -196,6 +197,12 @@ class TopicReconciler:
         except AdminUnavailable as error:
             await _wait(scene, statuses, f"no broker of {cluster_name} answers: {error}")
             return UNAVAILABLE_S
+
+    def _forget(self, key: ClusterKey) -> None:
+        """What is known of a Cluster that is gone with its ledger: a later one of its name is another."""
+        for known in (self.notices, self._last_words, self._missed_since, self._held):
+            known.pop(key, None)
+        self._damaged.discard(key)
 
     async def _follow(
         self, store: LedgerStore, key: ClusterKey, live: Mapping[str, Manifest]

@@ -1,8 +1,8 @@
-"""Statuses of resources that are deleted, and perhaps made anew, while the operator works on them."""
+"""Resources that are deleted and perhaps made anew, also while the operator works on them."""
 
 import pytest
 
-from .operation import Operation, cluster, topic
+from .operation import Operation, blocked, cluster, fleet, topic
 from .world import Manifest, World
 
 pytestmark = pytest.mark.asyncio
@@ -30,3 +30,19 @@ async def test_no_status_is_written_for_a_namesake(document: Manifest, *, again:
     assert operation.worker.queue.retried == (1 if again else 0)
     assert (name in world.named(kind)) == again
     assert not again or "status" not in world.one(kind, name)
+
+
+async def test_a_cluster_made_anew_is_told_nothing_of_the_former_one_s_topics() -> None:
+    names_of = [f"topic-{number}" for number in range(4)]
+    world, operation = await fleet(*(topic(name) for name in names_of))
+    for name in names_of:
+        operation.delete_topic(name)
+    await operation.settle()
+    assert blocked(world)
+    former = world.one("Cluster", "fleet")["metadata"]
+    world.remove("Cluster", "fleet")
+    operation.feed.cluster(former)
+    await operation.settle()
+    world.put(cluster(paused=True))
+    await operation.settle()
+    assert blocked(world) == ""
