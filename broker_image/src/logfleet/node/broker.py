@@ -70,7 +70,7 @@ T = TypeVar("T")
 
 # How long requests in progress may take after SIGTERM before their connections are cut.
 STOP_GRACE_S: Final = 10.0
-# Threads for what releases the interpreter lock: compression, reading ahead.
+# Threads for what releases the interpreter lock: compression, reading ahead, looking for offsets by time.
 COMPUTE_THREADS: Final = 2
 # How long the start waits for the controller to give this broker its partitions, before it serves none the less.
 LEADING_S_MAX: Final = 10.0

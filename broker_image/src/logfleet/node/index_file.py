@@ -171,6 +171,12 @@ class IndexFile(Sequence[tuple[int, int]]):
         """The open file, for an fsync; `write` must have been called."""
         return self._file()
 
+    def copy(self, files: OpenFiles) -> "IndexFile":
+        """The index as it is now, to be read through other open files."""
+        copied = IndexFile(files, self.path, self._entry, written=self._written)
+        copied._pending = self._pending[:]
+        return copied
+
     def _on_disk(self) -> int:
         if self._written < 0:
             try:

@@ -51,7 +51,7 @@ class PartitionLog:
     directory without partition.metadata; one that is set then is durable with the next flush. config may be replaced at any time. notes: what a person should know about how the log was
     found. recovered_bytes: how much was read to find its end after a crash. on_start_moved: called when old records are gone.
     checkpointed_point: what a crash leaves of recovery_point. first_dirty_offset: end of what is compacted. truncations: how often
-    the log was shortened.
+    the log was shortened. files: the file system that it lies on.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class PartitionLog:
         self.epochs = loaded.epochs
         self.producers = loaded.producers
         self._open_files = open_files
-        self._files = open_files.files
+        self.files = open_files.files
         self._trash = trash
         self._segments = loaded.segments
         self._active = loaded.segments[-1]
@@ -416,7 +416,7 @@ class PartitionLog:
             self._discard(swap.gone, due_ms)
             self._drop_snapshots(swap.gone[1:], due_ms)
             swap.is_cleared = True
-        swap.complete(self._files, self.directory)
+        swap.complete(self.files, self.directory)
         first = self._segments.index(swap.gone[0])
         self._segments[first : first + len(swap.gone)] = [swap.gone[0].successor(size)]
         self._rolled = [segment for segment in self._rolled if segment not in swap.gone]

@@ -113,14 +113,26 @@ class Segment:
 
     def successor(self, size: int) -> "Segment":
         """The segment whose files are about to get this one's names."""
+        return self._of(self._files, size)
+
+    def _of(self, files: OpenFiles, size: int) -> "Segment":
+        """Another one of the same name, of which nothing is known but its size."""
         return Segment(
-            self._files,
+            files,
             self.log_path.rpartition("/")[0],
             self.base_offset,
             size=size,
             interval_bytes=self._interval_bytes,
             created_ms=self.created_ms,
         )
+
+    def copy(self, files: OpenFiles) -> "Segment":
+        """The segment as it is now, for another thread to read through open files of its own."""
+        copied = self._of(files, self.size)
+        copied.offset_index = self.offset_index.copy(files)
+        copied.time_index = self.time_index.copy(files)
+        copied.learn_times(self)
+        return copied
 
     @property
     def file(self) -> File:
@@ -350,6 +362,17 @@ class Segment:
             return self.size
         entry = self.offset_index.floor(position, 1)
         return self.offset_index[entry][1] if entry >= 0 else 0
+
+    @property
+    def knows_times(self) -> bool:
+        """Whether `max_timestamp` is in memory: else the first who asks for it waits for a read of the time index."""
+        return self._max_timestamp != _UNKNOWN
+
+    def learn_times(self, other: "Segment") -> None:
+        """Remember what a copy of this segment knows, or what this is a copy of: nothing but appends may lie between the two."""
+        if other.knows_times and not self.knows_times:
+            self._max_timestamp = other.max_timestamp
+            self._max_timestamp_offset = other.max_timestamp_offset
 
     @property
     def max_timestamp(self) -> int:

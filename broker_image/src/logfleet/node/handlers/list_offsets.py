@@ -1,16 +1,17 @@
 """ListOffsets: the ends of a log, and offsets by time. Rules: Kafka's Partition.fetchOffsetForTimestamp.
 
-The ends are known. For an offset by time a batch has to be read and expanded, which may take long: a thread does that, one batch
-after the other, and the loop goes on with others.
+The ends are known. For an offset by time indexes and batches have to be read, which may take long: a thread does that, for one
+partition after the other, and the loop goes on with others.
 """
 
+import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from logfleet.node.dispatch import Handler, RequestContext
-from logfleet.node.log_search import BatchToSearch, batch_for_timestamp, youngest_batch
+from logfleet.node.log_search import first_record_since, youngest_record
 from logfleet.node.partition import Partition
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ListOffsetsRequest, ListOffsetsResponse
@@ -48,10 +49,10 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class _Search(msgspec.Struct, frozen=True):
-    """What is looked for is in this batch of the partition or behind it, if anywhere."""
+    """A record of the partition is to be looked for by this time (ms), or MAX_TIMESTAMP."""
 
     partition: Partition
-    batch: BatchToSearch
+    timestamp: int
 
 
 _Topics = dict[str, dict[int, Found | ErrorCode | _Search]]
@@ -111,15 +112,11 @@ def _find(
     if epoch not in {NO_EPOCH, partition.leader_epoch}:
         older = epoch < partition.leader_epoch
         return ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
-    try:
-        return _offset_for(partition, timestamp)
-    except OSError as failure:
-        broker.storage_failed(partition, failure)
-        return ErrorCode.KAFKA_STORAGE_ERROR
+    return _offset_for(partition, timestamp)
 
 
 def _offset_for(partition: Partition, timestamp: int) -> Found | _Search:
-    """The offset that a timestamp (ms), or one of the special values, stands for. Raises OSError.
+    """The offset that a timestamp (ms), or one of the special values, stands for.
 
     High watermark and last stable offset are one, so both isolation levels see the same end.
     """
@@ -130,31 +127,28 @@ def _offset_for(partition: Partition, timestamp: int) -> Found | _Search:
         return Found(log.log_start_offset, leader_epoch=log.epochs.epoch_of(log.log_start_offset))
     if timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:  # nothing is tiered
         return Found()
-    if timestamp == MAX_TIMESTAMP:
-        batch = youngest_batch(log)
-    else:
-        batch = batch_for_timestamp(log, timestamp)
-    return Found() if batch is None else _Search(partition, batch)
+    return _Search(partition, timestamp)
 
 
 async def _search(broker: "Broker", search: _Search) -> Found | ErrorCode:
-    """Look into batches until one has the record. While a thread reads one, everything may change, leadership too."""
-    partition = search.partition
-    batch: BatchToSearch | None = search.batch
+    """Look for one record. While a thread reads, everything may change, leadership too."""
+    partition, log = search.partition, search.partition.log
+    await asyncio.sleep(0)  # each partition in a step of its own, also if nothing has to be read
     try:
-        while batch is not None:
-            record = await broker.run_in_thread(batch.first_record)
-            if not partition.is_leading:
-                return ErrorCode.NOT_LEADER_OR_FOLLOWER
-            if record is not None:
-                if record.offset >= partition.last_stable_offset:
-                    return Found()
-                return Found(record.offset, record.timestamp, record.leader_epoch)
-            batch = batch_for_timestamp(partition.log, batch.timestamp, batch.header.next_offset)
+        if search.timestamp == MAX_TIMESTAMP:
+            record = await youngest_record(log, broker.run_in_thread)
+        else:
+            record = await first_record_since(log, search.timestamp, broker.run_in_thread)
     except OSError as failure:
+        if not partition.is_leading:  # its files may be on their way out
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         broker.storage_failed(partition, failure)
         return ErrorCode.KAFKA_STORAGE_ERROR
-    return Found()
+    if not partition.is_leading:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if record is None or record.offset >= partition.last_stable_offset:
+        return Found()
+    return Found(record.offset, record.timestamp, record.leader_epoch)
 
 
 def _row(index: int, found: Found | ErrorCode | _Search, version: int) -> _Row:

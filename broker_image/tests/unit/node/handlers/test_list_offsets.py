@@ -1,15 +1,20 @@
 import asyncio
 import errno
+import threading
 from collections.abc import Awaitable
 from typing import Any
 
 import pytest
+from logfleet.io.files import PosixFile, PosixFiles
+from logfleet.log.config import LogConfig
 from logfleet.node.handlers.list_offsets import list_offsets
-from logfleet.node.log_search import BatchToSearch
+from logfleet.node.partition import Partition
 from logfleet.records.record import Record, build_batch
 from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ListOffsetsRequest, ListOffsetsResponse
+
+from broker_image.tests.unit.node.handlers.conftest import topic_id_of
 
 NOW = 1_700_000_000_000
 
@@ -129,23 +134,127 @@ def test_a_topic_named_twice_is_answered_once(host, partition) -> None:
 
 
 def test_a_failing_disk_is_told(host, partition, monkeypatch) -> None:
-    monkeypatch.setattr(partition.log, "segments_from", failing)
-    assert ask(host, (0, NOW))[0][0] == ErrorCode.KAFKA_STORAGE_ERROR
-    assert [failed for failed, _ in host.failed] == [partition]
-
-
-def test_a_disk_that_fails_in_the_thread_is_told(host, partition, monkeypatch) -> None:
-    monkeypatch.setattr(BatchToSearch, "first_record", failing)
+    monkeypatch.setattr(PosixFile, "pread", failing)
     assert ask(host, (0, NOW), (1, -1))[0][0] == ErrorCode.KAFKA_STORAGE_ERROR
     assert [failed for failed, _ in host.failed] == [partition]
 
 
-def test_batches_are_read_in_a_thread_and_ends_without_one(host, partition) -> None:
-    ask(host, (0, -1), (0, -2))
+def test_files_that_are_gone_with_the_leadership_are_no_failure(
+    host, partition, monkeypatch
+) -> None:
+    def gone(*_: object) -> None:
+        partition.stop_leading()
+        raise FileNotFoundError(errno.ENOENT, "its topic is deleted")
+
+    monkeypatch.setattr(PosixFile, "pread", gone)
+    assert ask(host, (0, NOW))[0][0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert host.failed == []
+
+
+def test_ends_are_known_without_a_thread(host, partition) -> None:
+    ask(host, (0, -1))
+    ask(host, (0, -2))
     assert host.threads == []
     ask(host, (0, NOW + 101))
     ask(host, (0, -3))
-    assert [work.__name__ for work in host.threads] == ["first_record"] * 2
+    assert len(host.threads) == 2
+
+
+class Reads:
+    """What is read of segments and indexes from now on: (how, path, whether by the loop's thread)."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seen: list[tuple[str, str, bool]] = []
+        self._loop = threading.get_ident()
+        for cls, name in ((PosixFiles, "open"), (PosixFiles, "status"), (PosixFile, "pread")):
+            monkeypatch.setattr(cls, name, self._seeing(name, getattr(cls, name)))
+
+    def _seeing(self, name: str, whole: Any) -> Any:
+        def call(target: Any, *args: Any, **how: Any) -> Any:
+            path = target.path if isinstance(target, PosixFile) else args[0]
+            self.seen.append((name, path, threading.get_ident() == self._loop))
+            return whole(target, *args, **how)
+
+        return call
+
+    def on_the_loop(self) -> list[tuple[str, str]]:
+        return [(name, path) for name, path, on_loop in self.seen if on_loop]
+
+    def take(self, suffix: str) -> set[str]:
+        """The files that were read; those of the next reads are told by the next call."""
+        seen, self.seen = self.seen, []
+        return {path for _, path, _ in seen if path.endswith(suffix)}
+
+
+def written(rig, times: list[int], config: LogConfig) -> None:
+    """A log that is closed properly: a batch of one record at each of the times (ms)."""
+    log = rig.open(config)
+    for time in times:
+        log.append_as_leader(build_batch([Record(b"key", bytes(100), time)]), 5, NOW)
+    rig.close(log)
+
+
+@pytest.mark.parametrize("timestamp, expected", [(NOW + 75, 75), (NOW + 99, 99), (-3, 99)])
+def test_time_indexes_are_read_in_a_thread_after_a_start_and_then_known(
+    host, rig, monkeypatch, timestamp, expected
+) -> None:
+    config = LogConfig(segment_bytes=1000, index_interval_bytes=100)
+    written(rig, [NOW + number for number in range(100)], config)
+    log = rig.open(config)
+    assert len(log.segments) > 10
+    host.partitions.add(Partition("topic", topic_id_of("topic"), 0, log, 5))
+    host.run_in_thread = asyncio.to_thread
+    reads = Reads(monkeypatch)
+    for is_known in (False, True):
+        assert ask(host, (0, timestamp)) == [(0, expected, NOW + expected, 5)]
+        assert reads.on_the_loop() == []
+        indexes = reads.take(".timeindex")
+        assert len(indexes) <= 1 if is_known else len(indexes) > 5
+
+
+def test_many_batches_of_one_time_are_walked_over_in_a_thread_and_in_turns(
+    host, rig, monkeypatch
+) -> None:
+    monkeypatch.setattr("logfleet.node.log_search.HEADERS_AT_ONCE", 50)
+    turns = []
+
+    async def run_in_thread(work: Any, *args: object) -> Any:
+        turns.append(work)
+        return await asyncio.to_thread(work, *args)
+
+    config = LogConfig(index_interval_bytes=1000)
+    written(rig, [NOW] * 500 + [NOW + 1, NOW + 2], config)
+    log = rig.open(config)
+    host.partitions.add(Partition("topic", topic_id_of("topic"), 0, log, 5))
+    host.run_in_thread = run_in_thread
+    reads = Reads(monkeypatch)
+    assert ask(host, (0, NOW + 1)) == [(0, 500, NOW + 1, 5)]
+    assert reads.on_the_loop() == []
+    assert len(turns) > 5
+
+
+def test_the_loop_goes_on_between_partitions_of_which_nothing_has_to_be_read(host) -> None:
+    steps = 0
+    for index in range(20):
+        host.host(index=index)
+
+    async def count(answer: Awaitable[Any]) -> None:
+        nonlocal steps
+        answering = asyncio.ensure_future(answer)
+        while not answering.done():
+            steps += 1
+            await asyncio.sleep(0)
+
+    wanted = [
+        ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=NOW)
+        for index in range(20)
+    ]
+    topics = [ListOffsetsRequest.ListOffsetsTopic(name="topic", partitions=wanted)]
+    answer = list_offsets(host, ListOffsetsRequest(topics=topics), host.context(11))
+    assert isinstance(answer, Awaitable)
+    asyncio.run(count(answer))
+    assert host.threads == []
+    assert steps >= 20
 
 
 def test_what_lies_before_the_start_of_the_log_is_not_found(host, partition) -> None:
@@ -158,13 +267,13 @@ def test_what_lies_before_the_start_of_the_log_is_not_found(host, partition) -> 
 
 
 def test_leadership_that_ends_during_a_search_is_told(host, partition, monkeypatch) -> None:
-    search = BatchToSearch.first_record
+    pread = PosixFile.pread
 
-    def first_record(batch: BatchToSearch) -> Any:
+    def losing(file: PosixFile, length: int, position: int) -> bytes:
         partition.stop_leading()
-        return search(batch)
+        return pread(file, length, position)
 
-    monkeypatch.setattr(BatchToSearch, "first_record", first_record)
+    monkeypatch.setattr(PosixFile, "pread", losing)
     assert ask(host, (0, NOW))[0][0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
