@@ -116,7 +116,10 @@ class NewPartitions(msgspec.Struct, frozen=True):
 def create_partitions(
     image: ClusterImage, epoch: int, new: NewPartitions, layers: BrokerLayers
 ) -> tuple[Txn, ...] | Refusal:
-    """Transactions after which the topic has `count` partitions."""
+    """Transactions after which the topic has `count` partitions.
+
+    Internal topics are refused, which Kafka lets grow (KIP-895): what they hold is found by hashing over their partitions.
+    """
     topic = image.topic(new.name)
     if topic is None:
         return unknown_topic()
@@ -128,6 +131,13 @@ def create_partitions(
             ErrorCode.INVALID_PARTITIONS,
             f"The topic {new.name} currently has {present} partition(s); {new.count} would not be "
             "an increase.",
+        )
+    if topic.is_internal:
+        return Refusal(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The internal topic {new.name} keeps its {present} partition(s): where a group or "
+            "transaction is stored depends on their number, so with more of them what is stored "
+            "(committed offsets) would no longer be found.",
         )
     added = new.count - present
     if added > PARTITIONS_PER_REQUEST_MAX:

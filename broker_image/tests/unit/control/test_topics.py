@@ -15,6 +15,7 @@ from logfleet.control.topics import (
 )
 from logfleet.control.transactions import Refusal
 from logfleet.metadata import keys
+from logfleet.metadata.image import INTERNAL_TOPICS
 from logfleet.metadata.store import Txn
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
@@ -263,6 +264,15 @@ def test_what_cannot_grow_is_refused(cluster, count, assignments, error, message
     code, text = refused(grow(cluster, count, assignments))
     assert code == error
     assert message in text
+
+
+@pytest.mark.parametrize("name", sorted(INTERNAL_TOPICS))
+def test_internal_topics_do_not_grow_as_what_they_hold_would_no_longer_be_found(cluster, name):
+    cluster.start(1)
+    cluster.create(name, 2)
+    code, text = refused(grow(cluster, 3, name=name))
+    assert code == "INVALID_PARTITIONS"
+    assert f"internal topic {name} keeps its 2 partition(s)" in text
 
 
 def test_an_unknown_topic_does_not_grow(cluster):
