@@ -1,8 +1,8 @@
 """Compacts logs: chooses the dirtiest, has a child process write its new segments, puts those in place (Kafka's LogCleaner).
 
 Rules are in log.compaction, the bytes are read and written by cleaner_program. What is done here on the loop is short: a walk over the
-logs in slices, and for each new segment some renames. A log that is truncated, deleted or led elsewhere meanwhile ends its round; what was
-put in place by then stays, it is right by itself.
+logs in slices, and for each new segment some renames. A log that is truncated, deleted, led elsewhere or no longer to be compacted meanwhile
+ends its round; what was put in place by then stays, it is right by itself.
 """
 
 import asyncio
@@ -183,6 +183,8 @@ class Cleaner:
         try:
             while self._bug is None:
                 settings = self._settings()
+                for each in self._rounds.values():
+                    self._check_wanted(each)
                 while len(self._rounds) < settings.threads and await self._begin_round(settings):
                     pass
                 if not self._rounds:
@@ -218,6 +220,11 @@ class Cleaner:
         running = self._rounds.get(TopicPartition(partition.topic, partition.index))
         if running is not None:
             self._abort(running, "the partition is led elsewhere or deleted")
+
+    def _check_wanted(self, running: _Round) -> None:
+        """The round ends if the log's cleanup.policy lost `compact` meanwhile (LogManager.updateTopicConfig)."""
+        if not running.log.config.compacts:
+            self._abort(running, "its cleanup.policy no longer has compact")
 
     @staticmethod
     def _abort(running: _Round, reason: str) -> None:
@@ -337,6 +344,7 @@ class Cleaner:
         await self._flusher.run(remove_cleaned, self._files, running.log.directory)
         async with aclosing(running.process.run(job)) as events:
             async for event in events:
+                self._check_wanted(running)
                 if running.aborted is not None:
                     raise _Aborted(running.aborted)
                 if isinstance(event, CleanedSegment):

@@ -185,6 +185,46 @@ async def test_a_log_that_is_led_elsewhere_ends_its_round(rig):
     assert rig.cleaner.stats.failures == 0
 
 
+PLAIN = LogConfig(segment_bytes=3000)
+
+
+@pytest.mark.parametrize("event", [0, -1], ids=["with a segment", "at its end"])
+async def test_what_a_round_found_is_not_put_in_place_once_the_log_is_not_to_be_compacted(
+    rig, monkeypatch, event
+):
+    partition = rig.add(0)
+    run, before = CleanerProcess.run, []
+
+    async def changing(self, job):
+        events = [each async for each in run(self, job)]
+        for each in events:
+            if each is events[event]:
+                partition.log.config = PLAIN
+                before.append([segment.size for segment in partition.log.segments])
+            yield each
+
+    monkeypatch.setattr(CleanerProcess, "run", changing)
+    await rig.clean_until(lambda: before and not rig.cleaner._rounds)
+    assert [segment.size for segment in partition.log.segments] == before[0]
+    assert partition.log.first_dirty_offset == 0
+    assert (rig.cleaner.stats.cleanings, rig.cleaner.stats.failures) == (0, 0)
+    assert rig.failed == []
+
+
+async def test_a_round_ends_soon_after_the_log_is_not_to_be_compacted_any_more(rig):
+    partition = rig.add(0)
+    rig.settings = msgspec.structs.replace(rig.settings, bytes_per_second=1.0)
+
+    def is_given_up():
+        if rig.cleaner._rounds:
+            partition.log.config = PLAIN
+        return partition.log.config is PLAIN and not rig.cleaner._rounds
+
+    await rig.clean_until(is_given_up)
+    assert partition.log.first_dirty_offset == 0
+    assert rig.cleaner.stats.failures == 0
+
+
 async def test_the_broker_may_stop_in_the_middle_of_a_round(rig):
     partition = rig.add(0)
     before = latest(partition.log)
