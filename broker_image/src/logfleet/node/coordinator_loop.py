@@ -74,6 +74,7 @@ class CoordinatorLoop:
         self._storage_failed = storage_failed
         self._shards: dict[int, GroupShard] = {}
         self._to_load: asyncio.Queue[GroupShard] = asyncio.Queue()
+        self._slice_end = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
         self._failures: asyncio.Queue[BaseException] = asyncio.Queue()
         self._timer: asyncio.TimerHandle | None = None
@@ -196,10 +197,10 @@ class CoordinatorLoop:
                 continue
             batches = await self._run_in_thread(found.read)
             for position, header in iterate_headers(batches):
-                count += await self._apply(replay, batches, position, header)
+                count += await self._apply(shard, replay, batches, position, header)
+                if shard.is_closed:
+                    return None
                 offset = header.next_offset
-            if shard.is_closed:
-                return None
         if replay.pending:
             log.warning(
                 "transactional_offsets_skipped",
@@ -210,17 +211,24 @@ class CoordinatorLoop:
         return count
 
     async def _apply(
-        self, replay: Replay, batches: bytes, position: int, header: BatchHeader
+        self, shard: GroupShard, replay: Replay, batches: bytes, position: int, header: BatchHeader
     ) -> int:
+        """Apply one batch, up to where leadership ends; how many records it had until there."""
         count = 0
-        slice_end = time.monotonic() + SLICE_S
+        await self._breathe()  # a batch may be empty
         for record in read_records(batches, position):
+            if shard.is_closed:
+                break
             apply_record(replay, record, header)
             count += 1
-            if time.monotonic() >= slice_end:
-                await asyncio.sleep(0)
-                slice_end = time.monotonic() + SLICE_S
+            await self._breathe()
         return count
+
+    async def _breathe(self) -> None:
+        """Let the loop do something else if this step has taken its time, over however many batches."""
+        if time.monotonic() >= self._slice_end:
+            await asyncio.sleep(0)
+            self._slice_end = time.monotonic() + SLICE_S
 
     # -- time
 

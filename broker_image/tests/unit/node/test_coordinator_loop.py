@@ -1,7 +1,9 @@
 import asyncio
 import errno
+import itertools
 from collections.abc import Callable, Mapping
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import pytest
 from logfleet.control.configs import broker_config
@@ -210,6 +212,50 @@ async def test_loading_lets_the_loop_do_other_things(tmp_path, until, monkeypatc
             turns += 1
             await asyncio.sleep(0)
     assert turns >= 50
+
+
+async def test_many_small_batches_are_loaded_in_short_steps_too(tmp_path, monkeypatch):
+    partition = LaggingPartition(open_log(str(tmp_path)))
+    for number in range(50):
+        partition.append(build_batch([Record(b"\0\2\0\1%d" % (number % 10), None, 0)]), 0)
+    clock = itertools.count(step=0.001)  # each look takes a millisecond
+    monkeypatch.setattr(coordinator_loop, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    rig = Rig()
+    steps = 0
+    async with rig.running():
+        rig.loop.led(partition)
+        while not isinstance(rig.shard(), GroupShard):
+            assert rig.shard() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            steps += 1
+            await asyncio.sleep(0)
+    assert steps >= 2 * 50 / 4, "a step has no more than four looks at the clock"
+
+
+@pytest.mark.parametrize("sizes", [[50], [1] * 50], ids=["one batch", "many batches"])
+async def test_a_partition_lost_between_two_steps_is_read_no_further(
+    tmp_path, until, monkeypatch, sizes
+):
+    monkeypatch.setattr(coordinator_loop, "SLICE_S", 0)
+    partition = LaggingPartition(open_log(str(tmp_path)))
+    value = OffsetCommitValue(offset=5, metadata="")
+    keys = (OffsetCommitKey(group=f"g{n}", topic="t", partition=0) for n in range(50))
+    for size in sizes:
+        records = (
+            Record(*encode_record(OffsetRecord(key, value)), 0)
+            for key in itertools.islice(keys, size)
+        )
+        partition.append(build_batch(list(records)), 0)
+    rig = Rig()
+    async with rig.running():
+        rig.loop.led(partition)
+        (shard,) = rig.loop.shards()
+        await until(shard.coordinator.groups)
+        rig.loop.lost(partition)
+        rig.loop.led(partition)
+        await until(lambda: isinstance(rig.shard(), GroupShard))
+        assert shard.coordinator.groups() == []
+        assert not shard.is_loaded
+        assert len(shard_of(rig).coordinator.groups()) == 50
 
 
 async def test_offsets_go_with_their_topic(tmp_path, until):
