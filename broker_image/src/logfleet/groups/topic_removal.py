@@ -2,10 +2,10 @@
 
 A topic may have a hundred thousand partitions and thousands of groups: their tombstones are no single batch. What cannot be
 written is tried again, and an offset that was committed after the deletion, for a later topic of the same name, stays.
-Source: OffsetMetadataManager.onTopicsDeleted.
+Source: OffsetMetadataManager.onTopicsDeleted; that nobody may have coordinated the group at the deletion (`departed`) is our own.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 
 from logfleet.groups.expiry import LOOKED_AT_PER_STEP, REMOVED_PER_STEP, Piece, pieces
@@ -13,6 +13,7 @@ from logfleet.groups.offsets import ZERO_UUID
 from logfleet.groups.records import GroupRecord, OffsetRecord
 from logfleet.groups.table import GroupTable
 from logfleet.groups.turn import Turn
+from logfleet.metadata.image import ClusterImage
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import OffsetCommitKey, OffsetCommitValue
 
@@ -38,7 +39,7 @@ class TopicRemoval:
         return self._round is not None
 
     def add(self, turn: Turn, deleted: Iterable[tuple[str, bytes]]) -> None:
-        """These topics, by name and id, are gone."""
+        """These topics, by name and id, are gone. ZERO_UUID: those that offsets were committed for without telling an id."""
         for name, topic_id in deleted:
             self._deleted.setdefault(name, {})[topic_id] = turn.wall_ms
         self._round = None  # from the beginning
@@ -90,9 +91,28 @@ class TopicRemoval:
 def _was_of(value: OffsetCommitValue, told: dict[bytes, int]) -> bool:
     """Whether an offset was committed for one of the topics; told: their ids, with the wall clock when they were gone.
 
-    A commit without a topic's id (before OffsetCommit v10) belongs to the topic that was there then.
+    A commit without a topic's id (in the log of an adopted Kafka) belongs to the topic that was there then.
     """
     topic_id = bytes(value.topic_id)
-    if topic_id == ZERO_UUID:
-        return value.commit_timestamp <= max(told.values())
-    return topic_id in told
+    gone_ms = told.get(topic_id)
+    if gone_ms is None:
+        return False
+    return topic_id != ZERO_UUID or value.commit_timestamp <= gone_ms
+
+
+def departed(
+    committed: Collection[tuple[str, bytes]], image: ClusterImage
+) -> list[tuple[str, bytes]]:
+    """Of the topics that offsets were committed for, by name and id, those that are not there any more, as TopicRemoval takes them.
+
+    Ids are never used again. Where a commit tells none, any topic of its name may be the one it was made for: it stays.
+    """
+    return [
+        (name, topic_id)
+        for name, topic_id in committed
+        if (
+            image.topic(name) is None
+            if topic_id == ZERO_UUID
+            else image.topic_by_id(topic_id) is None
+        )
+    ]

@@ -15,9 +15,11 @@ import structlog
 from logfleet.control.configs import BrokerConfig
 from logfleet.control.transactions import Refusal
 from logfleet.groups.config import GroupConfig
+from logfleet.groups.offsets import ZERO_UUID
 from logfleet.groups.partition import OFFSETS_TOPIC, partition_for
 from logfleet.groups.records import UnknownRecord, decode_record
 from logfleet.groups.replay import Replay
+from logfleet.groups.topic_removal import departed
 from logfleet.io.files import is_shortage
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.descriptors import TRY_AGAIN_S
@@ -124,7 +126,7 @@ class CoordinatorLoop:
         """Load, and follow the cluster's changes, until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._load_all())
+                tasks.create_task(self._load_all(subscription))
                 tasks.create_task(self._follow(subscription))
                 tasks.create_task(self._expire_offsets())
                 tasks.create_task(self._supervise())
@@ -152,7 +154,7 @@ class CoordinatorLoop:
 
     # -- loading
 
-    async def _load_all(self) -> None:
+    async def _load_all(self, subscription: Subscription) -> None:
         while True:
             shard = await self._to_load.get()
             if shard.is_closed:
@@ -169,6 +171,8 @@ class CoordinatorLoop:
                 shard.close()
             else:
                 if records is not None:
+                    await self._forget_departed(shard, subscription)
+                if not shard.is_closed:
                     shard.loaded()
                     seconds = round(time.monotonic() - started, 3)
                     log.debug("groups_read", partition=name, records=records, seconds=seconds)
@@ -224,6 +228,20 @@ class CoordinatorLoop:
             await self._breathe()
         return count
 
+    async def _forget_departed(self, shard: GroupShard, subscription: Subscription) -> None:
+        """Have the offsets of topics removed that were deleted while nobody coordinated their groups.
+
+        Only by an image with the very leadership that began this load: it holds every topic that commits in the log were accepted for.
+        """
+        committed: set[tuple[str, bytes]] = set()
+        for _, topic, _, value in shard.coordinator.committed_offsets():
+            committed.add((topic, bytes(value.topic_id)))
+            await self._breathe()
+        image, partition = subscription.image, shard.partition
+        state = image.partition(partition.topic_id, partition.index)
+        if state is not None and state.leader_epoch >= partition.leader_epoch:
+            shard.forget_topics(departed(committed, image))
+
     async def _breathe(self) -> None:
         """Let the loop do something else if this step has taken its time, over however many batches."""
         if time.monotonic() >= self._slice_end:
@@ -276,11 +294,12 @@ class CoordinatorLoop:
                 if changes.everything
                 else filter(None, map(before.topic_by_id, changes.topics))
             )
-            # Ids are never used again: a topic whose id is gone was deleted.
+            # Ids are never used again: a topic whose id is gone was deleted. Commits without an id were for it, too.
             deleted = [
-                (topic.name, topic.id)
+                (topic.name, topic_id)
                 for topic in candidates
                 if image.topic_by_id(topic.id) is None
+                for topic_id in (topic.id, ZERO_UUID)
             ]
             if deleted:
                 for shard in self.shards():

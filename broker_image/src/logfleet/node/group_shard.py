@@ -153,7 +153,7 @@ class GroupShard:
         self.forget_topics(self._deleted_while_loading)
 
     def forget_topics(self, deleted: Sequence[tuple[str, bytes]]) -> None:
-        """Topics, by name and id, were deleted: their offsets go, after loading if it is not done."""
+        """Topics, by name and id (see TopicRemoval.add), were deleted: their offsets go, after loading if it is not done."""
         if not self.is_loaded:
             self._deleted_while_loading += deleted
         elif deleted and not self.is_closed:

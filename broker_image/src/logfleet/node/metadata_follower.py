@@ -34,6 +34,11 @@ class Subscription:
         self._changes = Changes(everything=True)
         self._changed = changed or asyncio.Event()
 
+    @property
+    def image(self) -> ClusterImage:
+        """The newest image, taken or not; revision 0 before the first."""
+        return self._image
+
     async def next(self) -> tuple[ClusterImage, Changes]:
         """The newest image and everything that may differ from the one returned before; waits for a change."""
         await self._changed.wait()

@@ -1,10 +1,12 @@
 import pytest
 from logfleet.groups.expiry import REMOVED_PER_STEP
 from logfleet.groups.records import OffsetRecord
+from logfleet.groups.topic_removal import departed
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import OffsetCommitKey, OffsetCommitValue
 
 from broker_image.tests.scenario.group_host import WALL_MS, GroupHost
+from broker_image.tests.unit.node.groups_rig import image_of
 
 OLD_ID, NEW_ID, NO_ID = b"o" * 16, b"n" * 16, bytes(16)
 
@@ -53,9 +55,10 @@ def left(host: GroupHost) -> list[tuple[str, str, int]]:
         (OLD_ID, ("t", OLD_ID), False),
         (OLD_ID, ("t", NEW_ID), True),
         (OLD_ID, ("other", OLD_ID), True),
-        (NO_ID, ("t", OLD_ID), False),
+        (NO_ID, ("t", NO_ID), False),
+        (NO_ID, ("t", OLD_ID), True),
     ],
-    ids=["its topic", "a later topic of that name", "another topic", "without an id"],
+    ids=["its topic", "a later topic", "another topic", "without an id", "it may be a later one's"],
 )
 def test_offsets_go_with_their_topic(topic_id, deleted, stays):
     host = GroupHost()
@@ -106,7 +109,7 @@ def test_commits_of_a_later_topic_stay_however_late_the_removal_comes():
     for partition, topic_id in enumerate((OLD_ID, NO_ID)):
         commit(host, partition=partition, topic_id=topic_id)
     host.append_error = ErrorCode.KAFKA_STORAGE_ERROR
-    remove(host, ("t", OLD_ID))
+    remove(host, ("t", OLD_ID), ("t", NO_ID))
     host.append_error = ErrorCode.NONE
     host.now_ms += 1
     for partition, topic_id in ((2, NEW_ID), (3, NO_ID)):
@@ -128,3 +131,12 @@ def test_a_topic_that_goes_during_a_round_is_looked_for_everywhere():
     host.run(turn)
     remove(host, ("second", NEW_ID))
     assert left(host) == []
+
+
+def test_topics_that_are_not_there_any_more_are_told_from_what_was_committed():
+    committed = {(name, each) for name in ("t", "gone") for each in (OLD_ID, NEW_ID, NO_ID)}
+    assert set(departed(committed, image_of(("t", NEW_ID, 1)))) == {
+        ("t", OLD_ID),
+        ("gone", OLD_ID),
+        ("gone", NO_ID),
+    }

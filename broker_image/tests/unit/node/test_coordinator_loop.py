@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from logfleet.control.configs import broker_config
 from logfleet.control.transactions import Refusal
+from logfleet.groups.offsets import ZERO_UUID
 from logfleet.groups.partition import OFFSETS_TOPIC, partition_for
 from logfleet.groups.records import OffsetRecord, encode_record
 from logfleet.metadata.image_builder import Changes
@@ -270,6 +271,82 @@ async def test_offsets_go_with_their_topic(tmp_path, until):
             image_of((OFFSETS_TOPIC, OFFSETS_ID, 1), revision=2), Changes(topics={T_ID})
         )
         await until(lambda: fetch(shard_of(rig)) == -1)
+
+
+NEW_ID = b"id of new t....."
+
+
+def committed_for(partition: Partition, *topics: tuple[str, bytes]) -> None:
+    """Offsets in the log that an earlier coordinator has taken, one of each topic."""
+    for topic, topic_id in topics:
+        key = OffsetCommitKey(group="g", topic=topic, partition=0)
+        value = OffsetCommitValue(offset=5, metadata="", topic_id=topic_id)
+        partition.append(build_batch([Record(*encode_record(OffsetRecord(key, value)), 0)]), 0)
+
+
+def left(rig: Rig) -> list[str]:
+    return [topic for _, topic, _, _ in shard_of(rig).coordinator.committed_offsets()]
+
+
+async def test_offsets_of_topics_deleted_while_nobody_coordinated_go_after_loading(tmp_path, until):
+    partition = LaggingPartition(open_log(str(tmp_path)))
+    committed_for(partition, ("t", T_ID), ("gone", b"g" * 16), ("stays", b"s" * 16))
+    committed_for(partition, ("gone from kafka", ZERO_UUID), ("from kafka", ZERO_UUID))
+    rig = Rig()
+    topics = [("t", NEW_ID, 1), ("stays", b"s" * 16, 1), ("from kafka", b"k" * 16, 1)]
+    async with rig.running():
+        rig.subscription.publish(
+            image_of((OFFSETS_TOPIC, OFFSETS_ID, 1), *topics), Changes(everything=True)
+        )
+        rig.loop.led(partition)
+        await until(lambda: isinstance(rig.shard(), GroupShard))
+        assert left(rig) == ["stays", "from kafka"]
+        end_offset = partition.log.log_end_offset
+        rig.loop.lost(partition)
+        rig.loop.led(partition)
+        await until(lambda: isinstance(rig.shard(), GroupShard))
+        assert left(rig) == ["stays", "from kafka"]
+        assert partition.log.log_end_offset == end_offset, "tombstones are in the log"
+
+
+@pytest.mark.parametrize("leader_epoch", [None, 0], ids=["no image yet", "an older image"])
+async def test_nothing_goes_by_an_image_older_than_the_leadership(tmp_path, until, leader_epoch):
+    partition = LaggingPartition(open_log(str(tmp_path)))
+    committed_for(partition, ("t", T_ID))
+    partition.leader_epoch = 1
+    rig = Rig()
+    if leader_epoch is not None:
+        older = image_of((OFFSETS_TOPIC, OFFSETS_ID, 1))
+        rig.subscription.publish(older, Changes(everything=True))
+    async with rig.running():
+        rig.loop.led(partition)
+        await until(lambda: isinstance(rig.shard(), GroupShard))
+        assert left(rig) == ["t"]
+
+
+async def test_a_partition_lost_while_departed_topics_are_looked_for_is_not_served(
+    tmp_path, until, monkeypatch
+):
+    partition = LaggingPartition(open_log(str(tmp_path)))
+    committed_for(partition, ("t", T_ID))
+    rig = Rig()
+    looked: list[None] = []
+
+    def lose(*_) -> list[tuple[str, bytes]]:
+        if not looked:
+            looked.append(None)
+            rig.loop.lost(partition)
+            rig.loop.led(partition)
+        return []
+
+    monkeypatch.setattr(coordinator_loop, "departed", lose)
+    rig.subscription.publish(image_of((OFFSETS_TOPIC, OFFSETS_ID, 1)), Changes(everything=True))
+    async with rig.running():
+        rig.loop.led(partition)
+        (shard,) = rig.loop.shards()
+        await until(lambda: isinstance(rig.shard(), GroupShard))
+        assert shard.is_closed
+        assert not shard.is_loaded
 
 
 async def test_a_topic_that_only_changed_keeps_its_offsets(tmp_path, until):

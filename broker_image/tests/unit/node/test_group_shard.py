@@ -4,6 +4,7 @@ import errno
 import pytest
 from logfleet.groups.config import GroupConfig
 from logfleet.groups.expiry import REMOVED_PER_STEP
+from logfleet.groups.offsets import ZERO_UUID
 from logfleet.groups.records import OffsetRecord
 from logfleet.groups.replay import Replay
 from logfleet.log.validation import Rejected
@@ -142,7 +143,7 @@ async def test_the_log_holds_what_another_coordinator_needs(rig, tmp_path):
 
 async def test_topics_deleted_while_loading_lose_their_offsets_afterwards(tmp_path):
     rig = ShardRig(str(tmp_path))
-    rig.shard.forget_topics([("t", b"id of deleted t.")])
+    rig.shard.forget_topics([("t", ZERO_UUID)])
     rig.shard.is_loaded = True  # as if the log had held the commit
     commit(rig.shard, 5)
     rig.shard.loaded()
@@ -174,7 +175,7 @@ async def test_what_cannot_be_written_is_not_tried_again_at_once(rig, monkeypatc
 
     append = rig.partition.append
     monkeypatch.setattr(rig.partition, "append", failing)
-    rig.shard.forget_topics([("t", b"t" * 16)])
+    rig.shard.forget_topics([("t", b"t" * 16), ("t", ZERO_UUID)])
     assert fetch(rig.shard) == 5
     assert rig.tasks == []
     monkeypatch.setattr(rig.shard.coordinator.expiry, "_expired", lambda *_: [tombstone()])

@@ -170,8 +170,13 @@ class _Fetching:
         shard.execute(turn)
 
     def _take_unknown(self, group: _FetchGroup) -> list[_FetchAnswer]:
-        """Give the group's topics their names; those whose ids nobody knows are answered here."""
-        if self._version < TOPIC_IDS_SINCE or group.topics is None:
+        """Give the group's topics both name and id; those whose ids nobody knows are answered here."""
+        if group.topics is None:
+            return []
+        if self._version < TOPIC_IDS_SINCE:
+            for wanted in group.topics:
+                topic = self._image.topic(wanted.name)
+                wanted.topic_id = ZERO_UUID if topic is None else topic.id
             return []
         unknown = []
         known: list[_FetchTopic] = []

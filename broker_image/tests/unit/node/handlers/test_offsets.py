@@ -2,10 +2,16 @@ import asyncio
 from inspect import isawaitable
 
 import pytest
+from logfleet.groups.records import OffsetRecord
 from logfleet.node.handlers.offsets import HANDLERS, offset_commit, offset_fetch
 from logfleet.wire.codec import encode_bytes
 from logfleet.wire.errors import ErrorCode
-from logfleet.wire.messages import OffsetCommitRequest, OffsetFetchRequest
+from logfleet.wire.messages import (
+    OffsetCommitKey,
+    OffsetCommitRequest,
+    OffsetCommitValue,
+    OffsetFetchRequest,
+)
 
 from broker_image.tests.unit.node.handlers.groups_rig import GroupsRig
 
@@ -146,6 +152,18 @@ async def test_what_is_committed_by_name_belongs_to_the_topic_of_that_name_now(r
         assert (await fetch(rig, 10, [("", topic_id(rig, "t"), [0])]))[1] == {
             (topic_id(rig, "t"), 0): (5, ErrorCode.NONE)
         }
+
+
+@pytest.mark.parametrize("version", [2, 9])
+async def test_what_was_committed_for_an_earlier_topic_of_a_name_is_not_told(rig, version):
+    async with rig.coordinating():
+        key = OffsetCommitKey(group="g", topic="t", partition=0)
+        value = OffsetCommitValue(offset=5, metadata="", topic_id=UNKNOWN_ID)
+        rig.shard().coordinator.apply(OffsetRecord(key, value))
+        for offset in (-1, 6):
+            _, rows = await fetch(rig, version, [("t", bytes(16), [0])])
+            assert rows == {("t", 0): (offset, ErrorCode.NONE)}
+            await commit(rig, 9, [("t", bytes(16), {0: 6})])
 
 
 async def test_only_what_the_cluster_has_can_be_committed(rig):
