@@ -56,7 +56,8 @@ def adopt(
 
     Topics with their ids, partitions and configuration, committed offsets, quotas and dynamic configs of brokers and groups come along. No
     record is copied or changed: the metadata that a broker of ours needs is written beside Kafka's, which stays. Without --execute it
-    is only told what would be done. It may be interrupted and repeated at any time.
+    is only told what would be done. Either way the headers of all batches are read, which may take a while. It may be interrupted
+    and repeated at any time.
 
     To go back: stop the broker and start Kafka on the same directories. It has the topics that were there at the adoption, with all records
     written since; what was made, configured or deleted since it does not know.

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from logfleet.log.config import LONG_MAX
 from logfleet.records.batch import (
     HEADER_SIZE,
+    LENGTH_MIN,
     LENGTH_OVERHEAD,
     MAGIC,
     BatchHeader,
@@ -134,6 +135,24 @@ def find_batch(
                     return found
         start += len(chunk) - HEADER_SIZE + 1
     return None
+
+
+def holds_old_messages(read: Read, end: int) -> bool:
+    """Whether the batches of a segment, from its start to `end`, lead to a message of format v0 or v1, which we cannot read.
+
+    Such a message has its size and its magic where a batch has them (`LegacyRecord`). Both may be in one segment: the format could be
+    changed without a roll, and compaction merges segments. All headers are read; what follows damage is not looked at. Whether the
+    message's checksum is right does not matter: recovery would cut it off all the same.
+    """
+    position = 0
+    for at, header in scan_batches(read, 0, end, next_offset=0, verify=False):
+        position = at + header.size
+    if end - position <= MAGIC_AT:
+        return False
+    head = read(MAGIC_AT + 1, position)
+    length = int.from_bytes(head[LENGTH_OVERHEAD - 4 : LENGTH_OVERHEAD], signed=True)
+    fits = LENGTH_MIN <= length <= end - position - LENGTH_OVERHEAD
+    return fits and head[MAGIC_AT] < MAGIC
 
 
 def is_plausible(header: BatchHeader, next_offset: int) -> bool:

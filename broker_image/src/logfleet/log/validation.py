@@ -15,6 +15,7 @@ from logfleet.records.batch import (
     CONTROL_BIT,
     CRC_COVERS_FROM,
     HEADER_SIZE,
+    LENGTH_MIN,
     LENGTH_OVERHEAD,
     LOG_APPEND_TIME_BIT,
     MAGIC,
@@ -45,8 +46,6 @@ RECORD_ERRORS_SHOWN = 3
 """In the message of the whole batch."""
 
 _LENGTH_AT, _MAGIC_AT = 8, 16
-_LENGTH_MIN = 14
-"""A batch length below this is none, of any magic (LegacyRecord.RECORD_OVERHEAD_V0)."""
 
 # Records of a batch that are looked at on the loop: two milliseconds' worth. No more than that many are read, whatever comes.
 RECORDS_ON_LOOP_MAX = 1000
@@ -186,9 +185,9 @@ def _batch_size(buffer: Buffer, position: int) -> int | Rejected | None:
         return None
     start = position + _LENGTH_AT
     length = int.from_bytes(buffer[start : start + 4], "big", signed=True)
-    if length < _LENGTH_MIN:
+    if length < LENGTH_MIN:
         return _corrupt(
-            f"Record size {length} is less than the minimum record overhead ({_LENGTH_MIN})"
+            f"Record size {length} is less than the minimum record overhead ({LENGTH_MIN})"
         )
     if rest <= _MAGIC_AT:
         return None

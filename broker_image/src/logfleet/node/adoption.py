@@ -10,7 +10,13 @@ from logfleet.io.files import Files
 from logfleet.metadata import keys
 from logfleet.metadata.store import MetadataStore
 from logfleet.node.claims import settle
-from logfleet.node.kafka_directories import AdoptionRefused, locked, read_directory, read_kraft
+from logfleet.node.kafka_directories import (
+    AdoptionRefused,
+    format_problems,
+    locked,
+    read_directory,
+    read_kraft,
+)
 from logfleet.node.metadata_store import embedded_file, open_store
 
 
@@ -40,18 +46,23 @@ async def adopt(
                 f"set node.id={adoption.node_id}"
             )
         path = embedded_file(config)
-        if path is not None and not path.exists() and (adoption.problems or not execute):
+        if path is None or path.exists():
+            store = await open_store(config)
+            try:
+                if await _is_there(store, adoption, directories):
+                    return Adopted(adoption, was_there=True, written=False)
+            finally:
+                await store.close()
+        problems = (*adoption.problems, *format_problems(files, directories))
+        adoption = msgspec.structs.replace(adoption, problems=problems)
+        if problems or not execute:
             return Adopted(adoption, was_there=False, written=False)
         store = await open_store(config)
         try:
-            if await _is_there(store, adoption, directories):
-                return Adopted(adoption, was_there=True, written=False)
-            if execute and not adoption.problems:
-                await _write(store, adoption)
-                return Adopted(adoption, was_there=False, written=True)
+            await _write(store, adoption)
         finally:
             await store.close()
-    return Adopted(adoption, was_there=False, written=False)
+    return Adopted(adoption, was_there=False, written=True)
 
 
 async def _is_there(

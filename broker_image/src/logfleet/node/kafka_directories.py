@@ -25,6 +25,7 @@ from logfleet.log.names import (
     METADATA_TOPIC,
     PARTITION_METADATA,
     SNAPSHOT,
+    SWAP,
     TRANSACTION_INDEX,
     TopicPartition,
     offset_file,
@@ -32,6 +33,7 @@ from logfleet.log.names import (
     parse_partition_directory,
 )
 from logfleet.log.producers import NO_OFFSET, CorruptSnapshot, ProducerStates
+from logfleet.log.recovery import holds_old_messages
 from logfleet.metadata.kraft import KraftMetadata, UnreadableKraft
 from logfleet.records.batch import BatchHeader, crc_matches, iterate_headers
 from logfleet.records.errors import RecordsError
@@ -139,6 +141,30 @@ def _has_open(files: Files, directory: str, offset: int) -> bool:
     return any(
         entry is not None and entry.transaction_first_offset != NO_OFFSET for entry in entries
     )
+
+
+def format_problems(files: Files, directories: Sequence[FoundDirectory]) -> Iterator[str]:
+    """A sentence for each partition with messages that no broker of ours can read. Takes long: it reads the headers of all batches."""
+    for directory in directories:
+        for log in directory.logs:
+            name = _first_of_old_format(files, f"{directory.path}/{log.partition}")
+            if name is not None:
+                yield (
+                    f"{directory.path}/{log.partition}/{name} holds messages of format v0 or v1, as Kafka wrote them while "
+                    "message.format.version was below 0.11, and this version could not serve them: start Kafka and wait until "
+                    "retention has removed them, or copy the topic to a new one with Kafka's clients and delete it"
+                )
+
+
+def _first_of_old_format(files: Files, directory: str) -> str | None:
+    """Name of the first segment with messages of format v0 or v1; also of one that a swap was about to put in place."""
+    for entry in sorted(files.list_directory(directory), key=lambda entry: entry.name):
+        parsed = parse_offset_file(entry.name.removesuffix(SWAP))
+        if parsed is not None and parsed[1] == LOG:
+            file = files.open(f"{directory}/{entry.name}")
+            if holds_old_messages(file.pread, file.size()):
+                return entry.name
+    return None
 
 
 def read_kraft(files: Files, paths: Sequence[str]) -> KraftMetadata:

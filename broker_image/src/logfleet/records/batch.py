@@ -27,6 +27,8 @@ MAGIC = 2
 HEADER_SIZE = 61
 LENGTH_OVERHEAD = 12
 """Base offset and batch length: what precedes the bytes that batch length counts."""
+LENGTH_MIN = 14
+"""A batch length below this is none, of any magic (LegacyRecord.RECORD_OVERHEAD_V0)."""
 CRC_COVERS_FROM = 21
 """The checksum is of everything from the attributes on."""
 

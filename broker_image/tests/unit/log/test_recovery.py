@@ -4,11 +4,14 @@ from logfleet.log.recovery import (
     HEADERS_CHUNK_BYTES,
     VERIFY_CHUNK_BYTES,
     find_batch,
+    holds_old_messages,
     is_plausible,
     scan_batches,
 )
 from logfleet.records.batch import parse_header
 from logfleet.records.record import Record, build_batch
+
+from broker_image.tests.unit.log.old_messages import old_message
 
 
 def batches(*sizes):
@@ -123,3 +126,22 @@ def test_a_batch_is_found_only_where_and_as_it_may_be():
     assert find(log, 1, base_max=2, end_offset=3) is None
     log[second + 70] ^= 1
     assert find(log, 1) == (expected(log)[2][0], 4)
+
+
+def holds_old(log):
+    return holds_old_messages(lambda length, at: bytes(log[at : at + length]), len(log))
+
+
+@given(SIZES, st.sampled_from([0, 1]), st.integers(0, 100))
+def test_a_message_of_an_old_format_is_found_behind_any_batches(sizes, magic, length):
+    log = batches(*sizes)
+    assert not holds_old(log)
+    assert holds_old(log + old_message(2 * len(sizes), magic, bytes(length)))
+    assert holds_old(log + old_message(2 * len(sizes), magic, bytes(length)) + batches(1))
+
+
+@given(SIZES, st.integers(1, 200))
+def test_what_a_crash_leaves_is_no_message_of_an_old_format(sizes, length):
+    log = batches(*sizes)
+    assert not holds_old(log + bytes(length)), "room that was allocated and not written"
+    assert not holds_old(log + batches(5)[:length][:-1])

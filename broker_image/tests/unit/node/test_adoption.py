@@ -11,6 +11,7 @@ from logfleet.log.names import TopicPartition
 from logfleet.log.producers import ProducerStates
 from logfleet.metadata import keys
 from logfleet.metadata.store import Put, Txn
+from logfleet.node import adoption
 from logfleet.node.adoption import adopt
 from logfleet.node.broker import Broker
 from logfleet.node.kafka_directories import AdoptionRefused, locked
@@ -23,6 +24,7 @@ from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import PartitionRecord, RemoveTopicRecord, TopicRecord
 
+from broker_image.tests.unit.log.old_messages import old_message
 from broker_image.tests.unit.metadata.kraft_frames import framed
 
 pytestmark = pytest.mark.asyncio
@@ -184,6 +186,36 @@ async def test_transactions_are_found(left):
     assert len(problems) == 2
     assert any("aborted" in problem for problem in problems)
     assert any("not ended" in problem for problem in problems)
+
+
+def contents(left: Path) -> dict[str, bytes]:
+    """All but the empty lock file, which whoever looks makes."""
+    found = (path for path in left.rglob("*") if path.is_file() and path.name != ".lock")
+    return {str(path.relative_to(left)): path.read_bytes() for path in found}
+
+
+@pytest.mark.parametrize("name", [f"{0:020d}.log", f"{0:020d}.log.swap"])
+@pytest.mark.parametrize("magic", [0, 1])
+async def test_messages_of_an_old_format_are_refused_before_anything_is_changed(left, name, magic):
+    segment = left / "a-0" / f"{0:020d}.log"
+    later = left / "a-0" / f"{9:020d}.log"
+    later.write_bytes(batch_of([b"v"], 9))
+    mixed = segment.read_bytes() + old_message(3, magic)
+    (left / "a-0" / name).write_bytes(mixed + batch_of([b"v"], 4))
+    before = contents(left)
+    for execute in (False, True):
+        done = await adopted(left, execute=execute)
+        (problem,) = done.adoption.problems
+        assert f"a-0/{name} holds messages of format v0 or v1" in problem
+        assert "copy the topic to a new one" in problem
+        assert not done.written
+        assert contents(left) == before
+
+
+async def test_segments_are_read_only_until_they_are_adopted(left, monkeypatch):
+    assert (await adopted(left)).written
+    monkeypatch.setattr(adoption, "format_problems", lambda *_: pytest.fail("read again"))
+    assert (await adopted(left)).was_there
 
 
 async def test_unreadable_files_of_a_partition_are_named(left):
