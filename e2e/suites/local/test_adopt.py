@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
-from e2e.harness.command_line import PATIENCE_S
+from e2e.harness.command_line import PATIENCE_S, until
 from e2e.harness.kafka import KafkaBroker, run_tool
 from e2e.harness.processes import Broker
 
@@ -25,6 +26,7 @@ TOPICS = {
     "under_score.dot-dash": (2, {}),
 }
 GROUP = "readers"
+CLEANED_TO = "cleaner-offset-checkpoint"
 OFFSETS = "__consumer_offsets"
 TRANSACTIONS = "__transaction_state"
 KAFKA_CONFIG = {
@@ -33,6 +35,9 @@ KAFKA_CONFIG = {
     "group.initial.rebalance.delay.ms": "0",
     # so that topics are in a snapshot of the metadata, and others behind it
     "metadata.log.max.record.bytes.between.snapshots": "1000",
+    "log.cleaner.backoff.ms": "100",
+    # never while a test runs: what is flushed is not known to a start after a kill
+    "log.flush.offset.checkpoint.interval.ms": "3600000",
 }
 
 
@@ -227,3 +232,49 @@ def test_a_kafka_that_was_killed_is_adopted_with_all_it_acknowledged(
     ours.start()
     assert served(ours.bootstrap) == theirs
     ours.close()
+
+
+def test_a_kafka_killed_when_its_cleaner_had_left_a_gap_is_adopted_with_all_behind_it(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    """Also if Kafka is started once more after the adoption, and killed again."""
+    kafka.stop()
+    kafka.start()  # its checkpoints are files without content until it is stopped
+    leave_a_gap(kafka)
+    data = Path(kafka.config["log.dirs"])
+    kafka.kill()
+    (data / CLEANED_TO).unlink()  # as if killed just before it was written
+    cli("adopt", str(data), "--execute")
+    kafka.start()
+    theirs = records(kafka.bootstrap, "latest", 0)
+    assert len(theirs) == 1 + 60 + 90 + 1
+    kafka.kill()
+
+    (data / "logfleet-metadata.db").unlink()
+    cli("adopt", str(data), "--execute")
+    ours = Broker(tmp_path / "ours", {"log.dirs": str(data)})
+    ours.start()
+    assert records(ours.bootstrap, "latest", 0) == theirs
+    ours.close()
+
+
+def leave_a_gap(kafka: KafkaBroker) -> None:
+    """A compacted topic whose first segment has lost its end to the cleaner: its newest keys come again in the second one."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    config = {
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0.01",
+        "segment.bytes": "1048576",
+        "segment.ms": "60000",
+    }
+    admin.create_topics([NewTopic("latest", 1, 1, config=config)])["latest"].result(PATIENCE_S)
+    # without an id, whose last batch would stay, if empty
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "batch.num.messages": 10})
+    begin_ms = round(time.time() * 1000) - 3 * 3_600_000
+    checkpoint = Path(kafka.config["log.dirs"]) / CLEANED_TO
+    for hour, keys in enumerate((range(90), range(60, 150), range(200, 201))):
+        for key in keys:  # each round fills a segment, too large for two of them to become one
+            stamp = begin_ms + hour * 3_600_000
+            producer.produce("latest", key=f"k{key}", value=bytes(10_000), timestamp=stamp)
+        assert producer.flush(PATIENCE_S) == 0
+    until(lambda: checkpoint.exists() and "latest 0 180" in checkpoint.read_text().splitlines())

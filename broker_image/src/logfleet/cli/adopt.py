@@ -19,6 +19,7 @@ from logfleet.log.names import META_PROPERTIES
 from logfleet.metadata.store import StoreError
 from logfleet.node.adoption import Adopted
 from logfleet.node.adoption import adopt as take_over
+from logfleet.node.descriptors import raise_limit
 from logfleet.node.kafka_directories import AdoptionRefused
 
 DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -55,9 +56,9 @@ def adopt(
     """Take over what a stopped one-node Apache Kafka left in DIR (all its log.dirs, in their order).
 
     Topics with their ids, partitions and configuration, committed offsets, quotas and dynamic configs of brokers and groups come along. No
-    record is copied or changed: the metadata that a broker of ours needs is written beside Kafka's, which stays. Without --execute it
-    is only told what would be done. Either way the headers of all batches are read, which may take a while. It may be interrupted
-    and repeated at any time.
+    record is copied or changed: the metadata that a broker of ours needs is written beside Kafka's, which stays. Logs of a Kafka that was
+    killed are recovered first, as its own next start would do. Without --execute it is only told what would be done. Either way the headers
+    of all batches are read, which may take a while. It may be interrupted and repeated at any time.
 
     To go back: stop the broker and start Kafka on the same directories. It has the topics that were there at the adoption, with all records
     written since; what was made, configured or deleted since it does not know.
@@ -70,6 +71,7 @@ def adopt(
     Exit codes: 0 done or nothing to do, 1 something speaks against it (one line on stderr for each thing), 2 the command line is wrong.
     """
     config, command = _config(directories, properties, overrides)
+    raise_limit()  # what is recovered of a log is flushed at once, and may be many segments
     metadata = (*config.log_dirs, str(metadata_dir)) if metadata_dir else config.log_dirs
     try:
         done = asyncio.run(take_over(PosixFiles(), config, metadata, execute=execute))

@@ -173,8 +173,8 @@ def _identity_problems(directories: Sequence[FoundDirectory]) -> Iterator[str]:
 def _directory_notes(directory: FoundDirectory) -> Iterator[str]:
     if not directory.was_clean:
         yield (
-            f"Kafka was not stopped in order: the logs in {directory.path} are checked from their recovery points on "
-            "when the broker starts first"
+            f"Kafka was not stopped in order: the logs in {directory.path} are checked from their recovery points on, "
+            "as by its own next start, before they are adopted"
         )
     for name in directory.others:
         yield f"{directory.path}/{name} is left as it is: it is no partition in use"

@@ -7,8 +7,10 @@ import msgspec
 from logfleet.control.adoption import Adoption, FoundDirectory, adoption_txns, plan_adoption
 from logfleet.control.configs import BrokerConfig
 from logfleet.io.files import Files
+from logfleet.log.config import LogConfig
 from logfleet.metadata import keys
 from logfleet.metadata.store import MetadataStore
+from logfleet.node import descriptors
 from logfleet.node.claims import settle
 from logfleet.node.kafka_directories import (
     AdoptionRefused,
@@ -17,7 +19,10 @@ from logfleet.node.kafka_directories import (
     read_directory,
     read_kraft,
 )
+from logfleet.node.local_partitions import now_ms
+from logfleet.node.log_dir import LogDir
 from logfleet.node.metadata_store import embedded_file, open_store
+from logfleet.node.open_files import OpenFiles
 
 
 class Adopted(msgspec.Struct, frozen=True):
@@ -31,7 +36,7 @@ class Adopted(msgspec.Struct, frozen=True):
 async def adopt(
     files: Files, config: BrokerConfig, metadata_paths: Sequence[str], *, execute: bool
 ) -> Adopted:
-    """Decide and, if nothing speaks against it and `execute` says so, write.
+    """Decide and, if nothing speaks against it and `execute` says so, recover the logs of a Kafka that was killed and write.
 
     metadata_paths: where else to look for Kafka's metadata log. Without `execute` nothing is written, an embedded store not even made.
     Raises AdoptionRefused, StoreError, OSError.
@@ -57,12 +62,39 @@ async def adopt(
         adoption = msgspec.structs.replace(adoption, problems=problems)
         if problems or not execute:
             return Adopted(adoption, was_there=False, written=False)
+        notes = (*adoption.notes, *_recover(files, directories))
+        adoption = msgspec.structs.replace(adoption, notes=notes)
         store = await open_store(config)
         try:
             await _write(store, adoption)
         finally:
             await store.close()
     return Adopted(adoption, was_there=False, written=True)
+
+
+def _recover(files: Files, directories: Sequence[FoundDirectory]) -> list[str]:
+    """Do what Kafka's next start would do where it was not stopped in order, by its rule for gaps; what a person should know of it.
+
+    Each directory is closed in order afterwards. A start of either broker has nothing left to find out, and a later crash of ours is
+    judged by our own rule, from recovery points at the logs' ends. The caller holds the locks.
+    """
+    notes = []
+    for found in directories:
+        if found.was_clean:
+            continue
+        log_dir = LogDir(
+            OpenFiles(files, descriptors.own().open_files),
+            found.path,
+            found.cluster_id,
+            found.node_id,
+            is_locked=True,
+        )
+        # Of a configuration no more counts here than how sparse rebuilt indexes are.
+        for log in log_dir.load(lambda _: LogConfig(), now_ms(), by_kafka=True):
+            notes += [f"{log.directory}: {note}" for note in log.notes]
+        notes += log_dir.notes
+        log_dir.close({})
+    return notes
 
 
 async def _is_there(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
-from logfleet.io.files import FileLocked, Files, process_name, read_file, write_file
+from logfleet.io.files import FileLocked, Files, Lock, process_name, read_file, write_file
 from logfleet.log.checkpoints import (
     CorruptCheckpoint,
     format_offsets,
@@ -88,8 +88,19 @@ class LogDir:
     is_loaded: `load` was exhausted.
     """
 
-    def __init__(self, open_files: OpenFiles, path: str, cluster_id: str, node_id: int) -> None:
-        """Lock the directory, made if absent, and check whose it is. Raises LogDirRefused, OSError."""
+    def __init__(
+        self,
+        open_files: OpenFiles,
+        path: str,
+        cluster_id: str,
+        node_id: int,
+        *,
+        is_locked: bool = False,
+    ) -> None:
+        """Lock the directory, made if absent, and check whose it is. Raises LogDirRefused, OSError.
+
+        is_locked: the caller holds its lock, and keeps it.
+        """
         self.path = path
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.notes: list[str] = []
@@ -102,19 +113,22 @@ class LogDir:
         self._departures = 0
         self._departures_told = 0
         self._files.make_directory(path)
-        try:
-            self._lock = self._files.lock(f"{path}/{LOCK}", process_name())
-        except FileLocked as error:
-            raise LogDirRefused(
-                f"log directory {path} is in use by {error.holder or 'another process'}"
-            ) from error
+        self._lock = None if is_locked else self._locked()
         try:
             self.identity = self._identify(cluster_id, node_id)
             self.was_clean = self._read(CLEAN_SHUTDOWN) is not None
             self.high_watermarks = self._read_offsets(HIGH_WATERMARKS)
         except BaseException:
-            self._lock.release()
+            self.abandon()
             raise
+
+    def _locked(self) -> Lock:
+        try:
+            return self._files.lock(f"{self.path}/{LOCK}", process_name())
+        except FileLocked as error:
+            raise LogDirRefused(
+                f"log directory {self.path} is in use by {error.holder or 'another process'}"
+            ) from error
 
     def _identify(self, cluster_id: str, node_id: int) -> Identity:
         data = self._read(META_PROPERTIES)
@@ -163,14 +177,16 @@ class LogDir:
 
     # Loading
 
-    def load(self, config_of: ConfigOf, now_ms: int) -> Iterator[PartitionLog]:
+    def load(
+        self, config_of: ConfigOf, now_ms: int, *, by_kafka: bool = False
+    ) -> Iterator[PartitionLog]:
         """Open the partitions one after the other; after a crash each one may take a while.
 
-        From here on the directory counts as not closed properly, until `close`.
+        From here on the directory counts as not closed properly, until `close`. by_kafka: it was Kafka that did not close it.
         """
         notes_before = len(self.notes)
         recovery_points = self._read_offsets(RECOVERY_POINTS)
-        is_checkpointed = len(self.notes) == notes_before
+        gaps_are_damage = not by_kafka and len(self.notes) == notes_before
         log_starts = self._read_offsets(LOG_STARTS)
         first_dirty = self._first_dirty = self._read_offsets(FIRST_DIRTY_OFFSETS)
         if self.was_clean:
@@ -197,7 +213,7 @@ class LogDir:
                 log_start_offset=log_starts.get(partition, 0),
                 now_ms=now_ms,
                 first_dirty_offset=first_dirty.get(partition, 0),
-                is_checkpointed=is_checkpointed,
+                gaps_are_damage=gaps_are_damage,
             )
             yield self._open(partition, request)
         named = {*recovery_points, *log_starts, *first_dirty, *self.high_watermarks}
@@ -333,4 +349,5 @@ class LogDir:
         """Give the directory up as it is, as a crash would: the next start recovers it."""
         for log in self.logs.values():
             log.forget_files()
-        self._lock.release()
+        if self._lock is not None:
+            self._lock.release()

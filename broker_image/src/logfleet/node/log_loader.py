@@ -48,7 +48,9 @@ class LoadRequest(msgspec.Struct, frozen=True):
 
     clean: its log directory was closed properly. recovery_point: everything below it is durable. log_start_offset: records below
     it are deleted, whatever the segments still hold. first_dirty_offset: below it the log is compacted, and batches are missing.
-    is_checkpointed: recovery_point is what the log directory's checkpoint says, if only by saying nothing; False if that is unreadable.
+    gaps_are_damage: batches that are missing between two segments which were neither durable nor compacted were lost, with all behind
+    them. Not so if nobody knows what was durable, nor in a log that Kafka wrote: it compacts what is not durable yet, and tells so
+    afterwards. It goes on behind any gap itself (`LogLoader.recoverLog`).
     """
 
     directory: str
@@ -58,7 +60,7 @@ class LoadRequest(msgspec.Struct, frozen=True):
     log_start_offset: int
     now_ms: int
     first_dirty_offset: int = 0
-    is_checkpointed: bool = True
+    gaps_are_damage: bool = True
 
     @property
     def compacted_end(self) -> int:
@@ -66,7 +68,7 @@ class LoadRequest(msgspec.Struct, frozen=True):
 
         Behind it, missing batches mean that a power loss took them.
         """
-        if not self.is_checkpointed:
+        if not self.gaps_are_damage:
             return LONG_MAX
         return max(self.recovery_point, self.first_dirty_offset)
 

@@ -70,7 +70,7 @@ class LogRig:
         log_start_offset: int = 0,
         now_ms: int = 0,
         first_dirty_offset: int = 0,
-        is_checkpointed: bool = True,
+        gaps_are_damage: bool = True,
     ) -> PartitionLog:
         self.open_files = OpenFiles(self.files)
         self.trash = Trash(self.open_files)
@@ -82,7 +82,7 @@ class LogRig:
             log_start_offset=log_start_offset,
             now_ms=now_ms,
             first_dirty_offset=first_dirty_offset,
-            is_checkpointed=is_checkpointed,
+            gaps_are_damage=gaps_are_damage,
         )
         return PartitionLog(TopicPartition("topic", 0), self.open_files, self.trash, request)
 

@@ -18,7 +18,7 @@ from logfleet.node.kafka_directories import AdoptionRefused, locked
 from logfleet.node.log_dir import LogDir
 from logfleet.node.metadata_store import open_store
 from logfleet.node.open_files import OpenFiles
-from logfleet.records.batch import parse_header
+from logfleet.records.batch import iterate_headers, parse_header
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
@@ -26,6 +26,7 @@ from logfleet.wire.messages import PartitionRecord, RemoveTopicRecord, TopicReco
 
 from broker_image.tests.unit.log.old_messages import old_message
 from broker_image.tests.unit.metadata.kraft_frames import framed
+from broker_image.tests.unit.node.compaction_rig import append, batches, compact, flushed
 
 pytestmark = pytest.mark.asyncio
 
@@ -216,6 +217,73 @@ async def test_segments_are_read_only_until_they_are_adopted(left, monkeypatch):
     assert (await adopted(left)).written
     monkeypatch.setattr(adoption, "format_problems", lambda *_: pytest.fail("read again"))
     assert (await adopted(left)).was_there
+
+
+COMPACTED = LogConfig(segment_bytes=1000, cleanup_policy=frozenset({"compact"}))
+
+
+@pytest.fixture
+def killed(left: Path) -> Path:
+    """The cleaner had just put segments in place when Kafka was killed: no checkpoint tells of that, nor of what was durable."""
+    log_dir = LogDir(OpenFiles(PosixFiles()), str(left), CLUSTER, 1)
+    (log,) = log_dir.load(lambda _: COMPACTED, NOW)
+    for number in range(100):
+        append(log, build_batch([Record(b"%d" % (number % 3), b"v", NOW)]), NOW)
+    compact(flushed(log, PosixFiles()), PosixFiles(), NOW)
+    append(log, build_batch([Record(b"last", b"v", NOW)]), NOW)
+    segments = list(log.segments)
+    ends = [segment.end_offset() for segment in segments]
+    log_dir.abandon()
+    assert any(end < later.base_offset for end, later in zip(ends, segments[1:], strict=False)), (
+        "a gap"
+    )
+    (left / "recovery-point-offset-checkpoint").unlink()
+    assert not (left / ".kafka_cleanshutdown").exists()
+    return left
+
+
+async def test_a_killed_kafka_loses_nothing_behind_a_gap_that_its_cleaner_left(killed):
+    before = contents(killed)
+    offsets = [
+        header.base_offset
+        for name in sorted(before)
+        if name.startswith("a-0/") and name.endswith(".log")
+        for _, header in iterate_headers(before[name])
+    ]
+    done = await adopted(killed, execute=False)
+    assert any("was not stopped in order" in note for note in done.adoption.notes)
+    assert contents(killed) == before, "a dry run changes nothing"
+
+    assert (await adopted(killed)).written
+    assert (killed / ".kafka_cleanshutdown").exists(), "Kafka could go on from here, too"
+    for was_clean in (True, False):  # the broker's first start, and one after it was killed
+        log_dir = LogDir(OpenFiles(PosixFiles()), str(killed), CLUSTER, 1)
+        assert log_dir.was_clean is was_clean
+        (log,) = log_dir.load(lambda _: COMPACTED, NOW)
+        log_dir.abandon()
+        assert log.log_end_offset == 104
+        assert [header.base_offset for header, _ in batches(log)] == offsets
+
+
+async def test_what_kafka_had_written_in_part_is_cut_off_and_told(killed):
+    *_, last = sorted((killed / "a-0").glob("*.log"))
+    whole = last.read_bytes()
+    last.write_bytes(whole + batch_of([b"torn"], 104)[:-1])
+    done = await adopted(killed)
+    assert any("bytes cut off" in note for note in done.adoption.notes)
+    assert last.read_bytes() == whole
+
+
+async def test_a_recovery_that_is_interrupted_is_repeated(killed, monkeypatch):
+    monkeypatch.setattr(LogDir, "close", lambda *_: pytest.fail("killed"))
+    with pytest.raises(pytest.fail.Exception):
+        await adopted(killed)
+    assert not (killed / ".kafka_cleanshutdown").exists()
+    assert not (killed / "logfleet-metadata.db").exists()
+    monkeypatch.undo()
+    assert (await adopted(killed)).written
+    async with Broker(config_of(killed)) as broker:
+        assert broker.partitions.by_id[A].partitions[0].log.log_end_offset == 104
 
 
 async def test_unreadable_files_of_a_partition_are_named(left):

@@ -196,7 +196,7 @@ def test_a_log_is_right_after_a_restart_of_any_kind(rig, log):
         {"recovery_point": end},
         {"recovery_point": first_dirty},
         {"first_dirty_offset": first_dirty},
-        {"is_checkpointed": False},
+        {"gaps_are_damage": False},
     ):
         log = rig.open(CONFIG, clean=False, **known)
         assert [(r.offset, r.value) for r in records(log)] == before
