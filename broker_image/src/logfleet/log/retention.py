@@ -36,18 +36,19 @@ def plan_retention(
     now_ms: int,
     high_watermark: int,
     log_start_offset: int,
+    count_max: int,
 ) -> Retention:
     """The oldest segments that may go now. A wholly expired active segment counts too: a topic that nobody writes to any more expires.
 
-    An active segment without records never goes: there is nothing in it.
+    An active segment without records never goes: there is nothing in it. count_max: so many at most, and no more are asked for their time.
     """
     plans = [_below_start(segments, log_start_offset)]
     if config.deletes:
-        plans.append(_expired(segments, config.retention_ms, now_ms))
+        plans.append(_expired(segments[:count_max], config.retention_ms, now_ms))
         plans.append(_oversize(segments, config.retention_bytes))
     best = max(plans, key=lambda plan: plan.count)
     count = 0
-    for segment in segments[: best.count]:
+    for segment in segments[: min(best.count, count_max)]:
         if segment.end_offset > high_watermark or (segment is segments[-1] and segment.size == 0):
             break
         count += 1

@@ -368,15 +368,15 @@ class PartitionLog:
             now_ms=now_ms,
             high_watermark=high_watermark,
             log_start_offset=self.log_start_offset,
+            count_max=REMOVED_AT_ONCE,
         )
         if plan.count == 0:
             return None
         if plan.count == len(self._segments):  # first a new active one; that is a step of its own
             self._roll(now_ms)
             return Retention(0, plan.reason)
-        count = min(plan.count, REMOVED_AT_ONCE)
-        self._remove_oldest(count, now_ms + self._config.file_delete_delay_ms)
-        return Retention(count, plan.reason)
+        self._remove_oldest(plan.count, now_ms + self._config.file_delete_delay_ms)
+        return plan
 
     def _remove_oldest(self, count: int, due_ms: int) -> None:
         gone, self._segments = self._segments[:count], self._segments[count:]

@@ -15,9 +15,14 @@ def segments(*ages):
 LOG = segments((10, 100, 1000), (20, 100, 2000), (30, 100, 3000))
 
 
-def plan(log=LOG, config=FOREVER, now=10_000, high_watermark=30, log_start=0):
+def plan(log=LOG, config=FOREVER, now=10_000, high_watermark=30, log_start=0, count_max=10):
     return plan_retention(
-        log, config, now_ms=now, high_watermark=high_watermark, log_start_offset=log_start
+        log,
+        config,
+        now_ms=now,
+        high_watermark=high_watermark,
+        log_start_offset=log_start,
+        count_max=count_max,
     ).count
 
 
@@ -69,10 +74,28 @@ def test_timestamps_are_asked_only_as_far_as_needed():
     assert plan(log, FOREVER) == 0
 
 
+@pytest.mark.parametrize(
+    "config", [LogConfig(retention_ms=1000), LogConfig(retention_ms=-1, retention_bytes=0)]
+)
+def test_no_more_go_at_once_than_told(config):
+    assert plan(config=config, count_max=2) == 2
+
+
+def test_no_more_are_asked_for_their_time_than_may_go():
+    def never():
+        raise AssertionError("asked")
+
+    log = [*segments((10, 100, 1000), (20, 100, 2000)), SegmentAge(30, 100, never)]
+    assert plan(log, LogConfig(retention_ms=1000), count_max=2) == 2
+
+
 def test_the_reason_names_the_key():
-    assert (
-        "retention.ms=5"
-        in plan_retention(
-            LOG, LogConfig(retention_ms=5), now_ms=9999, high_watermark=30, log_start_offset=0
-        ).reason
-    )
+    why = plan_retention(
+        LOG,
+        LogConfig(retention_ms=5),
+        now_ms=9999,
+        high_watermark=30,
+        log_start_offset=0,
+        count_max=10,
+    ).reason
+    assert "retention.ms=5" in why
