@@ -340,8 +340,8 @@ def which_configs_are_told(side: Side, version: int) -> None:
     request = r.describe_configs(topic, "retention.ms")
     request.resources += r.describe_configs(f"{side.prefix}none", "retention.ms").resources
     side.ask(request, version)
-    for keys in (("retention.ms", "retention.ms"), ("segment.ms",)):  # one topic again and again
-        request.resources += r.describe_configs(topic, *keys).resources
+    for wanted in (("retention.ms", "retention.ms"), ("segment.ms",)):  # one topic again and again
+        request.resources += r.describe_configs(topic, *wanted).resources
     side.ask(request, version)
 
 
