@@ -212,7 +212,11 @@ class Broker:
         await self._open_log_dirs()
         self._spawn("metadata", self.follower.run())
         image = await self.follower.until(lambda image: image.revision > 0)
-        await self._log_dirs.load(lambda topic: self._configs.of(image, topic), now_ms())
+        await self._log_dirs.load(
+            lambda topic: self._configs.of(image, topic),
+            now_ms(),
+            self._configs.recovery_threads(image),
+        )
         self._start_partitions()
         self._spawn(
             "quotas", self.quotas.follow(self.follower.subscribe(), self.dispatcher.measure)
@@ -295,7 +299,8 @@ class Broker:
         try:
             await self._flusher.until_all_idle()
             await self.checkpointer.until_idle()
-            await self._flusher.close(log_dir.logs.values())
+            threads = self._configs.recovery_threads(self.image)
+            await self._flusher.close(log_dir.logs.values(), threads)
             await self._flusher.run(log_dir.close, self._high_watermarks)
         except OSError as error:
             self._fail(f"log directory {log_dir.path} could not be closed: {error}")

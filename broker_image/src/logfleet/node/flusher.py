@@ -60,9 +60,12 @@ class Flusher:
                 return False
         return True
 
-    async def _complete(self, log: PartitionLog, job: FlushJob) -> None:
+    async def _complete(
+        self, log: PartitionLog, job: FlushJob, pool: ThreadPoolExecutor | None = None
+    ) -> None:
+        loop = asyncio.get_running_loop()
         try:
-            await self.run(job.run, self._files)
+            await loop.run_in_executor(pool or self._pool, job.run, self._files)
             log.complete_flush(job)
         except OSError:
             log.abandon_flush()
@@ -77,25 +80,26 @@ class Flusher:
             for each in done:
                 each.result()
 
-    async def close(self, logs: Iterable[PartitionLog]) -> None:
-        """Complete logs that nothing is appended to any more and make them durable, THREADS at a time. Raises OSError at the end.
+    async def close(self, logs: Iterable[PartitionLog], threads: int) -> None:
+        """Complete logs that nothing is appended to any more and make them durable, `threads` at a time. Raises OSError at the end.
 
         None of them may be in the middle of a flush.
         """
         rest = iter(list(logs))
-        ended = await asyncio.gather(
-            *(self._close_some(rest) for _ in range(THREADS)), return_exceptions=True
-        )
+        with ThreadPoolExecutor(threads, thread_name_prefix="close") as pool:
+            ended = await asyncio.gather(
+                *(self._close_some(rest, pool) for _ in range(threads)), return_exceptions=True
+            )
         for error in ended:
             if error is not None:
                 raise error
 
-    async def _close_some(self, rest: Iterator[PartitionLog]) -> None:
+    async def _close_some(self, rest: Iterator[PartitionLog], pool: ThreadPoolExecutor) -> None:
         """Those of `rest` that nobody else takes before; an error keeps no other log from being closed."""
         failed = None
         for log in rest:
             try:
-                await self._complete(log, log.close())
+                await self._complete(log, log.close(), pool)
             except OSError as error:
                 failed = error
         if failed is not None:

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from logfleet.control.config_keys import ConfigValue
+from logfleet.control.config_keys import BROKER_KEYS, ConfigValue
 from logfleet.control.dynamic_configs import Piece, in_force, layers_of, pieces_to_tell
 from logfleet.control.topic_configs import BrokerLayers, topic_defaults, topic_values
 from logfleet.log.config import LogConfig
@@ -31,6 +31,10 @@ _TIMESTAMPS: Final = {
     "CreateTime": TimestampType.CREATE_TIME,
     "LogAppendTime": TimestampType.LOG_APPEND_TIME,
 }
+_RECOVERY_THREADS: Final = BROKER_KEYS["num.recovery.threads.per.data.dir"]
+
+RECOVERY_THREADS_MAX: Final = 64
+"""Threads; any number may be configured, but more than these would wait for one interpreter."""
 
 
 class LogConfigs:
@@ -61,6 +65,13 @@ class LogConfigs:
         if self._latest is None or self._latest[0] != overrides:
             self._latest = overrides, log_config(topic_values(overrides, self._defaults))
         return self._latest[1]
+
+    def recovery_threads(self, image: ClusterImage) -> int:
+        """How many logs of one directory are opened, or closed, at the same time (num.recovery.threads.per.data.dir)."""
+        layers = in_force(layers_of(self._static, image, self._node_id))[0]
+        threads = _RECOVERY_THREADS.parse(layers.effective(_RECOVERY_THREADS.name))
+        assert isinstance(threads, int), "it is a number"
+        return min(threads, RECOVERY_THREADS_MAX)
 
 
 def log_config(values: Mapping[str, ConfigValue]) -> LogConfig:

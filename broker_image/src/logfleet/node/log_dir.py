@@ -110,6 +110,7 @@ class LogDir:
         self._files = open_files.files
         self._trash = Trash(open_files)
         self._first_dirty: Mapping[TopicPartition, int] = {}
+        self._told: set[TopicPartition] = set()  # whom the checkpoints named before the load
         self._departures = 0
         self._departures_told = 0
         self._files.make_directory(path)
@@ -180,7 +181,17 @@ class LogDir:
     def load(
         self, config_of: ConfigOf, now_ms: int, *, by_kafka: bool = False
     ) -> Iterator[PartitionLog]:
-        """Open the partitions one after the other; after a crash each one may take a while.
+        """Open the partitions one after the other; after a crash each one may take a while. See `begin_load`."""
+        for partition, request in self.begin_load(config_of, now_ms, by_kafka=by_kafka):
+            opened = self.open(partition, request)
+            self.add(opened)
+            yield opened
+        self.complete_load()
+
+    def begin_load(
+        self, config_of: ConfigOf, now_ms: int, *, by_kafka: bool = False
+    ) -> Iterator[tuple[TopicPartition, LoadRequest]]:
+        """What is to be given to `open`, for each partition in here, and what that returns to `add`; then `complete_load`.
 
         From here on the directory counts as not closed properly, until `close`. by_kafka: it was Kafka that did not close it.
         """
@@ -189,6 +200,7 @@ class LogDir:
         gaps_are_damage = not by_kafka and len(self.notes) == notes_before
         log_starts = self._read_offsets(LOG_STARTS)
         first_dirty = self._first_dirty = self._read_offsets(FIRST_DIRTY_OFFSETS)
+        self._told = {*recovery_points, *log_starts, *first_dirty, *self.high_watermarks}
         if self.was_clean:
             self._files.remove(f"{self.path}/{CLEAN_SHUTDOWN}")
             self._files.fsync_directory(self.path)
@@ -215,17 +227,22 @@ class LogDir:
                 first_dirty_offset=first_dirty.get(partition, 0),
                 gaps_are_damage=gaps_are_damage,
             )
-            yield self._open(partition, request)
-        named = {*recovery_points, *log_starts, *first_dirty, *self.high_watermarks}
-        if named - self.logs.keys():
+            yield partition, request
+
+    def open(self, partition: TopicPartition, request: LoadRequest) -> PartitionLog:
+        """The partition's log, as it is on the disk. Logs of different partitions may be opened in different threads at the same time."""
+        return PartitionLog(partition, self._open_files, self._trash, request)
+
+    def add(self, opened: PartitionLog) -> None:
+        """The log is one of this directory's."""
+        self.logs[opened.partition] = opened
+
+    def complete_load(self) -> None:
+        """All logs that `begin_load` named were added."""
+        if self._told - self.logs.keys():
             self._departures += 1  # a crash came between a log's departure and the checkpoints
         self.high_watermarks = {p: o for p, o in self.high_watermarks.items() if p in self.logs}
         self.is_loaded = True
-
-    def _open(self, partition: TopicPartition, request: LoadRequest) -> PartitionLog:
-        log = PartitionLog(partition, self._open_files, self._trash, request)
-        self.logs[partition] = log
-        return log
 
     # Partitions that come and go
 
@@ -245,7 +262,8 @@ class LogDir:
             log_start_offset=0,
             now_ms=now_ms,
         )
-        created = self._open(partition, request)
+        created = self.open(partition, request)
+        self.add(created)
         self.begun.discard(partition)
         return created
 

@@ -2,7 +2,10 @@
 
 import asyncio
 import errno
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -14,6 +17,7 @@ from logfleet.log.checkpoints import CorruptCheckpoint, parse_properties
 from logfleet.log.config import LogConfig
 from logfleet.log.names import META_PROPERTIES, TopicPartition
 from logfleet.node.log_dir import ConfigOf, LogDir, LogDirRefused
+from logfleet.node.log_loader import LoadRequest
 from logfleet.node.open_files import OpenFiles
 from logfleet.node.partition_log import PartitionLog
 
@@ -86,26 +90,33 @@ class LogDirs:
                 yield log_dir
         self.refuse_none()
 
-    async def load(self, config_of: ConfigOf, now_ms: int) -> None:
-        """Open all logs; without a directory that cannot be read. After a crash this takes a while. Raises LogDirRefused if none is left."""
-        for log_dir in self:
-            was_clean = log_dir.was_clean
-            try:
-                for partition_log in log_dir.load(config_of, now_ms):
-                    for note in partition_log.notes:
-                        log.warning(
-                            "log_recovered", partition=str(partition_log.partition), note=note
-                        )
-                    await asyncio.sleep(0)
-            except OSError as error:
-                self.fail_at_start(log_dir, error)
-                continue
-            for note in log_dir.notes:
-                log.warning("log_directory_note", note=note)
-            log.info(
-                "logs_loaded", path=log_dir.path, partitions=len(log_dir.logs), was_clean=was_clean
-            )
+    async def load(self, config_of: ConfigOf, now_ms: int, threads: int) -> None:
+        """Open all logs; without a directory that cannot be read. After a crash this takes a while. Raises LogDirRefused if none is left.
+
+        threads: logs that are opened at the same time in each directory (num.recovery.threads.per.data.dir).
+        """
+        async with asyncio.TaskGroup() as tasks:
+            for log_dir in self:
+                tasks.create_task(self._load(log_dir, config_of, now_ms, threads))
         self.refuse_none()
+
+    async def _load(self, log_dir: LogDir, config_of: ConfigOf, now_ms: int, threads: int) -> None:
+        was_clean = log_dir.was_clean
+        try:
+            opened = await _open_all(log_dir, log_dir.begin_load(config_of, now_ms), threads)
+        except OSError as error:
+            self.fail_at_start(log_dir, error)
+            return
+        for each in opened:
+            log_dir.add(each)
+            for note in each.notes:
+                log.warning("log_recovered", partition=str(each.partition), note=note)
+        log_dir.complete_load()
+        for note in log_dir.notes:
+            log.warning("log_directory_note", note=note)
+        log.info(
+            "logs_loaded", path=log_dir.path, partitions=len(log_dir.logs), was_clean=was_clean
+        )
 
     def as_found(self) -> LogDirectories:
         """What the start has found: to be asked once the logs are loaded and the strays set aside."""
@@ -173,3 +184,39 @@ class LogDirs:
         self.dirs.remove(log_dir)
         self.failed.append(log_dir.path)
         log_dir.abandon()
+
+
+async def _open_all(
+    log_dir: LogDir, named: Iterable[tuple[TopicPartition, LoadRequest]], threads: int
+) -> list[PartitionLog]:
+    """These logs of the directory, opened by so many threads; they are added nowhere. Raises OSError: of the first that cannot be."""
+    rest = deque(named)
+    loop = asyncio.get_running_loop()
+    # However this ends, nobody is at work any more in a directory that is given up then: leaving the pool waits for its threads.
+    with ThreadPoolExecutor(threads, thread_name_prefix="recovery") as pool:
+        try:
+            opened = await asyncio.gather(
+                *(
+                    loop.run_in_executor(pool, _open_some, log_dir, rest)
+                    for _ in range(min(threads, len(rest)))
+                )
+            )
+        finally:
+            rest.clear()
+    return sorted(itertools.chain(*opened), key=lambda each: each.partition)
+
+
+def _open_some(
+    log_dir: LogDir, rest: deque[tuple[TopicPartition, LoadRequest]]
+) -> list[PartitionLog]:
+    """Those of `rest` that no other thread takes before, until one fails: then the others need not go on either."""
+    opened: list[PartitionLog] = []
+    try:
+        while True:
+            try:
+                partition, request = rest.popleft()
+            except IndexError:
+                return opened
+            opened.append(log_dir.open(partition, request))
+    finally:
+        rest.clear()

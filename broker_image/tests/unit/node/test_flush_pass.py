@@ -191,11 +191,12 @@ async def test_on_a_directory_that_failed_nothing_is_begun(node, disk, until) ->
 
 
 async def test_logs_are_closed_as_many_at_a_time_as_there_are_threads(node, disk, until) -> None:
-    close = asyncio.ensure_future(node.flusher.close(node.log_dir.logs.values()))
-    await until(lambda: disk.in_flight == THREADS)
+    threads = THREADS + 3
+    close = asyncio.ensure_future(node.flusher.close(node.log_dir.logs.values(), threads))
+    await until(lambda: disk.in_flight == threads)
     disk.may_go.release(LOGS)
     await close
-    assert (disk.peak, disk.begun) == (THREADS, LOGS)
+    assert (disk.peak, disk.begun) == (threads, LOGS)
     node.log_dir.close({})
     assert disk.begun == LOGS, "what is closed is not closed again"
     assert node.checkpointed() == dict.fromkeys(range(LOGS), 1)
@@ -205,7 +206,7 @@ async def test_a_log_that_cannot_be_closed_is_told_when_the_others_are(node, dis
     disk.errors["t-1"] = errno.EIO
     disk.may_go.release(LOGS)
     with pytest.raises(OSError, match="it was told to"):
-        await node.flusher.close(node.log_dir.logs.values())
+        await node.flusher.close(node.log_dir.logs.values(), 4)
     durable = [log.recovery_point for log in node.log_dir.logs.values()]
     assert durable == [int(index != 1) for index in range(LOGS)]
 
@@ -215,14 +216,15 @@ async def test_a_broker_closes_its_logs_at_the_same_time(tmp_path, disk, until) 
         "listeners": "PLAINTEXT://127.0.0.1:0",
         "log.dirs": str(tmp_path / "data"),
         "logfleet.admin.listener": "127.0.0.1:0",
+        "num.recovery.threads.per.data.dir": "3",
     }
     broker = await Broker(broker_config(config)).__aenter__()
     (log_dir,) = broker.log_dirs
     for index in range(LOGS):
         log_dir.create(TopicPartition("t", index), "A" * 22, LogConfig(), NOW)
     stop = asyncio.ensure_future(broker.__aexit__())
-    await until(lambda: disk.in_flight == THREADS)
+    await until(lambda: disk.in_flight == 3)
     disk.may_go.release(LOGS)
     await stop
-    assert disk.peak == THREADS
+    assert disk.peak == 3
     assert (tmp_path / "data" / CLEAN_SHUTDOWN).exists()

@@ -4,7 +4,7 @@ from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import ImageBuilder
 from logfleet.metadata.store import KeyValue
-from logfleet.node.log_configs import LogConfigs, log_config
+from logfleet.node.log_configs import RECOVERY_THREADS_MAX, LogConfigs, log_config
 from logfleet.records.batch import TimestampType
 from logfleet.records.compression import Codec
 from logfleet.wire import uuids
@@ -94,3 +94,16 @@ def test_topics_are_told_apart_in_any_order() -> None:
     assert configs.of(image, "unknown") == LogConfig()
     other = image_with(**{"config/broker/default": {"log.segment.bytes": "3145728"}})
     assert configs.of(other, "unknown").segment_bytes == 3_145_728
+
+
+def test_recovery_threads_are_those_in_force_and_never_too_many() -> None:
+    key = "num.recovery.threads.per.data.dir"
+
+    def threads(static: dict[str, str], image: ClusterImage) -> int:
+        return LogConfigs(1, static).recovery_threads(image)
+
+    assert threads({}, ClusterImage()) == 2
+    assert threads({key: "7"}, ClusterImage()) == 7
+    image = image_with(**{"config/broker/default": {key: "3"}, "config/broker/2": {key: "4"}})
+    assert threads({key: "7"}, image) == 3
+    assert threads({key: "2147483647"}, ClusterImage()) == RECOVERY_THREADS_MAX

@@ -1,3 +1,4 @@
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,18 @@ def test_a_missing_file_is_made_only_on_request(tmp_path):
     with pytest.raises(FileNotFoundError):
         cache.get(f"{tmp_path}/new")
     assert cache.get(f"{tmp_path}/new", create=True).size() == 0
+
+
+def test_many_threads_may_ask_for_files_of_their_own(tmp_path) -> None:
+    files = OpenFiles(PosixFiles(), limit=3)
+
+    def ask(thread: int) -> None:
+        for turn in range(300):
+            path = f"{tmp_path}/{thread}-{turn % 4}"
+            assert files.get(path, create=True).path == path
+            if turn % 7 == 0:
+                files.forget(path)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(ask, range(8)))
+    assert len(files) <= 3
