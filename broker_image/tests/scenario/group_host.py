@@ -38,15 +38,14 @@ class GroupHost:
         self.notes: list[Note] = []
         self.held: deque[Write] = deque()
         self.coordinator = GroupCoordinator(self.config)
-        self.run(self.loaded())
+        self.take_up()
 
     def turn(self) -> Turn:
         return Turn(self.now_ms, WALL_MS + self.now_ms)
 
-    def loaded(self) -> Turn:
-        turn = self.turn()
-        self.coordinator.loaded(turn)
-        return turn
+    def take_up(self) -> None:
+        for turn in self.coordinator.take_up(self.turn):
+            self.run(turn)
 
     def run(self, turn: Turn) -> None:
         """Execute what a turn left, and the turns that follow from it."""
@@ -91,7 +90,7 @@ class GroupHost:
         self.coordinator = GroupCoordinator(self.config)
         for record in self.records():
             self.coordinator.apply(record)
-        self.run(self.loaded())
+        self.take_up()
 
     def records(self) -> list[GroupRecord]:
         return [

@@ -1,7 +1,7 @@
 """The coordinator of the groups in one partition of `__consumer_offsets`.
 
 One object lives as long as this broker leads the partition. It is made by applying every record of the
-partition's log and then told that it is `loaded`; from then on each request is a decision that leaves
+partition's log and then told to `take_up` the groups; from then on each request is a decision that leaves
 records, replies and notes in a `Turn` (see there what the shell does with them). `apply` is the only
 thing that changes what is stored, when loading and when running alike.
 
@@ -9,7 +9,7 @@ Upholds I14: a partition has one owner per generation because only the leader's 
 generations only grow, and commits of old generations are refused; and I15 (`offsets`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from logfleet.groups.classic import ClassicGroup, GroupState, Member
@@ -104,12 +104,14 @@ class GroupCoordinator:
         if group_id not in self._table.groups:
             self._rebalancer.new_group(group_id)
 
-    def loaded(self, turn: Turn) -> None:
-        """The whole log was applied: take up the groups as they were stored.
+    def take_up(self, begin_turn: Callable[[], Turn]) -> Iterator[Turn]:
+        """The whole log was applied: take up the groups as they were stored, each in a turn, to be executed before the next.
 
-        Every member gets a full session timeout from now: it could not be heard while nobody coordinated.
+        Between two of them time may pass (`tick`); nobody may ask before the last. Every member gets a full session timeout from its
+        turn on: it could not be heard while nobody coordinated.
         """
-        for group_id, stored in self._table.stored.items():
+        for group_id, stored in list(self._table.stored.items()):
+            turn = begin_turn()
             group = self._restore(self._table.groups[group_id], stored.value)
             for member in group.members.values():
                 self._rebalancer.start_session(member, turn)
@@ -119,12 +121,15 @@ class GroupCoordinator:
                     turn,
                     f"the loaded group has more than {self._table.config.max_size} members",
                 )
+            yield turn
         if self._table.groups:
+            turn = begin_turn()
             turn.note(
                 "groups_loaded",
                 groups=len(self._table.groups),
                 with_offsets=len(self._table.offsets),
             )
+            yield turn
 
     def _restore(self, group: ClassicGroup, value: GroupMetadataValue) -> ClassicGroup:
         group.generation = value.generation

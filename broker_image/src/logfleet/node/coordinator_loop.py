@@ -173,7 +173,8 @@ class CoordinatorLoop:
                 if records is not None:
                     await self._forget_departed(shard, subscription)
                 if not shard.is_closed:
-                    shard.loaded()
+                    for _ in shard.take_up():
+                        await self._breathe()
                     seconds = round(time.monotonic() - started, 3)
                     log.debug("groups_read", partition=name, records=records, seconds=seconds)
 

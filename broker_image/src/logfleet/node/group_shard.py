@@ -7,7 +7,7 @@ is there when `execute` returns, so that a commit with one replica costs no task
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -77,7 +77,7 @@ class _Pending(msgspec.Struct, frozen=True):
 class GroupShard:
     """One partition of `__consumer_offsets` that this broker leads, with its coordinator.
 
-    is_loaded: the log has been read; before that nothing may be asked. is_closed: leadership has ended, or loading failed.
+    is_loaded: the log has been read and its groups taken up; before that nothing may be asked. is_closed: leadership has ended, or loading failed.
     arm: called with the time (monotonic ms) by which `tick` must be called. spawn: starts a task that lives as long as the broker.
     """
 
@@ -143,13 +143,15 @@ class GroupShard:
 
     # -- life
 
-    def loaded(self) -> None:
-        """All records of the log were applied: requests may come."""
+    def take_up(self) -> Iterator[None]:
+        """All records of the log were applied: take up the groups, one per step. After the last requests may come."""
         self._end_offset = self.partition.log.log_end_offset
+        for turn in self.coordinator.take_up(self.turn):
+            self.execute(turn)
+            yield
+            if self.is_closed:
+                return
         self.is_loaded = True
-        turn = self.turn()
-        self.coordinator.loaded(turn)
-        self.execute(turn)
         self.forget_topics(self._deleted_while_loading)
 
     def forget_topics(self, deleted: Sequence[tuple[str, bytes]]) -> None:

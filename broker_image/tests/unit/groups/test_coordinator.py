@@ -138,11 +138,28 @@ def test_a_rebalance_timeout_that_old_brokers_did_not_store_is_the_session_timeo
     )
     host.coordinator = GroupCoordinator(host.config)
     host.coordinator.apply(GroupMetadataRecord(GroupMetadataKey(group="g"), value))
-    host.run(host.loaded())
+    host.take_up()
     group = host.coordinator._table.groups["g"]
     assert group.rebalance_timeout_ms() == 7_000
     assert group.state_since_ms is None
     assert host.coordinator.next_deadline_ms() == 7_000
+
+
+def test_a_members_session_begins_when_its_group_is_taken_up():
+    host = GroupHost()
+    member = GroupMetadataValue.MemberMetadata(member_id="m", session_timeout=7_000)
+    value = GroupMetadataValue(
+        protocol_type="consumer", protocol="range", leader="m", members=[member]
+    )
+    host.coordinator = GroupCoordinator(host.config)
+    for group_id in ("a", "b"):
+        host.coordinator.apply(GroupMetadataRecord(GroupMetadataKey(group=group_id), value))
+    for turn in host.coordinator.take_up(host.turn):
+        host.run(turn)
+        host.wait(3_000)
+    assert host.now_ms == 9_000
+    states = {each.group_id: each.group_state for each in host.coordinator.list_groups([], [])}
+    assert states == {"a": "Empty", "b": "Stable"}
 
 
 def test_tombstones_of_what_is_not_there_change_nothing():
@@ -158,7 +175,7 @@ def test_a_group_that_only_committed_offsets_is_there_after_loading():
     coordinator.apply(OffsetRecord(key, OffsetCommitValue(offset=5)))
     host = GroupHost()
     host.coordinator = coordinator
-    host.run(host.loaded())
+    host.take_up()
     (group,) = coordinator.list_groups([], [])
     assert (group.group_id, group.protocol_type, group.group_state) == ("g", "", "Empty")
 

@@ -65,7 +65,7 @@ def host_with(*records: GroupRecord) -> GroupHost:
     host.coordinator = GroupCoordinator(host.config)
     for record in records:
         host.coordinator.apply(record)
-    host.run(host.loaded())
+    host.take_up()
     return host
 
 

@@ -100,6 +100,11 @@ class ShardRig:
         return task
 
 
+def take_up(shard: GroupShard) -> int:
+    """Have the shard end its loading; in how many steps."""
+    return sum(1 for _ in shard.take_up())
+
+
 def commit(shard: GroupShard, offset: int) -> Waiter[OffsetCommitResponse]:
     waiter = Waiter[OffsetCommitResponse]()
     request = OffsetCommitRequest(

@@ -7,7 +7,7 @@ from logfleet.node.group_lag import PartitionLag, group_lags
 from logfleet.node.partition_table import PartitionTable
 from logfleet.wire.messages import OffsetCommitKey, OffsetCommitValue
 
-from broker_image.tests.unit.node.groups_rig import LaggingPartition, ShardRig, open_log
+from broker_image.tests.unit.node.groups_rig import LaggingPartition, ShardRig, open_log, take_up
 
 pytestmark = pytest.mark.asyncio
 ID = b"id of topic t..."
@@ -36,7 +36,7 @@ def table(tmp_path):
 
 
 async def test_lag_is_told_for_each_offset_of_a_topic_that_is_led_here(rig, table):
-    rig.shard.loaded()
+    take_up(rig.shard)
     commit(rig, "a", "t", 0, 5)
     commit(rig, "a", "t", 1, 5)
     commit(rig, "b", "t", 0, 9, ID)
@@ -50,7 +50,7 @@ async def test_lag_is_told_for_each_offset_of_a_topic_that_is_led_here(rig, tabl
 
 
 async def test_an_offset_of_an_earlier_topic_of_the_name_has_no_lag(rig, table):
-    rig.shard.loaded()
+    take_up(rig.shard)
     commit(rig, "a", "t", 0, 5, b"id of an earlier")
     assert list(group_lags([rig.shard], table)) == []
 
@@ -58,13 +58,13 @@ async def test_an_offset_of_an_earlier_topic_of_the_name_has_no_lag(rig, table):
 async def test_a_partition_that_is_not_loaded_or_was_lost_tells_nothing(rig, table):
     commit(rig, "a", "t", 0, 5)
     assert list(group_lags([rig.shard], table)) == []
-    rig.shard.loaded()
+    take_up(rig.shard)
     rig.shard.close()
     assert list(group_lags([rig.shard], table)) == []
 
 
 async def test_groups_may_change_while_somebody_walks_over_them(rig, table):
-    rig.shard.loaded()
+    take_up(rig.shard)
     for group in ("a", "b", "c"):
         commit(rig, group, "t", 0, 5)
     walk = group_lags([rig.shard], table)

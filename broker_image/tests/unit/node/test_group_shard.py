@@ -5,7 +5,7 @@ import pytest
 from logfleet.groups.config import GroupConfig
 from logfleet.groups.expiry import REMOVED_PER_STEP
 from logfleet.groups.offsets import ZERO_UUID
-from logfleet.groups.records import OffsetRecord
+from logfleet.groups.records import GroupMetadataRecord, OffsetRecord
 from logfleet.groups.replay import Replay
 from logfleet.log.validation import Rejected
 from logfleet.node.connection import Peer
@@ -15,7 +15,13 @@ from logfleet.node.group_shard import GroupShard, Waiter
 from logfleet.records.batch import iterate_headers
 from logfleet.records.record import read_records
 from logfleet.wire.errors import ErrorCode
-from logfleet.wire.messages import JoinGroupResponse, OffsetCommitKey, OffsetCommitValue
+from logfleet.wire.messages import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    JoinGroupResponse,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 
 from broker_image.tests.unit.node.groups_rig import (
     LaggingPartition,
@@ -26,6 +32,7 @@ from broker_image.tests.unit.node.groups_rig import (
     join,
     open_log,
     sync,
+    take_up,
 )
 
 pytestmark = pytest.mark.asyncio
@@ -34,7 +41,7 @@ pytestmark = pytest.mark.asyncio
 @pytest.fixture
 def rig(tmp_path):
     rig = ShardRig(str(tmp_path))
-    rig.shard.loaded()
+    take_up(rig.shard)
     return rig
 
 
@@ -58,7 +65,7 @@ async def test_nothing_is_answered_before_followers_have_it(rig, until):
 
 async def test_a_commit_that_followers_do_not_get_in_time_is_told_so(tmp_path, until):
     rig = ShardRig(str(tmp_path), commit_timeout_ms=1)
-    rig.shard.loaded()
+    take_up(rig.shard)
     rig.partition.lags = True
     waiter = commit(rig.shard, 5)
     await rig.tasks[0]
@@ -135,10 +142,49 @@ async def test_the_log_holds_what_another_coordinator_needs(rig, tmp_path):
     for position, header in iterate_headers(data):
         for record in read_records(data, position):
             apply_record(replay, record, header)
-    other.loaded()
+    take_up(other)
     group = other.coordinator.describe("g", 6)
     assert group.group_state == "Stable"
     assert group.members[0].member_assignment == b"p0"
+
+
+def read_groups(shard: GroupShard, count: int) -> None:
+    """As if the log had held so many stable groups of a member."""
+    member = GroupMetadataValue.MemberMetadata(member_id="m", session_timeout=6_000)
+    for number in range(count):
+        shard.coordinator.apply(
+            GroupMetadataRecord(
+                GroupMetadataKey(group=f"g{number}"),
+                GroupMetadataValue(
+                    protocol_type="consumer", protocol="range", leader="m", members=[member]
+                ),
+            )
+        )
+
+
+async def test_groups_are_taken_up_in_a_step_each_before_requests_may_come(tmp_path):
+    rig = ShardRig(str(tmp_path))
+    read_groups(rig.shard, 3)
+    steps = rig.shard.take_up()
+    for taken in (1, 2, 3):
+        next(steps)
+        assert not rig.shard.is_loaded
+        states = [group.group_state for group in rig.shard.coordinator.list_groups([], [])]
+        assert states == ["Stable"] * taken + ["Empty"] * (3 - taken)
+        assert rig.armed, "a member that is silent from now on is noticed"
+    assert list(steps) == [None]
+    assert rig.shard.is_loaded
+
+
+async def test_a_leadership_that_ends_between_two_groups_ends_the_loading(tmp_path):
+    rig = ShardRig(str(tmp_path))
+    read_groups(rig.shard, 3)
+    steps = rig.shard.take_up()
+    next(steps)
+    rig.shard.close()
+    assert list(steps) == []
+    assert not rig.shard.is_loaded
+    assert rig.shard.coordinator.next_deadline_ms() is None
 
 
 async def test_topics_deleted_while_loading_lose_their_offsets_afterwards(tmp_path):
@@ -146,7 +192,7 @@ async def test_topics_deleted_while_loading_lose_their_offsets_afterwards(tmp_pa
     rig.shard.forget_topics([("t", ZERO_UUID)])
     rig.shard.is_loaded = True  # as if the log had held the commit
     commit(rig.shard, 5)
-    rig.shard.loaded()
+    take_up(rig.shard)
     assert fetch(rig.shard) == -1
     rig.shard.close()
     rig.shard.forget_topics([("t", b"id of deleted t.")])
