@@ -81,10 +81,11 @@ class Flusher:
                 each.result()
 
     async def close(self, logs: Iterable[PartitionLog], threads: int) -> None:
-        """Complete logs that nothing is appended to any more and make them durable, `threads` at a time. Raises OSError at the end.
+        """Complete logs that nothing is appended to any more and make them durable, so many at a time, but no less than THREADS. Raises OSError at the end.
 
         None of them may be in the middle of a flush.
         """
+        threads = max(threads, THREADS)
         rest = iter(list(logs))
         with ThreadPoolExecutor(threads, thread_name_prefix="close") as pool:
             ended = await asyncio.gather(

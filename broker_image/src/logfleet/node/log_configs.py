@@ -67,7 +67,7 @@ class LogConfigs:
         return self._latest[1]
 
     def recovery_threads(self, image: ClusterImage) -> int:
-        """How many logs of one directory are opened, or closed, at the same time (num.recovery.threads.per.data.dir)."""
+        """How many logs of one directory are opened at the same time, and closed if that is more than otherwise (num.recovery.threads.per.data.dir)."""
         layers = in_force(layers_of(self._static, image, self._node_id))[0]
         threads = _RECOVERY_THREADS.parse(layers.effective(_RECOVERY_THREADS.name))
         assert isinstance(threads, int), "it is a number"

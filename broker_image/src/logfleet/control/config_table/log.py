@@ -50,7 +50,7 @@ log.segment.delete.delay.ms LONG cluster high 60000 0..
 max.decompressed.message.bytes INT cluster medium 2147483639 1..2147483639
 message.max.bytes INT cluster high 1048588 0..
 min.insync.replicas INT cluster high 1 1..
-num.recovery.threads.per.data.dir INT cluster high 2 1.. | Logs of one data directory that are opened at the same time at a start, after a crash with recovery, and closed at a stop; at most 64. | in node.log_configs
+num.recovery.threads.per.data.dir INT cluster high 2 1.. | Logs of one data directory that are opened at the same time at a start, after a crash with recovery, at most 64; and that are closed at a stop, at least 4. | in node.log_configs
 num.replica.alter.log.dirs.threads INT ro high null | Replicas that are moved between data directories at the same time.
 producer.id.expiration.ms INT cluster low 86400000 1.. | State of an idempotent producer is kept this long after its last write. | in node.maintenance
 replica.high.watermark.checkpoint.interval.ms LONG ro high 5000 | How often high watermarks are written.
