@@ -22,13 +22,14 @@ from logfleet.node.cleaner_process import CleanerProcess
 from logfleet.node.cleaner_program import NotCleaned
 from logfleet.node.cleaning import NOT_KNOWN, Cleaned, CleanedSegment, CleaningJob
 from logfleet.node.flusher import Flusher
-from logfleet.node.local_partitions import SLICE_S, Failed, now_ms
+from logfleet.node.local_partitions import Failed, now_ms
 from logfleet.node.log_dir import LogDir
 from logfleet.node.log_dirs import LogDirs
 from logfleet.node.partition import Partition
 from logfleet.node.partition_log import PartitionLog
 from logfleet.node.segment import Segment
 from logfleet.node.segment_swap import demote, promote, remove_cleaned
+from logfleet.node.slices import Slices
 from logfleet.records.batch import NO_TIMESTAMP
 from logfleet.records.record import DECOMPRESSED_BYTES_MAX
 
@@ -176,7 +177,7 @@ class Cleaner:
         self._idle: list[CleanerProcess] = []
         self._failures: dict[PartitionLog, tuple[int, float]] = {}  # how many, not again before
         self._bug: BaseException | None = None
-        self._slice_end = 0.0
+        self._slices = Slices()
 
     async def run(self) -> None:
         """Clean until cancelled; rounds under way are ended then."""
@@ -243,7 +244,7 @@ class Cleaner:
         ratio_max, overdue_max = 0.0, 0
         best: tuple[Cleanable, Partition] | None = None
         for partition in self._table:
-            await self._breathe()
+            await self._slices.breathe()
             if not self._may_be_cleaned(partition):
                 continue
             name = TopicPartition(partition.topic, partition.index)
@@ -469,8 +470,3 @@ class Cleaner:
             reason=reason,
             again_in_s=round(pause_s, 3),
         )
-
-    async def _breathe(self) -> None:
-        if time.monotonic() >= self._slice_end:
-            await asyncio.sleep(0)
-            self._slice_end = time.monotonic() + SLICE_S

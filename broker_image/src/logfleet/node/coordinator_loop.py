@@ -1,7 +1,7 @@
 """Coordinates the groups of those partitions of `__consumer_offsets` that this broker leads.
 
 A partition that it begins to lead is read from its log start to its high watermark, one partition after the
-other and in slices of SLICE_S; until then requests for its groups get COORDINATOR_LOAD_IN_PROGRESS. A
+other and in slices; until then requests for its groups get COORDINATOR_LOAD_IN_PROGRESS. A
 partition that it ceases to lead is forgotten at once. All sessions and rebalances share one timer.
 """
 
@@ -26,6 +26,7 @@ from logfleet.node.descriptors import TRY_AGAIN_S
 from logfleet.node.group_shard import GroupShard, monotonic_ms
 from logfleet.node.metadata_follower import Subscription
 from logfleet.node.partition import Partition
+from logfleet.node.slices import Slices
 from logfleet.records.batch import BatchHeader, iterate_headers
 from logfleet.records.errors import RecordsError
 from logfleet.records.record import Record, read_records
@@ -35,8 +36,6 @@ log = structlog.get_logger(__name__)
 
 READ_BYTES: Final = 1024 * 1024
 """Read at once while loading, in a thread: a cold disk does not stop the loop."""
-SLICE_S: Final = 0.003
-"""Longest step of decoding on the loop."""
 TICK_MS: Final = 5
 """Deadlines are looked at no more often than this; the shortest session lasts a thousand times as long."""
 CREATE_AGAIN_S: Final = 1.0
@@ -76,7 +75,7 @@ class CoordinatorLoop:
         self._storage_failed = storage_failed
         self._shards: dict[int, GroupShard] = {}
         self._to_load: asyncio.Queue[GroupShard] = asyncio.Queue()
-        self._slice_end = 0.0
+        self._slices = Slices()
         self._tasks: set[asyncio.Task[None]] = set()
         self._failures: asyncio.Queue[BaseException] = asyncio.Queue()
         self._timer: asyncio.TimerHandle | None = None
@@ -174,7 +173,7 @@ class CoordinatorLoop:
                     await self._forget_departed(shard, subscription)
                 if not shard.is_closed:
                     for _ in shard.take_up():
-                        await self._breathe()
+                        await self._slices.breathe()
                     seconds = round(time.monotonic() - started, 3)
                     log.debug("groups_read", partition=name, records=records, seconds=seconds)
 
@@ -220,13 +219,13 @@ class CoordinatorLoop:
     ) -> int:
         """Apply one batch, up to where leadership ends; how many records it had until there."""
         count = 0
-        await self._breathe()  # a batch may be empty
+        await self._slices.breathe()  # a batch may be empty
         for record in read_records(batches, position):
             if shard.is_closed:
                 break
             apply_record(replay, record, header)
             count += 1
-            await self._breathe()
+            await self._slices.breathe()
         return count
 
     async def _forget_departed(self, shard: GroupShard, subscription: Subscription) -> None:
@@ -237,17 +236,11 @@ class CoordinatorLoop:
         committed: set[tuple[str, bytes]] = set()
         for _, topic, _, value in shard.coordinator.committed_offsets():
             committed.add((topic, bytes(value.topic_id)))
-            await self._breathe()
+            await self._slices.breathe()
         image, partition = subscription.image, shard.partition
         state = image.partition(partition.topic_id, partition.index)
         if state is not None and state.leader_epoch >= partition.leader_epoch:
             shard.forget_topics(departed(committed, image))
-
-    async def _breathe(self) -> None:
-        """Let the loop do something else if this step has taken its time, over however many batches."""
-        if time.monotonic() >= self._slice_end:
-            await asyncio.sleep(0)
-            self._slice_end = time.monotonic() + SLICE_S
 
     # -- time
 

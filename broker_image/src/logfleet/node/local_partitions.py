@@ -28,13 +28,12 @@ from logfleet.node.metadata_follower import MetadataFollower, Subscription
 from logfleet.node.partition import CommitRule, Partition
 from logfleet.node.partition_log import PartitionLog
 from logfleet.node.partition_table import PartitionTable
+from logfleet.node.slices import Slices
 from logfleet.node.strays import is_deleted, set_aside
 from logfleet.wire import uuids
 
 log = structlog.get_logger(__name__)
 
-# Longest step on the loop while many partitions change.
-SLICE_S = 0.005
 # Leader epochs written at the same time.
 EPOCH_WRITES_MAX = 8
 CONFIRM_AGAIN_S = 1.0
@@ -75,7 +74,7 @@ class LocalPartitions:
         self._on_disk_failure = on_disk_failure
         self._rule = rule
         self._epoch_writes = asyncio.Semaphore(EPOCH_WRITES_MAX)
-        self._slice_end = 0.0
+        self._slices = Slices()
         self._subscription: Subscription | None = None
         self._broker_epoch: int | None = None
         self._will_try = False
@@ -142,7 +141,7 @@ class LocalPartitions:
             topic_ids |= {topic.id for topic in image.topics()} | set(self._table.by_id)
         starting = []
         for topic_id in topic_ids:
-            await self._breathe()
+            await self._slices.breathe()
             topic = image.topic_by_id(topic_id)
             if topic is None:
                 for partition in self._hosted(topic_id):
@@ -172,7 +171,7 @@ class LocalPartitions:
             for each in self._lost(image):
                 if each is not None:
                     lost.add(each)
-                await self._breathe()
+                await self._slices.breathe()
             self._take_lost_offline(lost, missing)
             self._lost_known = is_current
             if is_current and not lost:
@@ -241,7 +240,7 @@ class LocalPartitions:
                     partition = None
             if leads and partition is None and (topic.id, index) not in self._table.offline:
                 starting.append((topic, index, state))
-            await self._breathe()
+            await self._slices.breathe()
         return starting
 
     def _hosted(self, topic_id: bytes) -> list[Partition]:
@@ -349,12 +348,6 @@ class LocalPartitions:
         for callback in self.on_lost:
             callback(partition)
 
-    async def _breathe(self) -> None:
-        """Let the loop do something else if this step has taken its time."""
-        if time.monotonic() >= self._slice_end:
-            await asyncio.sleep(0)
-            self._slice_end = time.monotonic() + SLICE_S
-
     async def _delete(self, deleted: DeletedTopic) -> None:
         """Remove the topic's logs, then say so; the cluster forgets the deletion when every broker has.
 
@@ -370,7 +363,7 @@ class LocalPartitions:
                     if partition_log.topic_id == topic_id:
                         await self._flusher.until_idle(partition_log)
                         log_dir.delete(name, now_ms())
-                    await self._breathe()
+                    await self._slices.breathe()
             await self._forget_departed()
         except OSError as error:
             log.warning("deletion_failed", topic=deleted.name, error=str(error))

@@ -1,6 +1,6 @@
 """What a broker does with its logs from time to time: retention, flushes, checkpoints, forgotten producers, removals.
 
-All of it walks over many partitions, so it runs in slices of SLICE_S; what waits for the disk runs in the
+All of it walks over many partitions, so it runs in slices; what waits for the disk runs in the
 flusher's threads.
 """
 
@@ -18,12 +18,13 @@ from logfleet.log.names import TopicPartition
 from logfleet.node.checkpointer import Checkpointer
 from logfleet.node.flush_rules import FLUSH_PERIOD_S
 from logfleet.node.flusher import THREADS, Flusher
-from logfleet.node.local_partitions import SLICE_S, Failed, now_ms
+from logfleet.node.local_partitions import Failed, now_ms
 from logfleet.node.log_dir import LogDir
 from logfleet.node.log_dirs import LogDirs
 from logfleet.node.partition import Partition
 from logfleet.node.partition_log import PartitionLog
 from logfleet.node.partition_table import PartitionTable
+from logfleet.node.slices import Slices
 from logfleet.node.trash import remove
 
 log = structlog.get_logger(__name__)
@@ -57,7 +58,7 @@ class Maintenance:
         self._checkpointer = checkpointer
         self._on_disk_failure = on_disk_failure
         self.producer_id_expiration_ms = config.producer_id_expiration_ms
-        self._slice_end = 0.0
+        self._slices = Slices()
         self._slots = asyncio.Semaphore(THREADS)
         self._moved: set[str] = set()  # directories whose checkpoints are behind
         self._checkpointed_s: dict[str, float] = {}  # when they were last written, monotonic
@@ -112,7 +113,7 @@ class Maintenance:
     ) -> None:
         """Flush those of `rest` that nobody else takes before, until the directory fails."""
         for name, partition_log in rest:
-            await self._breathe()
+            await self._slices.breathe()
             if log_dir not in self._log_dirs.dirs:
                 return
             if self._is_due(partition_log):
@@ -146,7 +147,7 @@ class Maintenance:
         """Write the checkpoints of directories where recovery points have moved since."""
         for log_dir in self._log_dirs:
             for partition_log in list(log_dir.logs.values()):
-                await self._breathe()
+                await self._slices.breathe()
                 if partition_log.recovery_point > partition_log.checkpointed_point:
                     self._moved.add(log_dir.path)
                     break
@@ -168,9 +169,9 @@ class Maintenance:
     async def apply_retention(self) -> None:
         """Remove segments that time and size no longer allow."""
         for partition in self._table:
-            await self._breathe()
+            await self._slices.breathe()
             while partition.is_leading and self._removed_some(partition):
-                await self._breathe()
+                await self._slices.breathe()
 
     def _removed_some(self, partition: Partition) -> bool:
         """A step of a partition's retention; whether there may be another."""
@@ -193,7 +194,7 @@ class Maintenance:
     async def expire_producers(self) -> None:
         """Forget idempotent producers that wrote nothing for producer.id.expiration.ms."""
         for partition in self._table:
-            await self._breathe()
+            await self._slices.breathe()
             partition.log.producers.states.expire(now_ms(), self.producer_id_expiration_ms)
 
     async def remove_discarded(self) -> None:
@@ -207,8 +208,3 @@ class Maintenance:
                     log.warning("removal_failed", path=log_dir.path, error=str(error))
                     if is_shortage(error):
                         log_dir.put_back(due)
-
-    async def _breathe(self) -> None:
-        if time.monotonic() >= self._slice_end:
-            await asyncio.sleep(0)
-            self._slice_end = time.monotonic() + SLICE_S

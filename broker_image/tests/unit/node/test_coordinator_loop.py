@@ -12,7 +12,7 @@ from logfleet.groups.offsets import ZERO_UUID
 from logfleet.groups.partition import OFFSETS_TOPIC, partition_for
 from logfleet.groups.records import OffsetRecord, encode_record
 from logfleet.metadata.image_builder import Changes
-from logfleet.node import coordinator_loop
+from logfleet.node import coordinator_loop, slices
 from logfleet.node.coordinator_loop import CoordinatorLoop
 from logfleet.node.group_shard import GroupShard
 from logfleet.node.metadata_follower import Subscription
@@ -201,7 +201,7 @@ async def test_a_log_that_kafka_wrote_tells_what_transactions_committed(
 
 
 async def test_loading_lets_the_loop_do_other_things(tmp_path, until, monkeypatch):
-    monkeypatch.setattr(coordinator_loop, "SLICE_S", 0)
+    monkeypatch.setattr(slices, "SLICE_S", 0)
     partition = LaggingPartition(open_log(str(tmp_path)))
     for number in range(50):
         partition.append(build_batch([Record(b"\0\2\0\1%d" % (number % 10), None, 0)]), 0)
@@ -219,8 +219,8 @@ async def test_many_small_batches_are_loaded_in_short_steps_too(tmp_path, monkey
     partition = LaggingPartition(open_log(str(tmp_path)))
     for number in range(50):
         partition.append(build_batch([Record(b"\0\2\0\1%d" % (number % 10), None, 0)]), 0)
-    clock = itertools.count(step=0.001)  # each look takes a millisecond
-    monkeypatch.setattr(coordinator_loop, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    clock = itertools.count(step=slices.SLICE_S / 3)  # each look takes a part of a slice
+    monkeypatch.setattr(slices, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     rig = Rig()
     steps = 0
     async with rig.running():
@@ -236,7 +236,7 @@ async def test_many_small_batches_are_loaded_in_short_steps_too(tmp_path, monkey
 async def test_a_partition_lost_between_two_steps_is_read_no_further(
     tmp_path, until, monkeypatch, sizes
 ):
-    monkeypatch.setattr(coordinator_loop, "SLICE_S", 0)
+    monkeypatch.setattr(slices, "SLICE_S", 0)
     partition = LaggingPartition(open_log(str(tmp_path)))
     value = OffsetCommitValue(offset=5, metadata="")
     keys = (OffsetCommitKey(group=f"g{n}", topic="t", partition=0) for n in range(50))

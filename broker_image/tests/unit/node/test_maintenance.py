@@ -14,6 +14,7 @@ from logfleet.node.log_dirs import LogDirs
 from logfleet.node.maintenance import Maintenance
 from logfleet.node.open_files import OpenFiles
 from logfleet.node.partition_table import PartitionTable
+from logfleet.node.slices import Slices
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def test_checkpoints_are_written_where_recovery_points_have_moved():
     maintenance._log_dirs = LogDirs(OpenFiles(PosixFiles()), [still, moved])
     maintenance._checkpointer = Checkpointer()
     maintenance._table = PartitionTable(ClusterImage)
-    maintenance._slice_end = 0.0
+    maintenance._slices = Slices()
     maintenance._moved, maintenance._checkpointed_s = set(), {}
     asyncio.run(maintenance.checkpoint())
     assert written == [moved]
@@ -132,6 +133,6 @@ def test_retention_takes_all_steps_of_a_log_as_long_as_it_is_led(lost_with_left,
     log = Log()
     partition = SimpleNamespace(topic="t", index=0, is_leading=True, high_watermark=7, log=log)
     maintenance: Any = Maintenance.__new__(Maintenance)
-    maintenance._table, maintenance._slice_end = [partition], 0.0
+    maintenance._table, maintenance._slices = [partition], Slices()
     asyncio.run(maintenance.apply_retention())
     assert 4 - len(log.steps) == taken

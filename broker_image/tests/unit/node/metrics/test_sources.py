@@ -2,7 +2,8 @@ import asyncio
 import time
 from itertools import pairwise
 
-from logfleet.node.metrics.sources import SLICE_S, Sources
+from logfleet.node.metrics.sources import Sources
+from logfleet.node.slices import SLICE_S
 from logfleet.telemetry.exposition import Family, single
 from logfleet.telemetry.metric import gauge
 
