@@ -130,14 +130,18 @@ def test_what_is_stored_is_what_kafka_stores():
     )
 
 
-def test_a_rebalance_timeout_that_old_brokers_did_not_store_is_the_session_timeout():
-    host = GroupHost()
+def with_a_member_of_7_s(group_id: str) -> GroupMetadataRecord:
     member = GroupMetadataValue.MemberMetadata(member_id="m", session_timeout=7_000)
     value = GroupMetadataValue(
         protocol_type="consumer", protocol="range", leader="m", members=[member]
     )
+    return GroupMetadataRecord(GroupMetadataKey(group=group_id), value)
+
+
+def test_a_rebalance_timeout_that_old_brokers_did_not_store_is_the_session_timeout():
+    host = GroupHost()
     host.coordinator = GroupCoordinator(host.config)
-    host.coordinator.apply(GroupMetadataRecord(GroupMetadataKey(group="g"), value))
+    host.coordinator.apply(with_a_member_of_7_s("g"))
     host.take_up()
     group = host.coordinator._table.groups["g"]
     assert group.rebalance_timeout_ms() == 7_000
@@ -147,13 +151,9 @@ def test_a_rebalance_timeout_that_old_brokers_did_not_store_is_the_session_timeo
 
 def test_a_members_session_begins_when_its_group_is_taken_up():
     host = GroupHost()
-    member = GroupMetadataValue.MemberMetadata(member_id="m", session_timeout=7_000)
-    value = GroupMetadataValue(
-        protocol_type="consumer", protocol="range", leader="m", members=[member]
-    )
     host.coordinator = GroupCoordinator(host.config)
     for group_id in ("a", "b"):
-        host.coordinator.apply(GroupMetadataRecord(GroupMetadataKey(group=group_id), value))
+        host.coordinator.apply(with_a_member_of_7_s(group_id))
     for turn in host.coordinator.take_up(host.turn):
         host.run(turn)
         host.wait(3_000)
