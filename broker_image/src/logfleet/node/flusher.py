@@ -81,9 +81,9 @@ class Flusher:
                 each.result()
 
     async def close(self, logs: Iterable[PartitionLog], threads: int) -> None:
-        """Complete logs that nothing is appended to any more and make them durable, so many at a time, but no less than THREADS. Raises OSError at the end.
+        """Complete logs that nothing is appended to any more and make them durable. Raises OSError at the end.
 
-        None of them may be in the middle of a flush.
+        threads: how many at a time; no fewer than THREADS are. None of the logs may be in the middle of a flush.
         """
         threads = max(threads, THREADS)
         rest = iter(list(logs))

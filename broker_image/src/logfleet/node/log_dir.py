@@ -183,15 +183,13 @@ class LogDir:
     ) -> Iterator[PartitionLog]:
         """Open the partitions one after the other; after a crash each one may take a while. See `begin_load`."""
         for partition, request in self.begin_load(config_of, now_ms, by_kafka=by_kafka):
-            opened = self.open(partition, request)
-            self.add(opened)
-            yield opened
+            yield self.open(partition, request)
         self.complete_load()
 
     def begin_load(
         self, config_of: ConfigOf, now_ms: int, *, by_kafka: bool = False
     ) -> Iterator[tuple[TopicPartition, LoadRequest]]:
-        """What is to be given to `open`, for each partition in here, and what that returns to `add`; then `complete_load`.
+        """What is to be given to `open`, for each partition in here; then `complete_load`.
 
         From here on the directory counts as not closed properly, until `close`. by_kafka: it was Kafka that did not close it.
         """
@@ -230,15 +228,15 @@ class LogDir:
             yield partition, request
 
     def open(self, partition: TopicPartition, request: LoadRequest) -> PartitionLog:
-        """The partition's log, as it is on the disk. Logs of different partitions may be opened in different threads at the same time."""
-        return PartitionLog(partition, self._open_files, self._trash, request)
-
-    def add(self, opened: PartitionLog) -> None:
-        """The log is one of this directory's."""
-        self.logs[opened.partition] = opened
+        """The partition's log, as it is on the disk. Different threads may open logs of different partitions at the same time."""
+        opened = self.logs[partition] = PartitionLog(
+            partition, self._open_files, self._trash, request
+        )
+        return opened
 
     def complete_load(self) -> None:
-        """All logs that `begin_load` named were added."""
+        """All logs that `begin_load` named are open."""
+        self.logs = dict(sorted(self.logs.items()))
         if self._told - self.logs.keys():
             self._departures += 1  # a crash came between a log's departure and the checkpoints
         self.high_watermarks = {p: o for p, o in self.high_watermarks.items() if p in self.logs}
@@ -263,7 +261,6 @@ class LogDir:
             now_ms=now_ms,
         )
         created = self.open(partition, request)
-        self.add(created)
         self.begun.discard(partition)
         return created
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -103,15 +102,14 @@ class LogDirs:
     async def _load(self, log_dir: LogDir, config_of: ConfigOf, now_ms: int, threads: int) -> None:
         was_clean = log_dir.was_clean
         try:
-            opened = await _open_all(log_dir, log_dir.begin_load(config_of, now_ms), threads)
+            await _open_all(log_dir, log_dir.begin_load(config_of, now_ms), threads)
         except OSError as error:
             self.fail_at_start(log_dir, error)
             return
-        for each in opened:
-            log_dir.add(each)
-            for note in each.notes:
-                log.warning("log_recovered", partition=str(each.partition), note=note)
         log_dir.complete_load()
+        for partition, opened in log_dir.logs.items():
+            for note in opened.notes:
+                log.warning("log_recovered", partition=str(partition), note=note)
         for note in log_dir.notes:
             log.warning("log_directory_note", note=note)
         log.info(
@@ -188,14 +186,14 @@ class LogDirs:
 
 async def _open_all(
     log_dir: LogDir, named: Iterable[tuple[TopicPartition, LoadRequest]], threads: int
-) -> list[PartitionLog]:
-    """These logs of the directory, opened by so many threads; they are added nowhere. Raises OSError: of the first that cannot be."""
+) -> None:
+    """Open these logs of the directory by so many threads. Raises OSError: of the first that cannot be."""
     rest = deque(named)
     loop = asyncio.get_running_loop()
     # However this ends, nobody is at work any more in a directory that is given up then: leaving the pool waits for its threads.
     with ThreadPoolExecutor(threads, thread_name_prefix="recovery") as pool:
         try:
-            opened = await asyncio.gather(
+            await asyncio.gather(
                 *(
                     loop.run_in_executor(pool, _open_some, log_dir, rest)
                     for _ in range(min(threads, len(rest)))
@@ -203,20 +201,16 @@ async def _open_all(
             )
         finally:
             rest.clear()
-    return sorted(itertools.chain(*opened), key=lambda each: each.partition)
 
 
-def _open_some(
-    log_dir: LogDir, rest: deque[tuple[TopicPartition, LoadRequest]]
-) -> list[PartitionLog]:
+def _open_some(log_dir: LogDir, rest: deque[tuple[TopicPartition, LoadRequest]]) -> None:
     """Those of `rest` that no other thread takes before, until one fails: then the others need not go on either."""
-    opened: list[PartitionLog] = []
     try:
         while True:
             try:
                 partition, request = rest.popleft()
             except IndexError:
-                return opened
-            opened.append(log_dir.open(partition, request))
+                return
+            log_dir.open(partition, request)
     finally:
         rest.clear()

@@ -16,6 +16,8 @@ from logfleet.node.log_dirs import LogDirs
 from logfleet.node.open_files import OpenFiles
 from logfleet.records.record import Record, build_batch
 
+from broker_image.tests.unit.io.descriptors import open_files
+
 pytestmark = pytest.mark.asyncio
 
 ID = "bQrxV1XaQAyDOV5OYVsTsQ"
@@ -65,8 +67,8 @@ def written(path: Path, *, clean: bool) -> str:
 
 
 def opened(gate: Gate, *paths: str) -> LogDirs:
-    open_files = OpenFiles(gate, limit=5)
-    return LogDirs(open_files, [LogDir(open_files, path, "cluster", 1) for path in paths])
+    cache = OpenFiles(gate, limit=5)
+    return LogDirs(cache, [LogDir(cache, path, "cluster", 1) for path in paths])
 
 
 def loading(dirs: LogDirs, threads: int) -> "asyncio.Future[None]":
@@ -92,6 +94,7 @@ async def test_so_many_logs_of_a_directory_are_opened_at_a_time(
     assert (gate.peak, gate.begun) == (threads, LOGS)
     assert log_dir.is_loaded
     assert ends(log_dir) == list(range(LOGS))
+    assert list(log_dir.logs) == sorted(log_dir.logs)
 
 
 async def test_directories_are_loaded_at_the_same_time(tmp_path, until) -> None:
@@ -116,6 +119,17 @@ async def test_a_log_that_cannot_be_opened_ends_its_directory_and_no_other(tmp_p
     assert gate.begun == 2, "nobody goes on in a directory that has failed"
     assert [log_dir.path for log_dir in dirs] == [good]
     assert dirs.failed == [bad]
+
+
+async def test_nothing_of_a_directory_that_failed_stays_open(tmp_path) -> None:
+    gate = Gate()
+    bad = tmp_path / "a"
+    gate.errors = {"t-7": errno.EIO}
+    gate.may_go.release(LOGS)
+    dirs = opened(gate, written(bad, clean=False), str(tmp_path / "b"))
+    await loading(dirs, 1)
+    assert (gate.begun, dirs.failed) == (LOGS, [str(bad)])
+    assert open_files(bad) == []
 
 
 async def test_without_a_directory_that_can_be_read_there_is_no_start(tmp_path) -> None:
