@@ -54,18 +54,18 @@ class OffsetCommits:
             turn.reply(waiter, commit_failed(request, error))
             return
         group = self._table.groups.get(request.group_id)
-        if group is None:
-            turn.note("simple_group_created", group=request.group_id, why="offsets committed")
-        elif group.state in {GroupState.STABLE, GroupState.PREPARING_REBALANCE}:
+        if group is not None and group.state in {GroupState.STABLE, GroupState.PREPARING_REBALANCE}:
             self._rebalancer.start_session(group.members[request.member_id], turn)
         records: list[GroupRecord] = []
         response = OffsetCommitResponse(
             topics=[self._commit_topic(turn, request, topic, records) for topic in request.topics]
         )
-        if records:
-            turn.write(records, partial(_answer_commit, request, response, waiter))
-        else:
+        if not records:
             turn.reply(waiter, response)
+            return
+        if group is None:
+            turn.note("simple_group_created", group=request.group_id, why="offsets committed")
+        turn.write(records, partial(_answer_commit, request, response, waiter))
 
     def _check(self, request: OffsetCommitRequest, api_version: int) -> ErrorCode:
         group = self._table.groups.get(request.group_id)

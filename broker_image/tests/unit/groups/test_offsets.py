@@ -71,6 +71,20 @@ def error(response: OffsetCommitResponse) -> ErrorCode:
     return ErrorCode(response.topics[0].partitions[0].error_code)
 
 
+def test_a_group_is_said_to_come_with_its_first_offset_and_not_with_a_commit_of_none():
+    """MirrorMaker 2 commits an empty list each time that it has no offset to move."""
+    host = GroupHost()
+    turn = host.turn()
+    host.coordinator.commit(turn, OffsetCommitRequest(group_id="g"), 9, object())
+    host.run(turn)
+    assert host.replies[-1][1] == OffsetCommitResponse()
+    commit(host, committed_metadata="too long" * 1000)
+    assert host.notes == []
+    commit(host)
+    commit(host)
+    assert [note.event for note in host.notes] == ["simple_group_created"]
+
+
 @pytest.mark.parametrize(
     "version,expected", [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)]
 )
