@@ -333,3 +333,11 @@ def run(command: Sequence[str], stdin: bytes = b"") -> str:
 def free_of_time(records: Sequence[Sent]) -> list[tuple[Any, ...]]:
     """Records without their timestamps, for clients that set their own."""
     return [(record.key, record.value, record.headers) for record in records]
+
+
+def by_key(records: Sequence[Sent]) -> dict[bytes | None, list[Sent]]:
+    """Order is promised within a partition, so within a key."""
+    found: dict[bytes | None, list[Sent]] = {}
+    for record in records:
+        found.setdefault(record.key, []).append(record)
+    return found

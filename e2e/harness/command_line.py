@@ -14,6 +14,7 @@ from confluent_kafka.admin._config import ConfigResource
 from e2e.harness.processes import Broker
 
 PATIENCE_S = 60.0
+POLL_S = 0.01
 
 
 def environment(broker: Broker) -> dict[str, str]:
@@ -104,6 +105,7 @@ def until(ready: Callable[[], bool]) -> None:
     give_up_at = time.monotonic() + PATIENCE_S
     while not ready():
         assert time.monotonic() < give_up_at, "the condition does not come true"
+        time.sleep(POLL_S)
 
 
 def partitions_of(broker: Broker, topic: str) -> int:

@@ -39,7 +39,7 @@ class KafkaUnavailable(RuntimeError):
 
 
 def classpath(part: str) -> str:
-    """Class path of "broker" or "tools", fetched on first use."""
+    """Class path of "broker", "tools" or "apps" (a pom in e2e/kafka each), fetched on first use."""
     pom = HERE / f"{part}.xml"
     libs = CACHE / f"{part}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
     if not libs.exists():

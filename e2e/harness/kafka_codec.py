@@ -1,58 +1,28 @@
 """Kafka's own message classes, in a JVM beside the test: the oracle for every (message, version) pair of our table.
 
-What Kafka generates from its schemas reads our bytes, says what it understood, and writes the message anew. py4j comes with
-PySpark; the jars are those of the Kafka broker that the other suites run.
+What Kafka generates from its schemas reads our bytes, says what it understood, and writes the message anew. The jars are those of the
+Kafka broker that the other suites run.
 """
 
 import base64
 import json
-import subprocess
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 from logfleet.wire.schema import Field, load_table
-from py4j.java_gateway import GatewayParameters, JavaGateway, find_jar_path
 
-from e2e.harness.kafka import classpath, java
+from e2e.harness.jvm import Jvm
 
 COORDINATOR_PACKAGE = "org.apache.kafka.coordinator.group.generated"
 METADATA_PACKAGE = "org.apache.kafka.common.metadata"
 MESSAGE_PACKAGE = "org.apache.kafka.common.message"
-FLAGS = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
 
-class KafkaCodec:
+class KafkaCodec(Jvm):
     """A JVM with Kafka's message classes, until the block ends."""
 
-    def __enter__(self) -> Self:
-        jars = f"{find_jar_path()}:{classpath('broker')}"
-        # --die-on-broken-pipe: the JVM ends with its standard input, however the tests end
-        options = ["--die-on-broken-pipe", "--enable-auth", "0"]
-        self._process = subprocess.Popen(
-            [java(), *FLAGS, "-cp", jars, "py4j.GatewayServer", *options],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        assert self._process.stdout is not None
-        port = int(self._process.stdout.readline())
-        token = self._process.stdout.readline().strip()
-        self._gateway = JavaGateway(
-            gateway_parameters=GatewayParameters(port=port, auth_token=token)
-        )
-        self._jvm: Any = self._gateway.jvm
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._gateway.shutdown()
-        self._process.communicate(timeout=20)
+    def __init__(self) -> None:
+        super().__init__("broker")
 
     def reencode(self, name: str, version: int, written: bytes) -> tuple[bytes, dict[str, Any]]:
         """What Kafka writes for the message that it read from `written`, and its fields by Kafka's JSON converter.
@@ -60,12 +30,12 @@ class KafkaCodec:
         Raises AssertionError if Kafka leaves bytes over, py4j's Py4JJavaError if it cannot read them.
         """
         class_name = kafka_class(name)
-        protocol = self._jvm.org.apache.kafka.common.protocol
-        buffer = self._jvm.java.nio.ByteBuffer.wrap(written)
-        message = getattr(self._jvm, class_name)(protocol.ByteBufferAccessor(buffer), version)
+        protocol = self.classes.org.apache.kafka.common.protocol
+        buffer = self.classes.java.nio.ByteBuffer.wrap(written)
+        message = getattr(self.classes, class_name)(protocol.ByteBufferAccessor(buffer), version)
         assert buffer.remaining() == 0, f"{name} {version}: Kafka left {buffer.remaining()} bytes"
         again = protocol.MessageUtil.toByteBufferAccessor(message, version).buffer().array()
-        converter = getattr(self._jvm, class_name + "JsonConverter")
+        converter = getattr(self.classes, class_name + "JsonConverter")
         fields = json.loads(
             converter.write(message, version).toString(), object_hook=_without_records
         )

@@ -145,6 +145,18 @@ def stored(bootstrap: str, topic: str, partitions: int) -> list[list[int]]:
     return found
 
 
+def ends(bootstrap: str, topic: str, partitions: int) -> list[tuple[int, int]]:
+    """Log start and high watermark of each partition."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
+    try:
+        return [
+            consumer.get_watermark_offsets(TopicPartition(topic, index), PATIENCE_S)
+            for index in range(partitions)
+        ]
+    finally:
+        consumer.close()
+
+
 def check_once_and_in_order(producer: Numbers, found: list[list[int]]) -> None:
     """What is stored is 0, 1, 2 ... without a gap or a repetition, and holds all that was acknowledged."""
     for acknowledged, numbers in zip(producer.acknowledged, found, strict=True):

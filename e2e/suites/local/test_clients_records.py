@@ -1,12 +1,11 @@
 """Every client reads what every client wrote, in every codec: keys, values, headers, timestamps, order."""
 
 import time
-from collections.abc import Sequence
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from e2e.harness.clients import CLIENTS, CODECS, Client, JavaClient, Sent, free_of_time
+from e2e.harness.clients import CLIENTS, CODECS, Client, JavaClient, Sent, by_key, free_of_time
 from e2e.harness.processes import Broker, Rig
 
 PARTITIONS = 3
@@ -33,14 +32,6 @@ def create_topic(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> No
     admin = AdminClient({"bootstrap.servers": bootstrap})
     created = admin.create_topics([NewTopic(topic, partitions, 1)])
     created[topic].result(timeout=30)
-
-
-def by_key(records: Sequence[Sent]) -> dict[bytes | None, list[Sent]]:
-    """Order is promised within a partition, so within a key."""
-    found: dict[bytes | None, list[Sent]] = {}
-    for record in records:
-        found.setdefault(record.key, []).append(record)
-    return found
 
 
 def check_read(read: list[Sent], sent: dict[str, list[Sent]], own_times: set[str]) -> None:

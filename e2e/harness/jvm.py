@@ -1,0 +1,65 @@
+"""A Java machine beside the test whose classes Python calls.
+
+py4j comes with PySpark; the jars are those of `e2e.harness.kafka.classpath`.
+"""
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from py4j.java_gateway import GatewayParameters, JavaGateway, find_jar_path
+
+from e2e.harness.kafka import QUICK, classpath, java
+
+END_S = 20.0
+
+
+class Jvm:
+    """Runs until the block ends, and no longer than the process of the tests.
+
+    part: whose jars it has, as for `classpath`. log: a file for its standard error. classes: the root of all packages, e.g.
+    `jvm.classes.java.util.Properties()`; what Java throws is a Py4JJavaError.
+    """
+
+    def __init__(self, part: str, log: Path | None = None, flags: Sequence[str] = ()) -> None:
+        self._command = [java(), "-Xmx256m", *QUICK, *flags]
+        self._command += ["-cp", f"{find_jar_path()}:{classpath(part)}", "py4j.GatewayServer"]
+        # --die-on-broken-pipe: the JVM ends with its standard input, however the tests end
+        self._command += ["--die-on-broken-pipe", "--enable-auth", "0"]
+        self._log = log
+
+    def __enter__(self) -> Self:
+        with (self._log or Path("/dev/null")).open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        assert self._process.stdout is not None
+        port = int(self._process.stdout.readline())
+        token = self._process.stdout.readline().strip()
+        self._gateway = JavaGateway(
+            gateway_parameters=GatewayParameters(port=port, auth_token=token)
+        )
+        self.classes: Any = self._gateway.jvm
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._gateway.shutdown()
+        self._process.communicate(timeout=END_S)
+
+    def properties(self, values: Mapping[str, str]) -> Any:
+        """A java.util.Properties."""
+        made = self.classes.java.util.Properties()
+        for key, value in values.items():
+            made.setProperty(key, value)
+        return made
