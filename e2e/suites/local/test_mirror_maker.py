@@ -55,6 +55,7 @@ def mirror(rig: Rig, source: str, target: str) -> Program:
         "".join(f"{key} = {value}\n" for key, value in config.items())
     )
     flags = [*QUICK, "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+    flags.append(f"-Djava.io.tmpdir={directory}")  # where its lz4 unpacks itself
     command = [java(), *flags, "-cp", classpath("apps"), MAIN, "mm2.properties"]
     return rig.own(Program("mirror", command, directory))
 
