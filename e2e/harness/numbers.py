@@ -145,16 +145,23 @@ def stored(bootstrap: str, topic: str, partitions: int) -> list[list[int]]:
     return found
 
 
-def ends(bootstrap: str, topic: str, partitions: int) -> list[tuple[int, int]]:
+def ends(bootstrap: str, topic: str) -> list[tuple[int, int]]:
     """Log start and high watermark of each partition."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
     try:
+        known = consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic]
+        assert known.error is None, known.error
         return [
             consumer.get_watermark_offsets(TopicPartition(topic, index), PATIENCE_S)
-            for index in range(partitions)
+            for index in sorted(known.partitions)
         ]
     finally:
         consumer.close()
+
+
+def held(bootstrap: str, topic: str) -> int:
+    """Offsets between the start and the high watermark, of all partitions together."""
+    return sum(high - low for low, high in ends(bootstrap, topic))
 
 
 def check_once_and_in_order(producer: Numbers, found: list[list[int]]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported by name only
     AdminClient,
     AlterConfigOpType,
@@ -22,6 +22,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 )
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+
+from e2e.harness.numbers import ends
 
 SOURCES = ("logfleet", "kafka")
 T0 = 1_000_000
@@ -83,14 +85,7 @@ class NumberedTopic:
 
     def bounds(self, partition: int) -> tuple[int, int]:
         """First offset that is kept, and the end."""
-        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "bounds"})
-        try:
-            low, high = consumer.get_watermark_offsets(
-                TopicPartition(self.name, partition), timeout=WITHIN_S
-            )
-            return low, high
-        finally:
-            consumer.close()
+        return ends(self.bootstrap, self.name)[partition]
 
     def named(self, options: dict[str, str]) -> dict[str, str]:
         """Options with the topic's name for TOPIC and its end for PART; `subscribe` unless topics are chosen otherwise."""

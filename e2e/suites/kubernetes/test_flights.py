@@ -6,13 +6,13 @@ import sys
 
 import pandas as pd
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from e2e.harness import flights
 from e2e.harness.fleet import example
 from e2e.harness.images import ROOT, image_name
 from e2e.harness.kubernetes import ZONE_LABEL
 from e2e.harness.kubernetes_rig import TEST_ZONE
+from e2e.harness.numbers import held
 from e2e.harness.spark import SparkJobs
 
 TOPIC = example("topic")["metadata"]["name"]
@@ -84,17 +84,3 @@ def test_spark_counts_what_pandas_counts(published, fleet, rig, jobs, source):
     expected = flights.counts(flights.table())
     assert int(counts["count"].sum()) == flights.DEPARTED
     pd.testing.assert_frame_equal(counts, expected, check_dtype=False)
-
-
-def held(bootstrap: str, topic: str) -> int:
-    """Records between the first and the last offset of every partition."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "count-offsets"})
-    try:
-        partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
-        total = 0
-        for partition in partitions:
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)
-            total += high - low
-        return total
-    finally:
-        consumer.close()

@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from e2e.harness.clients import ConfluentClient
 from e2e.harness.command_line import config_of, until
 from e2e.harness.jvm import Jvm
-from e2e.harness.numbers import create_topic, ends
+from e2e.harness.numbers import create_topic, ends, held
 from e2e.harness.processes import Broker, Rig
 
 APPLICATION = "count-words"
@@ -125,8 +125,8 @@ def write(broker: Broker, written: Counter[str], count: int) -> None:
 
 def counted(broker: Broker) -> Counter[str]:
     """What the program has said last of each word."""
-    said = sum(high - low for low, high in ends(broker.bootstrap, "counts", PARTITIONS))
     found: Counter[str] = Counter()
+    said = held(broker.bootstrap, "counts")
     for record in ConfluentClient().read(broker.bootstrap, "counts", said):
         assert record.key is not None
         assert record.value is not None
@@ -136,4 +136,4 @@ def counted(broker: Broker) -> Counter[str]:
 
 def purged(broker: Broker) -> bool:
     """Whether every partition of the repartition topic had records, and has none."""
-    return all(low == high > 0 for low, high in ends(broker.bootstrap, REPARTITION, PARTITIONS))
+    return all(low == high > 0 for low, high in ends(broker.bootstrap, REPARTITION))
