@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from logfleet.node.etcd_binary import EtcdBinary, etcd_binaries
+from logfleet.node.tools.etcd_binary import EtcdBinary, etcd_binaries
 
 from e2e.harness.processes import Program
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from logfleet.node.loopback_ports import LoopbackPorts
+from logfleet.node.tools.loopback_ports import LoopbackPorts
 
 from e2e.harness.debian import PackagesMissing, install
 from e2e.harness.java import JavaMissing, find_java

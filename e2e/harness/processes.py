@@ -25,8 +25,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from logfleet.node.loopback_ports import LoopbackPorts
-from logfleet.node.tether import tethered
+from logfleet.io.tether import tethered
+from logfleet.node.tools.loopback_ports import LoopbackPorts
 
 from e2e.harness.signals import held
 

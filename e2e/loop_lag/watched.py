@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 from logfleet.cli.broker import read_config, run, serve
-from logfleet.node.logging import start_logging
+from logfleet.io.logging import start_logging
 
 from e2e.loop_lag.probe import Probe
 

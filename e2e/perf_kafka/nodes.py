@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from logfleet.node.loopback_ports import is_taken
+from logfleet.node.tools.loopback_ports import is_taken
 
 from e2e.harness.kafka import HERE, KafkaBroker
 from e2e.harness.processes import Broker, Program, Rig

@@ -18,12 +18,12 @@ from logfleet.log.names import (
     SWAP,
     TopicPartition,
 )
-from logfleet.node.file_slice import FileSlice
-from logfleet.node.log_dir import LogDir
-from logfleet.node.open_files import OpenFiles
-from logfleet.node.partition_log import PartitionLog
 from logfleet.records.batch import iterate_headers
 from logfleet.records.record import read_records
+from logfleet.storage.file_slice import FileSlice
+from logfleet.storage.log_dir import LogDir
+from logfleet.storage.open_files import OpenFiles
+from logfleet.storage.partition_log import PartitionLog
 
 from broker_image.tests.sim.rebuild import index_faults, producer_faults
 from e2e.soak.history import Found, History, Value, check_acknowledged, check_in_order, check_latest

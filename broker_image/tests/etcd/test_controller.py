@@ -13,12 +13,12 @@ from logfleet.io.etcd.store import EtcdStore
 from logfleet.metadata import keys
 from logfleet.metadata.keys import BrokerValue, ControllerValue
 from logfleet.metadata.store import Put, Txn, TxnResult
-from logfleet.node.controller_loop import ControllerLoop
-from logfleet.node.controller_term import Decision
-from logfleet.node.metadata_follower import MetadataFollower
+from logfleet.node.cluster.controller_loop import ControllerLoop
+from logfleet.node.cluster.controller_term import Decision
+from logfleet.node.cluster.metadata_follower import MetadataFollower
 
 from broker_image.tests.contract.metadata_store import write
-from broker_image.tests.unit.node.controller_rig import until
+from broker_image.tests.unit.node.cluster.controller_rig import until
 from e2e.harness.etcd import EtcdServer
 
 PATIENCE_S = 60

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from logfleet.node import local_fleet
-from logfleet.node.local_fleet import FleetError, FleetSpec, LocalFleet
-from logfleet.node.loopback_ports import LoopbackPorts
+from logfleet.node.tools import local_fleet
+from logfleet.node.tools.local_fleet import FleetError, FleetSpec, LocalFleet
+from logfleet.node.tools.loopback_ports import LoopbackPorts
 
 from e2e.harness.etcd import etcd_binaries
 from e2e.harness.processes import reserve_row
@@ -256,7 +256,7 @@ import asyncio, sys
 from pathlib import Path
 import msgspec
 from logfleet.cli import local as command
-from logfleet.node.local_fleet import FleetSpec
+from logfleet.node.tools.local_fleet import FleetSpec
 asyncio.run(command._run(msgspec.json.decode(sys.argv[1], type=FleetSpec, dec_hook=lambda t, v: t(v))))
 """
 

@@ -12,9 +12,9 @@ from logfleet.io.etcd.store import EtcdStore
 from logfleet.metadata import keys
 from logfleet.metadata.keys import ControllerValue
 from logfleet.metadata.store import Get, Put, StoreUnavailable, Txn, absent
-from logfleet.node.claims import settle, settle_or_recognise
-from logfleet.node.controller_loop import ControllerLoop
-from logfleet.node.metadata_follower import MetadataFollower
+from logfleet.node.cluster.claims import settle, settle_or_recognise
+from logfleet.node.cluster.controller_loop import ControllerLoop
+from logfleet.node.cluster.metadata_follower import MetadataFollower
 from structlog.testing import capture_logs
 
 from broker_image.tests.contract.metadata_store import PATIENCE_S, write

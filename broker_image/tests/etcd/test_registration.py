@@ -6,8 +6,8 @@ import pytest
 from logfleet.io.etcd.endpoints import Addresses
 from logfleet.io.etcd.store import EtcdStore
 from logfleet.metadata.keys import BrokerValue
-from logfleet.node.metadata_follower import MetadataFollower
-from logfleet.node.registration import Registrar, Registration, register
+from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.node.cluster.registration import Registrar, Registration, register
 
 from e2e.harness.etcd import EtcdServer
 

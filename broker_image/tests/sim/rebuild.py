@@ -1,8 +1,8 @@
 """What the indexes and the producer state of a log must be, from its batches alone."""
 
 from logfleet.log.producers import ProducerStates
-from logfleet.node.partition_log import PartitionLog
-from logfleet.node.segment import Segment
+from logfleet.storage.partition_log import PartitionLog
+from logfleet.storage.segment import Segment
 
 
 def rebuilt(

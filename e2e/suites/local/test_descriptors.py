@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
-from logfleet.node.descriptors import shared_out
+from logfleet.io.descriptors import shared_out
 from logfleet.records.record import Record, build_batch, read_records
 from logfleet.wire import messages as m
 from logfleet.wire.errors import ErrorCode

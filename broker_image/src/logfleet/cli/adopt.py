@@ -13,14 +13,14 @@ from logfleet.cli.log_dirs import bytes_text
 from logfleet.cli.session import echo_json, echo_table, execute_option, say_dry_run, table_option
 from logfleet.control.adoption import AdoptedTopic
 from logfleet.control.configs import BrokerConfig, ConfigError
+from logfleet.io.descriptors import raise_limit
 from logfleet.io.files import PosixFiles, read_file
 from logfleet.log.checkpoints import CorruptCheckpoint, parse_properties
 from logfleet.log.names import META_PROPERTIES
 from logfleet.metadata.store import StoreError
-from logfleet.node.adoption import Adopted
-from logfleet.node.adoption import adopt as take_over
-from logfleet.node.descriptors import raise_limit
-from logfleet.node.kafka_directories import AdoptionRefused
+from logfleet.node.tools.adoption import Adopted
+from logfleet.node.tools.adoption import adopt as take_over
+from logfleet.node.tools.kafka_directories import AdoptionRefused
 
 DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 

@@ -12,9 +12,9 @@ import click
 import structlog
 
 from logfleet.control.configs import BrokerConfig, ConfigError, broker_config, parse_properties
-from logfleet.node import descriptors
+from logfleet.io import descriptors
+from logfleet.io.logging import start_logging
 from logfleet.node.broker import Broker, StartError
-from logfleet.node.logging import start_logging
 
 log = structlog.get_logger(__name__)
 

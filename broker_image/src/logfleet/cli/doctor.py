@@ -10,8 +10,8 @@ from logfleet.cli.broker import config_options, read_config
 from logfleet.cli.session import echo_json, echo_table, table_option
 from logfleet.control.configs import BrokerConfig, ConfigError
 from logfleet.io.files import PosixFiles
-from logfleet.node.doctor import examine
-from logfleet.node.finding import Finding, Level, worst
+from logfleet.node.tools.doctor import examine
+from logfleet.node.tools.finding import Finding, Level, worst
 
 
 @click.command()

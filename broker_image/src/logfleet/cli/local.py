@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from logfleet.node.descriptors import raise_limit
-from logfleet.node.etcd_binary import etcd_binaries
-from logfleet.node.local_fleet import FleetError, FleetSpec, LocalFleet
+from logfleet.io.descriptors import raise_limit
+from logfleet.node.tools.etcd_binary import etcd_binaries
+from logfleet.node.tools.local_fleet import FleetError, FleetSpec, LocalFleet
 
 
 @click.command()

@@ -20,49 +20,54 @@ from logfleet.control.cleaner_settings import settings_of
 from logfleet.control.configs import BrokerConfig
 from logfleet.control.dynamic_configs import Piece
 from logfleet.control.topic_configs import BrokerLayers
+from logfleet.io import descriptors
 from logfleet.io.files import Files, PosixFiles
+from logfleet.io.timers import TimerWheel
 from logfleet.log.names import TopicPartition
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import BrokerValue, ControllerValue
 from logfleet.metadata.keys import Listener as Address
 from logfleet.metadata.store import MetadataStore, StoreError
-from logfleet.node import descriptors
-from logfleet.node.checkpointer import Checkpointer
-from logfleet.node.cleaner import Cleaner
-from logfleet.node.client_quotas import quotas_of
-from logfleet.node.connection_rules import ConnectionRules
-from logfleet.node.controller_access import ControllerAccess
-from logfleet.node.controller_loop import ControllerLoop
-from logfleet.node.coordinator_loop import CoordinatorLoop
-from logfleet.node.directory_record import DirectoryRecord
-from logfleet.node.disk_failure import DiskFailure
-from logfleet.node.disk_space import DiskSpace
+from logfleet.net.listener import Listener
+from logfleet.node.cluster.controller_access import ControllerAccess
+from logfleet.node.cluster.controller_loop import ControllerLoop
+from logfleet.node.cluster.directory_record import DirectoryRecord
+from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.node.cluster.metadata_store import open_store
+from logfleet.node.cluster.registration import (
+    Registrar,
+    Registration,
+    RegistrationError,
+    join_cluster,
+)
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.dynamic_config import DynamicConfig
-from logfleet.node.flush_rules import FlushRules
-from logfleet.node.flusher import Flusher
+from logfleet.node.groups.coordinator_loop import CoordinatorLoop
 from logfleet.node.handlers import all_handlers
-from logfleet.node.handlers.admin_topics import create_one
+from logfleet.node.handlers.admin.topics import create_one
 from logfleet.node.handlers.metadata_creation import TopicCreator
 from logfleet.node.handlers.producer_ids import ProducerIds
-from logfleet.node.listener import Listener
-from logfleet.node.local_partitions import LocalPartitions, now_ms
-from logfleet.node.log_configs import LogConfigs
-from logfleet.node.log_dir import LogDir, LogDirRefused
-from logfleet.node.log_dirs import LogDirs, look_at
-from logfleet.node.maintenance import Maintenance
-from logfleet.node.metadata_follower import MetadataFollower
-from logfleet.node.metadata_store import open_store
-from logfleet.node.observation import Observation
-from logfleet.node.open_files import OpenFiles
-from logfleet.node.parked import Parked
-from logfleet.node.partition import Partition
-from logfleet.node.partition_log import PartitionLog
-from logfleet.node.partition_table import PartitionTable
-from logfleet.node.registration import Registrar, Registration, RegistrationError, join_cluster
-from logfleet.node.strays import set_strays_aside
-from logfleet.node.timers import TimerWheel
+from logfleet.node.metrics.observation import Observation
+from logfleet.node.partitions.flush_rules import FlushRules
+from logfleet.node.partitions.local_partitions import LocalPartitions, now_ms
+from logfleet.node.partitions.log_configs import LogConfigs
+from logfleet.node.partitions.maintenance import Maintenance
+from logfleet.node.partitions.parked import Parked
+from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.partition_table import PartitionTable
+from logfleet.node.partitions.strays import set_strays_aside
+from logfleet.node.quotas.client_quotas import quotas_of
+from logfleet.node.quotas.connection_rules import ConnectionRules
 from logfleet.sessions.cache import SessionCache
+from logfleet.storage.checkpointer import Checkpointer
+from logfleet.storage.cleaning.cleaner import Cleaner
+from logfleet.storage.disk_failure import DiskFailure
+from logfleet.storage.disk_space import DiskSpace
+from logfleet.storage.flusher import Flusher
+from logfleet.storage.log_dir import LogDir, LogDirRefused
+from logfleet.storage.log_dirs import LogDirs, look_at
+from logfleet.storage.open_files import OpenFiles
+from logfleet.storage.partition_log import PartitionLog
 
 log = structlog.get_logger(__name__)
 

@@ -15,10 +15,10 @@ from typing import Any, Generic, TypeVar, cast
 import msgspec
 import structlog
 
-from logfleet.node.client_quotas import ClientQuotas
-from logfleet.node.connection import Answer, CloseConnection, Peer, Repeat
-from logfleet.node.file_sender import Part
-from logfleet.node.throttling import Usage, settled
+from logfleet.net.connection import Answer, CloseConnection, Peer, Repeat
+from logfleet.net.file_sender import Part
+from logfleet.node.quotas.client_quotas import ClientQuotas
+from logfleet.node.quotas.throttling import Usage, settled
 from logfleet.telemetry.request_stats import RequestStats
 from logfleet.wire.apis import API_VERSIONS_KEY, Api, api_of
 from logfleet.wire.codec import encoder, request_decoder

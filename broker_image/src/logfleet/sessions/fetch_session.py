@@ -34,7 +34,7 @@ def next_epoch(epoch: int) -> int:
 
 
 class Source(Protocol):
-    """What tells the partition of a session that it changed (`logfleet.node.partition.Partition`)."""
+    """What tells the partition of a session that it changed (`logfleet.node.partitions.partition.Partition`)."""
 
     def wait(self, waiter: "SessionPartition", /) -> None: ...
     def forget(self, waiter: "SessionPartition", /) -> None: ...

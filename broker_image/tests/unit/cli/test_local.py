@@ -4,8 +4,8 @@ import pytest
 from click.testing import CliRunner
 from logfleet.cli import local as module
 from logfleet.cli.local import local
-from logfleet.node.etcd_binary import EtcdBinary
-from logfleet.node.local_fleet import FleetError, FleetSpec, LocalFleet
+from logfleet.node.tools.etcd_binary import EtcdBinary
+from logfleet.node.tools.local_fleet import FleetError, FleetSpec, LocalFleet
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import OffsetCommitKey, OffsetCommitValue
 
 from broker_image.tests.scenario.group_host import WALL_MS, GroupHost
-from broker_image.tests.unit.node.groups_rig import image_of
+from broker_image.tests.unit.node.groups.groups_rig import image_of
 
 OLD_ID, NEW_ID, NO_ID = b"o" * 16, b"n" * 16, bytes(16)
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from logfleet.io.files import File, PosixFiles
 from logfleet.log.names import TopicPartition
-from logfleet.node import local_partitions
 from logfleet.node.broker import Broker, StartError
+from logfleet.node.partitions import local_partitions
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     ApiVersionsRequest,

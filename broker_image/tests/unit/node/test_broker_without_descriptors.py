@@ -11,13 +11,13 @@ import pytest
 from logfleet.io.files import PosixFiles
 from logfleet.log.names import TopicPartition
 from logfleet.node.broker import Broker
-from logfleet.node.partition import Partition
+from logfleet.node.partitions.partition import Partition
 from logfleet.records.record import Record, build_batch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import CreateTopicsRequest, ProduceRequest
 
 from broker_image.tests.unit.node.broker_rig import ask, config
-from broker_image.tests.unit.node.waiting import Until
+from broker_image.tests.unit.waiting import Until
 
 pytestmark = pytest.mark.asyncio
 T0 = TopicPartition("t", 0)
@@ -128,7 +128,7 @@ async def test_flushes_and_checkpoints_are_made_up_for(tmp_path: Path) -> None:
 async def test_a_topic_that_could_not_be_begun_is_led_later(
     tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("logfleet.node.local_partitions.TRY_AGAIN_S", 0.02)
+    monkeypatch.setattr("logfleet.node.partitions.local_partitions.TRY_AGAIN_S", 0.02)
     async with running(tmp_path) as rig:
         rig.files.is_starved = True
         assert await rig.create("t") is ErrorCode.NONE

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 import structlog
-from logfleet.node.connection import CloseConnection, Peer
+from logfleet.net.connection import CloseConnection, Peer
 from logfleet.node.dispatch import Dispatcher, Handlers, RequestContext
 from logfleet.wire.apis import API_BY_NAME
 from logfleet.wire.codec import decode

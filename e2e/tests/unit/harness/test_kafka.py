@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from logfleet.node.loopback_ports import LoopbackPorts
+from logfleet.node.tools.loopback_ports import LoopbackPorts
 
 from e2e.harness import kafka
 from e2e.harness.kafka import KafkaBroker

@@ -25,7 +25,7 @@ controller.quorum.voters LIST ro high "" | Voters of Kafka's controller quorum a
 controller.socket.timeout.ms INT ro medium 30000 | Timeout of connections to Kafka's controller.
 create.topic.policy.class.name CLASS ro low null | Java class that judges new topics.
 default.replication.factor INT ro medium 1 | Replicas of topics that are made automatically or with -1. | in control.topics
-delete.topic.enable BOOLEAN ro high true | Whether topics may be deleted. | in node.handlers.admin_topics
+delete.topic.enable BOOLEAN ro high true | Whether topics may be deleted. | in node.handlers.admin.topics
 initial.broker.registration.timeout.ms INT ro medium 60000 | Time within which a starting broker must be registered.
 kafka.metrics.polling.interval.secs INT ro low 10 1.. | How often Kafka's older metrics reporters are fed.
 kafka.metrics.reporters LIST ro low "" | Java classes that are given Kafka's older metrics.

@@ -23,8 +23,8 @@ log.dir.failure.timeout.ms LONG ro low 30000 1.. | Time within which the control
 log.dirs LIST ro high null | Data directories, separated by commas. | in node.broker
 log.flush.interval.messages LONG cluster high 9223372036854775807 1..
 log.flush.interval.ms LONG cluster high null
-log.flush.offset.checkpoint.interval.ms INT ro high 60000 0.. | How often recovery points are written; at least every 5 seconds. | in node.maintenance
-log.flush.scheduler.interval.ms LONG ro high 9223372036854775807 | How often logs are looked at for a flush; at least every 5 seconds. | in node.maintenance
+log.flush.offset.checkpoint.interval.ms INT ro high 60000 0.. | How often recovery points are written; at least every 5 seconds. | in node.partitions.maintenance
+log.flush.scheduler.interval.ms LONG ro high 9223372036854775807 | How often logs are looked at for a flush; at least every 5 seconds. | in node.partitions.maintenance
 log.flush.start.offset.checkpoint.interval.ms INT ro high 60000 0.. | How often log start offsets are written; a new one always is before DeleteRecords is answered.
 log.index.interval.bytes INT cluster medium 4096 0..
 log.index.size.max.bytes INT cluster medium 10485760 4..
@@ -37,7 +37,7 @@ log.preallocate BOOLEAN cluster medium false
 log.remote.copy.lag.bytes LONG cluster medium -1 -1..
 log.remote.copy.lag.ms LONG cluster medium 0 -1..
 log.retention.bytes LONG cluster high -1
-log.retention.check.interval.ms LONG ro medium 300000 1.. | How often logs are checked for segments that may be deleted. | in node.maintenance
+log.retention.check.interval.ms LONG ro medium 300000 1.. | How often logs are checked for segments that may be deleted. | in node.partitions.maintenance
 log.retention.hours INT ro high 168
 log.retention.minutes INT ro high null
 log.retention.ms LONG cluster high null
@@ -50,9 +50,9 @@ log.segment.delete.delay.ms LONG cluster high 60000 0..
 max.decompressed.message.bytes INT cluster medium 2147483639 1..2147483639
 message.max.bytes INT cluster high 1048588 0..
 min.insync.replicas INT cluster high 1 1..
-num.recovery.threads.per.data.dir INT cluster high 2 1.. | Logs of one data directory that are opened at the same time at a start, after a crash with recovery, at most 64; and that are closed at a stop, at least 4. | in node.log_configs
+num.recovery.threads.per.data.dir INT cluster high 2 1.. | Logs of one data directory that are opened at the same time at a start, after a crash with recovery, at most 64; and that are closed at a stop, at least 4. | in node.partitions.log_configs
 num.replica.alter.log.dirs.threads INT ro high null | Replicas that are moved between data directories at the same time.
-producer.id.expiration.ms INT cluster low 86400000 1.. | State of an idempotent producer is kept this long after its last write. | in node.maintenance
+producer.id.expiration.ms INT cluster low 86400000 1.. | State of an idempotent producer is kept this long after its last write. | in node.partitions.maintenance
 replica.high.watermark.checkpoint.interval.ms LONG ro high 5000 | How often high watermarks are written.
 unclean.leader.election.enable BOOLEAN cluster high false
 """

@@ -2,14 +2,14 @@
 
 OWN = """
 logfleet.admin.listener STRING ro medium "" | host:port of the HTTP port for health and metrics; empty for none. | in node.broker
-logfleet.cluster.name STRING ro medium logfleet | Name of the cluster, which its keys in etcd begin with. | in node.metadata_store
+logfleet.cluster.name STRING ro medium logfleet | Name of the cluster, which its keys in etcd begin with. | in node.cluster.metadata_store
 logfleet.disk.reserve.bytes LONG ro medium 16777216 0.. | What is kept free on the disk of each log directory, a 20th of it at most, for what makes room when it is full. | in node.broker
-logfleet.etcd.ca.location STRING ro medium null | PEM file with the certificates that sign etcd's. | in node.metadata_store
-logfleet.etcd.cert.location STRING ro medium null | PEM file with the client certificate that etcd is shown. | in node.metadata_store
-logfleet.etcd.endpoints LIST ro medium "" | Addresses of etcd as host:port. | in node.metadata_store
-logfleet.etcd.key.location STRING ro medium null | PEM file with the key of the client certificate. | in node.metadata_store
-logfleet.metadata.store STRING ro medium sqlite {sqlite,etcd} | Where cluster metadata lives: sqlite for one broker, etcd for a fleet. | in node.metadata_store
-logfleet.metrics.series.max INT ro medium 1000 0.. | Partitions, topics and offsets of groups, of each kind, that metrics tell one by one; of a kind of which there are more only totals. | in node.observation
+logfleet.etcd.ca.location STRING ro medium null | PEM file with the certificates that sign etcd's. | in node.cluster.metadata_store
+logfleet.etcd.cert.location STRING ro medium null | PEM file with the client certificate that etcd is shown. | in node.cluster.metadata_store
+logfleet.etcd.endpoints LIST ro medium "" | Addresses of etcd as host:port. | in node.cluster.metadata_store
+logfleet.etcd.key.location STRING ro medium null | PEM file with the key of the client certificate. | in node.cluster.metadata_store
+logfleet.metadata.store STRING ro medium sqlite {sqlite,etcd} | Where cluster metadata lives: sqlite for one broker, etcd for a fleet. | in node.cluster.metadata_store
+logfleet.metrics.series.max INT ro medium 1000 0.. | Partitions, topics and offsets of groups, of each kind, that metrics tell one by one; of a kind of which there are more only totals. | in node.metrics.observation
 logfleet.partitions.max INT cluster medium -1 -1.. | Partitions that the cluster may have, internal topics included; -1 for no limit. | in control.topics
 logfleet.topics.max INT cluster medium -1 -1.. | Topics that the cluster may have, internal ones included; -1 for no limit. | in control.topics
 """

@@ -9,7 +9,6 @@ def all_handlers() -> Handlers[Any]:
     """Every handler that this version has; what ApiVersions advertises follows from it."""
     from logfleet.node.handlers import (
         acls,
-        admin,
         api_versions,
         coordinator,
         delete_records,
@@ -24,6 +23,7 @@ def all_handlers() -> Handlers[Any]:
         produce,
         producer_ids,
     )
+    from logfleet.node.handlers.admin import routes as admin
 
     modules = (
         produce,

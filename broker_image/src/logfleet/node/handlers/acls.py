@@ -5,7 +5,7 @@ What says UNKNOWN of a type closes the connection, as there; other numbers that 
 
 from typing import Any, Final
 
-from logfleet.node.connection import CloseConnection
+from logfleet.net.connection import CloseConnection
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (

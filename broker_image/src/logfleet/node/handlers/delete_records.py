@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from logfleet.metadata.image import INTERNAL_TOPICS
 from logfleet.node.dispatch import Handler, RequestContext
-from logfleet.node.log_dir import LogDir
-from logfleet.node.partition import Partition
+from logfleet.node.partitions.partition import Partition
+from logfleet.storage.log_dir import LogDir
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import DeleteRecordsRequest, DeleteRecordsResponse
 

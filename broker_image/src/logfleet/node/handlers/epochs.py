@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from logfleet.node.dispatch import Handler, RequestContext
-from logfleet.node.partition import Partition
+from logfleet.node.partitions.partition import Partition
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 

@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
+from logfleet.io.timers import Timer
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.fetch_rows import TOPIC_IDS_SINCE, Reading, replica_id
-from logfleet.node.partition import Partition
-from logfleet.node.timers import Timer
+from logfleet.node.partitions.partition import Partition
 from logfleet.sessions.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from logfleet.node.dispatch import RequestContext
-from logfleet.node.partition import Partition
-from logfleet.node.partition_table import Leader
+from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.partition_table import Leader
 from logfleet.sessions.fetch_session import Key
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse

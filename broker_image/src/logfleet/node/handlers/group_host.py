@@ -3,9 +3,9 @@
 from typing import Protocol
 
 from logfleet.metadata.image import ClusterImage
-from logfleet.node.coordinator_loop import CoordinatorLoop
-from logfleet.node.group_shard import GroupShard
-from logfleet.node.partition_table import PartitionTable
+from logfleet.node.groups.coordinator_loop import CoordinatorLoop
+from logfleet.node.groups.group_shard import GroupShard
+from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.wire.errors import ErrorCode
 
 

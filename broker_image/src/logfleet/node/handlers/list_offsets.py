@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from logfleet.node.dispatch import Handler, RequestContext
-from logfleet.node.log_search import first_record_since, youngest_record
-from logfleet.node.partition import Partition
+from logfleet.node.partitions.partition import Partition
+from logfleet.storage.log_search import first_record_since, youngest_record
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ListOffsetsRequest, ListOffsetsResponse
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from logfleet.log.names import TopicPartition
 from logfleet.node.dispatch import Handler, RequestContext
-from logfleet.node.log_dir import LogDir
+from logfleet.storage.log_dir import LogDir
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
 

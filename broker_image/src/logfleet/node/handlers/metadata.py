@@ -26,7 +26,7 @@ from logfleet.wire.messages import (
 from logfleet.wire.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
-    from logfleet.node.handlers.admin_host import AdminHost
+    from logfleet.node.handlers.admin.host import AdminHost
 
 NO_ID: Final = -1
 OPERATIONS_NOT_ASKED: Final = -(2**31)

@@ -8,8 +8,8 @@ import structlog
 
 from logfleet.control.topics import name_problem
 from logfleet.metadata.image import INTERNAL_TOPICS
-from logfleet.node.controller_access import ControllerAccess
-from logfleet.node.handlers.admin_topics import create_one
+from logfleet.node.cluster.controller_access import ControllerAccess
+from logfleet.node.handlers.admin.topics import create_one
 from logfleet.wire.errors import ErrorCode
 
 log = structlog.get_logger()

@@ -10,7 +10,7 @@ from typing import Any, Final
 from logfleet.groups.offsets import NO_OFFSET, ZERO_UUID, commit_failed
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.node.dispatch import Handler, RequestContext
-from logfleet.node.group_shard import Waiter
+from logfleet.node.groups.group_shard import Waiter
 from logfleet.node.handlers.group_host import GroupHost, shard_of
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (

@@ -9,13 +9,13 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from logfleet.log.validation import NeedsThread, Rejected, malformed, prepare_fully
-from logfleet.node.connection import CloseConnection
+from logfleet.net.connection import CloseConnection
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.produce_repeats import remember
-from logfleet.node.partition import NotLeading, Partition
-from logfleet.node.partition_log import AppendResult
+from logfleet.node.partitions.partition import NotLeading, Partition
 from logfleet.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_BIT
 from logfleet.records.compression import Codec
+from logfleet.storage.partition_log import AppendResult
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ProduceRequest, ProduceResponse
 

@@ -9,9 +9,9 @@ import struct
 from typing import TYPE_CHECKING, Any, Final
 
 from logfleet.node.dispatch import RequestContext
-from logfleet.node.partition_log import AppendResult
-from logfleet.node.partition_table import HostedTopic
+from logfleet.node.partitions.partition_table import HostedTopic
 from logfleet.records.batch import HEADER_SIZE, TRANSACTIONAL_BIT
+from logfleet.storage.partition_log import AppendResult
 from logfleet.wire.apis import api_of
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.frame import SIZE_BYTES, encode_request, encode_response

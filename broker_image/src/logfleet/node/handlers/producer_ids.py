@@ -13,13 +13,13 @@ import structlog
 from logfleet.control.producer_ids import next_block
 from logfleet.metadata import keys
 from logfleet.metadata.store import MetadataStore, StoreUnavailable
-from logfleet.node.claims import settle
+from logfleet.node.cluster.claims import settle
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from logfleet.node.handlers.admin_host import AdminHost
+    from logfleet.node.handlers.admin.host import AdminHost
 
 log = structlog.get_logger()
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from logfleet.node.client_quotas import ClientQuotas
-from logfleet.node.listener import Listener
+from logfleet.net.listener import Listener
+from logfleet.node.quotas.client_quotas import ClientQuotas
 from logfleet.sessions.cache import SessionCache
 from logfleet.telemetry import table
 from logfleet.telemetry.exposition import Family, labelled, single

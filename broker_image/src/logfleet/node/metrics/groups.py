@@ -6,10 +6,10 @@ from itertools import groupby
 from operator import attrgetter
 
 from logfleet.groups.classic import GroupState
-from logfleet.node.group_lag import PartitionLag, group_lags
-from logfleet.node.group_shard import GroupShard
-from logfleet.node.parked import Parked
-from logfleet.node.partition_table import PartitionTable
+from logfleet.node.groups.group_lag import PartitionLag, group_lags
+from logfleet.node.groups.group_shard import GroupShard
+from logfleet.node.partitions.parked import Parked
+from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.telemetry import table
 from logfleet.telemetry.exposition import Family, Row, labelled, labels_text, single
 

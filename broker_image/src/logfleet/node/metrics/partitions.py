@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 
 from logfleet.metadata.image import ClusterImage
-from logfleet.node.partition import Partition
-from logfleet.node.partition_table import PartitionTable
-from logfleet.node.traffic import Traffic
+from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.partition_table import PartitionTable
+from logfleet.node.partitions.traffic import Traffic
 from logfleet.telemetry import table
 from logfleet.telemetry.exposition import Family, Row, labels_text, single
 from logfleet.telemetry.metric import Metric

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from logfleet.node.loop_lag import LoopLag
+from logfleet.node.metrics.loop_lag import LoopLag
 from logfleet.telemetry import table
 from logfleet.telemetry.exposition import Family, single
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
-from logfleet.node.slices import Slices
+from logfleet.io.slices import Slices
 from logfleet.telemetry.exposition import Family, pieces
 
 Source = Callable[[], Iterable[Family]]

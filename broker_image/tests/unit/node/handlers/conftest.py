@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from logfleet.io.files import PosixFiles
+from logfleet.io.timers import TimerWheel
 from logfleet.log.checkpoints import parse_offsets
 from logfleet.log.config import LogConfig
 from logfleet.log.names import LOG_STARTS, TopicPartition
@@ -12,19 +13,18 @@ from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import ImageBuilder
 from logfleet.metadata.store import KeyValue
-from logfleet.node.checkpointer import Checkpointer
-from logfleet.node.connection import Peer
-from logfleet.node.disk_space import DiskSpace
+from logfleet.net.connection import Peer
 from logfleet.node.dispatch import RequestContext
-from logfleet.node.flusher import Flusher
-from logfleet.node.log_dir import LogDir
-from logfleet.node.log_dirs import LogDirs
-from logfleet.node.open_files import OpenFiles
-from logfleet.node.parked import Parked
-from logfleet.node.partition import CommitRule, Partition
-from logfleet.node.partition_table import PartitionTable
-from logfleet.node.timers import TimerWheel
+from logfleet.node.partitions.parked import Parked
+from logfleet.node.partitions.partition import CommitRule, Partition
+from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.sessions.cache import SessionCache
+from logfleet.storage.checkpointer import Checkpointer
+from logfleet.storage.disk_space import DiskSpace
+from logfleet.storage.flusher import Flusher
+from logfleet.storage.log_dir import LogDir
+from logfleet.storage.log_dirs import LogDirs
+from logfleet.storage.open_files import OpenFiles
 from logfleet.wire import uuids
 
 NOW = 1_700_000_000_000

@@ -7,12 +7,12 @@ from typing import Any
 from logfleet.control.configs import broker_config
 from logfleet.control.transactions import Refusal
 from logfleet.groups.partition import OFFSETS_TOPIC
-from logfleet.node.coordinator_loop import CoordinatorLoop
-from logfleet.node.group_shard import GroupShard
-from logfleet.node.metadata_follower import Subscription
-from logfleet.node.partition import Partition
+from logfleet.node.cluster.metadata_follower import Subscription
+from logfleet.node.groups.coordinator_loop import CoordinatorLoop
+from logfleet.node.groups.group_shard import GroupShard
+from logfleet.node.partitions.partition import Partition
 
-from broker_image.tests.unit.node.groups_rig import LaggingPartition, open_log
+from broker_image.tests.unit.node.groups.groups_rig import LaggingPartition, open_log
 
 
 class GroupsRig:

@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from logfleet.node.connection import CloseConnection
+from logfleet.net.connection import CloseConnection
 from logfleet.node.handlers.acls import create_acls, delete_acls, describe_acls
 from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode

@@ -2,7 +2,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from logfleet.node.connection import Peer
+from logfleet.net.connection import Peer
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.api_versions import api_versions
 from logfleet.wire.apis import API_BY_NAME

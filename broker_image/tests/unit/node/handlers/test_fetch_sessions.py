@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 from logfleet.node.handlers.fetch import fetch
-from logfleet.node.partition import Partition
+from logfleet.node.partitions.partition import Partition
 from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse

@@ -8,7 +8,7 @@ import pytest
 from logfleet.io.files import PosixFile, PosixFiles
 from logfleet.log.config import LogConfig
 from logfleet.node.handlers.list_offsets import list_offsets
-from logfleet.node.partition import Partition
+from logfleet.node.partitions.partition import Partition
 from logfleet.records.record import Record, build_batch
 from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
@@ -215,7 +215,7 @@ def test_time_indexes_are_read_in_a_thread_after_a_start_and_then_known(
 def test_many_batches_of_one_time_are_walked_over_in_a_thread_and_in_turns(
     host, rig, monkeypatch
 ) -> None:
-    monkeypatch.setattr("logfleet.node.log_search.HEADERS_AT_ONCE", 50)
+    monkeypatch.setattr("logfleet.storage.log_search.HEADERS_AT_ONCE", 50)
     turns = []
 
     async def run_in_thread(work: Any, *args: object) -> Any:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 from logfleet.log.config import LogConfig
-from logfleet.node.connection import CloseConnection
+from logfleet.net.connection import CloseConnection
 from logfleet.node.handlers.produce import HANDLERS, produce
-from logfleet.node.partition import Partition
+from logfleet.node.partitions.partition import Partition
 from logfleet.records.batch import TRANSACTIONAL_BIT, parse_header, write_crc
 from logfleet.records.compression import Codec
 from logfleet.records.record import ProducerStamp, Record, build_batch, read_records

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from logfleet.log.config import LogConfig
-from logfleet.node.connection import REPEATS_MAX, CloseConnection, Peer
+from logfleet.net.connection import REPEATS_MAX, CloseConnection, Peer
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.handlers.produce import HANDLERS
 from logfleet.records.batch import TRANSACTIONAL_BIT, TimestampType, write_crc

@@ -2,10 +2,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 from logfleet.control.quota_rates import Windows
 from logfleet.metadata.image import Quotas
-from logfleet.node.client_quotas import ClientQuotas
-from logfleet.node.connection import Answer, Peer
-from logfleet.node.listener import Listener
+from logfleet.net.connection import Answer, Peer
+from logfleet.net.listener import Listener
 from logfleet.node.metrics.connections import connections, fetch_sessions, throttled_clients
+from logfleet.node.quotas.client_quotas import ClientQuotas
 from logfleet.sessions.cache import SessionCache
 from logfleet.wire.messages import FetchRequest
 

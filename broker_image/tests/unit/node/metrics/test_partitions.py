@@ -5,8 +5,8 @@ from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.image import Partition as State
 from logfleet.metadata.shards import ShardedMap
 from logfleet.node.metrics.partitions import logs, topics
-from logfleet.node.partition import Partition
-from logfleet.node.partition_table import PartitionTable
+from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.partition_table import PartitionTable
 
 from broker_image.tests.unit.node.metrics.told import told
 

@@ -2,7 +2,7 @@ import os
 from pathlib import Path
 
 import pytest
-from logfleet.node.loop_lag import LoopLag
+from logfleet.node.metrics.loop_lag import LoopLag
 from logfleet.node.metrics.process import process
 from prometheus_client import CollectorRegistry, ProcessCollector
 

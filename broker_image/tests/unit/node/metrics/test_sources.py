@@ -2,8 +2,8 @@ import asyncio
 import time
 from itertools import pairwise
 
+from logfleet.io.slices import SLICE_S
 from logfleet.node.metrics.sources import Sources
-from logfleet.node.slices import SLICE_S
 from logfleet.telemetry.exposition import Family, single
 from logfleet.telemetry.metric import gauge
 

@@ -1,10 +1,10 @@
 from logfleet.io.files import PosixFiles
 from logfleet.log.disk_space import Room
-from logfleet.node.disk_space import DiskSpace
-from logfleet.node.flusher import Flusher
-from logfleet.node.log_dirs import LogDirs
 from logfleet.node.metrics.storage import disks
-from logfleet.node.open_files import OpenFiles
+from logfleet.storage.disk_space import DiskSpace
+from logfleet.storage.flusher import Flusher
+from logfleet.storage.log_dirs import LogDirs
+from logfleet.storage.open_files import OpenFiles
 
 from broker_image.tests.unit.node.metrics.told import told
 

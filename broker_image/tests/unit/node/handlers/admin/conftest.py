@@ -14,16 +14,17 @@ from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import BrokerValue, ControllerValue, Listener
 from logfleet.metadata.store import Delete, MetadataStore, Operation, Put, Txn
-from logfleet.node import listener as sockets
-from logfleet.node.client_quotas import ClientQuotas
-from logfleet.node.connection import Peer
-from logfleet.node.controller_access import ControllerAccess
-from logfleet.node.controller_loop import ControllerLoop
+from logfleet.net import listener as sockets
+from logfleet.net.connection import Peer
+from logfleet.node.cluster.controller_access import ControllerAccess
+from logfleet.node.cluster.controller_loop import ControllerLoop
+from logfleet.node.cluster.metadata_follower import MetadataFollower
 from logfleet.node.dispatch import Dispatcher
-from logfleet.node.handlers import admin, api_versions, metadata, producer_ids
+from logfleet.node.handlers import api_versions, metadata, producer_ids
+from logfleet.node.handlers.admin import routes as admin
 from logfleet.node.handlers.metadata_creation import TopicCreator
 from logfleet.node.handlers.producer_ids import ProducerIds
-from logfleet.node.metadata_follower import MetadataFollower
+from logfleet.node.quotas.client_quotas import ClientQuotas
 from logfleet.wire.apis import api_of
 from logfleet.wire.frame import SIZE_BYTES, decode_response, encode_request
 

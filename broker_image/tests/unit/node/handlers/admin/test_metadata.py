@@ -4,9 +4,9 @@ import pytest_asyncio
 from logfleet.metadata import keys
 from logfleet.metadata.keys import BrokerValue, Listener
 from logfleet.metadata.store import Put
-from logfleet.node.connection import Peer
+from logfleet.net.connection import Peer
 from logfleet.node.dispatch import RequestContext
-from logfleet.node.handlers.admin_topics import create_one
+from logfleet.node.handlers.admin.topics import create_one
 from logfleet.node.handlers.metadata import describe_topic_partitions
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode

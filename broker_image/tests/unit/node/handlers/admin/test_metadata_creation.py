@@ -4,7 +4,7 @@ import pytest
 from logfleet.node.handlers import metadata_creation
 from logfleet.wire.messages import MetadataRequest
 
-from broker_image.tests.unit.node.handlers.admin.test_admin_quotas import alteration
+from broker_image.tests.unit.node.handlers.admin.test_quotas import alteration
 
 pytestmark = pytest.mark.asyncio
 CLIENT = {"client_id": "app", "host": "127.0.0.1"}

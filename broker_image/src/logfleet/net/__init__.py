@@ -1,0 +1,1 @@
+"""Sockets: listeners, connections, frames, sending, turns, limits of connections. Knows no log."""

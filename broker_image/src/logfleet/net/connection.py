@@ -1,0 +1,497 @@
+"""One client connection: bytes in, request frames to the service, answers out in order.
+
+Kafka answers the requests of one connection strictly in the order they came and works on one of them
+at a time (SocketServer mutes a channel while its request is in progress). The same holds here, and it
+is also what bounds the memory of a connection: while a request is in progress, its answer is still
+being sent, or the peer does not read what was sent, no further request is read.
+
+How bytes come in. Large frames (produce) are received by the kernel straight into a buffer of the
+frame's own size; four bytes more are offered, so that a pipelining producer's next length arrives with
+the same system call. Small frames are cut out of one scratch buffer that all connections share: a
+loop asks for a buffer, fills it and reports it in one step, so an idle connection owns no buffer.
+"""
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from time import perf_counter
+from typing import Protocol, TypeAlias, cast
+
+import msgspec
+import structlog
+
+from logfleet.net.file_sender import FileSender, Part, read_inline
+from logfleet.net.frame_buffers import FrameBuffers
+from logfleet.net.turns import Turns
+from logfleet.telemetry.histogram import Histogram
+
+log = structlog.get_logger(__name__)
+
+SIZE_BYTES = 4
+# Frames up to this size are copied out of the scratch buffer; larger ones get a buffer of their own.
+SMALL_FRAME_BYTES_MAX = 16 * 1024
+SCRATCH_BYTES = 64 * 1024
+# A frame's buffer is at first no larger than this, or than twice what the connection has sent before
+# in one frame, and grows with what really arrives: four bytes from a stranger must not make the broker
+# allocate socket.request.max.bytes.
+FIRST_ALLOCATION_BYTES_MAX = 128 * 1024
+# Unsent bytes of ordinary answers at which a connection stops taking requests.
+UNSENT_BYTES_MAX = 64 * 1024
+
+# Why a connection takes no further request for now, as bits: its peer does not read, or has gone too fast.
+WRITE_PAUSED = 1
+THROTTLED = 2
+
+# Why a connection ends.
+BY_PEER = "peer"
+IDLE = "idle"
+INVALID = "invalid"
+EVICTED = "evicted"
+CONNECTS_TOO_OFTEN = "throttled"
+STOPPED = "stop"
+REASONS = (BY_PEER, IDLE, INVALID, EVICTED, CONNECTS_TOO_OFTEN, STOPPED)
+
+_SIZE = struct.Struct(">i")
+_PRODUCE_KEY = b"\0\0"
+
+# What a service gives for a frame: the encoded answer with its length, whole or in parts of which some
+# are slices of files; None if the request gets no answer; or an awaitable of one of these.
+Answer: TypeAlias = bytes | list[Part] | None
+
+
+class CloseConnection(Exception):
+    """Raised by a service: close the connection without an answer. The text says why.
+
+    unsent: the answer, where there is one and the client wants none (Produce with acks=0): its errors are counted.
+    """
+
+    def __init__(self, reason: str, unsent: msgspec.Struct | None = None) -> None:
+        super().__init__(reason)
+        self.unsent = unsent
+
+
+class Service(Protocol):
+    """What stands behind the connections of a listener (`logfleet.node.dispatch`)."""
+
+    def __call__(self, peer: "Peer", frame: memoryview, /) -> Answer | Awaitable[Answer]:
+        """Answer one request; raises `CloseConnection`, also from what it returns to be awaited.
+
+        A Produce request's bytes are valid until the call returns or, if it returns an awaitable,
+        until that is done: their buffer is used again. All others' stay as they are.
+        """
+
+
+class Repeat(Protocol):
+    """Knows requests by the bytes around what changes from one to the next. api_key: of their API."""
+
+    api_key: int
+
+    def __call__(self, frame: memoryview, /) -> bytes | None:
+        """The whole answer; None if the request must be decoded, everything being as it was."""
+
+
+NO_REPEATS: dict[bytes, Repeat] = {}
+REPEATS_MAX = 32
+"""Remembered per connection: enough for a client that sends its partitions one by one, little enough for thousands of clients."""
+
+
+class Peer:
+    """Who is at the other end; handlers get it with each request.
+
+    listener: name of the listener that the connection came in by.
+    software: name and version of the client (KIP-511), empty until ApiVersions told them.
+    on_leave: set by a handler that parks a request, and cleared by it afterwards; called when the
+        connection is lost or the broker stops, so that the request is answered at once.
+    on_throttle: how its connection is held, None where there is none.
+    queued_since: since when (perf_counter) the requests that are being served have waited, as the others had their turn; else 0.
+    repeats: requests that need no decoding, by the bytes of a frame from behind the correlation id to `repeat_end`, which is 0
+        while there are none. repeats_left: how many more may be remembered.
+    """
+
+    __slots__ = (
+        "host",
+        "listener",
+        "on_leave",
+        "on_throttle",
+        "port",
+        "queued_since",
+        "repeat_end",
+        "repeats",
+        "repeats_left",
+        "software",
+    )
+
+    def __init__(self, listener: str, host: str = "", port: int = 0) -> None:
+        self.listener = listener
+        self.host = host
+        self.port = port
+        self.queued_since = 0.0
+        self.software = ("", "")
+        self.on_leave: Callable[[], None] | None = None
+        self.on_throttle: Callable[[int], None] | None = None
+        self.repeats = NO_REPEATS
+        self.repeat_end = 0
+        self.repeats_left = REPEATS_MAX
+
+    def throttle(self, throttle_ms: int) -> None:
+        """Take no request from the peer for so long, from now on; what is being answered is answered (KIP-219)."""
+        if self.on_throttle is not None:
+            self.on_throttle(throttle_ms)
+
+
+class Owner(Protocol):
+    """What a connection needs from the listener that accepted it.
+
+    now: the loop's time, a second old at most: idleness needs no more.
+    request_bytes_max: Kafka's socket.request.max.bytes; a larger or negative length closes.
+    send_time: of answers from files.
+    """
+
+    name: str
+    now: float
+    service: Service
+    request_bytes_max: int
+    disk: Executor
+    turns: Turns
+    send_time: Histogram
+
+    def opened(self, connection: "Connection") -> int:
+        """For how many ms to keep the connection, unread, before it is closed; 0 to serve it."""
+        ...
+
+    def closed(self, connection: "Connection") -> None: ...
+    def supervise(self, work: Awaitable[None]) -> None: ...
+
+
+_scratch = bytearray(SCRATCH_BYTES)
+_scratch_view = memoryview(_scratch)
+_scratch_head = _scratch_view[:SIZE_BYTES]
+_frame_buffers = FrameBuffers()
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The protocol of one accepted socket. Made by a listener, which also closes it when it is idle.
+
+    host, port: the peer's as it was accepted; a socket that its peer has reset since no longer tells them.
+    """
+
+    def __init__(self, owner: Owner, host: str, port: int) -> None:
+        self._owner = owner
+        self._service = owner.service
+        self._transport: asyncio.Transport = cast("asyncio.Transport", None)
+        self._sender: FileSender | None = None
+        self.peer = Peer(owner.name, host, port)
+        self.last_active = owner.now
+        self._head = b""  # received and not part of a frame yet; whatever came while busy
+        self._frame: bytearray | None = (
+            None  # the frame being received, if not in the scratch buffer
+        )
+        self._frame_size = 0
+        self._filled = 0
+        self._largest = 0
+        self._expects_large = False
+        self._in_progress = False  # a request is being answered
+        self._gave_way_at = 0.0
+        self._sending_since = 0.0
+        self.end_reason = BY_PEER
+        self._held = 0  # WRITE_PAUSED, THROTTLED: why no request is taken
+        self._release: asyncio.TimerHandle | None = None  # ends the throttling
+        self._unsent: list[Part] | None = None  # an answer waiting for the transport to be empty
+        self._unsent_before = 0  # bytes, when last looked at
+        self._read_paused = False
+        self.finishing = False  # close as soon as nothing is in progress
+        self._lost = False
+
+    # --- life
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
+        self.peer.on_throttle = self.throttle
+        refused_ms = self._owner.opened(self)
+        if refused_ms:
+            self.finishing = True  # as soon as it may go on
+            self.end_reason = CONNECTS_TOO_OFTEN
+            self.throttle(refused_ms)
+            self._pause_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc  # a reset by the peer is as ordinary as a close
+        self._lost = True
+        self._frame = self._unsent = None
+        self._head = b""
+        if self._sender is not None:
+            self._sender.close()
+        if self._release is not None:
+            self._release.cancel()
+        self.peer.on_throttle = None
+        self._owner.closed(self)
+        if self.peer.on_leave is not None:
+            self.peer.on_leave()
+
+    def finish(self, reason: str = STOPPED) -> None:
+        """Answer the request in progress, if any, then close. reason: one of the REASONS."""
+        if not self.finishing:
+            self.end_reason = reason
+        self.finishing = True
+        if self.peer.on_leave is not None:
+            self.peer.on_leave()
+        if not self._in_progress:
+            self._transport.close()
+
+    def note_activity(self) -> None:
+        """To be called several times per idle limit: a peer that takes its answer, however slowly, is not idle."""
+        unsent = self._transport.get_write_buffer_size()
+        if self._sender is not None:
+            unsent += self._sender.unsent_bytes
+        if unsent != self._unsent_before:
+            self._unsent_before = unsent
+            self.last_active = self._owner.now
+
+    def abort(self) -> None:
+        """Close now; what was not sent is lost."""
+        self._transport.abort()
+
+    def _refuse(self, reason: str) -> None:
+        log.info("connection_refused", peer=f"{self.peer.host}:{self.peer.port}", reason=reason)
+        self.end_reason = INVALID
+        self.finishing = True
+        self._transport.close()
+
+    # --- receiving
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        del sizehint
+        frame = self._frame
+        if frame is not None:
+            end = self._frame_size + SIZE_BYTES
+            if self._filled == len(frame):
+                self._frame = frame = frame + bytes(min(len(frame), end - len(frame)))
+            return memoryview(frame)[self._filled : end]
+        if self._in_progress or self._held:
+            return _scratch_view
+        head = self._head
+        if head:
+            _scratch[: len(head)] = head
+            return _scratch_view[len(head) :]
+        # After a large frame the next one is likely large too: read its length alone, so that the rest
+        # goes where it belongs without a copy.
+        return _scratch_head if self._expects_large else _scratch_view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.last_active = self._owner.now
+        if self._frame is not None:
+            self._filled += nbytes
+            if self._filled >= self._frame_size:
+                self._frame_complete(self._frame)
+        elif self._in_progress or self._held:
+            self._head += bytes(_scratch_view[:nbytes])
+            self._pause_reading()
+        else:
+            received = len(self._head) + nbytes
+            self._head = b""
+            self._cut(_scratch_view[:received])
+
+    def eof_received(self) -> bool:
+        # A peer may close its sending side and still read: it gets the answer in progress.
+        if not self._in_progress:
+            return False  # the transport closes itself
+        self.finish(BY_PEER)
+        return True
+
+    def _cut(self, data: memoryview) -> None:
+        """Serve the complete frames in `data` and keep the rest."""
+        position, end = 0, len(data)
+        left = self._owner.turns.requests
+        while end - position >= SIZE_BYTES and not (self._in_progress or self._held):
+            if not left:
+                self._give_way(data[position:end])
+                return
+            left -= 1
+            (size,) = _SIZE.unpack_from(data, position)
+            if not 0 <= size <= self._owner.request_bytes_max:
+                self._refuse(f"frame of {size} bytes")
+                return
+            start = position + SIZE_BYTES
+            if end - start < size:
+                if start < end or size > SMALL_FRAME_BYTES_MAX:
+                    self._begin_frame(size, data[start:end])
+                    return
+                break  # only the length is there: the scratch buffer will do
+            position = start + size
+            self._expects_large = False
+            # a copy of its own, writable as the large ones: a batch is completed in place
+            self._serve(memoryview(bytearray(data[start:position])))
+            if self.finishing:
+                return
+        if position < end:
+            self._head = bytes(data[position:end])
+            if self._in_progress or self._held:
+                self._pause_reading()
+
+    def _begin_frame(self, size: int, received: memoryview) -> None:
+        limit = max(FIRST_ALLOCATION_BYTES_MAX, 2 * self._largest, len(received))
+        self._frame = frame = _frame_buffers.take(min(size + SIZE_BYTES, limit))
+        frame[: len(received)] = received
+        self._frame_size = size
+        self._filled = len(received)
+
+    def _frame_complete(self, frame: bytearray) -> None:
+        size, filled = self._frame_size, self._filled
+        self._frame = None
+        if filled > size:
+            self._head = bytes(frame[size:filled])
+        self._largest = max(self._largest, size)
+        self._expects_large = size > SMALL_FRAME_BYTES_MAX
+        view = memoryview(frame)[:size]
+        self._serve(view)
+        if self._in_progress:
+            return
+        if view[:2] == _PRODUCE_KEY:
+            _frame_buffers.give(frame)
+        if self._head and not self.finishing:
+            self._cut_head()
+
+    def _give_way(self, rest: memoryview) -> None:
+        """Others have their turn before this connection goes on with `rest`."""
+        self._head = bytes(rest)
+        self._in_progress = True
+        self._gave_way_at = perf_counter()
+        self._pause_reading()  # also so that a close by the peer is not seen before its requests
+        self._owner.turns.wait(self._have_turn)
+
+    def _have_turn(self) -> None:
+        self._in_progress = False
+        self.peer.queued_since = self._gave_way_at
+        try:
+            self._next()
+        finally:
+            self.peer.queued_since = 0.0
+
+    def _cut_head(self) -> None:
+        data, self._head = self._head, b""
+        self._cut(memoryview(data))
+
+    def _pause_reading(self) -> None:
+        if not self._read_paused:
+            self._read_paused = True
+            self._transport.pause_reading()
+
+    # --- answering
+
+    def _serve(self, frame: memoryview) -> None:
+        try:
+            answer = self._service(self.peer, frame)
+        except CloseConnection as reason:
+            self._refuse(str(reason))
+            return
+        if type(answer) is bytes:
+            self._transport.write(answer)
+        elif isinstance(answer, list):
+            self._send_parts(answer)
+        elif answer is not None:
+            self._in_progress = True
+            self._owner.supervise(self._serve_later(cast("Awaitable[Answer]", answer)))
+
+    async def _serve_later(self, work: Awaitable[Answer]) -> None:
+        try:
+            answer = await work
+        except CloseConnection as reason:
+            if not self._lost:
+                self._refuse(str(reason))
+            return
+        if self._lost:
+            return
+        self._in_progress = False
+        if isinstance(answer, list):
+            self._send_parts(answer)
+        elif answer is not None:
+            self._transport.write(answer)
+        self._next()
+
+    def _send_parts(self, parts: list[Part]) -> None:
+        pieces = read_inline(parts)
+        if pieces is not None:
+            self._transport.writelines(pieces)
+            return
+        self._in_progress = True
+        if self._transport.get_write_buffer_size():
+            # Earlier answers go first: resume_writing is called once nothing is left of them.
+            self._unsent = parts
+            self._transport.set_write_buffer_limits(high=0)
+        else:
+            self._send_files(parts)
+
+    def _send_files(self, parts: list[Part]) -> None:
+        if self._sender is None:
+            try:
+                self._sender = FileSender(
+                    self._transport.get_extra_info("socket").fileno(),
+                    disk=self._owner.disk,
+                    on_done=self._files_sent,
+                    on_error=self._files_failed,
+                )
+            except OSError as error:  # no descriptor for it: the client comes again
+                log.warning("answer_not_sent", peer=self.peer.host, error=str(error))
+                self._transport.abort()
+                return
+        self._sending_since = perf_counter()
+        if self._sender.send(parts):
+            self._in_progress = False
+            self._owner.send_time.observe(perf_counter() - self._sending_since)
+
+    def _files_sent(self) -> None:
+        self.last_active = self._owner.now
+        self._owner.send_time.observe(perf_counter() - self._sending_since)
+        self._in_progress = False
+        self._next()
+
+    def _files_failed(self, error: OSError) -> None:
+        if not isinstance(error, ConnectionError):
+            log.error("segment_read_failed", error=str(error))
+        self._transport.abort()
+
+    def throttle(self, throttle_ms: int) -> None:
+        """Take no request for so long, from now on."""
+        if self._lost:
+            return
+        self._held |= THROTTLED
+        if self._release is not None:
+            self._release.cancel()
+        loop = asyncio.get_running_loop()
+        self._release = loop.call_later(throttle_ms / 1_000, self._throttled_enough)
+
+    def _throttled_enough(self) -> None:
+        self._release = None
+        self._held &= ~THROTTLED
+        self._next()
+
+    def pause_writing(self) -> None:
+        self._held |= WRITE_PAUSED
+
+    def resume_writing(self) -> None:
+        self._held &= ~WRITE_PAUSED
+        parts, self._unsent = self._unsent, None
+        if parts is not None:
+            self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
+            self._send_files(parts)
+        self._next()
+
+    def _next(self) -> None:
+        """Go on with what came while a request was in progress."""
+        if self._in_progress or self._lost:
+            return
+        if self.finishing:  # what holds back requests does not hold back the end
+            self._transport.close()
+            return
+        if self._held:
+            return
+        if self._head:
+            self._cut_head()
+        if self._read_paused and self._may_read():
+            self._read_paused = False
+            self._transport.resume_reading()
+
+    def _may_read(self) -> bool:
+        return not (self._in_progress or self._held or self.finishing)

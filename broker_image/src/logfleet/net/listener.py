@@ -1,0 +1,289 @@
+"""One listener: admits connections as the limits allow, closes idle ones, ends them all when the broker stops."""
+
+import asyncio
+import contextlib
+import math
+import socket
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from concurrent.futures import Executor
+from itertools import islice
+
+import structlog
+
+from logfleet.control.connection_limits import connection_limits
+from logfleet.control.quotas import address_of
+from logfleet.control.topic_configs import BrokerLayers
+from logfleet.io.logging import Seldom
+from logfleet.net.connection import EVICTED, IDLE, REASONS, Connection, Service
+from logfleet.net.connection_quotas import ConnectionQuotas
+from logfleet.net.sockets import bind_tcp, prepare_accepted
+from logfleet.net.turns import Turns
+from logfleet.telemetry.histogram import Histogram
+
+log = structlog.get_logger(__name__)
+
+# Connections that the kernel completes before the broker accepts them, where socket.listen.backlog.size is not set; the
+# kernel may allow fewer.
+BACKLOG = 1024
+# Pause after a failure to accept, as for want of file descriptors: trying again at once would only burn the CPU.
+ACCEPT_AGAIN_S = 1.0
+# The sweep for idle connections looks at this many per step of the loop (well below a millisecond).
+SWEEP_STEP = 1000
+TICK_S = 1.0
+TICK_S_MIN = 0.01
+
+
+class Listener:
+    """A listening socket and its connections.
+
+    name: the listener's name, as in Kafka's `listeners`.
+    request_bytes_max: socket.request.max.bytes.
+    idle_s_max: connections.max.idle.ms in seconds; a connection on which nothing moved for so long is
+        closed, also when a request is in progress (as Kafka's Selector does). Below 0: never.
+    disk: threads that read cold segments ahead.
+    quotas: who may connect; counts the connections of all listeners of a broker. None: anybody.
+    backlog, receive_buffer_bytes, send_buffer_bytes: None leaves them to us and to the system.
+    throttle: for how many ms to keep a new connection from an address before it is closed, 0 to serve it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        service: Service,
+        *,
+        disk: Executor,
+        request_bytes_max: int = 100 * 1024 * 1024,
+        idle_s_max: float = 600.0,
+        quotas: ConnectionQuotas | None = None,
+        backlog: int | None = None,
+        receive_buffer_bytes: int | None = None,
+        send_buffer_bytes: int | None = None,
+        throttle: Callable[[str], int] = lambda _: 0,
+    ) -> None:
+        self.name = name
+        self.service = service
+        self.disk = disk
+        self.request_bytes_max = request_bytes_max
+        self.idle_s_max = idle_s_max if idle_s_max >= 0 else math.inf
+        self.throttle = throttle
+        self.turns = Turns()
+        self.host = ""
+        self.port = 0
+        self.now = 0.0
+        self.quotas = quotas or unlimited(name)
+        self.accepted = self.refused = 0
+        self._impossible = Seldom()
+        self.closed_by = dict.fromkeys(REASONS, 0)
+        self.send_time = Histogram()
+        self.waited_s = 0.0
+        self.connections: set[Connection] = set()
+        self._backlog = backlog or BACKLOG
+        self._receive_buffer_bytes = receive_buffer_bytes
+        self._send_buffer_bytes = send_buffer_bytes
+        self._coming: set[Connection] = set()  # counted in, and not opened yet
+        self._work: set[asyncio.Task[None]] = set()
+        self._sockets: list[socket.socket] = []
+        self._accepting: list[asyncio.Task[None]] = []
+        self._admissions: set[asyncio.Task[None]] = set()
+        self._ticker: asyncio.Task[None] | None = None
+        self._empty: asyncio.Event = asyncio.Event()
+
+    async def bind(self, host: str, port: int) -> int:
+        """Take the port, not serving yet; returns it (a free one for 0). Raises OSError if it is taken.
+
+        host "" means all addresses.
+        """
+        self._sockets = await asyncio.get_running_loop().run_in_executor(
+            None, bind_tcp, host, port, self._receive_buffer_bytes
+        )
+        self.host = host
+        self.port = int(self._sockets[0].getsockname()[1])
+        return self.port
+
+    async def serve(self) -> None:
+        """Accept connections from now on."""
+        assert self._sockets, "bind comes first"
+        loop = asyncio.get_running_loop()
+        self.now = loop.time()
+        for listening in self._sockets:
+            listening.listen(self._backlog)
+            task = loop.create_task(self._accept(listening))
+            task.add_done_callback(_accepting_ended)
+            self._accepting.append(task)
+        self._ticker = loop.create_task(self._tick())
+
+    async def stop(self, grace_s: float) -> None:
+        """Accept nothing more, answer what is in progress, close; what is left after grace_s is cut."""
+        if not self._sockets:
+            return
+        for task in self._accepting:
+            task.cancel()
+        await asyncio.gather(*self._accepting, *self._admissions, return_exceptions=True)
+        for listening in self._sockets:
+            # uvloop lets go of a socket one step later; who comes until then shall be refused, not kept waiting
+            with contextlib.suppress(OSError):
+                listening.shutdown(socket.SHUT_RDWR)
+            listening.close()
+        self._sockets = []
+        for connection in list(self.connections):
+            connection.finish()
+        try:
+            async with asyncio.timeout(grace_s):
+                await self._until_empty()
+        except TimeoutError:
+            log.warning("connections_cut", count=len(self.connections), grace_s=grace_s)
+            for connection in list(self.connections):
+                connection.abort()
+            await self._until_empty()
+        if self._ticker is not None:
+            self._ticker.cancel()
+        for task in self._work:
+            task.cancel()
+        await asyncio.gather(*self._work, return_exceptions=True)
+
+    async def _until_empty(self) -> None:
+        while self.connections:
+            self._empty.clear()
+            await self._empty.wait()
+
+    # --- new connections
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, address = await loop.sock_accept(listening)
+            except ConnectionAbortedError:  # gone before it was taken
+                continue
+            except OSError as error:
+                log.warning("accept_failed", listener=self.name, error=str(error))
+                await asyncio.sleep(ACCEPT_AGAIN_S)
+                continue
+            began = time.monotonic()
+            try:
+                await self.quotas.until_admitted(self.name)
+            except BaseException:
+                accepted.close()
+                raise
+            self.waited_s += time.monotonic() - began
+            # Not cut off by a stop: a transport that is half made belongs to nobody.
+            admission = loop.create_task(self._admit(accepted, address[0], address[1]))
+            self._admissions.add(admission)
+            admission.add_done_callback(self._admissions.discard)
+            await asyncio.shield(admission)
+
+    async def _admit(self, accepted: socket.socket, host: str, port: int) -> None:
+        address = _address(host)
+        if not self.quotas.is_possible(self.name):
+            self.refused += 1
+            if count := self._impossible.happened():
+                log.warning(
+                    "connections_refused",
+                    listener=self.name,
+                    count=count,
+                    open=self.quotas.total,
+                    note="no file descriptors are left for more: raise the limit of open files (LimitNOFILE, ulimit -Hn)",
+                )
+            accepted.close()
+            return
+        limit = self.quotas.enter(self.name, address)
+        if limit is not None:
+            self.refused += 1
+            log.info(
+                "connection_refused", peer=address, reason=f"{limit} connections are its limit"
+            )
+            accepted.close()
+            return
+        connection = Connection(self, host, port)
+        self._coming.add(connection)
+        try:
+            prepare_accepted(accepted, self._send_buffer_bytes)
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, accepted)
+        except OSError as error:  # the peer has gone
+            accepted.close()
+            log.info("connection_lost_early", peer=address, error=str(error))
+        finally:
+            if connection in self._coming:
+                self._coming.discard(connection)
+                self.quotas.leave(self.name, address)
+
+    # --- for connections
+
+    def opened(self, connection: Connection) -> int:
+        self._coming.discard(connection)
+        self.accepted += 1
+        self.connections.add(connection)
+        return self.throttle(connection.peer.host)
+
+    def closed(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        self.closed_by[connection.end_reason] += 1
+        self.quotas.leave(self.name, _address(connection.peer.host))
+        if not self.connections:
+            self._empty.set()
+
+    def supervise(self, work: Awaitable[None]) -> None:
+        """Run what answers a parked request; its failure is a bug and reaches the loop's handler."""
+        task = asyncio.ensure_future(work)
+        self._work.add(task)
+        task.add_done_callback(self._work_done)
+
+    def _work_done(self, task: "asyncio.Task[None]") -> None:
+        self._work.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("answering_failed", exc_info=error)
+
+    # --- idle connections
+
+    async def _tick(self) -> None:
+        """Keep the coarse clock, and look at every connection a few times per idle limit."""
+        loop = asyncio.get_running_loop()
+        next_sweep = self.now
+        while True:
+            self.now = loop.time()
+            if self.now >= next_sweep:
+                await self._close_idle()
+                next_sweep = self.now + self.idle_s_max / 10
+            await asyncio.sleep(max(TICK_S_MIN, min(TICK_S, self.idle_s_max / 10)))
+
+    async def _close_idle(self) -> None:
+        connections: Iterator[Connection] = iter(list(self.connections))
+        while step := list(islice(connections, SWEEP_STEP)):
+            for connection in step:
+                connection.note_activity()
+                if self.now - connection.last_active <= self.idle_s_max:
+                    continue
+                if connection.finishing:
+                    connection.abort()  # closed long ago, and the peer takes nothing of what is left
+                else:
+                    connection.finish(IDLE)
+            await asyncio.sleep(0)
+
+
+def close_least_recently_used(listeners: Iterable[Listener], excess: int) -> None:
+    """Let so many of their connections end, those on which nothing has moved for longest; those that are ending count."""
+    open_now = [(each, owner) for owner in listeners for each in owner.connections]
+    ending = sum(connection.finishing for connection, _ in open_now)
+    staying = [(each, owner) for each, owner in open_now if not each.finishing]
+    for connection, _ in staying:
+        connection.note_activity()
+    staying.sort(key=lambda pair: pair[0].last_active)
+    for connection, _ in staying[: max(0, excess - ending)]:
+        connection.finish(EVICTED)
+
+
+def unlimited(listener: str) -> ConnectionQuotas:
+    """Lets everybody in."""
+    limits = connection_limits(BrokerLayers(), [listener])
+    return ConnectionQuotas(limits, lambda: time.monotonic_ns() // 1_000_000)
+
+
+def _address(host: str) -> str:
+    """One text for all ways to write an address; the host as it is where it is none."""
+    return address_of(host) or host
+
+
+def _accepting_ended(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.critical("accepting_failed", exc_info=error)

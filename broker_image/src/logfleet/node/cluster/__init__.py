@@ -1,0 +1,1 @@
+"""Agreement with the other brokers: registration, control, following the metadata store."""

@@ -1,0 +1,312 @@
+"""The way to the controller, wherever it is: administrative changes reach any broker, one of them makes them.
+
+The controller's own broker makes a change itself; any other forwards the request, as it arrived, in an Envelope over the
+inter-broker listener (KIP-590). Envelope is not advertised, is taken on the inter-broker listener only, and carries nothing but
+the requests that have a `ControllerWork`. Until brokers authenticate themselves, whoever reaches that listener can send one,
+and gains nothing that sending the request itself would not give.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, cast
+
+import msgspec
+import structlog
+
+from logfleet.client.connection import Connection
+from logfleet.client.errors import ClientError
+from logfleet.control.configs import BrokerConfig
+from logfleet.control.topic_configs import BrokerLayers
+from logfleet.control.transactions import Refusal
+from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.keys import Listener
+from logfleet.node.cluster.controller_loop import ControllerLoop
+from logfleet.node.cluster.controller_term import NotControllerError
+from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.node.quotas.client_quotas import MutationBudget, MutationQuota
+from logfleet.wire.apis import API_BY_NAME, Api, api_of
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.frame import SIZE_BYTES, decode_response, encode_request
+from logfleet.wire.messages import EnvelopeRequest, EnvelopeResponse
+
+log = structlog.get_logger()
+
+ENVELOPE: Final = API_BY_NAME["Envelope"]
+ANSWER_S: Final = 5.0
+"""What a forwarded request may take longer than it asked for: then it still gets the controller's own words."""
+AGAIN_S: Final = 0.05
+"""Pause before the controller is looked for anew: an election takes longer than that."""
+SEEN_S_MAX: Final = 2.0
+"""How long an answer waits until this broker's image shows what was done, and until it has been done to what this broker hosts."""
+
+Settled = Callable[[int], Awaitable[None]]
+"""Returns once everything is done that the image of this revision wants of this broker."""
+
+
+class Rows(msgspec.Struct, frozen=True):
+    """Where an answer has a row for each resource of its request, each done for itself.
+
+    A controller that is replaced in the midst of them answers NOT_CONTROLLER for what it did not come to; that, and no more, is
+    asked of the next one.
+
+    name: of the list in the answer. rest: the request without what has no row among those given.
+    """
+
+    name: str
+    rest: Callable[[Any, list[Any]], msgspec.Struct]
+
+    def left(self, answer: msgspec.Struct) -> list[Any]:
+        return [row for row in self._of(answer) if row.error_code == ErrorCode.NOT_CONTROLLER]
+
+    def joined(self, earlier: msgspec.Struct, later: msgspec.Struct) -> msgspec.Struct:
+        """One answer of two: the later one is to what the earlier one left."""
+        done = [row for row in self._of(earlier) if row.error_code != ErrorCode.NOT_CONTROLLER]
+        changes: dict[str, Any] = {self.name: [*done, *self._of(later)]}
+        changes["throttle_time_ms"] = max(
+            each.throttle_time_ms  # type: ignore[attr-defined]
+            for each in (earlier, later)
+        )
+        return msgspec.structs.replace(later, **changes)
+
+    def _of(self, answer: msgspec.Struct) -> list[Any]:
+        rows: list[Any] = getattr(answer, self.name)
+        return rows
+
+
+class ControllerWork(msgspec.Struct, frozen=True):
+    """How one administrative request is done.
+
+    serve: on the controller; raises NotControllerError. refuse: an answer that refuses all of a request.
+    timeout_ms: how long it may take, None for request.timeout.ms. seen: whether an image shows what an answer says was done.
+    serve_within: `serve` for clients with a quota of changes to topics (KIP-599), which is strict from version strict_since on.
+    rows: None for what can be asked of the next controller as a whole.
+    """
+
+    serve: Callable[["ControllerAccess", Any, int], Awaitable[msgspec.Struct]]
+    refuse: Callable[[Any, int, Refusal], msgspec.Struct]
+    timeout_ms: Callable[[Any], int] | None
+    seen: Callable[[ClusterImage, Any, Any], bool]
+    serve_within: (
+        Callable[["ControllerAccess", Any, int, MutationBudget], Awaitable[msgspec.Struct]] | None
+    ) = None
+    strict_since: int = 0
+    rows: Rows | None = None
+
+    async def run(
+        self, access: "ControllerAccess", request: msgspec.Struct, origin: "Origin"
+    ) -> msgspec.Struct:
+        """Do it, on the controller, within the quota of whoever asks. Raises NotControllerError."""
+        if self.serve_within is not None:
+            budget = access.mutations.of_request(
+                origin.client_id, strict=origin.version >= self.strict_since
+            )
+            if budget is not None:
+                answer = await self.serve_within(access, request, origin.version, budget)
+                answer.throttle_time_ms = budget.throttle_ms()  # type: ignore[attr-defined]
+                return answer
+        return await self.serve(access, request, origin.version)
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Who sent a request, for the broker it is forwarded to."""
+
+    version: int
+    client_id: str | None = None
+    host: str = ""
+
+
+class ControllerAccess:
+    """One per broker. `close` ends its connection to the controller."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        follower: MetadataFollower,
+        controller: ControllerLoop,
+        mutations: MutationQuota,
+        *,
+        settled: Settled,
+    ) -> None:
+        self._settled = settled
+        self.config = config
+        self.controller = controller
+        self.mutations = mutations
+        self._follower = follower
+        self._connection: Connection | None = None
+        self._connecting = asyncio.Lock()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as this broker sees it."""
+        return self._follower.image
+
+    @property
+    def layers(self) -> BrokerLayers:
+        """Defaults of the cluster, as this broker sees them."""
+        cluster = self._follower.image.configs_of_broker(None)
+        return BrokerLayers(self.config.static, cluster.values)
+
+    async def perform(
+        self, work: ControllerWork, request: msgspec.Struct, origin: Origin
+    ) -> msgspec.Struct:
+        """The controller's answer; one that refuses all of the request if it could not be had in time."""
+        wait_ms = self.config.request_timeout_ms
+        if work.timeout_ms is not None:
+            wait_ms = max(work.timeout_ms(request), 0)
+        attempt = _Attempt(work, request, origin)
+        try:
+            async with asyncio.timeout(wait_ms / 1000):
+                answer = attempt.whole(await self._try(attempt))
+                while answer is None:
+                    await asyncio.sleep(AGAIN_S)
+                    answer = attempt.whole(await self._try(attempt))
+        except TimeoutError:
+            return attempt.joined(attempt.refuse(attempt.error_of_silence))
+        await self._until_seen(work, request, answer)
+        return answer
+
+    async def _try(self, attempt: "_Attempt") -> msgspec.Struct | None:
+        """The answer; None if there is no controller, or what was taken for it is none."""
+        if self.controller.is_controller:
+            attempt.error_of_silence = ErrorCode.REQUEST_TIMED_OUT
+            try:
+                return await attempt.work.run(self, attempt.request, attempt.origin)
+            except NotControllerError:
+                return None
+        return await self._forward(attempt)
+
+    async def _forward(self, attempt: "_Attempt") -> msgspec.Struct | None:
+        try:
+            connection = await self._connected()
+        except ClientError as error:
+            log.warning("controller_not_reached", reason=str(error))
+            return None
+        if connection is None:
+            return None
+        attempt.error_of_silence = ErrorCode.REQUEST_TIMED_OUT
+        remaining_ms = 1000 * (attempt.wait_s + ANSWER_S)
+        try:
+            answer = await connection.request(
+                attempt.envelope(), EnvelopeResponse, timeout_ms=int(remaining_ms)
+            )
+        except ClientError as error:
+            # It may have been done; sending it again could refuse what was our own success.
+            log.warning("forwarding_failed", api=attempt.api.name, reason=str(error))
+            return attempt.refuse(ErrorCode.REQUEST_TIMED_OUT)
+        if answer.error_code == ErrorCode.NOT_CONTROLLER:
+            return None
+        return attempt.opened(answer)
+
+    async def _connected(self) -> Connection | None:
+        """A connection to the controller, None if no other broker is it. Raises ClientError."""
+        async with self._connecting:
+            # Not before: waiting here may have taken longer than the election of another one.
+            address = _controller_address(
+                self._follower.image, self.config.node_id, self.config.inter_broker_listener_name
+            )
+            if address is None:
+                return None
+            connection = self._connection
+            if connection is not None:
+                there = (connection.host, connection.port) == (address.host, address.port)
+                if there and connection.lost is None:
+                    return connection
+                connection.close()
+            name = f"logfleet-broker-{self.config.node_id}"
+            connection = await Connection.connect(address.host, address.port, name)
+            # Brokers do not advertise it, and all of them take it.
+            connection.versions[ENVELOPE.key] = (ENVELOPE.served_min, ENVELOPE.max_version)
+            self._connection = connection
+            return connection
+
+    async def _until_seen(
+        self, work: ControllerWork, request: msgspec.Struct, answer: msgspec.Struct
+    ) -> None:
+        """Clients ask the same broker next: records for a topic whose retention they just lifted must not meet the old one."""
+
+        def seen(image: ClusterImage) -> bool:
+            return work.seen(image, request, answer)
+
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SEEN_S_MAX):
+                image = await self._follower.until(seen)
+                await self._settled(image.revision)
+
+
+class _Attempt:
+    """A request on its way. error_of_silence: what to answer if no answer comes, by whether it was sent to anybody.
+
+    request: what is still to be asked of a controller.
+    """
+
+    def __init__(self, work: ControllerWork, request: msgspec.Struct, origin: Origin) -> None:
+        self.work = work
+        self.request = request
+        self.origin = origin
+        self._had: msgspec.Struct | None = None
+        self.api: Api = api_of(type(request))
+        self.error_of_silence = ErrorCode.NOT_CONTROLLER
+        self.wait_s = 0.0 if work.timeout_ms is None else work.timeout_ms(request) / 1000
+
+    def whole(self, answer: msgspec.Struct | None) -> msgspec.Struct | None:
+        """The answer to all of the request, with what was answered before; None while some of it is left."""
+        if answer is None:
+            return None
+        answer = self.joined(answer)
+        rows = self.work.rows
+        if rows is None or not (left := rows.left(answer)):
+            return answer
+        self._had, self.request = answer, rows.rest(self.request, left)
+        return None
+
+    def joined(self, answer: msgspec.Struct) -> msgspec.Struct:
+        """With what was answered before."""
+        if self._had is None or self.work.rows is None:
+            return answer
+        return self.work.rows.joined(self._had, answer)
+
+    def refuse(self, error: ErrorCode) -> msgspec.Struct:
+        if error is ErrorCode.NOT_CONTROLLER:
+            message = "There is no controller, or this broker does not reach it."
+        else:
+            message = "The controller did not answer in time; the change may have been made."
+        return self.work.refuse(self.request, self.origin.version, Refusal(error, message))
+
+    def envelope(self) -> EnvelopeRequest:
+        frame = encode_request(self.request, self.origin.version, 0, self.origin.client_id)
+        return EnvelopeRequest(
+            request_data=b"".join(cast("list[bytes]", frame))[SIZE_BYTES:],
+            client_host_address=_packed(self.origin.host),
+        )
+
+    def opened(self, envelope: EnvelopeResponse) -> msgspec.Struct:
+        """The controller's answer in the envelope, or a refusal with the envelope's error."""
+        if envelope.error_code or envelope.response_data is None:
+            error = ErrorCode(envelope.error_code or ErrorCode.UNKNOWN_SERVER_ERROR)
+            log.error("forwarding_refused", api=self.api.name, error=error.name)
+            refusal = Refusal(error, f"The controller refused the forwarded request: {error.name}.")
+            return self.work.refuse(self.request, self.origin.version, refusal)
+        _, answer = decode_response(self.api, self.origin.version, envelope.response_data)
+        return answer
+
+
+def _controller_address(image: ClusterImage, node_id: int, listener: str) -> Listener | None:
+    """Where another broker that is controller listens for brokers."""
+    if image.controller is None or image.controller.broker == node_id:
+        return None
+    broker = image.brokers.get(image.controller.broker)
+    return None if broker is None else broker.listener(listener)
+
+
+def _packed(host: str) -> bytes:
+    """The bytes of an IP address; those of "any address" for what is none (a Unix socket has no peer)."""
+    try:
+        return ipaddress.ip_address(host).packed
+    except ValueError:
+        return bytes(4)

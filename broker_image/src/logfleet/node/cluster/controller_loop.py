@@ -1,0 +1,202 @@
+"""Election of the controller: every broker stands for it, one wins, the others wait for its key to go.
+
+The key `ctl` lives on a lease; its create revision is the controller epoch that all writes of a term compare. The lease
+only says when to try again: that a controller is alone is ensured by the compares, not by time.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from logfleet.control.transactions import Refusal
+from logfleet.metadata import keys
+from logfleet.metadata.image import ClusterImage, Controller
+from logfleet.metadata.keys import ControllerValue
+from logfleet.metadata.store import (
+    Delete,
+    Lease,
+    LeaseNotFound,
+    MetadataStore,
+    StoreRefused,
+    StoreReplaced,
+    StoreUnavailable,
+    Txn,
+    created_at,
+)
+from logfleet.node.cluster.claims import PAUSE_S_MAX, claim, settle
+from logfleet.node.cluster.controller_term import NotControllerError, Operation, Term
+from logfleet.node.cluster.metadata_follower import MetadataFollower
+
+T = TypeVar("T")
+log = structlog.get_logger()
+
+LEASE_TTL_S: Final = 3
+"""How long a dead controller is waited for; brokers' registrations live as long."""
+HISTORY_S: Final = 600.0
+"""Revisions older than this are compacted by the controller: a broker that was away for longer reads everything anew."""
+FAILED_PAUSE_S_MAX: Final = 60.0
+"""Longest pause after a term that failed; the first is PAUSE_S_MAX, and each one twice the one before (as Kubernetes' crash loop
+back-off) until a term has settled the cluster, or ended otherwise. Other brokers stand meanwhile."""
+
+
+class _TermFailedError(Exception):
+    """A term ended because its own work failed; told already."""
+
+
+class ControllerLoop:
+    """Stands for controller and, once elected, controls.
+
+    incarnation: this process, as in its broker registration. static: its server.properties.
+    failed_terms: that ended because what the controller does failed, not by a word of the store.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        follower: MetadataFollower,
+        value: ControllerValue,
+        static: Mapping[str, str],
+        *,
+        ttl_s: int = LEASE_TTL_S,
+        history_s: float = HISTORY_S,
+    ) -> None:
+        self._store = store
+        self._follower = follower
+        self._value = value
+        self._static = static
+        self._ttl_s = ttl_s
+        self._history_s = history_s
+        self._term: Term | None = None
+        self.failed_terms = 0
+        self._failed_pause_s = PAUSE_S_MAX
+
+    @property
+    def is_controller(self) -> bool:
+        return self._term is not None
+
+    async def submit(self, operation: Operation[T]) -> T | Refusal:
+        """The answer of an operation that this broker, being the controller, has committed. Raises NotControllerError."""
+        if self._term is None:
+            raise NotControllerError
+        return await self._term.submit(operation)
+
+    async def run(self) -> None:
+        """Stand, control, stand again. Raises StoreReplaced. Cancelled, it gives up control.
+
+        What the store refuses to a controller, another broker may be allowed, and nobody needs in order to serve records; so it is
+        with data that a controller fails at: brokers that ended by it would do so one after the other.
+        """
+        while True:
+            try:
+                await self._resign_if_idle(await self._follower.until(self._may_stand))
+                lease = await self._store.grant_lease(self._ttl_s)
+                try:
+                    await self._stand(lease)
+                finally:
+                    with contextlib.suppress(StoreUnavailable):  # then it ends by itself
+                        await lease.revoke()
+            except (StoreUnavailable, StoreRefused) as error:
+                log.warning("controller_election_delayed", reason=str(error))
+                await asyncio.sleep(PAUSE_S_MAX)
+            except _TermFailedError:
+                await asyncio.sleep(self._failed_pause_s)
+                self._failed_pause_s = min(2 * self._failed_pause_s, FAILED_PAUSE_S_MAX)
+
+    def _may_stand(self, image: ClusterImage) -> bool:
+        return bool(image.revision) and (image.controller is None or self._is_me(image.controller))
+
+    def _is_me(self, controller: Controller) -> bool:
+        return controller.incarnation == self._value.incarnation
+
+    async def _resign_if_idle(self, image: ClusterImage) -> None:
+        """An election won by a write whose answer was lost, noticed by nobody: nothing would ever be done (KAFKA-13407)."""
+        if image.controller is not None:
+            log.warning("idle_controller_resigns", epoch=image.controller.epoch)
+            held = (created_at(keys.CONTROLLER, image.controller.epoch),)
+            await settle(self._store, Txn(held, (Delete(keys.CONTROLLER),)))
+            epoch = image.controller.epoch
+            await self._follower.until(
+                lambda later: later.controller is None or later.controller.epoch != epoch
+            )
+
+    async def _stand(self, lease: Lease) -> None:
+        try:
+            held = await claim(self._store, keys.CONTROLLER, keys.encode(self._value), lease)
+        except LeaseNotFound:  # the store was away for longer than the lease lives
+            return
+        if held.lease == lease.id:
+            await self._control(held.create_revision, lease)
+        else:
+            await self._follower.until_revision(held.mod_revision)
+
+    async def _control(self, epoch: int, lease: Lease) -> None:
+        log.info("controller_elected", broker=self._value.broker, epoch=epoch)
+        term = self._term = Term(self._store, self._follower, epoch, self._static)
+        try:
+            reason = await _first(
+                _ends(term.run(), "another controller was elected"),
+                _ends(lease.lost(), "the lease has ended"),
+                _ends(
+                    self._follower.until(lambda image: _replaced(image, epoch)), "it was replaced"
+                ),
+                _ends(self._compact_history(), "compaction ended"),
+            )
+            self._term = None
+            await term.finish()
+        except (StoreUnavailable, StoreRefused, StoreReplaced):
+            raise
+        except Exception as error:
+            self._tell_failure(term, error)
+            raise _TermFailedError from error
+        finally:
+            self._term = None
+            await term.close()
+        self._failed_pause_s = PAUSE_S_MAX
+        log.warning("controller_resigned", broker=self._value.broker, epoch=epoch, reason=reason)
+
+    def _tell_failure(self, term: Term, error: Exception) -> None:
+        self.failed_terms += 1
+        if term.has_settled:
+            self._failed_pause_s = PAUSE_S_MAX
+        log.critical(
+            "controller_term_failed",
+            broker=self._value.broker,
+            epoch=term.epoch,
+            pause_s=self._failed_pause_s,
+            exc_info=error,
+        )
+
+    async def _compact_history(self) -> None:
+        while True:
+            revision = self._follower.image.revision
+            await asyncio.sleep(self._history_s)
+            try:
+                await self._store.compact(revision)
+            except StoreUnavailable as error:
+                log.warning("metadata_compaction_delayed", reason=str(error))
+
+
+def _replaced(image: ClusterImage, epoch: int) -> bool:
+    """Whether the image, if it is not older than the term, shows another controller or none."""
+    return image.revision >= epoch and (image.controller is None or image.controller.epoch != epoch)
+
+
+async def _ends(what: Coroutine[Any, Any, object], reason: str) -> str:
+    with contextlib.suppress(NotControllerError):
+        await what
+    return reason
+
+
+async def _first(*coroutines: Coroutine[Any, Any, str]) -> str:
+    """The result, or the error, of whichever ends first; the others are cancelled and waited for."""
+    tasks = [asyncio.ensure_future(each) for each in coroutines]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return next(task.result() for task in tasks if task in done)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,292 @@
+"""One term of control: what a broker does from its election as controller until it is replaced.
+
+One worker settles the cluster (fences, elections, half-made topics) whenever the image has changed, and between that runs
+the admin operations one at a time, each decided on an image that holds everything written before. Every write compares
+the controller epoch, so a term that is over without knowing it changes nothing.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Generic, TypeVar
+
+import msgspec
+import structlog
+
+from logfleet.control.elections import election_steps, fence_steps
+from logfleet.control.topic_configs import BrokerLayers
+from logfleet.control.topics import remove_unfinished
+from logfleet.control.transactions import Refusal, Step, pack, repeatable, witness
+from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.image_builder import Changes
+from logfleet.metadata.store import (
+    MetadataStore,
+    Put,
+    StoreRefused,
+    Txn,
+    check_txn,
+)
+from logfleet.node.cluster.claims import settle_or_recognise
+from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.wire.errors import ErrorCode
+
+T = TypeVar("T")
+log = structlog.get_logger()
+
+ATTEMPTS_MAX: Final = 10
+"""Times an operation is decided anew because the cluster changed under it."""
+CATCH_UP_S_MAX: Final = 2.0
+"""Longest wait for the image to show what made a decision come too late."""
+ELECTION_PARTITIONS: Final = 1_000
+"""Partitions looked at without letting the loop do something else: about 1 ms."""
+OUTCOME_UNKNOWN: Final = Refusal(
+    ErrorCode.REQUEST_TIMED_OUT,
+    "The controller stopped before the metadata store had answered; the change may have been made.",
+)
+
+
+class NotControllerError(Exception):
+    """This broker is not the controller, or ceased to be it before the operation was done (Kafka: NOT_CONTROLLER)."""
+
+
+class _ConflictError(Exception):
+    """A transaction's compares failed: it was decided on something that is no longer so."""
+
+
+class Decision(msgspec.Struct, Generic[T], frozen=True):
+    """What to commit, in this order, and the answer once that is done."""
+
+    txns: tuple[Txn, ...]
+    answer: T
+
+
+Operation = Callable[[ClusterImage, int, BrokerLayers], Decision[T] | Refusal]
+"""Decides on an image, for a controller epoch, with the cluster's configuration. Decided anew if it came too late."""
+
+
+class Term:
+    """The term that began with the create revision `epoch` of the controller's key. Runs until cancelled.
+
+    static: this broker's server.properties, the last word on defaults that the cluster does not set.
+    has_settled: it has brought the cluster to where nothing was left to do, once at least.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        follower: MetadataFollower,
+        epoch: int,
+        static: Mapping[str, str],
+    ) -> None:
+        self.epoch = epoch
+        self.has_settled = False
+        self._store = store
+        self._follower = follower
+        self._static = static
+        self._wake = asyncio.Event()
+        self._waiting: deque[tuple[Operation[object], asyncio.Future[object]]] = deque()
+        self._begun: asyncio.Task[None] | None = None
+        self._subscription = follower.subscribe(self._wake)
+        self._unsettled = Changes(everything=True)
+
+    async def submit(self, operation: Operation[T]) -> T | Refusal:
+        """The operation's answer after it has been committed. Raises NotControllerError."""
+        future: asyncio.Future[T | Refusal] = asyncio.get_running_loop().create_future()
+        self._waiting.append((operation, future))  # type: ignore[arg-type]  # the pair shares its T
+        self._wake.set()
+        return await future
+
+    async def run(self) -> None:
+        """Work until cancelled. Raises NotControllerError, StoreRefused, StoreReplaced.
+
+        An operation that fails, or that the store refuses, is refused; the term goes on. Whatever else it raises, a rule met what
+        it was not made for in the cluster itself: the term has failed.
+        """
+        await self._follower.until_revision(self.epoch)
+        while True:
+            self._wake.clear()
+            await self._settle()
+            self.has_settled = True
+            if self._waiting:
+                await self._run_next()
+            elif not self._wake.is_set():
+                await self._wake.wait()
+
+    async def finish(self) -> None:
+        """After `run` was cancelled: come to know whether the operation it was at is done, and answer what it has not come to.
+
+        Its transaction may be done already; asked of the next controller, our own success would be refused. Nothing is written
+        that a new controller does not expect: this goes on comparing the epoch. Raises what `run` does.
+        """
+        self._leave_waiting()
+        if self._begun is not None:
+            with contextlib.suppress(NotControllerError):  # answered
+                await self._begun
+
+    async def close(self) -> None:
+        """Answer what was not done with NotControllerError, what may have been with OUTCOME_UNKNOWN. To be called once `run` has ended."""
+        self._follower.unsubscribe(self._subscription)
+        self._leave_waiting()
+        if self._begun is not None and not self._begun.done():
+            self._begun.cancel()
+            await asyncio.wait([self._begun])
+
+    def _leave_waiting(self) -> None:
+        while self._waiting:
+            _, future = self._waiting.popleft()
+            if not future.done():
+                future.set_exception(NotControllerError())
+
+    async def _run_next(self) -> None:
+        operation, future = self._waiting.popleft()
+        if not future.done():
+            self._begun = asyncio.ensure_future(self._answer(operation, future))
+            await asyncio.shield(self._begun)  # see finish
+        self._wake.set()
+
+    async def _answer(self, operation: Operation[T], future: "asyncio.Future[T | Refusal]") -> None:
+        try:
+            answer = await self._run(operation)
+        except asyncio.CancelledError:
+            if not future.done():
+                future.set_result(OUTCOME_UNKNOWN)
+            raise
+        except Exception:
+            if not future.done():
+                future.set_exception(NotControllerError())
+            raise
+        if not future.done():
+            future.set_result(answer)
+
+    async def _run(self, operation: Operation[T]) -> T | Refusal:
+        for _ in range(ATTEMPTS_MAX):
+            image = self._follower.image
+            decision = self._decide(operation, image)
+            if isinstance(decision, Refusal):
+                return decision
+            try:
+                for txn in decision.txns:
+                    await self._commit(txn)
+            except StoreRefused as error:
+                log.warning("decision_refused", epoch=self.epoch, reason=str(error))
+                message = f"The metadata store refuses to write this: {error}"
+                return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+            except _ConflictError:
+                await self._catch_up(image)
+                await self._settle()
+                continue
+            return decision.answer
+        return Refusal(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"The cluster changed {ATTEMPTS_MAX} times while this was being decided; try again.",
+        )
+
+    def _decide(self, operation: Operation[T], image: ClusterImage) -> Decision[T] | Refusal:
+        """A refusal too if deciding fails, or nobody could commit it: every controller after this one would fail alike."""
+        try:
+            decision = operation(image, self.epoch, self._layers(image))
+            if isinstance(decision, Decision):
+                for txn in decision.txns:
+                    check_txn(repeatable(txn))
+        except Exception as error:
+            log.exception("decision_failed", epoch=self.epoch)
+            message = f"The controller could not do this: {error}"
+            return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+        return decision
+
+    async def _settle(self) -> None:
+        """Bring the cluster to where nothing is left to do, by the newest image."""
+        while True:
+            image, changes = self._subscription.take()
+            self._unsettled.add(changes)
+            if self._unsettled == Changes():
+                return
+            try:
+                await self._settle_once(image)
+            except _ConflictError:
+                await self._catch_up(image)
+            else:
+                self._unsettled = Changes()
+
+    async def _settle_once(self, image: ClusterImage) -> None:
+        due = self._unsettled
+        for txn in pack(self.epoch, fence_steps(image)):
+            await self._commit(txn)
+        # An election compares the fence, so it has to know the revision that wrote it.
+        image = self._follower.image
+        for topic_id in image.unfinished:
+            topic = image.entries.get(topic_id)
+            assert topic is not None, "what is unfinished is an entry"
+            await self._commit(remove_unfinished(self.epoch, topic))
+        if due.everything or due.brokers or due.broker_configs:
+            due.topics = {topic.id for topic in image.topics()}
+        await self._elect(image, due.topics)
+
+    async def _elect(self, image: ClusterImage, topic_ids: Iterable[bytes]) -> None:
+        layers = self._layers(image)
+        steps: list[Step] = []
+        looked_at = elected = 0
+        for topic_id in topic_ids:
+            topic = image.topic_by_id(topic_id)
+            if topic is None:
+                continue
+            steps += election_steps(image, topic, layers)
+            looked_at += len(topic.partitions)
+            if looked_at >= ELECTION_PARTITIONS:
+                looked_at = 0
+                elected += len(steps)
+                await self._commit_steps(steps)
+                steps = []
+                await asyncio.sleep(0)
+        await self._commit_steps(steps)
+        elected += len(steps)
+        if elected:
+            log.info("partitions_elected", partitions=elected, epoch=self.epoch)
+
+    async def _commit_steps(self, steps: list[Step]) -> None:
+        for txn in pack(self.epoch, steps):
+            await self._commit(txn)
+
+    async def _commit(self, txn: Txn) -> None:
+        """Commit it, and see it in the image. Raises NotControllerError, and _ConflictError: look and decide anew.
+
+        An attempt without an answer may have been done. Then the repetition's compares fail, and the witness is as the
+        transaction leaves it; others may have gone on from there, as a broker does that confirms a deletion. So it is if the
+        controller has been replaced since: what is there as it was wanted need not be asked of the next one.
+        """
+        settled = await settle_or_recognise(self._store, repeatable(txn))
+        result = settled.result
+        if result.succeeded and not settled.unanswered:
+            await self._follower.until_revision(result.revision)
+            return
+        if not result.succeeded:
+            control, present = result.reads
+            last = witness(txn)
+            wanted = last.value if isinstance(last, Put) else None
+            if not settled.unanswered or wanted != (present.value if present else None):
+                is_mine = control is not None and control.create_revision == self.epoch
+                raise _ConflictError if is_mine else NotControllerError
+            if present is not None:
+                await self._follower.until_revision(present.mod_revision)
+                return
+        try:
+            async with asyncio.timeout(CATCH_UP_S_MAX):
+                await self._follower.until_revision(result.revision)
+        except TimeoutError:
+            # It may have found nothing left to delete, and named a revision of somebody else, which this watch need not show.
+            log.warning("metadata_follower_behind", revision=result.revision)
+
+    async def _catch_up(self, decided_on: ClusterImage) -> None:
+        """Wait until the image has moved on from the one that was too old, but not for ever: it may have already."""
+        log.info("decision_repeated", revision=decided_on.revision, epoch=self.epoch)
+        if self._follower.image.revision > decided_on.revision:
+            return
+        try:
+            async with asyncio.timeout(CATCH_UP_S_MAX):
+                await self._follower.until_revision(decided_on.revision + 1)
+        except TimeoutError:
+            log.warning("metadata_follower_behind", revision=decided_on.revision)
+
+    def _layers(self, image: ClusterImage) -> BrokerLayers:
+        return BrokerLayers(self._static, image.configs_of_broker(None).values)

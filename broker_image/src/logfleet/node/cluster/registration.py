@@ -1,0 +1,321 @@
+"""This broker's place in the fleet: the cluster it belongs to, and its registration, held by a lease.
+
+The registration `broker/ID` is created if absent, never over another's: two living processes with one id must be impossible (KAFKA-14885:
+an isolated old broker and its replacement lost data). Its create revision is the broker epoch (KIP-380), by which every
+other rule recognises this very registration. Whoever finds the id taken waits until the holder's lease has ended.
+
+A registration is over when its lease is, or when the cluster says so: the key gone or made by another, or fenced by
+the controller (etcd before 3.4.38, 3.5.23 and 3.6.5 may confirm keepalives of a revoked lease). Then this
+broker leads nothing until it has registered anew.
+"""
+
+import asyncio
+import base64
+import contextlib
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Final, TypeVar
+
+import msgspec
+import structlog
+
+from logfleet.metadata import keys
+from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.keys import BrokerValue
+from logfleet.metadata.store import (
+    Deleted,
+    Get,
+    KeyValue,
+    Lease,
+    LeaseNotFound,
+    MetadataStore,
+    Put,
+    Snapshot,
+    StoreUnavailable,
+    Txn,
+    modified_at,
+)
+from logfleet.node.cluster.claims import claim, create_once, settle
+from logfleet.node.cluster.metadata_follower import MetadataFollower
+
+T = TypeVar("T")
+log = structlog.get_logger()
+
+LEASE_TTL_S: Final = 3
+"""Failure detection: how long a dead broker counts as alive. Kafka's broker.session.timeout.ms is 9 s."""
+TAKEN_S_MAX: Final = 60.0
+"""How long a start waits for an id that another process holds (Kafka: initial.broker.registration.timeout.ms)."""
+UNAVAILABLE_PAUSE_S: Final = 0.2
+"""Short: a store that says it is unavailable has tried for seconds."""
+
+
+class RegistrationError(Exception):
+    """This broker must not run. The text says why, in one line.
+
+    ├── WrongCluster   its data belongs to another cluster than the metadata store
+    ├── NoCluster      there is none yet, and this broker must not begin one
+    └── IdTaken        another process holds its id
+    """
+
+
+class WrongCluster(RegistrationError):
+    pass
+
+
+class NoCluster(RegistrationError):
+    pass
+
+
+class IdTaken(RegistrationError):
+    pass
+
+
+class Registration(msgspec.Struct, frozen=True):
+    """A registration, whether it still stands or not. epoch: the broker epoch."""
+
+    broker_id: int
+    epoch: int
+    lease: Lease
+
+    def ended_in(self, image: ClusterImage) -> str:
+        """Why this registration does not count any more by `image`; empty if it does or the image is older than it."""
+        if image.revision < self.epoch:
+            return ""
+        broker = image.brokers.get(self.broker_id)
+        if broker is None:
+            return "the registration is gone"
+        if broker.epoch != self.epoch:
+            return "another process has registered this id"
+        fence = image.fences.get(self.broker_id)
+        if fence and fence.broker_epoch == self.epoch and fence.state == keys.FENCED:
+            return "the controller has fenced this broker"
+        return ""
+
+
+def new_cluster_id() -> str:
+    """16 random bytes in Kafka's text form, not beginning with a dash (Kafka: Uuid.randomUuid)."""
+    while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes)[:22].decode()).startswith("-"):
+        pass
+    return text
+
+
+async def join_cluster(
+    store: MetadataStore, on_disk: str | None, *, unreadable: Mapping[str, OSError] | None = None
+) -> str:
+    """The cluster's id; the first broker of a new cluster makes it. Nothing is written to disk here.
+
+    on_disk: cluster.id of this broker's meta.properties, None if it holds no data. unreadable: log directories that may hold it, and why not.
+    Raises WrongCluster if it holds data of another cluster, or the store has lost its own: a store that was wiped or
+    mistaken must not make brokers drop their logs. Raises NoCluster where a new one may be an old one whose disks are away. Waits as long as the store is away.
+    """
+    if on_disk is None and not unreadable:
+        return (await create_once(store, keys.CLUSTER_ID, new_cluster_id().encode())).decode()
+    held = await _patiently(lambda: store.get(keys.CLUSTER_ID))
+    if on_disk is None:
+        if held is None:
+            reasons = ", ".join(f"{path}: {error}" for path, error in (unreadable or {}).items())
+            raise NoCluster(
+                f"no new cluster is begun while a log directory cannot be read, as it may hold one ({reasons})"
+            )
+        return held.value.decode()
+    if held is None:
+        raise WrongCluster(
+            f"the data here belongs to cluster {on_disk}, but the metadata store knows no cluster: "
+            "it was wiped, or logfleet.cluster.name or logfleet.etcd.endpoints point elsewhere"
+        )
+    if held.value.decode() != on_disk:
+        raise WrongCluster(
+            f"the data here belongs to cluster {on_disk}, the metadata store to {held.value.decode()}"
+        )
+    return on_disk
+
+
+async def register(
+    store: MetadataStore,
+    broker_id: int,
+    value: BrokerValue,
+    *,
+    ttl_s: int = LEASE_TTL_S,
+    taken_s_max: float = TAKEN_S_MAX,
+    former: Registration | None = None,
+) -> Registration:
+    """Registered, under a lease of its own. Waits as long as the store is away.
+
+    former: this process's last registration. It may still stand, since etcd grants all leases anew after a restart or an election
+    of its own; then it is ended first.
+    Raises IdTaken if another process holds the id for `taken_s_max` from when it was first seen.
+    """
+    key, encoded = keys.broker(broker_id), keys.encode(value)
+    taken_at_s: float | None = None
+    loop = asyncio.get_running_loop()
+    while True:
+        lease = await _patiently(lambda: store.grant_lease(ttl_s))
+        try:
+            held = await claim(store, key, encoded, lease)
+        except LeaseNotFound:  # the store was away for longer than the lease lives
+            continue
+        except BaseException:
+            await _give_up(lease)
+            raise
+        if held.lease == lease.id:
+            log.info("broker_registered", broker=broker_id, epoch=held.create_revision)
+            return Registration(broker_id, held.create_revision, lease)
+        await _give_up(lease)
+        if former is not None and held.lease == former.lease.id:
+            await _patiently(former.lease.revoke)
+            continue
+        if taken_at_s is None:
+            taken_at_s = loop.time()
+            log.warning("broker_id_taken", broker=broker_id, holder=_described(held))
+        try:
+            async with asyncio.timeout_at(taken_at_s + taken_s_max):
+                await _released(store, held)
+        except TimeoutError:
+            raise IdTaken(
+                f"broker id {broker_id} is held by another process, {_described(held)}"
+            ) from None
+
+
+class Registrar:
+    """Keeps one broker registered for as long as `run` runs.
+
+    on_registered, on_lost: called on the loop, in turns; between on_lost and the next on_registered the broker must lead nothing.
+    They must not raise.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        follower: MetadataFollower,
+        broker_id: int,
+        value: BrokerValue,
+        *,
+        on_registered: Callable[[Registration], None],
+        on_lost: Callable[[str], None],
+        ttl_s: int = LEASE_TTL_S,
+        taken_s_max: float = TAKEN_S_MAX,
+    ) -> None:
+        self._store = store
+        self._follower = follower
+        self._broker_id = broker_id
+        self._value = value
+        self._on_registered = on_registered
+        self._on_lost = on_lost
+        self._ttl_s = ttl_s
+        self._taken_s_max = taken_s_max
+        self._told = asyncio.Event()
+        self._registration: Registration | None = None
+
+    def tell(self, value: BrokerValue) -> None:
+        """What to say of this broker from now on; a registration that stands is written anew and keeps its epoch."""
+        self._value = value
+        self._told.set()
+
+    @property
+    def registration(self) -> Registration | None:
+        """None while this broker is not registered."""
+        return self._registration
+
+    async def run(self) -> None:
+        """Register, and again whenever the registration is lost. Ends by IdTaken, StoreRefused, StoreReplaced only."""
+        former: Registration | None = None
+        while True:
+            value = self._value
+            registration = self._registration = await register(
+                self._store,
+                self._broker_id,
+                value,
+                ttl_s=self._ttl_s,
+                taken_s_max=self._taken_s_max,
+                former=former,
+            )
+            self._on_registered(registration)
+            reason = await self._lost(registration, value)
+            self._registration = None
+            log.error("broker_registration_lost", broker=self._broker_id, reason=reason)
+            self._on_lost(reason)
+            await _give_up(registration.lease)
+            former = registration
+
+    async def leave(self) -> None:
+        """Unregister now, not when the lease ends. After `run` was cancelled; nothing happens if not registered."""
+        if self._registration is not None:
+            registration, self._registration = self._registration, None
+            await _give_up(registration.lease)
+
+    async def _lost(self, registration: Registration, value: BrokerValue) -> str:
+        """Return why, once the registration has ended; what is told until then is written into it. value: as it was made."""
+        writing = asyncio.ensure_future(self._write_told(registration, value))
+        expired = asyncio.ensure_future(registration.lease.lost())
+        seen = asyncio.ensure_future(
+            self._follower.until(lambda image: bool(registration.ended_in(image)))
+        )
+        try:
+            await asyncio.wait([expired, seen, writing], return_when=asyncio.FIRST_COMPLETED)
+            if seen.done():
+                return registration.ended_in(seen.result())
+            return writing.result() if writing.done() else "the lease has ended"
+        finally:
+            for task in (expired, seen, writing):
+                task.cancel()
+            await asyncio.wait([expired, seen, writing])
+
+    async def _write_told(self, registration: Registration, written: BrokerValue) -> str:
+        """Return why, should it find the registration ended. Raises StoreRefused, StoreReplaced."""
+        key, revision = keys.broker(self._broker_id), registration.epoch
+        while True:
+            value = self._value
+            if value == written:
+                self._told.clear()
+                await self._told.wait()
+                continue
+            put = Put(key, keys.encode(value), registration.lease.id)
+            try:
+                result = await settle(
+                    self._store, Txn((modified_at(key, revision),), (put,), (Get(key),))
+                )
+            except LeaseNotFound:
+                return "the lease has ended"
+            if result.succeeded:
+                revision, written = result.revision, value
+                continue
+            held = result.reads[0]
+            if held is None or held.create_revision != registration.epoch:
+                return "the registration is gone"
+            # an attempt that was not answered has been done
+            revision, written = held.mod_revision, msgspec.json.decode(held.value, type=BrokerValue)
+
+
+async def _give_up(lease: Lease) -> None:
+    """Revoke it if the store can be told; else it ends by itself."""
+    with contextlib.suppress(StoreUnavailable):
+        await lease.revoke()
+
+
+async def _released(store: MetadataStore, held: KeyValue) -> None:
+    """Return once `held` is gone or made anew."""
+    async with aclosing(store.watch(held.key)) as changes:
+        async for change in changes:
+            events = change.items if isinstance(change, Snapshot) else change.events
+            present = [event for event in events if event.key == held.key]
+            if isinstance(change, Snapshot) and not present:
+                return
+            for event in present:
+                if isinstance(event, Deleted) or event.create_revision != held.create_revision:
+                    return
+
+
+async def _patiently(call: Callable[[], Awaitable[T]]) -> T:
+    while True:
+        try:
+            return await call()
+        except StoreUnavailable as error:
+            log.warning("metadata_store_unavailable", reason=str(error))
+        await asyncio.sleep(UNAVAILABLE_PAUSE_S)
+
+
+def _described(held: KeyValue) -> str:
+    value = msgspec.json.decode(held.value, type=BrokerValue)
+    where = ", ".join(f"{each.name}://{each.host}:{each.port}" for each in value.listeners)
+    return f"incarnation {value.incarnation} at {where or 'no address'}"

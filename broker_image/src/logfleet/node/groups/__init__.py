@@ -1,0 +1,1 @@
+"""Coordinating groups: the shell around logfleet.groups."""

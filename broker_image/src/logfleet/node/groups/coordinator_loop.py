@@ -1,0 +1,363 @@
+"""Coordinates the groups of those partitions of `__consumer_offsets` that this broker leads.
+
+A partition that it begins to lead is read from its log start to its high watermark, one partition after the
+other and in slices; until then requests for its groups get COORDINATOR_LOAD_IN_PROGRESS. A
+partition that it ceases to lead is forgotten at once. All sessions and rebalances share one timer.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from typing import Any, Final
+
+import structlog
+
+from logfleet.control.configs import BrokerConfig
+from logfleet.control.transactions import Refusal
+from logfleet.groups.config import GroupConfig
+from logfleet.groups.offsets import ZERO_UUID
+from logfleet.groups.partition import OFFSETS_TOPIC, partition_for
+from logfleet.groups.records import UnknownRecord, decode_record
+from logfleet.groups.replay import Replay
+from logfleet.groups.topic_removal import departed
+from logfleet.io.descriptors import TRY_AGAIN_S
+from logfleet.io.files import is_shortage
+from logfleet.io.slices import Slices
+from logfleet.metadata.image import ClusterImage
+from logfleet.node.cluster.metadata_follower import Subscription
+from logfleet.node.groups.group_shard import GroupShard, monotonic_ms
+from logfleet.node.partitions.partition import Partition
+from logfleet.records.batch import BatchHeader, iterate_headers
+from logfleet.records.errors import RecordsError
+from logfleet.records.record import Record, read_records
+from logfleet.wire.errors import ErrorCode, MalformedMessage
+
+log = structlog.get_logger(__name__)
+
+READ_BYTES: Final = 1024 * 1024
+"""Read at once while loading, in a thread: a cold disk does not stop the loop."""
+TICK_MS: Final = 5
+"""Deadlines are looked at no more often than this; the shortest session lasts a thousand times as long."""
+CREATE_AGAIN_S: Final = 1.0
+"""How long a refused creation of the offsets topic is not tried again."""
+
+CreateTopic = Callable[[str, int, int, Mapping[str, str]], Awaitable[Refusal | None]]
+"""name, partitions, replication factor, configs: creates a topic through the controller, wherever it is."""
+ReadInThread = Callable[[Callable[[], bytes]], Awaitable[bytes]]
+
+
+class CoordinatorLoop:
+    """The group coordinators of one broker.
+
+    `led` and `lost` are to be called with every partition that the broker begins and ceases to lead. create_topic: see
+    CreateTopic. storage_failed: takes a partition whose log cannot be read or written out of service.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        create_topic: CreateTopic,
+        run_in_thread: ReadInThread,
+        storage_failed: Callable[[Partition, OSError], None],
+    ) -> None:
+        self._config = config
+        self._group_config = GroupConfig(
+            min_session_timeout_ms=config.group_min_session_timeout_ms,
+            max_session_timeout_ms=config.group_max_session_timeout_ms,
+            initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+            max_size=config.group_max_size,
+            offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+            offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+        )
+        self._create_topic = create_topic
+        self._run_in_thread = run_in_thread
+        self._storage_failed = storage_failed
+        self._shards: dict[int, GroupShard] = {}
+        self._to_load: asyncio.Queue[GroupShard] = asyncio.Queue()
+        self._slices = Slices()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failures: asyncio.Queue[BaseException] = asyncio.Queue()
+        self._timer: asyncio.TimerHandle | None = None
+        self._armed_ms = 0
+        self._last_tick_ms = 0
+        self._creating: asyncio.Task[None] | None = None
+        self._create_again_at = 0.0
+
+    # -- what this broker coordinates
+
+    def shards(self) -> Iterator[GroupShard]:
+        """The partitions led here, loaded or not."""
+        return iter(tuple(self._shards.values()))
+
+    def shard_of(self, group_id: str, partitions: int) -> GroupShard | ErrorCode:
+        """The loaded shard of a group, or why there is none. partitions: of the offsets topic, 0 if it is not there."""
+        shard = self._shards.get(partition_for(group_id, partitions)) if partitions else None
+        if shard is None or shard.is_closed:
+            return ErrorCode.NOT_COORDINATOR
+        return shard if shard.is_loaded else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    def led(self, partition: Partition) -> None:
+        """Begin to coordinate the groups of a partition, if it is one of the offsets topic."""
+        if partition.topic != OFFSETS_TOPIC:
+            return
+        shard = GroupShard(
+            partition,
+            self._group_config,
+            commit_timeout_ms=self._config.offsets_commit_timeout_ms,
+            arm=self._arm,
+            spawn=self._spawn,
+            storage_failed=self._storage_failed,
+        )
+        self._shards[partition.index] = shard
+        self._to_load.put_nowait(shard)
+
+    def lost(self, partition: Partition) -> None:
+        """Coordinate the groups of a partition no longer."""
+        if partition.topic != OFFSETS_TOPIC:
+            return
+        shard = self._shards.get(partition.index)
+        if shard is not None and shard.partition is partition:
+            del self._shards[partition.index]
+            shard.close()
+
+    async def run(self, subscription: Subscription) -> None:
+        """Load, and follow the cluster's changes, until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._load_all(subscription))
+                tasks.create_task(self._follow(subscription))
+                tasks.create_task(self._expire_offsets())
+                tasks.create_task(self._supervise())
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+        return task
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failures.put_nowait(error)
+
+    async def _supervise(self) -> None:
+        """A task that fails by a bug ends the broker, as any other would."""
+        raise await self._failures.get()
+
+    # -- loading
+
+    async def _load_all(self, subscription: Subscription) -> None:
+        while True:
+            shard = await self._to_load.get()
+            if shard.is_closed:
+                continue
+            started = time.monotonic()
+            name = f"{OFFSETS_TOPIC}-{shard.partition.index}"
+            try:
+                records = await self._load(shard)
+            except OSError as error:
+                self._storage_failed(shard.partition, error)
+            except (RecordsError, MalformedMessage) as error:
+                # What follows cannot be trusted: better no coordinator than one that forgot commits.
+                log.critical("groups_not_loaded", partition=name, reason=str(error))
+                shard.close()
+            else:
+                if records is not None:
+                    await self._forget_departed(shard, subscription)
+                if not shard.is_closed:
+                    for _ in shard.take_up():
+                        await self._slices.breathe()
+                    seconds = round(time.monotonic() - started, 3)
+                    log.debug("groups_read", partition=name, records=records, seconds=seconds)
+
+    async def _load(self, shard: GroupShard) -> int | None:
+        """Apply all committed records; how many there were, or None if leadership ended meanwhile."""
+        partition = shard.partition
+        replay = Replay(shard.coordinator.apply)
+        offset = partition.log.log_start_offset
+        count = 0
+        while offset < partition.high_watermark:
+            try:
+                found = partition.log.read(offset, READ_BYTES, partition.high_watermark)
+            except OSError as error:
+                if not is_shortage(error):
+                    raise
+                self._storage_failed(partition, error)
+                await asyncio.sleep(TRY_AGAIN_S)
+                if shard.is_closed:
+                    return None
+                continue
+            if found is None:
+                break
+            if isinstance(found, ErrorCode):  # retention was faster: begin where the log begins now
+                offset = partition.log.log_start_offset
+                continue
+            batches = await self._run_in_thread(found.read)
+            for position, header in iterate_headers(batches):
+                count += await self._apply(shard, replay, batches, position, header)
+                if shard.is_closed:
+                    return None
+                offset = header.next_offset
+        if replay.pending:
+            log.warning(
+                "transactional_offsets_skipped",
+                partition=partition.index,
+                offsets=replay.pending,
+                reason="their transactions have not ended",
+            )
+        return count
+
+    async def _apply(
+        self, shard: GroupShard, replay: Replay, batches: bytes, position: int, header: BatchHeader
+    ) -> int:
+        """Apply one batch, up to where leadership ends; how many records it had until there."""
+        count = 0
+        await self._slices.breathe()  # a batch may be empty
+        for record in read_records(batches, position):
+            if shard.is_closed:
+                break
+            apply_record(replay, record, header)
+            count += 1
+            await self._slices.breathe()
+        return count
+
+    async def _forget_departed(self, shard: GroupShard, subscription: Subscription) -> None:
+        """Have the offsets of topics removed that were deleted while nobody coordinated their groups.
+
+        Only by an image with the very leadership that began this load: it holds every topic that commits in the log were accepted for.
+        """
+        committed: set[tuple[str, bytes]] = set()
+        for _, topic, _, value in shard.coordinator.committed_offsets():
+            committed.add((topic, bytes(value.topic_id)))
+            await self._slices.breathe()
+        image, partition = subscription.image, shard.partition
+        state = image.partition(partition.topic_id, partition.index)
+        if state is not None and state.leader_epoch >= partition.leader_epoch:
+            shard.forget_topics(departed(committed, image))
+
+    # -- time
+
+    def _arm(self, due_ms: int) -> None:
+        if self._timer is not None and self._armed_ms <= due_ms:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._armed_ms = max(due_ms, self._last_tick_ms + TICK_MS)
+        delay_s = max(self._armed_ms - monotonic_ms(), 0) / 1000
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        now_ms = self._last_tick_ms = monotonic_ms()
+        for shard in self.shards():
+            due_ms = shard.coordinator.next_deadline_ms()
+            if due_ms is None:
+                continue
+            if due_ms <= now_ms:
+                shard.tick()
+            else:
+                self._arm(due_ms)
+
+    async def _expire_offsets(self) -> None:
+        """Every offsets.retention.check.interval.ms look for offsets whose retention is over, one short step at a time."""
+        while True:
+            await asyncio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
+            for shard in self.shards():
+                shard.remove_forgotten()  # if that failed before
+                is_unfinished = True
+                while is_unfinished:
+                    is_unfinished = shard.expire_offsets()
+                    await asyncio.sleep(0)
+
+    # -- deleted topics
+
+    async def _follow(self, subscription: Subscription) -> None:
+        """Remove the offsets of topics that are deleted while this broker coordinates (OffsetMetadataManager.onTopicsDeleted)."""
+        before = ClusterImage()
+        while True:
+            image, changes = await subscription.next()
+            candidates = (
+                before.topics()
+                if changes.everything
+                else filter(None, map(before.topic_by_id, changes.topics))
+            )
+            # Ids are never used again: a topic whose id is gone was deleted. Commits without an id were for it, too.
+            deleted = [
+                (topic.name, topic_id)
+                for topic in candidates
+                if image.topic_by_id(topic.id) is None
+                for topic_id in (topic.id, ZERO_UUID)
+            ]
+            if deleted:
+                for shard in self.shards():
+                    shard.forget_topics(deleted)
+            before = image
+
+    # -- the offsets topic
+
+    def partitions(self, image: ClusterImage) -> int:
+        """How many partitions the offsets topic has; 0 if it is not there."""
+        topic = image.topic(OFFSETS_TOPIC)
+        return 0 if topic is None else len(topic.partitions)
+
+    def want_topic(self) -> None:
+        """Have the offsets topic created; who asked will ask again. A refusal is logged, and not repeated for CREATE_AGAIN_S."""
+        now = asyncio.get_running_loop().time()
+        if self._creating is None and now >= self._create_again_at:
+            self._create_again_at = now + CREATE_AGAIN_S
+            self._creating = self._spawn(self._create_offsets_topic())
+            self._creating.add_done_callback(self._created)
+
+    def _created(self, _: object) -> None:
+        self._creating = None
+
+    async def _create_offsets_topic(self) -> None:
+        """As configured: a replication factor that cannot be had is refused, never lowered (KIP-115)."""
+        config = self._config
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+        }
+        refusal = await self._create_topic(
+            OFFSETS_TOPIC,
+            config.offsets_topic_num_partitions,
+            config.offsets_topic_replication_factor,
+            configs,
+        )
+        if refusal is None:
+            log.info("offsets_topic_created", partitions=config.offsets_topic_num_partitions)
+        elif refusal.error is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            log.error(
+                "offsets_topic_not_created",
+                error=refusal.error.name,
+                reason=refusal.message,
+                offsets_topic_replication_factor=config.offsets_topic_replication_factor,
+                hint="consumer groups need it; set offsets.topic.replication.factor to what the cluster can hold",
+            )
+
+
+def apply_record(replay: Replay, record: Record, header: BatchHeader) -> None:
+    """Take over one record of the log; kinds that only newer brokers write are left alone. header: of the record's batch."""
+    if header.is_control:
+        replay.end_transaction(header.producer_id, record.key)
+        return
+    if record.key is None:
+        return
+    value = None if record.value is None else memoryview(record.value)
+    try:
+        decoded = decode_record(memoryview(record.key), value)
+    except UnknownRecord as unknown:
+        log.warning("group_record_skipped", offset=record.offset, reason=str(unknown))
+    else:
+        if header.is_transactional:
+            replay.apply_transactional(decoded, header.producer_id, record.offset)
+        else:
+            replay.apply(decoded)

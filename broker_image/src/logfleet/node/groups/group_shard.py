@@ -1,0 +1,257 @@
+"""The shell around one group coordinator: clock, log, commits, and whoever waits for an answer.
+
+Does what `logfleet.groups.turn` asks for. Everything runs on the loop; an answer that has to wait for nothing
+is there when `execute` returns, so that a commit with one replica costs no task and no future.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
+from typing import Generic, TypeVar
+
+import msgspec
+import structlog
+
+from logfleet.groups.config import GroupConfig
+from logfleet.groups.coordinator import GroupCoordinator
+from logfleet.groups.expiry import OffsetExpiry
+from logfleet.groups.records import GroupRecord, encode_record
+from logfleet.groups.topic_removal import TopicRemoval
+from logfleet.groups.turn import Turn, Write
+from logfleet.log.validation import Rejected, prepare_fully
+from logfleet.net.connection import Peer
+from logfleet.node.partitions.partition import NotLeading, Partition
+from logfleet.records.record import Record, build_batch
+from logfleet.storage.partition_log import AppendResult
+from logfleet.wire.errors import ErrorCode
+
+log = structlog.get_logger(__name__)
+
+R = TypeVar("R")
+
+
+class Waiter(Generic[R]):
+    """Where the answer to one request arrives."""
+
+    __slots__ = ("_arrived", "response")
+
+    def __init__(self) -> None:
+        self.response: R | None = None
+        self._arrived: asyncio.Future[None] | None = None
+
+    def answer(self, response: R) -> None:
+        """Take the answer; the first counts."""
+        if self.response is not None:
+            return
+        self.response = response
+        if self._arrived is not None and not self._arrived.done():
+            self._arrived.set_result(None)
+
+    def result(self, peer: Peer, otherwise: R) -> R | Awaitable[R]:
+        """The answer, or what to await for it. otherwise: the answer if the connection is lost or the broker stops before."""
+        return self.response if self.response is not None else self.wait(peer, otherwise)
+
+    async def wait(self, peer: Peer, otherwise: R) -> R:
+        """The answer, when it has come; see `result`."""
+        if self.response is None:
+            self._arrived = asyncio.get_running_loop().create_future()
+            peer.on_leave = partial(self.answer, otherwise)
+            try:
+                await self._arrived
+            finally:
+                peer.on_leave = None
+        assert self.response is not None
+        return self.response
+
+
+class _Pending(msgspec.Struct, frozen=True):
+    """A write that is in the log and not committed. deadline: of the loop's clock, in seconds."""
+
+    end_offset: int
+    write: Write
+    deadline: float
+
+
+class GroupShard:
+    """One partition of `__consumer_offsets` that this broker leads, with its coordinator.
+
+    is_loaded: the log has been read and its groups taken up; before that nothing may be asked. is_closed: leadership has ended, or loading failed.
+    arm: called with the time (monotonic ms) by which `tick` must be called. spawn: starts a task that lives as long as the broker.
+    """
+
+    def __init__(
+        self,
+        partition: Partition,
+        config: GroupConfig,
+        *,
+        commit_timeout_ms: int,
+        arm: Callable[[int], None],
+        spawn: Callable[..., object],
+        storage_failed: Callable[[Partition, OSError], None],
+    ) -> None:
+        self.partition = partition
+        self.coordinator = GroupCoordinator(config)
+        self.is_loaded = False
+        self.is_closed = False
+        self._commit_timeout_s = commit_timeout_ms / 1000
+        self._arm = arm
+        self._spawn = spawn
+        self._storage_failed = storage_failed
+        self._end_offset = 0
+        self._pending: deque[_Pending] = deque()
+        self._deleted_while_loading: list[tuple[str, bytes]] = []
+        self._is_removing = False
+        self._log = log.bind(partition=partition.index)
+
+    @staticmethod
+    def turn() -> Turn:
+        """A turn that begins now."""
+        return Turn(monotonic_ms(), time.time_ns() // 1_000_000)
+
+    def execute(self, turn: Turn) -> None:
+        """Do what the turn decided. Only synchronous work stands between a decision and this."""
+        for note in turn.notes:
+            self._log.info(note.event, **note.fields)
+        for reply in turn.replies:
+            assert isinstance(reply.waiter, Waiter)
+            reply.waiter.answer(reply.response)
+        for write in turn.writes:
+            self._write(write)
+        due_ms = self.coordinator.next_deadline_ms()
+        if due_ms is not None:
+            self._arm(due_ms)
+
+    def tick(self) -> None:
+        """Let deadlines pass."""
+        turn = self.turn()
+        self.coordinator.tick(turn)
+        self.execute(turn)
+
+    def expire_offsets(self) -> bool:
+        """Remove offsets whose retention is over, a step of it; False when all groups were looked at, or nothing can be written."""
+        return self._step(self.coordinator.expiry)
+
+    def _step(self, walk: OffsetExpiry | TopicRemoval) -> bool:
+        if not self.is_loaded or self.is_closed:
+            return False
+        turn = self.turn()
+        walk.step(turn)
+        self.execute(turn)
+        return walk.is_under_way
+
+    # -- life
+
+    def take_up(self) -> Iterator[None]:
+        """All records of the log were applied: take up the groups, one per step. After the last requests may come."""
+        self._end_offset = self.partition.log.log_end_offset
+        for turn in self.coordinator.take_up(self.turn):
+            self.execute(turn)
+            yield
+            if self.is_closed:
+                return
+        self.is_loaded = True
+        self.forget_topics(self._deleted_while_loading)
+
+    def forget_topics(self, deleted: Sequence[tuple[str, bytes]]) -> None:
+        """Topics, by name and id (see TopicRemoval.add), were deleted: their offsets go, after loading if it is not done."""
+        if not self.is_loaded:
+            self._deleted_while_loading += deleted
+        elif deleted and not self.is_closed:
+            self.coordinator.removal.add(self.turn(), deleted)
+            self.remove_forgotten()
+
+    def remove_forgotten(self) -> None:
+        """Remove what is left of deleted topics, the first step at once; what cannot be written stays for the next call."""
+        if not self._is_removing and self.coordinator.removal.is_due:
+            self._is_removing = self._step(self.coordinator.removal)
+            if self._is_removing:
+                self._spawn(self._remove())
+
+    async def _remove(self) -> None:
+        while self._is_removing:
+            await asyncio.sleep(0)
+            self._is_removing = self._step(self.coordinator.removal)
+
+    def close(self) -> None:
+        """Leadership has ended, or the log cannot be read: whoever waits is sent elsewhere."""
+        self.is_closed = True
+        turn = self.turn()
+        self.coordinator.unload(turn)
+        self.execute(turn)
+        self._fail_pending(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    # -- writing
+
+    def _write(self, write: Write) -> None:
+        error = self._append(write.records) if write.records else ErrorCode.NONE
+        if error is ErrorCode.NONE and self.is_closed:
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if error is not ErrorCode.NONE:
+            self._finish(write, error)
+        elif not self._pending and self._end_offset <= self.partition.high_watermark:
+            self._finish(write, ErrorCode.NONE)
+        else:
+            deadline = asyncio.get_running_loop().time() + self._commit_timeout_s
+            self._pending.append(_Pending(self._end_offset, write, deadline))
+            if len(self._pending) == 1:
+                self._spawn(self._await_commits())
+
+    def _append(self, records: list[GroupRecord]) -> ErrorCode:
+        """Append and apply. What the coordinator knows is what the log says, at every moment."""
+        if self.is_closed or not self.partition.is_leading:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        now_ms = time.time_ns() // 1_000_000
+        batch = build_batch(
+            [Record(key, value, now_ms) for key, value in map(encode_record, records)]
+        )
+        log = self.partition.log
+        prepared = prepare_fully(batch, log.config, now_ms, log.partition)
+        try:
+            result = (
+                prepared
+                if isinstance(prepared, Rejected)
+                else self.partition.append(prepared, now_ms)
+            )
+        except OSError as error:
+            self._storage_failed(self.partition, error)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if isinstance(result, Rejected):
+            self._log.error(
+                "group_records_rejected", error=result.error.name, reason=result.message
+            )
+            return result.error
+        assert isinstance(result, AppendResult), "what is prepared needs no thread"
+        self._end_offset = result.last_offset + 1
+        for record in records:
+            self.coordinator.apply(record)
+        return ErrorCode.NONE
+
+    async def _await_commits(self) -> None:
+        while self._pending:
+            first = self._pending[0]
+            error = ErrorCode.NONE
+            try:
+                async with asyncio.timeout_at(first.deadline):
+                    await self.partition.wait_committed(first.end_offset)
+            except TimeoutError:
+                error = ErrorCode.REQUEST_TIMED_OUT
+            except NotLeading:
+                error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            if self._pending and self._pending[0] is first:
+                self._pending.popleft()
+                self._finish(first.write, error)
+
+    def _fail_pending(self, error: ErrorCode) -> None:
+        while self._pending:
+            self._finish(self._pending.popleft().write, error)
+
+    def _finish(self, write: Write, error: ErrorCode) -> None:
+        turn = self.turn()
+        write.then(turn, error)
+        self.execute(turn)
+
+
+def monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -1,0 +1,1 @@
+"""Answers to what administrators ask and change."""

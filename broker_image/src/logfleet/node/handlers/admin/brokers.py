@@ -1,0 +1,42 @@
+"""UnregisterBroker (KIP-631), done by the controller."""
+
+from typing import Final
+
+from logfleet.control.topic_configs import BrokerLayers
+from logfleet.control.transactions import Refusal, pack
+from logfleet.control.unregistering import unregister
+from logfleet.metadata.image import ClusterImage
+from logfleet.node.cluster.controller_access import ControllerAccess, ControllerWork
+from logfleet.node.cluster.controller_term import Decision
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+
+async def _unregister(
+    access: ControllerAccess, request: UnregisterBrokerRequest, _version: int
+) -> UnregisterBrokerResponse:
+    def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> Decision[Refusal | None]:
+        steps = unregister(image, request.broker_id)
+        if isinstance(steps, Refusal):
+            return Decision((), steps)
+        return Decision(pack(epoch, steps), None)
+
+    refusal = await access.controller.submit(decide)
+    if isinstance(refusal, Refusal):
+        return _refuse(request, 0, refusal)
+    return UnregisterBrokerResponse(error_message=None)
+
+
+def _refuse(
+    _request: UnregisterBrokerRequest, _version: int, refusal: Refusal
+) -> UnregisterBrokerResponse:
+    return UnregisterBrokerResponse(error_code=refusal.error, error_message=refusal.message)
+
+
+def _seen(
+    image: ClusterImage, request: UnregisterBrokerRequest, answer: UnregisterBrokerResponse
+) -> bool:
+    return answer.error_code != ErrorCode.NONE or request.broker_id not in image.fences
+
+
+UNREGISTER: Final = ControllerWork(_unregister, _refuse, None, _seen)

@@ -1,0 +1,99 @@
+"""Levels of this broker's loggers: described and changed by the broker itself, never by the controller (KIP-412)."""
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from logfleet.control.config_changes import ConfigChange, ConfigOperation
+from logfleet.control.config_description import ConfigSource, DescribedConfig
+from logfleet.control.config_keys import ConfigType
+from logfleet.control.logger_configs import LEVELS, ROOT, level_name, refuse_logger_changes
+from logfleet.control.transactions import Refusal
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+
+if TYPE_CHECKING:
+    from logfleet.node.handlers.admin.host import AdminHost
+
+_Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+_Row = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+
+OURS = "logfleet"
+
+
+def loggers() -> dict[str, logging.Logger]:
+    """The root and all of ours that have said something or may."""
+    named = logging.root.manager.loggerDict
+    ours = {
+        name: logger
+        for name, logger in sorted(named.items())
+        if name.partition(".")[0] == OURS and isinstance(logger, logging.Logger)
+    }
+    return {ROOT: logging.root, **ours}
+
+
+def describe_loggers() -> Iterator[DescribedConfig]:
+    for name, logger in loggers().items():
+        yield DescribedConfig(
+            name,
+            level_name(logger.getEffectiveLevel()),
+            ConfigSource.DYNAMIC_BROKER_LOGGER,
+            is_read_only=False,
+            is_sensitive=False,
+            synonyms=(),
+            type=ConfigType.UNKNOWN,
+            documentation="",
+        )
+
+
+def alter_loggers(
+    host: "AdminHost", request: IncrementalAlterConfigsRequest, kind: int
+) -> tuple[list[_Row], IncrementalAlterConfigsRequest]:
+    """Carry out what a request wants of loggers, resources of type `kind`; their answers, and the request without them."""
+    times = Counter(each.resource_name for each in request.resources if each.resource_type == kind)
+    rows = []
+    for resource in request.resources:
+        if resource.resource_type != kind:
+            continue
+        refusal: Refusal | None
+        if times[resource.resource_name] > 1:
+            refusal = Refusal(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+        else:
+            refusal = _alter(host, resource, validate_only=request.validate_only)
+        rows.append(
+            _Row(
+                error_code=refusal.error if refusal else ErrorCode.NONE,
+                error_message=refusal.message if refusal else None,
+                resource_type=kind,
+                resource_name=resource.resource_name,
+            )
+        )
+    others = [each for each in request.resources if each.resource_type != kind]
+    return rows, msgspec.structs.replace(request, resources=others)
+
+
+def _alter(host: "AdminHost", resource: _Resource, *, validate_only: bool) -> Refusal | None:
+    name = resource.resource_name
+    if not name.isdecimal():
+        message = f"Node id must be an integer, but it is: {name}"
+        return Refusal(ErrorCode.INVALID_REQUEST, message)
+    if int(name) != host.node_id:
+        message = f"Unexpected node id. Expected {host.node_id}, but received {name}"
+        return Refusal(ErrorCode.INVALID_REQUEST, message)
+    known = loggers()
+    changes = [
+        ConfigChange(each.name, each.config_operation, each.value) for each in resource.configs
+    ]
+    refusal = refuse_logger_changes(changes, known)
+    if refusal is None and not validate_only:
+        for change in changes:
+            level = (
+                LEVELS[change.value or ""]
+                if change.operation == ConfigOperation.SET
+                else logging.NOTSET
+            )
+            known[change.name].setLevel(level)
+    return refusal

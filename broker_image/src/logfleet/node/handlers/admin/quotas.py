@@ -1,0 +1,131 @@
+"""DescribeClientQuotas, answered by the broker that is asked, and AlterClientQuotas, done by the controller (KIP-546)."""
+
+from typing import TYPE_CHECKING, Final
+
+from logfleet.control.quotas import (
+    FilterComponent,
+    QuotaAlteration,
+    alter_quotas,
+    describe_quotas,
+    entity_of,
+)
+from logfleet.control.topic_configs import BrokerLayers
+from logfleet.control.transactions import Refusal, pack
+from logfleet.metadata.image import ClusterImage, Quotas
+from logfleet.metadata.keys import QuotaEntity
+from logfleet.node.cluster.controller_access import ControllerAccess, ControllerWork
+from logfleet.node.cluster.controller_term import Decision
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+
+if TYPE_CHECKING:
+    from logfleet.node.dispatch import RequestContext
+    from logfleet.node.handlers.admin.host import AdminHost
+
+_Described = DescribeClientQuotasResponse.EntryData
+_Altered = AlterClientQuotasResponse.EntryData
+_Answers = dict[QuotaEntity, Refusal | None]
+
+
+def describe_client_quotas(
+    host: "AdminHost", request: DescribeClientQuotasRequest, _context: "RequestContext"
+) -> DescribeClientQuotasResponse:
+    components = [
+        FilterComponent(each.entity_type, each.match_type, each.match)
+        for each in request.components
+    ]
+    described = describe_quotas(host.image.quotas, components, strict=request.strict)
+    if isinstance(described, Refusal):
+        return DescribeClientQuotasResponse(
+            error_code=described.error, error_message=described.message, entries=None
+        )
+    entries = [
+        _Described(
+            entity=[
+                DescribeClientQuotasResponse.EntityData(entity_type=kind, entity_name=name)
+                for kind, name in entity
+            ],
+            values=[
+                DescribeClientQuotasResponse.ValueData(key=key, value=value)
+                for key, value in values.items()
+            ],
+        )
+        for entity, values in described
+    ]
+    # Kafka leaves the message at its default, which is empty text and not null
+    return DescribeClientQuotasResponse(error_message="", entries=entries)
+
+
+async def _alter(
+    access: ControllerAccess, request: AlterClientQuotasRequest, _version: int
+) -> AlterClientQuotasResponse:
+    alterations = [
+        QuotaAlteration(
+            _entity(entry),
+            tuple((each.key, None if each.remove else each.value) for each in entry.ops),
+        )
+        for entry in request.entries
+    ]
+
+    def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> Decision[_Answers]:
+        steps, answers = alter_quotas(image.quotas, alterations)
+        return Decision(() if request.validate_only else pack(epoch, steps), answers)
+
+    answers = await access.controller.submit(decide)
+    if isinstance(answers, Refusal):
+        return _refuse(request, 0, answers)
+    return _answer(answers)
+
+
+def _entity(entry: AlterClientQuotasRequest.EntryData) -> QuotaEntity:
+    return entity_of((each.entity_type, each.entity_name) for each in entry.entity)
+
+
+def _answer(answers: _Answers) -> AlterClientQuotasResponse:
+    return AlterClientQuotasResponse(
+        entries=[
+            _Altered(
+                error_code=refusal.error if refusal else ErrorCode.NONE,
+                error_message=refusal.message if refusal else None,
+                entity=[
+                    AlterClientQuotasResponse.EntityData(entity_type=kind, entity_name=name)
+                    for kind, name in entity
+                ],
+            )
+            for entity, refusal in answers.items()
+        ]
+    )
+
+
+def _refuse(
+    request: AlterClientQuotasRequest, _version: int, refusal: Refusal
+) -> AlterClientQuotasResponse:
+    return _answer({_entity(entry): refusal for entry in request.entries})
+
+
+def _seen(
+    image: ClusterImage, request: AlterClientQuotasRequest, answer: AlterClientQuotasResponse
+) -> bool:
+    """Whether the limits of entities that were not refused are the image's."""
+    if request.validate_only:
+        return True
+    done = {
+        entity_of((each.entity_type, each.entity_name) for each in entry.entity)
+        for entry in answer.entries
+        if not entry.error_code
+    }
+    return all(
+        image.quotas.get(_entity(entry), Quotas({})).values.get(each.key)
+        == (None if each.remove else each.value)
+        for entry in request.entries
+        if _entity(entry) in done
+        for each in entry.ops
+    )
+
+
+ALTER: Final = ControllerWork(_alter, _refuse, None, _seen)

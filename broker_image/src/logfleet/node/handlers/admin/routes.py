@@ -1,0 +1,93 @@
+"""The administrative requests: those that change something go to the controller, here or in an Envelope (KIP-590)."""
+
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+
+from logfleet.node.cluster.controller_access import ControllerWork, Origin
+from logfleet.node.cluster.controller_term import NotControllerError
+from logfleet.node.dispatch import Handler, RequestContext
+from logfleet.node.handlers.admin import brokers, configs, partitions, quotas, topics
+from logfleet.wire.apis import API_BY_KEY
+from logfleet.wire.errors import ErrorCode, MalformedMessage, UnsupportedVersion
+from logfleet.wire.frame import SIZE_BYTES, decode_request, decode_request_header, encode_response
+from logfleet.wire.messages import (
+    AlterClientQuotasRequest,
+    AlterConfigsRequest,
+    AlterPartitionReassignmentsRequest,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeClientQuotasRequest,
+    DescribeConfigsRequest,
+    ElectLeadersRequest,
+    EnvelopeRequest,
+    EnvelopeResponse,
+    IncrementalAlterConfigsRequest,
+    ListConfigResourcesRequest,
+    ListPartitionReassignmentsRequest,
+    UnregisterBrokerRequest,
+)
+
+if TYPE_CHECKING:
+    from logfleet.node.handlers.admin.host import AdminHost
+
+WORK: Final[dict[type[msgspec.Struct], ControllerWork]] = {
+    CreateTopicsRequest: topics.CREATE,
+    DeleteTopicsRequest: topics.DELETE,
+    CreatePartitionsRequest: topics.GROW,
+    AlterClientQuotasRequest: quotas.ALTER,
+    IncrementalAlterConfigsRequest: configs.INCREMENTAL_ALTER,
+    AlterConfigsRequest: configs.ALTER,
+    UnregisterBrokerRequest: brokers.UNREGISTER,
+}
+ADDRESS_BYTES: Final = (4, 16)
+
+
+async def change(
+    host: "AdminHost", request: msgspec.Struct, context: RequestContext
+) -> msgspec.Struct:
+    """Any request of WORK."""
+    origin = Origin(context.api_version, context.client_id, context.peer.host)
+    return await host.controller_access.perform(WORK[type(request)], request, origin)
+
+
+async def envelope(
+    host: "AdminHost", request: EnvelopeRequest, context: RequestContext
+) -> EnvelopeResponse:
+    """Do what another broker forwards, if this one is the controller; it is never forwarded on (Kafka: EnvelopeUtils)."""
+    if context.listener != host.config.inter_broker_listener_name:
+        return EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    frame = request.request_data
+    try:
+        header, position = decode_request_header(frame)
+        api = API_BY_KEY[header.api_key]
+        work = WORK.get(api.request)
+        if work is None or len(request.client_host_address) not in ADDRESS_BYTES:
+            return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+        if not api.serves(header.api_version):
+            return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        forwarded = decode_request(header, frame, position)
+    except (MalformedMessage, UnsupportedVersion):
+        return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+    try:
+        answer = await work.run(
+            host.controller_access, forwarded, Origin(header.api_version, header.client_id)
+        )
+    except NotControllerError:
+        return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    parts = encode_response(api, header.api_version, header.correlation_id, answer)
+    return EnvelopeResponse(response_data=b"".join(cast("list[bytes]", parts))[SIZE_BYTES:])
+
+
+HANDLERS: dict[type, Handler[Any]] = {
+    **dict.fromkeys(WORK, change),
+    IncrementalAlterConfigsRequest: configs.alter_incrementally,
+    DescribeConfigsRequest: configs.describe_configs,
+    ListConfigResourcesRequest: configs.list_config_resources,
+    ElectLeadersRequest: partitions.elect_leaders,
+    AlterPartitionReassignmentsRequest: partitions.alter_partition_reassignments,
+    ListPartitionReassignmentsRequest: partitions.list_partition_reassignments,
+    DescribeClientQuotasRequest: quotas.describe_client_quotas,
+    EnvelopeRequest: envelope,
+}

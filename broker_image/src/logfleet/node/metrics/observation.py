@@ -1,0 +1,105 @@
+"""What a broker tells of itself on its admin port: metrics, health, readiness."""
+
+from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack
+from typing import Any, Protocol
+
+from logfleet.control.configs import BrokerConfig
+from logfleet.metadata.image import ClusterImage
+from logfleet.net.listener import Listener
+from logfleet.node.cluster.controller_loop import ControllerLoop
+from logfleet.node.dispatch import Dispatcher
+from logfleet.node.groups.coordinator_loop import CoordinatorLoop
+from logfleet.node.metrics.cluster import cluster, readiness
+from logfleet.node.metrics.connections import connections, fetch_sessions, throttled_clients
+from logfleet.node.metrics.groups import GroupFigures
+from logfleet.node.metrics.loop_lag import LoopLag
+from logfleet.node.metrics.partitions import logs, topics
+from logfleet.node.metrics.process import process
+from logfleet.node.metrics.requests import requests
+from logfleet.node.metrics.sources import Sources
+from logfleet.node.metrics.storage import compaction, disks
+from logfleet.node.partitions.parked import Parked
+from logfleet.node.partitions.partition_table import PartitionTable
+from logfleet.node.quotas.client_quotas import ClientQuotas
+from logfleet.sessions.cache import SessionCache
+from logfleet.storage.cleaning.cleaner import Cleaner
+from logfleet.storage.disk_space import DiskSpace
+from logfleet.storage.log_dirs import LogDirs
+
+
+class Observed(Protocol):
+    """What of a broker is told. The second half is there once it has started."""
+
+    config: BrokerConfig
+    partitions: PartitionTable
+    quotas: ClientQuotas
+    disk_space: DiskSpace
+    fetch_sessions: SessionCache
+    parked: Parked
+    failure: str | None
+
+    controller: ControllerLoop
+    coordinators: CoordinatorLoop
+
+    @property
+    def dispatcher(self) -> Dispatcher[Any]: ...
+    @property
+    def log_dirs(self) -> LogDirs: ...
+    @property
+    def image(self) -> ClusterImage: ...
+
+    def not_ready(self) -> str | None:
+        """Why clients may not be sent here."""
+
+
+class Observation:
+    """sources: what `/metrics` tells; more of it once the broker has started."""
+
+    def __init__(self, broker: Observed, listeners: Callable[[], Iterable[Listener]]) -> None:
+        self.sources = Sources()
+        self._broker = broker
+        self._lag = LoopLag()
+        self.sources.add(
+            lambda: requests(lambda: broker.dispatcher.stats),
+            lambda: connections(listeners),
+            lambda: throttled_clients(broker.quotas),
+            lambda: fetch_sessions(broker.fetch_sessions),
+            lambda: disks(broker.disk_space, broker.log_dirs),
+            lambda: process(self._lag),
+            lambda: readiness(broker.not_ready),
+        )
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Open the admin port, if there shall be one; stack: ends it. Raises OSError if the port is taken."""
+        self._lag.start()
+        stack.callback(self._lag.stop)
+        address = self._broker.config.logfleet_admin_listener
+        if address is None:
+            return
+        from logfleet.node.metrics.admin_http import AdminHttp  # aiohttp takes 10 MiB
+
+        broker = self._broker
+        admin = AdminHttp(
+            self.sources.text, health=lambda: broker.failure, readiness=broker.not_ready
+        )
+        stack.push_async_callback(admin.stop)
+        await admin.start(address.host, address.port)
+
+    def tell_all(self, cleaner: Cleaner | None) -> None:
+        """The broker has started: tell of its partitions, groups and compaction, and of the cluster. cleaner: None if it is off."""
+        broker = self._broker
+        series_max = broker.config.logfleet_metrics_series_max
+        self.sources.add(
+            lambda: topics(broker.partitions, series_max),
+            lambda: logs(broker.partitions, lambda: broker.image, series_max),
+            lambda: GroupFigures(
+                broker.coordinators.shards(), broker.partitions, broker.parked, series_max
+            ).families(),
+            lambda: cluster(
+                broker.image,
+                is_controller=broker.controller.is_controller,
+                failed_terms=broker.controller.failed_terms,
+            ),
+            lambda: compaction(cleaner, broker.log_dirs),
+        )

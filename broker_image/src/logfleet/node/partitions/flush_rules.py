@@ -1,0 +1,86 @@
+"""flush.messages and flush.ms: what a topic wants durable sooner than the broker's own schedule makes it.
+
+As in Kafka's UnifiedLog.append, the record that brings the unflushed ones to flush.messages is not committed, seen or acknowledged
+before they are all on disk. Kafka waits for the disk within each append; here appends that come meanwhile share the next flush. flush.ms
+bounds the age of what is not durable and holds nothing up; Kafka looks for it only every log.flush.scheduler.interval.ms, by default never.
+"""
+
+import asyncio
+from functools import partial
+from typing import Final
+
+from logfleet.io.descriptors import TRY_AGAIN_S
+from logfleet.io.files import is_shortage
+from logfleet.io.timers import TimerWheel
+from logfleet.log.names import TopicPartition
+from logfleet.node.partitions.local_partitions import Failed
+from logfleet.node.partitions.partition import Partition
+from logfleet.storage.flusher import Flusher
+
+FLUSH_PERIOD_S: Final = 5.0
+"""Every written log is flushed this often whatever its rules (`logfleet.node.partitions.maintenance`), or as often as the disk has synced them all, some at a
+time. Kafka leaves that to the kernel; a bound on what recovery has to check and a power loss can take costs one fsync per written log and period."""
+
+
+class FlushRules:
+    """on_disk_failure: called when a log cannot be made durable; its partitions are led no more then, or it is tried again."""
+
+    def __init__(self, flusher: Flusher, timers: TimerWheel, on_disk_failure: Failed) -> None:
+        self._flusher = flusher
+        self._timers = timers
+        self._on_disk_failure = on_disk_failure
+        self._running: dict[Partition, asyncio.Task[None]] = {}
+        self._timed: set[Partition] = set()
+        self._is_closed = False
+
+    def hold(self, partition: Partition) -> bool:
+        """Something was appended: whether it is committed only by `Partition.commit`, which is called once it is durable."""
+        if self._is_closed:
+            return False
+        log = partition.log
+        flush_s = log.config.flush_ms / 1000
+        if flush_s < FLUSH_PERIOD_S:
+            self._flush_in(flush_s, partition)
+        if log.log_end_offset - log.recovery_point < log.config.flush_messages:
+            return False
+        self._start(partition)
+        return True
+
+    async def close(self) -> None:
+        """Begin no flush any more; one that is under way is completed."""
+        self._is_closed = True
+        running = list(self._running.values())
+        if running:
+            await asyncio.wait(running)
+
+    def _flush_in(self, seconds: float, partition: Partition) -> None:
+        if partition not in self._timed:
+            self._timed.add(partition)
+            self._timers.add(seconds, partial(self._due, partition))
+
+    def _due(self, partition: Partition) -> None:
+        self._timed.discard(partition)
+        if partition.is_leading:
+            self._start(partition)
+
+    def _start(self, partition: Partition) -> None:
+        if partition not in self._running and not self._is_closed:
+            task = asyncio.get_running_loop().create_task(self._flush(partition))
+            self._running[partition] = task
+
+    async def _flush(self, partition: Partition) -> None:
+        """Until nothing is held. What is appended in the meantime finds this running and relies on it."""
+        log = partition.log
+        try:
+            while await self._flusher.flush_to(
+                log, log.log_end_offset, lambda: partition.is_leading
+            ):
+                partition.commit(log.recovery_point)
+                if partition.high_watermark >= log.log_end_offset:
+                    return
+        except OSError as error:
+            self._on_disk_failure(TopicPartition(partition.topic, partition.index), error)
+            if is_shortage(error):  # whoever waits for the flush still does
+                self._flush_in(TRY_AGAIN_S, partition)
+        finally:
+            del self._running[partition]

@@ -1,0 +1,210 @@
+"""What a broker does with its logs from time to time: retention, flushes, checkpoints, forgotten producers, removals.
+
+All of it walks over many partitions, so it runs in slices; what waits for the disk runs in the
+flusher's threads.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final
+
+import structlog
+
+from logfleet.control.configs import BrokerConfig
+from logfleet.io.files import Files, is_shortage
+from logfleet.io.slices import Slices
+from logfleet.log.config import LONG_MAX
+from logfleet.log.names import TopicPartition
+from logfleet.node.partitions.flush_rules import FLUSH_PERIOD_S
+from logfleet.node.partitions.local_partitions import Failed, now_ms
+from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.partition_table import PartitionTable
+from logfleet.storage.checkpointer import Checkpointer
+from logfleet.storage.flusher import THREADS, Flusher
+from logfleet.storage.log_dir import LogDir
+from logfleet.storage.log_dirs import LogDirs
+from logfleet.storage.partition_log import PartitionLog
+from logfleet.storage.trash import remove
+
+log = structlog.get_logger(__name__)
+
+PRODUCER_EXPIRY_PERIOD_S: Final = 600.0
+REMOVAL_PERIOD_S: Final = 10.0
+
+
+class Maintenance:
+    """on_disk_failure: called when a log directory can no longer be trusted.
+
+    producer_id_expiration_ms: may change at any time.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        config: BrokerConfig,
+        *,
+        table: PartitionTable,
+        log_dirs: LogDirs,
+        flusher: Flusher,
+        checkpointer: Checkpointer,
+        on_disk_failure: Failed,
+    ) -> None:
+        self._files = files
+        self._config = config
+        self._table = table
+        self._log_dirs = log_dirs
+        self._flusher = flusher
+        self._checkpointer = checkpointer
+        self._on_disk_failure = on_disk_failure
+        self.producer_id_expiration_ms = config.producer_id_expiration_ms
+        self._slices = Slices()
+        self._slots = asyncio.Semaphore(THREADS)
+        self._moved: set[str] = set()  # directories whose checkpoints are behind
+        self._checkpointed_s: dict[str, float] = {}  # when they were last written, monotonic
+
+    @property
+    def flush_period_s(self) -> float:
+        """How often logs are looked at: as log.flush.scheduler.interval.ms says where that is more often than we do by ourselves."""
+        return min(FLUSH_PERIOD_S, max(1, self._config.log_flush_scheduler_interval_ms) / 1000)
+
+    @property
+    def checkpoint_period_s(self) -> float | None:
+        """How often recovery points are written that flush.messages has moved; None if that is no more often than `flush` does it."""
+        asked_s = max(1, self._config.log_flush_offset_checkpoint_interval_ms) / 1000
+        return asked_s if asked_s < self.flush_period_s else None
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        retention_s = self._config.log_retention_check_interval_ms / 1000
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._every(self.flush_period_s, self.flush))
+            if self.checkpoint_period_s is not None:
+                tasks.create_task(self._every(self.checkpoint_period_s, self.checkpoint))
+            tasks.create_task(self._every(retention_s, self.apply_retention))
+            tasks.create_task(self._every(PRODUCER_EXPIRY_PERIOD_S, self.expire_producers))
+            tasks.create_task(self._every(REMOVAL_PERIOD_S, self.remove_discarded))
+
+    @staticmethod
+    async def _every(period_s: float, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(period_s)
+            await work()
+
+    async def flush(self) -> None:
+        """Make durable what was written since the last time, THREADS logs at a time, then write the checkpoints.
+
+        A pass that takes longer than FLUSH_PERIOD_S writes them in between, too: each tells of what is durable by then.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            for log_dir in self._log_dirs:
+                tasks.create_task(self._flush_all(log_dir))
+
+    async def _flush_all(self, log_dir: LogDir) -> None:
+        self._checkpointed_s[log_dir.path] = time.monotonic()
+        rest = iter(list(log_dir.logs.items()))
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(THREADS):
+                tasks.create_task(self._flush_some(log_dir, rest))
+        await self._checkpoint(log_dir)
+
+    async def _flush_some(
+        self, log_dir: LogDir, rest: Iterator[tuple[TopicPartition, PartitionLog]]
+    ) -> None:
+        """Flush those of `rest` that nobody else takes before, until the directory fails."""
+        for name, partition_log in rest:
+            await self._slices.breathe()
+            if log_dir not in self._log_dirs.dirs:
+                return
+            if self._is_due(partition_log):
+                async with self._slots:
+                    await self._flusher.until_idle(partition_log)
+                    if log_dir.logs.get(name) is partition_log:  # else another may be there now
+                        await self._flush(name, partition_log)
+                self._moved.add(log_dir.path)
+            if partition_log.recovery_point > partition_log.checkpointed_point:
+                self._moved.add(log_dir.path)
+            if time.monotonic() - self._checkpointed_s[log_dir.path] >= FLUSH_PERIOD_S:
+                await self._checkpoint(log_dir)
+
+    @staticmethod
+    def _is_due(partition_log: PartitionLog) -> bool:
+        """Whether there is something to flush, and flush.ms, where it is set, is over since the last time."""
+        if not partition_log.unflushed:
+            return False
+        flush_ms = partition_log.config.flush_ms
+        return flush_ms == LONG_MAX or now_ms() - partition_log.flushed_ms >= flush_ms
+
+    async def _flush(self, name: TopicPartition, partition_log: PartitionLog) -> None:
+        try:
+            began_ms = now_ms()
+            await self._flusher.flush(partition_log)
+            partition_log.flushed_ms = began_ms
+        except OSError as error:
+            self._on_disk_failure(name, error)
+
+    async def checkpoint(self) -> None:
+        """Write the checkpoints of directories where recovery points have moved since."""
+        for log_dir in self._log_dirs:
+            for partition_log in list(log_dir.logs.values()):
+                await self._slices.breathe()
+                if partition_log.recovery_point > partition_log.checkpointed_point:
+                    self._moved.add(log_dir.path)
+                    break
+            await self._checkpoint(log_dir)
+
+    async def _checkpoint(self, log_dir: LogDir) -> None:
+        """Write the checkpoints of a directory that is in use, if what they tell has changed."""
+        if log_dir.path not in self._moved or log_dir not in self._log_dirs.dirs:
+            return
+        self._moved.discard(log_dir.path)
+        self._checkpointed_s[log_dir.path] = time.monotonic()
+        try:
+            await self._checkpointer.write(log_dir, self._table.high_watermarks)
+        except OSError as error:
+            name = next(iter(log_dir.logs), None)
+            if name is not None:
+                self._on_disk_failure(name, error)
+
+    async def apply_retention(self) -> None:
+        """Remove segments that time and size no longer allow."""
+        for partition in self._table:
+            await self._slices.breathe()
+            while partition.is_leading and self._removed_some(partition):
+                await self._slices.breathe()
+
+    def _removed_some(self, partition: Partition) -> bool:
+        """A step of a partition's retention; whether there may be another."""
+        try:
+            done = partition.log.apply_retention(now_ms(), partition.high_watermark)
+        except OSError as error:
+            self._on_disk_failure(TopicPartition(partition.topic, partition.index), error)
+            return False
+        if done is not None and done.count:
+            log.info(
+                "segments_removed",
+                topic=partition.topic,
+                partition=partition.index,
+                count=done.count,
+                reason=done.reason,
+                log_start_offset=partition.log.log_start_offset,
+            )
+        return done is not None
+
+    async def expire_producers(self) -> None:
+        """Forget idempotent producers that wrote nothing for producer.id.expiration.ms."""
+        for partition in self._table:
+            await self._slices.breathe()
+            partition.log.producers.states.expire(now_ms(), self.producer_id_expiration_ms)
+
+    async def remove_discarded(self) -> None:
+        """Remove the files whose file.delete.delay.ms is over."""
+        for log_dir in self._log_dirs:
+            due = log_dir.take_removals(now_ms())
+            if due:
+                try:
+                    await self._flusher.run(remove, self._files, due)
+                except OSError as error:  # they stay; the next start finds them
+                    log.warning("removal_failed", path=log_dir.path, error=str(error))
+                    if is_shortage(error):
+                        log_dir.put_back(due)

@@ -1,0 +1,157 @@
+"""The partitions that this broker leads, found by topic name or id; and what to say of those it does not."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from logfleet.log.names import TopicPartition
+from logfleet.metadata.image import ClusterImage, Topic
+from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.traffic import Traffic
+from logfleet.wire import uuids
+from logfleet.wire.errors import ErrorCode
+
+OFFLINE_TOLD_MAX: Final = 10_000
+"""At 30 bytes each a third of what a transaction takes. The others answer KAFKA_STORAGE_ERROR, though their leader is still told."""
+
+
+class HostedTopic:
+    """A topic of which this broker leads partitions. gone: the traffic of those that it led before."""
+
+    __slots__ = ("gone", "id", "name", "partitions")
+
+    def __init__(self, name: str, topic_id: bytes) -> None:
+        self.name = name
+        self.id = topic_id
+        self.partitions: dict[int, Partition] = {}
+        self.gone = Traffic()
+
+
+class Leader(msgspec.Struct, frozen=True):
+    """Where a partition is led, as far as this broker knows (KIP-951). host is None if that broker is not there."""
+
+    broker_id: int
+    leader_epoch: int
+    host: str | None = None
+    port: int = 0
+    rack: str | None = None
+
+
+class PartitionTable:
+    """by_name and by_id are read on every produce and fetch; they change only through `add` and `remove`.
+
+    gone: the traffic of topics of which it led partitions before.
+    """
+
+    def __init__(self, image: Callable[[], ClusterImage]) -> None:
+        self._image = image
+        self.by_name: dict[str, HostedTopic] = {}
+        self.by_id: dict[bytes, HostedTopic] = {}
+        self.gone = Traffic()
+        self.offline: set[tuple[bytes, int]] = set()  # in a log directory that failed or is missing
+        self.unstarted: set[tuple[bytes, int]] = set()  # led, but their logs found no room yet
+
+    def __iter__(self) -> Iterator[Partition]:
+        for topic in list(self.by_id.values()):
+            yield from list(topic.partitions.values())
+
+    def __len__(self) -> int:
+        return sum(len(topic.partitions) for topic in self.by_id.values())
+
+    def high_watermarks(self) -> Mapping[TopicPartition, int]:
+        """Of all partitions that this broker leads."""
+        return {
+            TopicPartition(partition.topic, partition.index): partition.high_watermark
+            for partition in self
+        }
+
+    def add(self, partition: Partition) -> None:
+        """Serve the partition from now on."""
+        topic = self.by_id.get(partition.topic_id)
+        if topic is None:
+            topic = HostedTopic(partition.topic, partition.topic_id)
+            self.by_id[partition.topic_id] = self.by_name[partition.topic] = topic
+        assert partition.index not in topic.partitions, "a partition is hosted once"
+        topic.partitions[partition.index] = partition
+
+    def remove(self, partition: Partition) -> None:
+        """Serve it no more; whoever waits on it is told."""
+        topic = self.by_id[partition.topic_id]
+        del topic.partitions[partition.index]
+        topic.gone.add(partition.traffic)
+        if not topic.partitions:
+            self.gone.add(topic.gone)
+            del self.by_id[topic.id]
+            if (
+                self.by_name.get(topic.name) is topic
+            ):  # a topic of the same name may be there already
+                del self.by_name[topic.name]
+        partition.stop_leading()
+
+    def forget_topic(self, topic_id: bytes) -> None:
+        """The topic was deleted: nothing of it is offline or to be started any more."""
+        self.offline = {each for each in self.offline if each[0] != topic_id}
+        self.unstarted = {each for each in self.unstarted if each[0] != topic_id}
+
+    def offline_by_topic(self) -> dict[str, tuple[int, ...]]:
+        """What is offline, as a broker tells it (BrokerValue); of very much not all, as one key has to hold it."""
+        found: dict[str, list[int]] = {}
+        for topic_id, index in sorted(self.offline)[:OFFLINE_TOLD_MAX]:
+            found.setdefault(uuids.to_text(topic_id), []).append(index)
+        return {uuid: tuple(indexes) for uuid, indexes in found.items()}
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        """The partition if this broker leads it."""
+        hosted = self.by_name.get(topic)
+        return None if hosted is None else hosted.partitions.get(index)
+
+    def find(self, topic: str, index: int) -> Partition | ErrorCode:
+        """The partition by its topic's name, or why this broker does not serve it."""
+        hosted = self.by_name.get(topic)
+        if hosted is not None and (partition := hosted.partitions.get(index)) is not None:
+            return partition
+        return self.why_not(topic, index)
+
+    def find_by_id(self, topic_id: bytes, index: int) -> Partition | ErrorCode:
+        """The partition by its topic's id, or why this broker does not serve it."""
+        hosted = self.by_id.get(topic_id)
+        if hosted is not None and (partition := hosted.partitions.get(index)) is not None:
+            return partition
+        return self.why_not_by_id(topic_id, index)
+
+    def why_not(self, topic: str, index: int) -> ErrorCode:
+        """Why this broker does not serve a partition."""
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return self._why_not(self._image().topic(topic), index, unknown)
+
+    def why_not_by_id(self, topic_id: bytes, index: int) -> ErrorCode:
+        return self._why_not(self._image().topic_by_id(topic_id), index, ErrorCode.UNKNOWN_TOPIC_ID)
+
+    def _why_not(self, topic: Topic | None, index: int, unknown: ErrorCode) -> ErrorCode:
+        if topic is None:
+            return unknown
+        if not 0 <= index < len(topic.partitions):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if (topic.id, index) in self.offline or (topic.id, index) in self.unstarted:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def leader_of(self, topic: Topic | None, index: int, listener: str) -> Leader | None:
+        """Who leads a partition, and its address on the listener; None if nobody is known to."""
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return None
+        state = topic.partitions[index]
+        if not state.has_leader:
+            return None
+        broker = self._image().brokers.get(state.leader)
+        address = broker.listener(listener) if broker is not None else None
+        if broker is None or address is None:
+            return Leader(state.leader, state.leader_epoch)
+        return Leader(state.leader, state.leader_epoch, address.host, address.port, broker.rack)
+
+    def leader_by_name(self, topic: str, index: int, listener: str) -> Leader | None:
+        return self.leader_of(self._image().topic(topic), index, listener)
+
+    def leader_by_id(self, topic_id: bytes, index: int, listener: str) -> Leader | None:
+        return self.leader_of(self._image().topic_by_id(topic_id), index, listener)

@@ -1,0 +1,1 @@
+"""What clients may use of this broker: measuring, throttling, and the limits that its listeners obey."""

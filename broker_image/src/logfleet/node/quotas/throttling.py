@@ -1,0 +1,163 @@
+"""One request of a client while there are quotas: what it uses, and for how long its connection is not read afterwards (KIP-219).
+
+An answer is sent at once; it says for how long the client is throttled, and for that long no further request of its connection is
+read. With several quotas exceeded the longest time counts. A fetch that exceeds one is answered without records, which then do not
+count. `request_percentage` is a share of the time of the one thread that runs this broker's loop: decoding, the handler's steps and
+encoding, not the waiting between them, and not what the kernel does to send segments.
+"""
+
+from collections.abc import Awaitable, Generator
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+import msgspec
+
+from logfleet.net.connection import Peer
+from logfleet.node.quotas.client_quotas import ClientQuotas
+from logfleet.wire.codec import encoder
+from logfleet.wire.encoded_rows import EncodedRows
+from logfleet.wire.messages import (
+    EnvelopeRequest,
+    FetchRequest,
+    FetchResponse,
+    ProduceRequest,
+)
+
+if TYPE_CHECKING:
+    from logfleet.node.quotas.client_quotas import RateQuota
+
+A = TypeVar("A", bound=msgspec.Struct | EncodedRows | None)
+T = TypeVar("T")
+
+_PERCENT: Final = 100.0
+_SIZE_BYTES: Final = 4
+
+
+class Usage:
+    """What one request uses. Made when its frame is there, `started` by perf_counter; frame_bytes without the length.
+
+    throttle_ms: for how long the client is throttled, once that is settled.
+    """
+
+    __slots__ = (
+        "_busy_s",
+        "_client_id",
+        "_frame_bytes",
+        "_peer",
+        "_quotas",
+        "_resumed",
+        "_version",
+        "throttle_ms",
+    )
+
+    def __init__(
+        self, quotas: ClientQuotas, peer: Peer, client_id: str | None, version: int
+    ) -> None:
+        self._quotas = quotas
+        self._peer = peer
+        self._client_id = client_id
+        self._version = version
+        self._frame_bytes = 0
+        self._busy_s = 0.0
+        self._resumed = 0.0
+        self.throttle_ms = 0
+
+    def begin(self, request: msgspec.Struct, frame_bytes: int, started: float) -> None:
+        """The request is about to be handled. A consumer gets no more at once than its quota would ever allow."""
+        self._frame_bytes = frame_bytes
+        self._resumed = started
+        if isinstance(request, FetchRequest):
+            at_once = self._quotas.fetch.at_once(self._client_id)
+            if at_once is not None:
+                request.max_bytes = min(request.max_bytes, at_once)
+
+    def resume(self) -> None:
+        """The loop works on the request again."""
+        self._resumed = perf_counter()
+
+    def pause(self) -> None:
+        """The request waits for something."""
+        self._busy_s += perf_counter() - self._resumed
+
+    def fetched(self, answer: FetchResponse) -> int:
+        """To be called with what a consumer would be sent: for how many ms to throttle it instead, 0 to send it."""
+        body = encoder(FetchResponse, self._version)(answer)
+        size = _SIZE_BYTES + sum(map(len, body))
+        fetch = self._quotas.fetch
+        request_ms = self._charge_time()
+        throttle_ms = self._throttle(fetch, fetch.charge(self._client_id, size), request_ms)
+        if throttle_ms:
+            fetch.take_back(self._client_id, size)
+        return throttle_ms
+
+    def settle(self, request: msgspec.Struct, answer: msgspec.Struct | None) -> None:
+        """Charge for the request and write into its answer, if it has one, for how long the client is throttled.
+
+        A time that the handler wrote into it comes from the quota of topics' changes. Without an answer (acks=0) time is not charged.
+        """
+        if isinstance(request, FetchRequest | EnvelopeRequest):
+            return  # charged for by its handler, or another broker's
+        quotas = self._quotas
+        request_ms = 0 if answer is None else self._charge_time()
+        if isinstance(request, ProduceRequest):
+            produced_ms = quotas.produce.charge(self._client_id, self._frame_bytes)
+            throttle_ms = self._throttle(quotas.produce, produced_ms, request_ms)
+        else:
+            mutation_ms = getattr(answer, "throttle_time_ms", 0)
+            if mutation_ms:
+                quotas.mutation.count(mutation_ms)
+            throttle_ms = self._throttle(None, mutation_ms, request_ms)
+        if throttle_ms and hasattr(answer, "throttle_time_ms"):
+            answer.throttle_time_ms = throttle_ms  # type: ignore[union-attr]
+
+    def _charge_time(self) -> int:
+        self.pause()
+        self.resume()
+        return self._quotas.request.charge(self._client_id, self._busy_s * _PERCENT)
+
+    def _throttle(self, quota: "RateQuota | None", bandwidth_ms: int, request_ms: int) -> int:
+        """The longer of the two times, for which the connection is not read."""
+        throttle_ms = max(bandwidth_ms, request_ms)
+        if throttle_ms:
+            if request_ms >= bandwidth_ms:
+                self._quotas.request.count(throttle_ms)
+            elif quota is not None:
+                quota.count(throttle_ms)
+            self._peer.throttle(throttle_ms)
+            self.throttle_ms = throttle_ms
+        return throttle_ms
+
+
+class Timed(Generic[T]):
+    """Awaits `work` and tells `usage` when the loop works on it and when it waits."""
+
+    def __init__(self, work: Awaitable[T], usage: Usage) -> None:
+        self._work = work
+        self._usage = usage
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        steps: Generator[Any, Any, T] = self._work.__await__()
+        usage = self._usage
+        usage.resume()
+        try:
+            waits_for = steps.send(None)
+            while True:
+                usage.pause()
+                try:
+                    value = yield waits_for
+                except BaseException as error:  # noqa: BLE001  cancellation, too, belongs to the work
+                    usage.resume()
+                    waits_for = steps.throw(error)
+                else:
+                    usage.resume()
+                    waits_for = steps.send(value)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
+async def settled(work: Awaitable[A], request: msgspec.Struct, usage: Usage) -> A:
+    """What comes of `work`, charged for."""
+    usage.pause()
+    answer = await Timed(work, usage)
+    usage.settle(request, answer.message if isinstance(answer, EncodedRows) else answer)
+    return answer

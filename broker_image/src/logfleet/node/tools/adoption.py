@@ -1,0 +1,132 @@
+"""`logfleet adopt`: reads a stopped Kafka's directories, decides, and writes the metadata store that a broker starts from."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from logfleet.control.adoption import Adoption, FoundDirectory, adoption_txns, plan_adoption
+from logfleet.control.configs import BrokerConfig
+from logfleet.io import descriptors
+from logfleet.io.files import Files
+from logfleet.log.config import LogConfig
+from logfleet.metadata import keys
+from logfleet.metadata.store import MetadataStore
+from logfleet.node.cluster.claims import settle
+from logfleet.node.cluster.metadata_store import embedded_file, open_store
+from logfleet.node.partitions.local_partitions import now_ms
+from logfleet.node.tools.kafka_directories import (
+    AdoptionRefused,
+    format_problems,
+    locked,
+    read_directory,
+    read_kraft,
+)
+from logfleet.storage.log_dir import LogDir
+from logfleet.storage.open_files import OpenFiles
+
+
+class Adopted(msgspec.Struct, frozen=True):
+    """was_there: the store knew the cluster and its topics before, there was nothing to do. written: the store was."""
+
+    adoption: Adoption
+    was_there: bool
+    written: bool
+
+
+async def adopt(
+    files: Files, config: BrokerConfig, metadata_paths: Sequence[str], *, execute: bool
+) -> Adopted:
+    """Decide and, if nothing speaks against it and `execute` says so, recover the logs of a Kafka that was killed and write.
+
+    metadata_paths: where else to look for Kafka's metadata log. Without `execute` nothing is written, an embedded store not even made.
+    Raises AdoptionRefused, StoreError, OSError.
+    """
+    with locked(files, config.log_dirs):
+        directories = [read_directory(files, path) for path in config.log_dirs]
+        kraft = read_kraft(files, metadata_paths or config.log_dirs)
+        adoption = plan_adoption(directories, kraft)
+        if adoption.node_id != config.node_id:
+            raise AdoptionRefused(
+                f"node.id={config.node_id}, but the directories are of node {adoption.node_id}: "
+                f"set node.id={adoption.node_id}"
+            )
+        path = embedded_file(config)
+        if path is None or path.exists():
+            store = await open_store(config)
+            try:
+                if await _is_there(store, adoption, directories):
+                    return Adopted(adoption, was_there=True, written=False)
+            finally:
+                await store.close()
+        problems = (*adoption.problems, *format_problems(files, directories))
+        adoption = msgspec.structs.replace(adoption, problems=problems)
+        if problems or not execute:
+            return Adopted(adoption, was_there=False, written=False)
+        notes = (*adoption.notes, *_recover(files, directories))
+        adoption = msgspec.structs.replace(adoption, notes=notes)
+        store = await open_store(config)
+        try:
+            await _write(store, adoption)
+        finally:
+            await store.close()
+    return Adopted(adoption, was_there=False, written=True)
+
+
+def _recover(files: Files, directories: Sequence[FoundDirectory]) -> list[str]:
+    """Do what Kafka's next start would do where it was not stopped in order, by its rule for gaps; what a person should know of it.
+
+    Each directory is closed in order afterwards. A start of either broker has nothing left to find out, and a later crash of ours is
+    judged by our own rule, from recovery points at the logs' ends. The caller holds the locks.
+    """
+    notes = []
+    for found in directories:
+        if found.was_clean:
+            continue
+        log_dir = LogDir(
+            OpenFiles(files, descriptors.own().open_files),
+            found.path,
+            found.cluster_id,
+            found.node_id,
+            is_locked=True,
+        )
+        # Of a configuration no more counts here than how sparse rebuilt indexes are.
+        for log in log_dir.load(lambda _: LogConfig(), now_ms(), by_kafka=True):
+            notes += [f"{log.directory}: {note}" for note in log.notes]
+        notes += log_dir.notes
+        log_dir.close({})
+    return notes
+
+
+async def _is_there(
+    store: MetadataStore, adoption: Adoption, directories: Sequence[FoundDirectory]
+) -> bool:
+    """Whether it was adopted before. Raises AdoptionRefused if the store is of another cluster, or Kafka has gone on since."""
+    held = await store.get(keys.CLUSTER_ID)
+    if held is None:
+        return False
+    cluster_id = held.value.decode()
+    if cluster_id != adoption.cluster_id:
+        raise AdoptionRefused(
+            f"the metadata store is of cluster {cluster_id}, the directories of {adoption.cluster_id}: "
+            "name an empty store (another logfleet.cluster.name, or a first log directory without a logfleet-metadata.db)"
+        )
+    known = {item.key for item in (await store.range(keys.TOPIC_IDS)).items}
+    held_ids = {log.topic_id for directory in directories for log in directory.logs}
+    for topic in adoption.topics:  # one without directories was deleted since
+        if topic.id in held_ids and keys.topic_id(topic.id) not in known:
+            raise AdoptionRefused(
+                f"the directories were adopted before, and Kafka has made topic {topic.name} since: "
+                "remove what was adopted then (logfleet-metadata.db in the first log directory) and adopt again"
+            )
+    return True
+
+
+async def _write(store: MetadataStore, adoption: Adoption) -> None:
+    for txn in adoption_txns(adoption):
+        result = await settle(store, txn)
+        if not result.succeeded:
+            held = await store.get(keys.CLUSTER_ID)
+            if held is None or held.value.decode() != adoption.cluster_id:
+                raise AdoptionRefused(
+                    "another cluster has begun to use this metadata store meanwhile: name another one"
+                )

@@ -1,0 +1,489 @@
+"""`logfleet doctor`: looks at all that a broker of this configuration needs of its machine, whether it runs now or not.
+
+Each check gives findings: a sentence that says what is, and what to do if that is not good. What was measured is judged by functions
+that measure nothing (`judge_...`). Nothing is left behind: directories that are not there yet are not made.
+"""
+
+import asyncio
+import contextlib
+import os
+import resource
+import socket
+import time
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from logfleet.client.admin import Admin
+from logfleet.client.cluster import Client
+from logfleet.client.errors import ClientError
+from logfleet.control.configs import BrokerConfig
+from logfleet.io.descriptors import (
+    LIMIT_WANTED,
+    NO_LIMIT,
+    PER_CONNECTION,
+    shared_out,
+)
+from logfleet.io.files import FileLocked, Files, Space, process_name, read_file
+from logfleet.log.checkpoints import CorruptCheckpoint, parse_properties
+from logfleet.log.disk_space import wanted_reserve
+from logfleet.log.names import HIGH_WATERMARKS, LOCK, META_PROPERTIES, RECOVERY_POINTS
+from logfleet.metadata import keys
+from logfleet.metadata.keys import Listener
+from logfleet.metadata.store import StoreError, StoreLocked
+from logfleet.net.sockets import bind_tcp
+from logfleet.node.cluster.metadata_store import embedded_file, open_store
+from logfleet.node.tools.finding import Finding, Level
+
+CONNECTIONS_WANTED: Final = 1000
+"""Room for so many clients, or the limit of descriptors is worth a word."""
+USED_WARNING: Final = 0.80
+USED_FAILED: Final = 0.95
+FSYNC_MS_MAX: Final = 200
+"""A disk that takes longer to make 4 KiB durable will stall producers now and then."""
+CLOCK_STEP_MS_MAX: Final = 100
+CLOCK_BEHIND_MS_MAX: Final = 1000
+ANSWER_MS_MAX: Final = 5000
+EARLIEST_S: Final = 1_704_067_200
+"""2024: no machine that runs this can be earlier."""
+SAMPLE_BYTES: Final = 4096
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """Who answers at an address: a broker of which cluster, and whether it has the id that was asked for."""
+
+    cluster_id: str
+    is_expected: bool
+
+
+async def examine(config: BrokerConfig, files: Files) -> AsyncIterator[Finding]:
+    """All findings, in an order in which the first that fails may explain the next ones."""
+    clock = Clock()
+    for finding in judge_keys(config):
+        yield finding
+    cluster_ids: dict[str, str] = {}
+    is_running = False
+    for path in config.log_dirs:
+        found = DirectoryLook(files, path, config)
+        for finding in found.look():
+            yield finding
+        is_running |= found.is_locked
+        if found.cluster_id is not None:
+            cluster_ids[path] = found.cluster_id
+    yield judge_identities(cluster_ids)
+    cluster_id = next(iter(cluster_ids.values()), None)
+    yield await look_at_store(config, cluster_id, is_running=is_running)
+    for listener in config.listeners:
+        yield await look_at_port(listener, config.node_id, cluster_id)
+    if config.logfleet_admin_listener is not None:
+        yield look_at_admin_port(config.logfleet_admin_listener, is_running=is_running)
+    for listener in config.advertised_listeners:
+        yield await look_at_address(listener, config.node_id, cluster_id, is_running=is_running)
+    yield judge_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    yield clock.judged()
+
+
+def judge_keys(config: BrokerConfig) -> Iterator[Finding]:
+    """Keys that nobody knows, and such as change nothing."""
+    if config.unknown:
+        names = ", ".join(config.unknown)
+        yield Finding(
+            "configuration",
+            Level.WARNING,
+            f"no broker knows {names}: correct the name, or take it out",
+        )
+    if config.without_effect:
+        names = ", ".join(config.without_effect)
+        yield Finding(
+            "configuration",
+            Level.WARNING,
+            f"{names}: known and kept, without effect in this version; see docs/configs.md, or take it out",
+        )
+    if not config.unknown and not config.without_effect:
+        yield Finding(
+            "configuration", Level.OK, f"all {len(config.static)} keys that are set have an effect"
+        )
+
+
+class DirectoryLook:
+    """One entry of log.dirs. is_locked: a broker runs on it now. cluster_id: of its meta.properties."""
+
+    def __init__(self, files: Files, path: str, config: BrokerConfig) -> None:
+        self._files = files
+        self._path = path
+        self._config = config
+        self.is_locked = False
+        self.cluster_id: str | None = None
+
+    def look(self) -> Iterator[Finding]:
+        path = Path(self._path)
+        there = path
+        try:
+            while not there.exists() and there != there.parent:
+                there = there.parent
+        except OSError as error:
+            yield _closed("log directory", there, error)
+            return
+        if there != path:
+            yield Finding("log directory", Level.OK, f"{path} will be made at the first start")
+        else:
+            yield self._look_at_lock()
+            yield self._look_at_identity()
+            yield from self._look_at_times()
+        try:
+            taken_ms = _fsync_ms(there)
+        except OSError as error:
+            yield Finding(
+                "log directory",
+                Level.FAILED,
+                f"{there} cannot be written: {error.strerror}; give it to the user that runs the broker, or mend the disk",
+            )
+            return
+        yield judge_fsync(str(there), taken_ms)
+        space = self._files.space(str(there))
+        yield judge_space(self._path, space, self._config.logfleet_disk_reserve_bytes)
+
+    def _look_at_lock(self) -> Finding:
+        try:
+            if (Path(self._path) / LOCK).exists():
+                self._files.lock(f"{self._path}/{LOCK}", process_name()).release()
+        except FileLocked as error:
+            self.is_locked = True
+            return Finding(
+                "log directory",
+                Level.OK,
+                f"{self._path} is in use by {error.holder or 'another process'}",
+            )
+        except OSError as error:
+            return Finding(
+                "log directory",
+                Level.FAILED,
+                f"{error.filename} cannot be locked: {error.strerror}; give it to the user that runs the broker",
+            )
+        return Finding("log directory", Level.OK, f"{self._path} is in use by nobody")
+
+    def _look_at_identity(self) -> Finding:
+        name = f"{self._path}/{META_PROPERTIES}"
+        try:
+            data = read_file(self._files, name)
+            if data is None:
+                return Finding("identity", Level.OK, f"{self._path} holds no data yet")
+            properties = parse_properties(data)
+            self.cluster_id, node_id = properties["cluster.id"], properties["node.id"]
+        except (CorruptCheckpoint, KeyError, OSError) as error:
+            return Finding(
+                "identity",
+                Level.FAILED,
+                f"{name} cannot be used ({error}): bring it back from a copy of the directory",
+            )
+        if node_id != str(self._config.node_id):
+            return Finding(
+                "identity",
+                Level.FAILED,
+                f"{self._path} is of node {node_id}, node.id is {self._config.node_id}: set node.id={node_id}, "
+                "or name this broker's own directory",
+            )
+        return Finding(
+            "identity", Level.OK, f"{self._path} is of node {node_id} of cluster {self.cluster_id}"
+        )
+
+    def _look_at_times(self) -> Iterator[Finding]:
+        """A checkpoint from the future: the clock was set back since."""
+        now_ms = time.time_ns() // 1_000_000
+        for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
+            try:
+                written_ms = self._files.status(f"{self._path}/{name}").modified_ms
+            except OSError:
+                continue
+            if written_ms > now_ms + CLOCK_BEHIND_MS_MAX:
+                yield Finding(
+                    "clock",
+                    Level.FAILED,
+                    f"{self._path}/{name} was written {(written_ms - now_ms) / 1000:.0f} s from now: set the clock (chrony or "
+                    "systemd-timesyncd), retention by time goes by it",
+                )
+                return
+
+
+def _closed(check: str, path: Path, error: OSError) -> Finding:
+    """Even whether it is there cannot be seen."""
+    return Finding(
+        check,
+        Level.FAILED,
+        f"{path} cannot be looked at: {error.strerror}; let the user that runs the broker enter {path.parent} and what is above it",
+    )
+
+
+def _fsync_ms(directory: Path) -> float:
+    """How long 4 KiB take to become durable there. Raises OSError."""
+    name = directory / f".doctor-{uuid.uuid4().hex}"
+    began_s = time.monotonic()
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        os.write(fd, bytes(SAMPLE_BYTES))
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+        name.unlink()
+    return (time.monotonic() - began_s) * 1000
+
+
+def judge_fsync(path: str, taken_ms: float) -> Finding:
+    """taken_ms: for one small write and its fsync."""
+    said = f"{path} makes 4 KiB durable in {taken_ms:.1f} ms"
+    if taken_ms > FSYNC_MS_MAX:
+        return Finding(
+            "disk",
+            Level.WARNING,
+            f"{said}: producers would feel it; use a faster disk, or one that others use less",
+        )
+    return Finding("disk", Level.OK, said)
+
+
+def judge_space(path: str, space: Space, reserve_bytes: int) -> Finding:
+    """reserve_bytes: as configured; small disks keep less."""
+    free = space.usable_bytes / space.total_bytes if space.total_bytes else 1.0
+    said = f"{free:.0%} of the disk of {path} are free"
+    if (
+        space.usable_bytes <= 2 * wanted_reserve(reserve_bytes, space.total_bytes)
+        or free < 1 - USED_FAILED
+    ):
+        return Finding(
+            "disk",
+            Level.FAILED,
+            f"{said}: make room or shorten retention, producing stops when the reserve is reached",
+        )
+    if free < 1 - USED_WARNING:
+        return Finding("disk", Level.WARNING, f"{said}: plan for more room, or shorten retention")
+    return Finding("disk", Level.OK, said)
+
+
+def judge_identities(cluster_ids: dict[str, str]) -> Finding:
+    """cluster_ids: by directory, of those that hold data."""
+    if len(set(cluster_ids.values())) > 1:
+        listed = ", ".join(f"{path} of {cluster}" for path, cluster in cluster_ids.items())
+        return Finding(
+            "identity",
+            Level.FAILED,
+            f"log.dirs belong to several clusters ({listed}): name those of one",
+        )
+    return Finding(
+        "identity", Level.OK, f"{len(cluster_ids)} of log.dirs hold data, of one cluster"
+    )
+
+
+async def look_at_store(
+    config: BrokerConfig, cluster_id: str | None, *, is_running: bool
+) -> Finding:
+    """Whether the metadata can be had, and is of the directories' cluster."""
+    path = embedded_file(config)
+    where = str(path) if path else f"etcd at {','.join(config.logfleet_etcd_endpoints)}"
+    try:
+        is_missing = path is not None and not path.exists()
+    except OSError as error:
+        assert path is not None, "it was looked for"
+        return _closed("metadata", path, error)
+    if is_missing:
+        if cluster_id is None:
+            return Finding("metadata", Level.OK, f"{where} will be made at the first start")
+        return Finding(
+            "metadata",
+            Level.FAILED,
+            f"the data is of cluster {cluster_id} and {where} is not there: bring it back, or `logfleet adopt` what a Kafka left",
+        )
+    try:
+        async with asyncio.timeout(ANSWER_MS_MAX / 1000):
+            store = await open_store(config)
+            try:
+                held = await store.get(keys.CLUSTER_ID)
+            finally:
+                await store.close()
+    except StoreLocked:
+        level = Level.OK if is_running else Level.FAILED
+        return Finding(
+            "metadata",
+            level,
+            f"{where} is in use by another process" + ("" if is_running else ": end that"),
+        )
+    except (StoreError, TimeoutError) as error:
+        reason = str(error) or f"no answer in {ANSWER_MS_MAX} ms"
+        return Finding(
+            "metadata",
+            Level.FAILED,
+            f"{where} cannot be used: {reason}; start it, or correct its address",
+        )
+    return judge_store(where, held.value.decode() if held else None, cluster_id)
+
+
+def judge_store(where: str, held: str | None, cluster_id: str | None) -> Finding:
+    """held: the cluster that the store knows. cluster_id: that of the directories."""
+    if cluster_id is not None and held != cluster_id:
+        return Finding(
+            "metadata",
+            Level.FAILED,
+            f"{where} knows {'no cluster' if held is None else f'cluster {held}'}, the data is of cluster {cluster_id}: "
+            "name its own store, or `logfleet adopt` what a Kafka left",
+        )
+    return Finding(
+        "metadata",
+        Level.OK,
+        f"{where} answers, " + (f"of cluster {held}" if held else "and is empty"),
+    )
+
+
+async def look_at_port(listener: Listener, node_id: int, cluster_id: str | None) -> Finding:
+    """Whether it can be listened on, or is by this very broker."""
+    address = f"{listener.host}:{listener.port}"
+    try:
+        for bound in bind_tcp(listener.host, listener.port):
+            bound.close()
+    except OSError as error:
+        with contextlib.suppress(ClientError, OSError, TimeoutError):
+            answer = await ask(listener.host or "localhost", listener.port, node_id)
+            if is_this_broker(answer, cluster_id):
+                return Finding("port", Level.OK, f"this broker answers at {address}")
+            return Finding(
+                "port",
+                Level.FAILED,
+                f"another broker, of cluster {answer.cluster_id}, answers at {address}: stop it, or change listeners",
+            )
+        return Finding(
+            "port",
+            Level.FAILED,
+            f"listener {listener.name} cannot listen on {address} ({error.strerror}): end what does, or change listeners",
+        )
+    return Finding("port", Level.OK, f"{address} is free")
+
+
+def look_at_admin_port(listener: Listener, *, is_running: bool) -> Finding:
+    """Whether it can be listened on; is_running: a broker of this configuration runs, and has it."""
+    address = f"{listener.host}:{listener.port}"
+    try:
+        for bound in bind_tcp(listener.host, listener.port):
+            bound.close()
+    except OSError as error:
+        if is_running:
+            return Finding("admin port", Level.OK, f"{address} is in use, and this broker runs")
+        return Finding(
+            "admin port",
+            Level.FAILED,
+            f"logfleet.admin.listener cannot listen on {address} ({error.strerror}): end what does, or change "
+            "logfleet.admin.listener",
+        )
+    return Finding("admin port", Level.OK, f"{address} is free")
+
+
+async def look_at_address(
+    listener: Listener, node_id: int, cluster_id: str | None, *, is_running: bool
+) -> Finding:
+    """Whether what clients are told leads here."""
+    host = listener.host or socket.gethostname()
+    address = f"{host}:{listener.port}"
+    advice = "set advertised.listeners to what clients can reach"
+    loop = asyncio.get_running_loop()
+    try:
+        infos = await loop.getaddrinfo(host, listener.port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        return Finding(
+            "advertised address",
+            Level.FAILED,
+            f"{host} has no address ({error.strerror}): {advice}",
+        )
+    resolved = ", ".join(sorted({str(info[4][0]) for info in infos}))
+    if not is_running or not listener.port:
+        return Finding(
+            "advertised address",
+            Level.OK,
+            f"{host} is {resolved}; who answers there is looked at while the broker runs",
+        )
+    try:
+        answer = await ask(host, listener.port, node_id)
+    except (ClientError, OSError, TimeoutError) as error:
+        reason = str(error) or "no answer"
+        return Finding(
+            "advertised address",
+            Level.FAILED,
+            f"{address} ({resolved}) cannot be reached from here ({reason}): {advice}",
+        )
+    return judge_answer(address, answer, node_id, cluster_id)
+
+
+def judge_answer(address: str, answer: Answer, node_id: int, cluster_id: str | None) -> Finding:
+    """answer: of whoever clients find at this broker's advertised address."""
+    if is_this_broker(answer, cluster_id):
+        return Finding(
+            "advertised address",
+            Level.OK,
+            f"{address} is broker {node_id} of cluster {answer.cluster_id}",
+        )
+    return Finding(
+        "advertised address",
+        Level.FAILED,
+        f"at {address} answers another broker, of cluster {answer.cluster_id}: "
+        "set advertised.listeners to this broker's own address",
+    )
+
+
+def is_this_broker(answer: Answer, cluster_id: str | None) -> bool:
+    return answer.is_expected and cluster_id in {None, answer.cluster_id}
+
+
+async def ask(host: str, port: int, node_id: int) -> Answer:
+    """Who is there, and whether it is broker node_id. Raises ClientError, OSError, TimeoutError."""
+    name = f"[{host}]" if ":" in host else host
+    async with (
+        asyncio.timeout(ANSWER_MS_MAX / 1000),
+        Client(f"{name}:{port}", client_id="logfleet-doctor", timeout_ms=ANSWER_MS_MAX) as client,
+    ):
+        admin = Admin(client)
+        found = await admin.describe_cluster()
+        return Answer(found.cluster_id, await admin.is_broker(node_id))
+
+
+def judge_descriptors(hard: int) -> Finding:
+    """hard: the limit of open files up to which a broker raises its own, -1 for none."""
+    shares = shared_out(hard)
+    if shares.connections == NO_LIMIT:
+        return Finding("file descriptors", Level.OK, "there is no limit of open files")
+    said = (
+        f"the limit of open files is {hard}: {shares.open_files} of them for logs, and {shares.connections} clients with "
+        f"up to {PER_CONNECTION} each"
+    )
+    if shares.connections >= CONNECTIONS_WANTED:
+        return Finding("file descriptors", Level.OK, said)
+    return Finding(
+        "file descriptors",
+        Level.WARNING,
+        f"{said}: raise it to {LIMIT_WANTED} or more (LimitNOFILE, ulimit -Hn)",
+    )
+
+
+class Clock:
+    """Both clocks at the beginning and at the end of the examination."""
+
+    def __init__(self) -> None:
+        self._wall_s, self._steady_s = time.time(), time.monotonic()
+
+    def judged(self) -> Finding:
+        wall_s, steady_s = time.time(), time.monotonic()
+        return judge_clock(wall_s, (wall_s - self._wall_s) - (steady_s - self._steady_s))
+
+
+def judge_clock(now_s: float, jumped_s: float) -> Finding:
+    """now_s: since 1970. jumped_s: how much more the wall clock moved than time did."""
+    if now_s < EARLIEST_S:
+        return Finding(
+            "clock",
+            Level.FAILED,
+            "the clock stands before 2024: set it, retention by time goes by it",
+        )
+    if abs(jumped_s) * 1000 > CLOCK_STEP_MS_MAX:
+        return Finding(
+            "clock",
+            Level.WARNING,
+            f"the clock jumped by {jumped_s:+.1f} s just now: see why it is set instead of slewed (chrony, systemd-timesyncd)",
+        )
+    return Finding("clock", Level.OK, "the clock did not jump meanwhile")

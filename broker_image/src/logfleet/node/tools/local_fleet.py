@@ -1,0 +1,240 @@
+"""A whole fleet on this machine: one etcd and N brokers as processes, for trying things out.
+
+It starts in order (etcd, then the brokers), stops in the reverse order, and as soon as one process ends by itself the others are
+stopped too. Processes are tethered to this one, in sessions of their own: whatever ends it, also a SIGKILL, ends them.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from logfleet.io.child_process import ChildProcess
+from logfleet.node.tools.etcd_binary import EtcdBinary
+from logfleet.node.tools.loopback_ports import LoopbackPorts, is_taken
+
+START_S_MAX: Final = 60.0
+BROKER_STOP_S_MAX: Final = 30.0
+"""A broker that stops in order flushes and fsyncs its logs."""
+ETCD_STOP_S_MAX: Final = 10.0
+POLL_S: Final = 0.05
+PROBE_S_MAX: Final = 2.0
+
+
+class FleetError(Exception):
+    """The fleet cannot start, or one of its processes has ended. The text is for people."""
+
+
+class FleetSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """data: directory for everything the fleet writes, found again when it is started anew.
+
+    zones: racks given to the brokers in turns; none for no racks. port: of broker 1, the next ones follow.
+    overrides: Kafka keys for every broker. broker_command: what starts a broker, before its --override options.
+    """
+
+    etcd: EtcdBinary
+    data: Path
+    brokers: int
+    zones: tuple[str, ...] = ()
+    port: int = 9092
+    overrides: Mapping[str, str] = {}
+    broker_command: tuple[str, ...] = (sys.executable, "-m", "logfleet", "broker")
+
+    def ports(self) -> list[int]:
+        return [self.port + index for index in range(self.brokers)]
+
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{port}" for port in self.ports())
+
+    def zone(self, broker_id: int) -> str | None:
+        return self.zones[(broker_id - 1) % len(self.zones)] if self.zones else None
+
+
+class LocalFleet:
+    """say: takes a line for the person at the terminal.
+
+    Runs on asyncio's own loop: uvloop starts programs by a fork that runs Python's fork handlers in the child, and gRPC's where they are not
+    switched off (see io.etcd), which was seen to hang there once gRPC had threads; subprocess, which asyncio uses, runs none.
+    """
+
+    def __init__(self, spec: FleetSpec, say: Callable[[str], None]) -> None:
+        self._spec = spec
+        self._say = say
+        self._ports = LoopbackPorts()
+        self._children: list[ChildProcess] = []
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run the fleet until `stop` is set. Nothing of it runs afterwards, also if this is cancelled.
+
+        Raises FleetError if it cannot start or one of its processes ends before.
+        """
+        with self._locked(), self._ports:
+            self._check_ports()
+            life = asyncio.ensure_future(self._live())
+            stopping = asyncio.ensure_future(stop.wait())
+            try:
+                await asyncio.wait([life, stopping], return_when=asyncio.FIRST_COMPLETED)
+                if life.done():
+                    await life
+            finally:
+                life.cancel()
+                stopping.cancel()
+                await asyncio.wait([life, stopping])
+                await self._stop_all()
+            if stop.is_set() and not life.cancelled():
+                life.exception()  # ended at the same moment: the stop was asked for all the same
+
+    def kill(self) -> None:
+        """End every process at once; `run` then returns soon."""
+        for child in self._children:
+            child.kill()
+
+    async def _live(self) -> None:
+        """Start everything, then wait for a process to end: that is always a FleetError."""
+        endpoint = await self._start_etcd()
+        await self._start_brokers(endpoint)
+        self._say(f"ready: {self._spec.bootstrap()}")
+        await asyncio.wait(
+            [child.ended for child in self._children], return_when=asyncio.FIRST_COMPLETED
+        )
+        self._check_alive()
+
+    async def _start_etcd(self) -> str:
+        spec, port, peer_port = self._spec, self._ports.reserve(), self._ports.reserve()
+        if not spec.etcd.fit_for_data:
+            self._say(
+                f"warning: etcd {spec.etcd.version_text} has known defects; fit for a trial, not for data "
+                "(put etcd 3.6.5 or newer on PATH)"
+            )
+        endpoint, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
+        command = [
+            str(spec.etcd.path),
+            "--name=local",
+            f"--data-dir={spec.data / 'etcd'}",
+            f"--listen-client-urls={endpoint}",
+            f"--advertise-client-urls={endpoint}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=local={peer}",
+            "--log-level=warn",
+        ]
+        etcd = await self._start("etcd", command)
+        await self._until_ready(
+            etcd, port, "/health", lambda body: json.loads(body)["health"] == "true"
+        )
+        self._say(f"etcd {spec.etcd.version_text} at 127.0.0.1:{port}")
+        return f"127.0.0.1:{port}"
+
+    async def _start_brokers(self, endpoint: str) -> None:
+        spec = self._spec
+        started = []
+        for broker_id, port in enumerate(spec.ports(), start=1):
+            admin = self._ports.reserve()
+            zone = spec.zone(broker_id)
+            config = {
+                "node.id": str(broker_id),
+                "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+                "log.dirs": str(spec.data / f"broker-{broker_id}"),
+                "logfleet.admin.listener": f"127.0.0.1:{admin}",
+                "logfleet.cluster.name": "local",
+                "logfleet.metadata.store": "etcd",
+                "logfleet.etcd.endpoints": endpoint,
+                **({"broker.rack": zone} if zone else {}),
+                **spec.overrides,
+            }
+            command = list(spec.broker_command)
+            for key, value in config.items():
+                command += ["--override", f"{key}={value}"]
+            started.append((await self._start(f"broker {broker_id}", command), admin))
+        for broker_id, (child, admin) in enumerate(started, start=1):
+            await self._until_ready(child, admin, "/readyz", lambda _: True)
+            zone = spec.zone(broker_id)
+            self._say(
+                f"{child.name} at 127.0.0.1:{spec.port + broker_id - 1}"
+                + (f" in zone {zone}" if zone else "")
+            )
+
+    async def _start(self, name: str, command: list[str]) -> ChildProcess:
+        log = self._spec.data / "logs" / f"{name.replace(' ', '-')}.log"
+        child = ChildProcess(name, command, log)
+        self._children.append(child)
+        await child.start()
+        return child
+
+    async def _until_ready(
+        self, child: ChildProcess, port: int, path: str, ready: Callable[[str], bool]
+    ) -> None:
+        """Ask until the answer is 200 and `ready` likes its body."""
+        try:
+            async with asyncio.timeout(START_S_MAX):
+                while True:
+                    self._check_alive()
+                    status, body = await _get(port, path)
+                    if status == 200 and ready(body):
+                        return
+                    await asyncio.wait([child.ended], timeout=POLL_S)
+        except TimeoutError:
+            raise FleetError(
+                f"{child.name} is not ready after {START_S_MAX:.0f} s; the end of {child.log}:\n{child.last_words()}"
+            ) from None
+
+    def _check_alive(self) -> None:
+        for child in self._children:
+            if child.has_ended:
+                raise FleetError(
+                    f"{child.name} ended {_manner(child.ended.result())}; the end of {child.log}:\n{child.last_words()}"
+                )
+
+    async def _stop_all(self) -> None:
+        """Brokers together, then etcd, on which they stand."""
+        etcd, brokers = self._children[:1], self._children[1:]
+        await asyncio.gather(*(self._stop(child, BROKER_STOP_S_MAX) for child in brokers))
+        await asyncio.gather(*(self._stop(child, ETCD_STOP_S_MAX) for child in etcd))
+
+    async def _stop(self, child: ChildProcess, grace_s: float) -> None:
+        if not await child.stop(grace_s):
+            self._say(f"{child.name} did not stop within {grace_s:.0f} s and was killed")
+
+    def _check_ports(self) -> None:
+        for broker_id, port in enumerate(self._spec.ports(), start=1):
+            if is_taken(port):
+                raise FleetError(
+                    f"port {port} of broker {broker_id} is taken; choose others with --port"
+                )
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Two fleets on one directory would write over each other."""
+        self._spec.data.mkdir(parents=True, exist_ok=True)
+        with (self._spec.data / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise FleetError(f"another local fleet runs in {self._spec.data}") from None
+            yield
+
+
+async def _get(port: int, path: str) -> tuple[int, str]:
+    """Status and body of an HTTP GET on loopback; status 0 without an answer."""
+    try:
+        async with asyncio.timeout(PROBE_S_MAX):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            try:
+                writer.write(f"GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
+                head, _, body = (await reader.read()).decode(errors="replace").partition("\r\n\r\n")
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return 0, ""
+    fields = head.split(maxsplit=2)
+    return (int(fields[1]), body) if len(fields) > 1 and fields[1].isdecimal() else (0, "")
+
+
+def _manner(exit_code: int) -> str:
+    return f"by signal {-exit_code}" if exit_code < 0 else f"with exit code {exit_code}"

@@ -1,0 +1,91 @@
+"""Writes the checkpoint files of log directories, one write of a directory at a time, so that an older state never replaces a newer one.
+
+A new log start offset is durable before it is acknowledged (I19): unlike Kafka, which writes that file once a minute, this broker
+never shows deleted records again after a crash.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from logfleet.io.files import Files
+from logfleet.log.names import TopicPartition
+from logfleet.storage.flusher import Flusher
+from logfleet.storage.log_dir import LogDir
+
+HighWatermarks = Callable[[], Mapping[TopicPartition, int]]
+"""Those of all partitions that this broker leads."""
+
+
+class Checkpointer:
+    """One per broker. Every write runs in the flusher's threads and may raise OSError."""
+
+    def __init__(self, files: Files, flusher: Flusher) -> None:
+        self._files = files
+        self._flusher = flusher
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._asked: dict[str, int] = {}
+        self._written: dict[str, int] = {}
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def write(self, log_dir: LogDir, high_watermarks: HighWatermarks) -> None:
+        """All checkpoints, as they are when it is this write's turn."""
+        await self._complete(self._write_all(log_dir, high_watermarks))
+
+    async def write_log_starts(self, log_dir: LogDir) -> None:
+        """Return once the log start offsets that are known now are durable. Calls that wait for one another share a write."""
+        path = log_dir.path
+        mine = self._asked[path] = self._asked.get(path, 0) + 1
+        await self._complete(self._write_starts(log_dir, mine))
+
+    async def forget_departed(self, log_dir: LogDir, high_watermarks: HighWatermarks) -> None:
+        """Return once no checkpoint names a log that has left the directory by now, nor the directory has it under its old name.
+
+        As Kafka's LogManager.asyncDelete: else what they say would hold for a new log of that name. Calls that wait for one another
+        share a write.
+        """
+        if log_dir.has_departed:
+            await self._complete(self._write_departed(log_dir, high_watermarks))
+
+    async def until_idle(self) -> None:
+        """Return once no write is under way that has begun by now: before log directories are closed."""
+        if self._running:
+            await asyncio.wait(list(self._running))
+
+    async def _complete(self, write: Coroutine[Any, Any, None]) -> None:
+        """What was begun is completed, also if the caller is cancelled: its thread does not stop either."""
+        task = asyncio.get_running_loop().create_task(write)
+        self._running.add(task)
+        task.add_done_callback(self._completed)
+        await asyncio.shield(task)
+
+    def _completed(self, task: "asyncio.Task[None]") -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # who waits for it gets it; if nobody does any more, the next write tells
+
+    async def _write_starts(self, log_dir: LogDir, mine: int) -> None:
+        async with self._lock(log_dir):
+            if self._written.get(log_dir.path, 0) >= mine:
+                return
+            covered = self._asked[log_dir.path]
+            job = log_dir.log_start_checkpoint()
+            await self._flusher.run(job.run, self._files)
+            self._written[log_dir.path] = covered
+
+    async def _write_all(self, log_dir: LogDir, high_watermarks: HighWatermarks) -> None:
+        async with self._lock(log_dir):
+            await self._write(log_dir, high_watermarks())
+
+    async def _write_departed(self, log_dir: LogDir, high_watermarks: HighWatermarks) -> None:
+        async with self._lock(log_dir):
+            if log_dir.has_departed:
+                await self._write(log_dir, high_watermarks())
+
+    async def _write(self, log_dir: LogDir, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        job = log_dir.checkpoint(high_watermarks)
+        await self._flusher.run(job.run, self._files)
+        log_dir.complete_checkpoint(job)
+
+    def _lock(self, log_dir: LogDir) -> asyncio.Lock:
+        return self._locks.setdefault(log_dir.path, asyncio.Lock())

@@ -1,0 +1,1 @@
+"""Compaction: which log, by which process, one round, and its new segments in place of the old."""

@@ -1,0 +1,57 @@
+"""What follows from a log that could not be written or read: the one policy for disks.
+
+A disk that fails is not used again (KIP-112). One that is full goes on without records (`logfleet.storage.disk_space`). A process that may
+open no more files says nothing about its disks: what needed a descriptor is tried again, by clients and by us.
+"""
+
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from logfleet.io.files import is_out_of_descriptors, is_out_of_space
+from logfleet.io.logging import Seldom
+from logfleet.log.names import TopicPartition
+from logfleet.storage.disk_space import DiskSpace
+from logfleet.storage.log_dirs import LogDirs
+from logfleet.storage.partition_log import PartitionLog
+
+log = structlog.get_logger(__name__)
+
+
+class DiskFailure:
+    """take_offline: called with the logs of a directory that failed. fail: with the reason why the broker cannot go on."""
+
+    def __init__(
+        self,
+        log_dirs: LogDirs,
+        disk_space: DiskSpace,
+        *,
+        take_offline: Callable[[Iterable[PartitionLog]], None],
+        fail: Callable[[str], None],
+    ) -> None:
+        self._log_dirs = log_dirs
+        self._disk_space = disk_space
+        self._take_offline = take_offline
+        self._fail = fail
+        self._out_of_descriptors = Seldom()
+
+    def __call__(self, name: TopicPartition, error: OSError) -> None:
+        """Something that the log of a partition needed of its disk has failed."""
+        if is_out_of_descriptors(error):
+            if count := self._out_of_descriptors.happened():
+                log.error("out_of_descriptors", error=str(error), count=count)
+            return
+        log_dir = self._log_dirs.where_failed(name, error)
+        if log_dir is None:
+            return
+        if is_out_of_space(error):
+            self._disk_space.ran_out(log_dir.path)
+            return
+        log.critical(
+            "log_directory_failed", path=log_dir.path, partition=str(name), error=str(error)
+        )
+        self._take_offline(log_dir.logs.values())
+        self._log_dirs.take_out(log_dir)
+        self._disk_space.forget(log_dir.path)
+        if not self._log_dirs.dirs:
+            self._fail(f"no log directory is left: {error}")

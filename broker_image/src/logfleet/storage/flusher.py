@@ -1,0 +1,120 @@
+"""Makes logs durable in threads of their own, one flush per log at a time.
+
+The threads do nothing but wait for the disk; the default executor is left to name look-ups and the like.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from logfleet.io.files import Files
+from logfleet.storage.flush_job import FlushJob
+from logfleet.storage.partition_log import PartitionLog
+
+T = TypeVar("T")
+
+# Flushes at a time of who has many logs to flush: enough to share the journal commits of a file system, few enough for a slow disk.
+THREADS = 4
+# Left to what clients wait for, and to looking at disks.
+SPARE_THREADS = 1
+
+
+class Flusher:
+    """Runs flush jobs. Errors of the disk are raised to who asked; they mean that the log directory failed."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._pool = ThreadPoolExecutor(THREADS + SPARE_THREADS, thread_name_prefix="flush")
+        self._running: dict[int, asyncio.Task[None]] = {}
+
+    async def flush(self, log: PartitionLog) -> None:
+        """Return once everything that is in the log now is durable. Raises OSError.
+
+        What was begun is completed, also if the caller is cancelled: the log counts on it.
+        """
+        await self.until_idle(log)  # a running one may have begun before the newest append
+        try:
+            job = log.begin_flush()
+        except OSError:
+            log.abandon_flush()
+            raise
+        running = asyncio.get_running_loop().create_task(self._complete(log, job))
+        self._running[id(log)] = running
+        await asyncio.shield(running)
+
+    async def flush_to(
+        self, log: PartitionLog, end_offset: int, is_wanted: Callable[[], bool]
+    ) -> bool:
+        """Return once everything below end_offset is durable; those who wait for one log share its flushes. Raises OSError.
+
+        is_wanted: whether the log may still be flushed, asked before each flush begins. False if it was not durable then.
+        """
+        while log.recovery_point < end_offset:
+            running = self._running.get(id(log))
+            if running is not None:
+                await asyncio.shield(running)
+            elif is_wanted():
+                await self.flush(log)  # begins at once: nothing came in between
+            else:
+                return False
+        return True
+
+    async def _complete(
+        self, log: PartitionLog, job: FlushJob, pool: ThreadPoolExecutor | None = None
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(pool or self._pool, job.run, self._files)
+            log.complete_flush(job)
+        except OSError:
+            log.abandon_flush()
+            raise
+        finally:
+            self._running.pop(id(log), None)
+
+    async def until_all_idle(self) -> None:
+        """Return once no flush is running that has begun by now: before logs are closed. Raises OSError if one fails."""
+        if self._running:
+            done, _ = await asyncio.wait(list(self._running.values()))
+            for each in done:
+                each.result()
+
+    async def close(self, logs: Iterable[PartitionLog], threads: int) -> None:
+        """Complete logs that nothing is appended to any more and make them durable. Raises OSError at the end.
+
+        threads: how many at a time; no fewer than THREADS are. None of the logs may be in the middle of a flush.
+        """
+        threads = max(threads, THREADS)
+        rest = iter(list(logs))
+        with ThreadPoolExecutor(threads, thread_name_prefix="close") as pool:
+            ended = await asyncio.gather(
+                *(self._close_some(rest, pool) for _ in range(threads)), return_exceptions=True
+            )
+        for error in ended:
+            if error is not None:
+                raise error
+
+    async def _close_some(self, rest: Iterator[PartitionLog], pool: ThreadPoolExecutor) -> None:
+        """Those of `rest` that nobody else takes before; an error keeps no other log from being closed."""
+        failed = None
+        for log in rest:
+            try:
+                await self._complete(log, log.close(), pool)
+            except OSError as error:
+                failed = error
+        if failed is not None:
+            raise failed
+
+    async def until_idle(self, log: PartitionLog) -> None:
+        """Return once no flush of this log is running: before its files are renamed or removed."""
+        while (running := self._running.get(id(log))) is not None:
+            await asyncio.wait([running])
+
+    async def run(self, work: Callable[..., T], *args: object) -> T:
+        """Run something that waits for the disk."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work, *args)
+
+    def stop(self) -> None:
+        """Wait for what is running. Blocks."""
+        self._pool.shutdown(wait=True)

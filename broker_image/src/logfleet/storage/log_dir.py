@@ -1,0 +1,368 @@
+"""One entry of `log.dirs`: its lock, its identity, its checkpoints, and the logs of all partitions in it.
+
+The layout is Kafka's, so that a broker of either kind can be started on the other's directory. A log is deleted only when it is said to
+be (`delete`); one that belongs to nothing known is renamed and kept (`set_aside`).
+
+Errors: LogDirRefused (one line for a person: not this broker's directory, or in use) and OSError (the disk).
+"""
+
+import base64
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import msgspec
+
+from logfleet.io.files import FileLocked, Files, Lock, process_name, read_file, write_file
+from logfleet.log.checkpoints import (
+    CorruptCheckpoint,
+    format_offsets,
+    format_properties,
+    parse_offsets,
+    parse_properties,
+)
+from logfleet.log.config import LogConfig
+from logfleet.log.names import (
+    CLEAN_SHUTDOWN,
+    DELETE_DIRECTORY,
+    FIRST_DIRTY_OFFSETS,
+    HIGH_WATERMARKS,
+    LOCK,
+    LOG_STARTS,
+    META_PROPERTIES,
+    METADATA_TOPIC,
+    RECOVERY_POINTS,
+    STRAY_DIRECTORY,
+    TopicPartition,
+    leaving_directory,
+    leaving_suffix,
+    parse_partition_directory,
+)
+from logfleet.storage.log_loader import LoadRequest, prepare_directory
+from logfleet.storage.open_files import OpenFiles
+from logfleet.storage.partition_log import PartitionLog
+from logfleet.storage.trash import Discarded, Trash
+
+META_VERSION = "1"
+CLEAN_MARKER = b'{"version":0,"brokerEpoch":-1}'
+"""Content of `.kafka_cleanshutdown` (CleanShutdownFileHandler); -1: the epoch is not recorded."""
+
+ConfigOf = Callable[[str], LogConfig]
+"""A topic's configuration by its name."""
+
+
+class LogDirRefused(Exception):
+    """The directory is in use, or another broker's. The text is one line that says which and what to do."""
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Whose directory it is (`meta.properties`). ids in Kafka's text form."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: str
+
+
+class CheckpointJob(msgspec.Struct, frozen=True):
+    """Checkpoint files as they are to be: decided on the loop, written in a thread.
+
+    points: recovery points as they will be there. first_dirty: how far logs are compacted, likewise. departures: how many logs had left
+    the directory when it was decided.
+    """
+
+    writes: tuple[tuple[str, bytes], ...]
+    points: tuple[tuple[PartitionLog, int], ...] = ()
+    first_dirty: Mapping[TopicPartition, int] = {}
+    departures: int = 0
+
+    def run(self, files: Files) -> None:
+        for path, content in self.writes:
+            write_file(files, path, content, durable=True)
+
+
+class LogDir:
+    """An open log directory. `load` must be exhausted before partitions are asked for.
+
+    logs: the partitions' logs by topic and partition; only `create`, `delete` and `set_aside` change it.
+    high_watermarks: as they were when last checkpointed. was_clean: the directory was closed properly. begun: partitions of which
+    something may be there, as `create` failed half way; they are completed here and begin nowhere else.
+    is_loaded: `load` was exhausted.
+    """
+
+    def __init__(
+        self,
+        open_files: OpenFiles,
+        path: str,
+        cluster_id: str,
+        node_id: int,
+        *,
+        is_locked: bool = False,
+    ) -> None:
+        """Lock the directory, made if absent, and check whose it is. Raises LogDirRefused, OSError.
+
+        is_locked: the caller holds its lock, and keeps it.
+        """
+        self.path = path
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.notes: list[str] = []
+        self.begun: set[TopicPartition] = set()
+        self.is_loaded = False
+        self._open_files = open_files
+        self._files = open_files.files
+        self._trash = Trash(open_files)
+        self._first_dirty: Mapping[TopicPartition, int] = {}
+        self._told: set[TopicPartition] = set()  # whom the checkpoints named before the load
+        self._departures = 0
+        self._departures_told = 0
+        self._files.make_directory(path)
+        self._lock = None if is_locked else self._locked()
+        try:
+            self.identity = self._identify(cluster_id, node_id)
+            self.was_clean = self._read(CLEAN_SHUTDOWN) is not None
+            self.high_watermarks = self._read_offsets(HIGH_WATERMARKS)
+        except BaseException:
+            self.abandon()
+            raise
+
+    def _locked(self) -> Lock:
+        try:
+            return self._files.lock(f"{self.path}/{LOCK}", process_name())
+        except FileLocked as error:
+            raise LogDirRefused(
+                f"log directory {self.path} is in use by {error.holder or 'another process'}"
+            ) from error
+
+    def _identify(self, cluster_id: str, node_id: int) -> Identity:
+        data = self._read(META_PROPERTIES)
+        if data is None:
+            directory_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+            found = Identity(cluster_id, node_id, directory_id)
+            self._write_identity(found)
+            return found
+        try:
+            properties = parse_properties(data)
+        except CorruptCheckpoint as error:
+            raise LogDirRefused(f"{self.path}/{META_PROPERTIES} is unreadable: {error}") from error
+        for key, mine in (("cluster.id", cluster_id), ("node.id", str(node_id))):
+            theirs = properties.get(key)
+            if theirs != mine:
+                raise LogDirRefused(
+                    f"log directory {self.path} belongs to {key}={theirs}, this broker has {mine}: "
+                    "start it with its own directory, nothing was changed here"
+                )
+        directory_id = properties.get("directory.id", "")
+        if not directory_id:
+            raise LogDirRefused(f"{self.path}/{META_PROPERTIES} has no directory.id")
+        return Identity(cluster_id, node_id, directory_id)
+
+    def _write_identity(self, identity: Identity) -> None:
+        properties = {
+            "version": META_VERSION,
+            "cluster.id": identity.cluster_id,
+            "node.id": str(identity.node_id),
+            "directory.id": identity.directory_id,
+        }
+        content = format_properties(properties)
+        write_file(self._files, f"{self.path}/{META_PROPERTIES}", content, durable=True)
+
+    def _read(self, name: str) -> bytes | None:
+        return read_file(self._files, f"{self.path}/{name}")
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        """Offsets of a checkpoint; an unreadable one costs a longer recovery, not the directory."""
+        data = self._read(name)
+        try:
+            return parse_offsets(data) if data is not None else {}
+        except CorruptCheckpoint as error:
+            self.notes.append(f"{self.path}/{name} is unreadable and left out: {error}")
+            return {}
+
+    # Loading
+
+    def load(
+        self, config_of: ConfigOf, now_ms: int, *, by_kafka: bool = False
+    ) -> Iterator[PartitionLog]:
+        """Open the partitions one after the other; after a crash each one may take a while. See `begin_load`."""
+        for partition, request in self.begin_load(config_of, now_ms, by_kafka=by_kafka):
+            yield self.open(partition, request)
+        self.complete_load()
+
+    def begin_load(
+        self, config_of: ConfigOf, now_ms: int, *, by_kafka: bool = False
+    ) -> Iterator[tuple[TopicPartition, LoadRequest]]:
+        """What is to be given to `open`, for each partition in here; then `complete_load`.
+
+        From here on the directory counts as not closed properly, until `close`. by_kafka: it was Kafka that did not close it.
+        """
+        notes_before = len(self.notes)
+        recovery_points = self._read_offsets(RECOVERY_POINTS)
+        gaps_are_damage = not by_kafka and len(self.notes) == notes_before
+        log_starts = self._read_offsets(LOG_STARTS)
+        first_dirty = self._first_dirty = self._read_offsets(FIRST_DIRTY_OFFSETS)
+        self._told = {*recovery_points, *log_starts, *first_dirty, *self.high_watermarks}
+        if self.was_clean:
+            self._files.remove(f"{self.path}/{CLEAN_SHUTDOWN}")
+            self._files.fsync_directory(self.path)
+        for entry in sorted(self._files.list_directory(self.path), key=lambda entry: entry.name):
+            if not entry.is_directory:
+                continue
+            directory = f"{self.path}/{entry.name}"
+            if leaving_suffix(entry.name) == DELETE_DIRECTORY:
+                self._trash.add(Discarded(directory, now_ms, is_directory=True))
+                continue
+            partition = parse_partition_directory(entry.name)
+            if partition is None:  # -stray, lost+found and whatever people put here
+                self.notes.append(f"{directory} is no partition: left alone")
+                continue
+            if partition.topic == METADATA_TOPIC:
+                continue  # Kafka's own, of a node whose place we took: it would need it to come back
+            request = LoadRequest(
+                directory=directory,
+                config=config_of(partition.topic),
+                clean=self.was_clean,
+                recovery_point=recovery_points.get(partition, 0),
+                log_start_offset=log_starts.get(partition, 0),
+                now_ms=now_ms,
+                first_dirty_offset=first_dirty.get(partition, 0),
+                gaps_are_damage=gaps_are_damage,
+            )
+            yield partition, request
+
+    def open(self, partition: TopicPartition, request: LoadRequest) -> PartitionLog:
+        """The partition's log, as it is on the disk. Different threads may open logs of different partitions at the same time."""
+        opened = self.logs[partition] = PartitionLog(
+            partition, self._open_files, self._trash, request
+        )
+        return opened
+
+    def complete_load(self) -> None:
+        """All logs that `begin_load` named are open."""
+        self.logs = dict(sorted(self.logs.items()))
+        if self._told - self.logs.keys():
+            self._departures += 1  # a crash came between a log's departure and the checkpoints
+        self.high_watermarks = {p: o for p, o in self.high_watermarks.items() if p in self.logs}
+        self.is_loaded = True
+
+    # Partitions that come and go
+
+    def create(
+        self, partition: TopicPartition, topic_id: str, config: LogConfig, now_ms: int
+    ) -> PartitionLog:
+        """A new, empty log. It exists after a power loss once its first flush has run. topic_id: Kafka's text form."""
+        assert partition not in self.logs, f"{partition} exists"
+        self.begun.add(partition)
+        directory = f"{self.path}/{partition}"
+        prepare_directory(self._open_files, directory, topic_id)
+        request = LoadRequest(
+            directory=directory,
+            config=config,
+            clean=True,
+            recovery_point=0,
+            log_start_offset=0,
+            now_ms=now_ms,
+        )
+        created = self.open(partition, request)
+        self.begun.discard(partition)
+        return created
+
+    def delete(self, partition: TopicPartition, now_ms: int) -> None:
+        """The partition is gone at once; its bytes follow after file.delete.delay.ms. Raises OSError: then it is still there."""
+        delay_ms = self.logs[partition].config.file_delete_delay_ms
+        path = self._take_out(partition, DELETE_DIRECTORY)
+        self._trash.add(Discarded(path, now_ms + delay_ms, is_directory=True))
+
+    def set_aside(self, partition: TopicPartition) -> str:
+        """The partition belongs to nothing known here: keep it under another name, for a person. Returns its new path.
+
+        Raises OSError: then it is still there.
+        """
+        return self._take_out(partition, STRAY_DIRECTORY)
+
+    def _take_out(self, partition: TopicPartition, suffix: str) -> str:
+        """Where a rename fails nothing has changed: no log may begin in a directory that another is in."""
+        log = self.logs[partition]
+        path = f"{self.path}/{leaving_directory(partition, uuid.uuid4().hex, suffix)}"
+        self._files.rename(log.directory, path)
+        log.forget_files()
+        del self.logs[partition]
+        self._departures += 1
+        self.high_watermarks.pop(partition, None)
+        return path
+
+    def take_removals(self, now_ms: int) -> list[Discarded]:
+        """Files and directories whose time has come: give them to `trash.remove` in a thread."""
+        return self._trash.take_due(now_ms)
+
+    def put_back(self, removals: Iterable[Discarded]) -> None:
+        """Their time has come, and they could not be removed now: they are taken again."""
+        for discarded in removals:
+            self._trash.add(discarded)
+
+    # Checkpoints
+
+    @property
+    def has_departed(self) -> bool:
+        """Whether the checkpoint files may name logs that are gone: what they say is not true of a new log of the same name."""
+        return self._departures > self._departures_told
+
+    def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> CheckpointJob:
+        """The checkpoint files as of now. Run it in a thread, after the flushes that moved the recovery points; then `complete_checkpoint`."""
+        points = {partition: log.recovery_point for partition, log in self.logs.items()}
+        known = {p: offset for p, offset in high_watermarks.items() if p in self.logs}
+        self.high_watermarks.update(known)
+        first_dirty = {
+            partition: log.first_dirty_offset
+            for partition, log in self.logs.items()
+            if log.first_dirty_offset > 0
+        }
+        return CheckpointJob(
+            (
+                (f"{self.path}/{RECOVERY_POINTS}", format_offsets(points)),
+                *self.log_start_checkpoint().writes,
+                *self._first_dirty_checkpoint(first_dirty),
+                (f"{self.path}/{HIGH_WATERMARKS}", format_offsets(self.high_watermarks)),
+            ),
+            tuple((self.logs[partition], point) for partition, point in points.items()),
+            first_dirty,
+            self._departures,
+        )
+
+    def complete_checkpoint(self, job: CheckpointJob) -> None:
+        """A job of `checkpoint` has run: a crash finds what it tells."""
+        for log, point in job.points:
+            log.checkpointed_point = min(point, log.recovery_point)
+        self._first_dirty = job.first_dirty
+        self._departures_told = job.departures
+
+    def log_start_checkpoint(self) -> CheckpointJob:
+        """The file that tells where logs begin which still hold older records, as of now; to be run in a thread."""
+        starts = {
+            partition: log.log_start_offset
+            for partition, log in self.logs.items()
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+        return CheckpointJob(((f"{self.path}/{LOG_STARTS}", format_offsets(starts)),))
+
+    def _first_dirty_checkpoint(
+        self, offsets: Mapping[TopicPartition, int]
+    ) -> list[tuple[str, bytes]]:
+        """How far logs are compacted, if the file says something else."""
+        if offsets == self._first_dirty:
+            return []
+        return [(f"{self.path}/{FIRST_DIRTY_OFFSETS}", format_offsets(offsets))]
+
+    def close(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Make everything durable and mark the directory as closed properly. Blocks; nothing may append any more."""
+        for log in self.logs.values():
+            job = log.close()
+            job.run(self._files)
+            log.complete_flush(job)
+        self.checkpoint(high_watermarks).run(self._files)
+        write_file(self._files, f"{self.path}/{CLEAN_SHUTDOWN}", CLEAN_MARKER, durable=True)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Give the directory up as it is, as a crash would: the next start recovers it."""
+        for log in self.logs.values():
+            log.forget_files()
+        if self._lock is not None:
+            self._lock.release()

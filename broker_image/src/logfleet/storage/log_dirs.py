@@ -1,0 +1,216 @@
+"""All entries of `log.dirs` together: where a partition's log is, or where a new one goes."""
+
+import asyncio
+import errno
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from logfleet.control.log_directories import LogDirectories
+from logfleet.io.files import Files, read_file
+from logfleet.log.checkpoints import CorruptCheckpoint, parse_properties
+from logfleet.log.config import LogConfig
+from logfleet.log.names import META_PROPERTIES, TopicPartition
+from logfleet.storage.log_dir import ConfigOf, LogDir, LogDirRefused
+from logfleet.storage.log_loader import LoadRequest
+from logfleet.storage.open_files import OpenFiles
+from logfleet.storage.partition_log import PartitionLog
+
+log = structlog.get_logger(__name__)
+
+
+class OnDisk(msgspec.Struct, frozen=True):
+    """What log directories say before they are opened. cluster_id: None if none holds anything. unreadable: why, by path."""
+
+    cluster_id: str | None
+    unreadable: Mapping[str, OSError] = {}
+
+
+def look_at(files: Files, paths: Sequence[str]) -> OnDisk:
+    """For which cluster the directories were written. Raises LogDirRefused if they disagree or what they say is no sense."""
+    found: dict[str, str] = {}
+    unreadable = {}
+    for path in paths:
+        try:
+            data = read_file(files, str(Path(path) / META_PROPERTIES))
+        except OSError as error:
+            unreadable[path] = error
+            continue
+        if data is None:
+            continue
+        try:
+            found[path] = parse_properties(data)["cluster.id"]
+        except (CorruptCheckpoint, KeyError) as error:
+            raise LogDirRefused(f"{path}/{META_PROPERTIES} is unreadable: {error}") from error
+    if len(set(found.values())) > 1:
+        raise LogDirRefused(f"log.dirs belong to different clusters: {found}")
+    return OnDisk(next(iter(found.values()), None), unreadable)
+
+
+class LogDirError(OSError):
+    """Something failed in this directory that no log in it stands for: a log to be made, or its checkpoints. errno is the cause's."""
+
+    def __init__(self, log_dir: LogDir, cause: OSError) -> None:
+        super().__init__(cause.errno, cause.strerror, cause.filename)
+        self.log_dir = log_dir
+
+
+class LogDirs:
+    """The open log directories of a broker. A failed one is taken out, never used again, and its path remembered in `failed`."""
+
+    def __init__(self, open_files: OpenFiles, dirs: Sequence[LogDir]) -> None:
+        self.open_files = open_files
+        self.dirs = list(dirs)
+        self.failed: list[str] = []
+        self._bad: set[str] = set()
+        self._last_reason = ""
+
+    def __iter__(self) -> Iterator[LogDir]:
+        return iter(list(self.dirs))
+
+    def open_each(self, paths: Sequence[str], cluster_id: str, node_id: int) -> Iterator[LogDir]:
+        """Open them one by one; without one that the disk does not give (Kafka: LogManager.createAndValidateLogDirs).
+
+        Raises LogDirRefused: if one is in use or not this broker's; in the end, if none is left.
+        """
+        for path in paths:
+            try:
+                log_dir = LogDir(self.open_files, path, cluster_id, node_id)
+            except OSError as error:
+                self.failed.append(path)
+                self._bad.add(path)
+                self._note_bad(path, error)
+            else:
+                self.dirs.append(log_dir)
+                yield log_dir
+        self.refuse_none()
+
+    async def load(self, config_of: ConfigOf, now_ms: int, threads: int) -> None:
+        """Open all logs; without a directory that cannot be read. After a crash this takes a while. Raises LogDirRefused if none is left.
+
+        threads: logs that are opened at the same time in each directory (num.recovery.threads.per.data.dir).
+        """
+        async with asyncio.TaskGroup() as tasks:
+            for log_dir in self:
+                tasks.create_task(self._load(log_dir, config_of, now_ms, threads))
+        self.refuse_none()
+
+    async def _load(self, log_dir: LogDir, config_of: ConfigOf, now_ms: int, threads: int) -> None:
+        was_clean = log_dir.was_clean
+        try:
+            await _open_all(log_dir, log_dir.begin_load(config_of, now_ms), threads)
+        except OSError as error:
+            self.fail_at_start(log_dir, error)
+            return
+        log_dir.complete_load()
+        for partition, opened in log_dir.logs.items():
+            for note in opened.notes:
+                log.warning("log_recovered", partition=str(partition), note=note)
+        for note in log_dir.notes:
+            log.warning("log_directory_note", note=note)
+        log.info(
+            "logs_loaded", path=log_dir.path, partitions=len(log_dir.logs), was_clean=was_clean
+        )
+
+    def as_found(self) -> LogDirectories:
+        """What the start has found: to be asked once the logs are loaded and the strays set aside."""
+        online = frozenset(log_dir.identity.directory_id for log_dir in self.dirs)
+        return LogDirectories(online, frozenset(self._bad))
+
+    def dir_of(self, partition: TopicPartition) -> LogDir | None:
+        """The directory that holds the partition's log."""
+        for log_dir in self.dirs:
+            if partition in log_dir.logs:
+                return log_dir
+        return None
+
+    def log_of(self, partition: TopicPartition) -> PartitionLog | None:
+        log_dir = self.dir_of(partition)
+        return None if log_dir is None else log_dir.logs[partition]
+
+    def fail_at_start(self, log_dir: LogDir, error: OSError) -> None:
+        """What its disk refuses before anything is served: what it holds is missed, as if the directory were not there."""
+        self._bad.add(log_dir.identity.directory_id)
+        self.take_out(log_dir)
+        self._note_bad(log_dir.path, error)
+
+    def _note_bad(self, path: str, error: OSError) -> None:
+        self._last_reason = f"log directory {path}: {error}"
+        log.critical("log_directory_failed", path=path, error=str(error))
+
+    def refuse_none(self) -> None:
+        """LogDirRefused, with why the last one failed, if no directory is left."""
+        if not self.dirs:
+            raise LogDirRefused(self._last_reason)
+
+    def refuse_duplicates(self) -> None:
+        """After loading and without strays: LogDirRefused if a partition has two logs (Kafka: LogManager.loadLog)."""
+        seen: dict[TopicPartition, LogDir] = {}
+        for log_dir in self.dirs:
+            for partition in log_dir.logs:
+                first = seen.setdefault(partition, log_dir)
+                if first is not log_dir:
+                    raise LogDirRefused(
+                        f"{partition} has two logs, {first.path}/{partition} and {log_dir.path}/{partition}: "
+                        "take one of them away, rather the one in the directory that failed or was away last"
+                    )
+
+    def create(
+        self, partition: TopicPartition, topic_id: str, config: LogConfig, now_ms: int
+    ) -> PartitionLog:
+        """A new log where it was begun before, else in the directory that holds the fewest (Kafka: LogManager.nextLogDirs). Raises LogDirError."""
+        if not self.dirs:
+            raise OSError(errno.EIO, "no log directory is left")
+        chosen = min(self.dirs, key=lambda each: (partition not in each.begun, len(each.logs)))
+        try:
+            return chosen.create(partition, topic_id, config, now_ms)
+        except OSError as error:
+            raise LogDirError(chosen, error) from error
+
+    def where_failed(self, partition: TopicPartition, error: OSError) -> LogDir | None:
+        """The directory that an error of the partition's log is about; None if it is not used any more."""
+        if isinstance(error, LogDirError):
+            return error.log_dir if error.log_dir in self.dirs else None
+        return self.dir_of(partition)
+
+    def take_out(self, log_dir: LogDir) -> None:
+        """The directory failed: its logs are no longer there, its files stay as they are."""
+        self.dirs.remove(log_dir)
+        self.failed.append(log_dir.path)
+        log_dir.abandon()
+
+
+async def _open_all(
+    log_dir: LogDir, named: Iterable[tuple[TopicPartition, LoadRequest]], threads: int
+) -> None:
+    """Open these logs of the directory by so many threads. Raises OSError: of the first that cannot be."""
+    rest = deque(named)
+    loop = asyncio.get_running_loop()
+    # However this ends, nobody is at work any more in a directory that is given up then: leaving the pool waits for its threads.
+    with ThreadPoolExecutor(threads, thread_name_prefix="recovery") as pool:
+        try:
+            await asyncio.gather(
+                *(
+                    loop.run_in_executor(pool, _open_some, log_dir, rest)
+                    for _ in range(min(threads, len(rest)))
+                )
+            )
+        finally:
+            rest.clear()
+
+
+def _open_some(log_dir: LogDir, rest: deque[tuple[TopicPartition, LoadRequest]]) -> None:
+    """Those of `rest` that no other thread takes before, until one fails: then the others need not go on either."""
+    try:
+        while True:
+            try:
+                partition, request = rest.popleft()
+            except IndexError:
+                return
+            log_dir.open(partition, request)
+    finally:
+        rest.clear()

@@ -1,0 +1,376 @@
+"""Opens the directory of one partition: what is there, what of it is true, and what has to be rebuilt.
+
+After a clean stop that is a look at the last segment's end. After a crash everything from the recovery point on is checked: the valid
+prefix stays, a torn tail is cut off, indexes, leader epochs and producer state are rebuilt from the batches (I18). What was durable is
+only looked at where an index is missing, and nothing readable of it is given up: Kafka cuts such a segment at the damage (`LogSegment.recover`).
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+
+from logfleet.io.files import copy_file, read_file, remove_if_there, write_file
+from logfleet.log.checkpoints import (
+    CorruptCheckpoint,
+    format_partition_metadata,
+    parse_epochs,
+    parse_partition_metadata,
+)
+from logfleet.log.config import LONG_MAX, LogConfig
+from logfleet.log.epochs import LeaderEpochs
+from logfleet.log.index import RELATIVE_OFFSET_MAX
+from logfleet.log.names import (
+    CLEANED,
+    DELETED,
+    INDEX,
+    LEADER_EPOCHS,
+    LOG,
+    PARTITION_METADATA,
+    SNAPSHOT,
+    SWAP,
+    TEMPORARY,
+    TIME_INDEX,
+    offset_file,
+    parse_offset_file,
+)
+from logfleet.log.recovery import find_batch
+from logfleet.records.batch import BatchHeader
+from logfleet.storage.open_files import OpenFiles
+from logfleet.storage.producer_history import ProducerHistory
+from logfleet.storage.segment import Segment, segment_number
+from logfleet.storage.segment_swap import recover
+from logfleet.storage.trash import Trash
+
+
+class LoadRequest(msgspec.Struct, frozen=True):
+    """What is known of a partition's log before its directory is looked at.
+
+    clean: its log directory was closed properly. recovery_point: everything below it is durable. log_start_offset: records below
+    it are deleted, whatever the segments still hold. first_dirty_offset: below it the log is compacted, and batches are missing.
+    gaps_are_damage: batches that are missing between two segments which were neither durable nor compacted were lost, with all behind
+    them. Not so if nobody knows what was durable, nor in a log that Kafka wrote: it compacts what is not durable yet, and tells so
+    afterwards. It goes on behind any gap itself (`LogLoader.recoverLog`).
+    """
+
+    directory: str
+    config: LogConfig
+    clean: bool
+    recovery_point: int
+    log_start_offset: int
+    now_ms: int
+    first_dirty_offset: int = 0
+    gaps_are_damage: bool = True
+
+    @property
+    def compacted_end(self) -> int:
+        """Segments that end up to here (inclusive) may lack their last batches: they were durable when they were compacted.
+
+        Behind it, missing batches mean that a power loss took them.
+        """
+        if not self.gaps_are_damage:
+            return LONG_MAX
+        return max(self.recovery_point, self.first_dirty_offset)
+
+    @property
+    def durable_end(self) -> int:
+        """Everything below is known to have been on the disk: what cannot be read there is damaged, not torn."""
+        return LONG_MAX if self.clean else self.recovery_point
+
+
+class LoadedLog(msgspec.Struct):
+    """A partition's log as found, ready for appends.
+
+    rebuilt: old segments whose indexes were made anew and are not durable. is_new: there was no segment. notes: what a person should
+    know about how it was found.
+    """
+
+    segments: list[Segment]
+    epochs: LeaderEpochs
+    producers: ProducerHistory
+    topic_id: str | None
+    log_start_offset: int
+    log_end_offset: int
+    recovered_bytes: int
+    rebuilt: list[Segment]
+    is_new: bool
+    notes: list[str]
+
+
+class LogLoader:
+    """Loads one partition; used once."""
+
+    def __init__(self, open_files: OpenFiles, trash: Trash, request: LoadRequest) -> None:
+        self._open_files = open_files
+        self._trash = trash
+        self._files = open_files.files
+        self._request = request
+        self._notes: list[str] = []
+        self._recovered_bytes = 0
+        self._rebuilt: list[Segment] = []
+        self._epochs = LeaderEpochs()
+
+    def load(self) -> LoadedLog:
+        """The log; its directory is changed where what it holds is not true. Raises OSError."""
+        names = self._names()
+        self._epochs = self._read_epochs()
+        segments = self._segments(names)
+        is_new = not segments
+        log_end = self._restore(segments, names)
+        log_start = max(self._request.log_start_offset, segments[0].base_offset if segments else 0)
+        producers = self._producers(names)
+        self._notes += producers.restore(segments, log_end)
+        if not segments or log_end < log_start:
+            if segments:
+                self._notes.append(
+                    f"the log ends at {log_end}, below its start {log_start}: it begins anew there"
+                )
+                self._remove_segments(segments)
+                producers.write([], log_start)
+            segments = [self._new_segment(log_start)]
+            log_end = log_start
+        self._epochs.truncate_end(log_end)
+        self._complete_epochs(segments, log_start, log_end)
+        self._epochs.truncate_start(log_start)
+        return LoadedLog(
+            segments=segments,
+            epochs=self._epochs,
+            producers=producers,
+            topic_id=self._read_topic_id(),
+            log_start_offset=log_start,
+            log_end_offset=log_end,
+            recovered_bytes=self._recovered_bytes,
+            rebuilt=self._rebuilt,
+            is_new=is_new,
+            notes=self._notes,
+        )
+
+    def _producers(self, names: set[tuple[int, str]]) -> ProducerHistory:
+        snapshots = [offset for offset, suffix in names if suffix == SNAPSHOT]
+        return ProducerHistory(self._files, self._request.directory, snapshots)
+
+    def _path(self, offset: int, suffix: str) -> str:
+        return f"{self._request.directory}/{offset_file(offset, suffix)}"
+
+    def _names(self) -> set[tuple[int, str]]:
+        """The (offset, suffix) files; what a crash left on its way out is removed."""
+        found = set()
+        directory = self._request.directory
+        entries = self._files.list_directory(directory)
+        if any(entry.name.endswith((CLEANED, SWAP)) for entry in entries):
+            self._notes += recover(self._files, directory, [entry.name for entry in entries])
+            entries = self._files.list_directory(directory)
+        for entry in entries:
+            if entry.name.endswith((DELETED, TEMPORARY)):
+                remove_if_there(self._files, f"{directory}/{entry.name}")
+            elif (parsed := parse_offset_file(entry.name)) is not None:
+                found.add(parsed)
+        for offset, suffix in list(found):
+            if suffix in (INDEX, TIME_INDEX) and (offset, LOG) not in found:
+                self._notes.append(f"{offset_file(offset, suffix)} has no segment: removed")
+                remove_if_there(self._files, self._path(offset, suffix))
+                found.discard((offset, suffix))
+        return found
+
+    def _read_topic_id(self) -> str | None:
+        data = read_file(self._files, f"{self._request.directory}/{PARTITION_METADATA}")
+        if data is None:
+            return None
+        try:
+            return parse_partition_metadata(data)
+        except CorruptCheckpoint as error:
+            self._notes.append(f"{PARTITION_METADATA} is unreadable: {error}")
+            return None
+
+    def _read_epochs(self) -> LeaderEpochs:
+        data = read_file(self._files, f"{self._request.directory}/{LEADER_EPOCHS}")
+        try:
+            return LeaderEpochs(parse_epochs(data)) if data is not None else LeaderEpochs()
+        except CorruptCheckpoint as error:
+            self._notes.append(f"{LEADER_EPOCHS} is unreadable ({error}): rebuilt from the batches")
+            return LeaderEpochs()
+
+    def _complete_epochs(self, segments: Sequence[Segment], log_start: int, log_end: int) -> None:
+        """Read from the batches what the file does not tell about the log's first part.
+
+        The file may be lost, or newer than what a power loss made of the rest of the directory.
+        """
+        known = self._epochs.entries
+        known_from = known[0].start_offset if known else log_end
+        if known_from <= log_start:
+            return
+        self._epochs = LeaderEpochs()
+        for segment in segments[segment_number(segments, log_start) :]:
+            if segment.base_offset >= known_from:
+                break
+            for _, header in segment.headers(segment.position_of(log_start)):
+                if header.base_offset >= known_from:
+                    break
+                self._epochs.observe(header.leader_epoch, header.base_offset)
+        for entry in known:
+            self._epochs.observe(entry.epoch, entry.start_offset)
+
+    def _segments(self, names: set[tuple[int, str]]) -> list[Segment]:
+        """All segments as their files' sizes tell them, in order; nothing of them is read yet."""
+        bases = sorted(offset for offset, suffix in names if suffix == LOG)
+        return [self._segment(base) for base in bases]
+
+    def _segment(self, base_offset: int) -> Segment:
+        return Segment(
+            self._open_files,
+            self._request.directory,
+            base_offset,
+            size=self._files.status(self._path(base_offset, LOG)).size,
+            interval_bytes=self._request.config.index_interval_bytes,
+            created_ms=self._request.now_ms,
+        )
+
+    def _new_segment(self, base_offset: int) -> Segment:
+        return Segment.create(
+            self._open_files,
+            self._request.directory,
+            base_offset,
+            interval_bytes=self._request.config.index_interval_bytes,
+            created_ms=self._request.now_ms,
+        )
+
+    def _restore(self, segments: list[Segment], names: set[tuple[int, str]]) -> int:
+        """Bring the segments into a true state and return the log end offset (0 without segments)."""
+        log_end = number = 0
+        while number < len(segments):
+            segment, number = segments[number], number + 1
+            is_last = number == len(segments)
+            end_offset = None if is_last else segments[number].base_offset
+            complete = {(segment.base_offset, INDEX), (segment.base_offset, TIME_INDEX)} <= names
+            # One that ends at the recovery point was the active one then: its last time index entry came later.
+            unsafe = not self._request.clean and (
+                end_offset is None or end_offset >= self._request.recovery_point
+            )
+            if end_offset is not None and complete and not unsafe:
+                log_end = end_offset
+                continue
+            log_end = self._restore_segment(segment, end_offset, unsafe=unsafe, complete=complete)
+            torn = segment.file.size() - segment.size
+            is_durable = log_end < self._request.durable_end
+            if torn and is_durable and (rest := self._split(segment, log_end, end_offset)):
+                number -= 1  # what is left of it comes again, without indexes
+                segments[number : number + 1] = map(self._segment, (segment.base_offset, rest))
+                names -= {(segment.base_offset, INDEX), (segment.base_offset, TIME_INDEX)}
+                continue
+            if torn:
+                self._cut(segment, torn)
+            is_compacted = end_offset is None or end_offset <= self._request.compacted_end
+            if (torn and not is_durable) or (
+                unsafe and not is_compacted and log_end < (end_offset or 0)
+            ):
+                self._remove_segments(segments[number:])
+                del segments[number:]
+                return log_end
+            if not is_last:
+                segment.finish()
+                self._rebuilt.append(segment)
+        return log_end
+
+    def _restore_segment(
+        self, segment: Segment, limit: int | None, *, unsafe: bool, complete: bool
+    ) -> int:
+        """Find its batches; the offset after the last. limit: where the next segment begins."""
+        verify = unsafe or not complete
+        distrust = self._request.recovery_point if unsafe and complete else 0
+        size_before = segment.size
+        restore = partial(
+            segment.restore,
+            end_offset=LONG_MAX if limit is None else limit,
+            on_batch=self._note_epoch,
+        )
+        end_offset = restore(verify=verify, distrust_offset=distrust)
+        if not verify and segment.size != segment.file.size():
+            # Closed properly, they said. Look at every byte before any is cut off.
+            end_offset = restore(verify=True)
+            verify = True
+        if verify:
+            self._recovered_bytes += size_before
+        position = segment.size
+        if position == segment.file.size() or end_offset >= self._request.durable_end:
+            return end_offset
+        # Readers take such a batch for what it is, as they do where no index is missing; what follows it is good.
+        durable_end = self._request.durable_end
+        with_damaged = restore(verify=True, distrust_offset=distrust, verify_from=durable_end)
+        if segment.size == segment.file.size() or with_damaged >= durable_end:
+            self._note_damage(
+                segment, position, "a wrong checksum, and perhaps others: left as it is"
+            )
+            return with_damaged
+        return restore(verify=True, distrust_offset=distrust)
+
+    def _split(self, segment: Segment, log_end: int, limit: int | None) -> int | None:
+        """Put the durable batches behind the damage that begins at `segment.size` into a segment of their own, and cut it there.
+
+        Offsets may be missing between two segments, as after compaction. limit: where the next segment begins. Returns the new one's base
+        offset, None if there are no such batches; nothing has changed then. The segment's indexes are gone afterwards.
+        """
+        file, base = segment.file, segment.base_offset
+        end_offset = base + RELATIVE_OFFSET_MAX + 1 if limit is None else limit
+        found = find_batch(
+            file.pread,
+            segment.size,
+            file.size(),
+            base_min=max(log_end, base + 1),
+            base_max=min(end_offset - 1, self._request.durable_end),
+            end_offset=end_offset,
+        )
+        if found is None:
+            return None
+        position, header = found
+        self._note_damage(
+            segment,
+            segment.size,
+            f"no readable header: the batches from {header.base_offset} on become segment {header.base_offset}",
+        )
+        # Before the rest is there: a segment without indexes is looked at again, should a crash prevent the cut.
+        for index in (segment.offset_index, segment.time_index):
+            self._open_files.forget(index.path)
+            remove_if_there(self._files, index.path)
+        self._files.fsync_directory(self._request.directory)
+        copy_file(self._files, file, position, self._path(header.base_offset, LOG))
+        self._cut(segment, file.size() - segment.size)
+        return header.base_offset
+
+    def _note_damage(self, segment: Segment, position: int, what: str) -> None:
+        name = offset_file(segment.base_offset, LOG)
+        self._notes.append(f"{name}: the batch at position {position} has {what}")
+
+    def _note_epoch(self, header: BatchHeader) -> None:
+        self._epochs.observe(header.leader_epoch, header.base_offset)
+
+    def _cut(self, segment: Segment, torn: int) -> None:
+        self._notes.append(
+            f"{offset_file(segment.base_offset, LOG)} has no valid batch at position {segment.size}: "
+            f"{torn} bytes cut off"
+        )
+        segment.file.truncate(segment.size)
+        segment.file.fsync()
+
+    def _remove_segments(self, segments: Sequence[Segment]) -> None:
+        """Rename them out of use as Kafka does, newest first (`LogLoader.removeAndDeleteSegmentsAsync`).
+
+        Durably: were they to come back after the next crash, they would seem to continue what is appended meanwhile.
+        """
+        due_ms = self._request.now_ms + self._request.config.file_delete_delay_ms
+        for segment in reversed(segments):
+            self._notes.append(f"segment {segment.base_offset} lies behind the log's end: removed")
+            for path in segment.paths:
+                self._trash.discard(path, due_ms)
+        if segments:
+            self._files.fsync_directory(self._request.directory)
+
+
+def prepare_directory(open_files: OpenFiles, directory: str, topic_id: str) -> None:
+    """Make the directory of a new partition. topic_id: Kafka's text form of the topic's uuid."""
+    open_files.files.make_directory(directory)
+    write_file(open_files.files, *topic_id_file(directory, topic_id), durable=False)
+
+
+def topic_id_file(directory: str, topic_id: str) -> tuple[str, bytes]:
+    """Path and content of the file that says whose a log is. topic_id: Kafka's text form."""
+    return f"{directory}/{PARTITION_METADATA}", format_partition_metadata(topic_id)

@@ -1,0 +1,497 @@
+"""The log of one partition on disk: segments, leader epochs, producer state.
+
+Everything here runs on the loop and is short: one write per append, no sync. What blocks is handed out as a FlushJob for a thread. An
+OSError means that the log directory is failing; the log in memory then still says what was true before.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from logfleet.log.checkpoints import format_epochs
+from logfleet.log.config import LONG_MAX, LogConfig
+from logfleet.log.lookup import RecentBatches
+from logfleet.log.names import LEADER_EPOCHS, PARTITION_METADATA, TopicPartition
+from logfleet.log.producers import SeenBatch
+from logfleet.log.retention import Retention, SegmentAge, plan_retention
+from logfleet.log.segment import NO_ROOM, room_in, should_roll
+from logfleet.log.validation import NeedsThread, Prepared, Rejected, prepare
+from logfleet.records.batch import BatchHeader, assign_offsets
+from logfleet.storage.file_slice import FileSlice
+from logfleet.storage.flush_job import FlushJob
+from logfleet.storage.log_loader import LoadRequest, LogLoader, topic_id_file
+from logfleet.storage.open_files import OpenFiles
+from logfleet.storage.segment import Segment, segment_number
+from logfleet.storage.segment_swap import Swap
+from logfleet.storage.trash import Trash
+from logfleet.wire.errors import ErrorCode
+
+REMOVED_AT_ONCE: Final = 4
+"""Segments; the files of each are renamed, which is four system calls."""
+
+
+class AppendResult(msgspec.Struct, frozen=True, gc=False):
+    """Where a batch lies. duplicate: it was appended before, at these offsets; it too waits until they are committed.
+
+    log_append_time_ms: -1 where the records carry their producer's time.
+    """
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    duplicate: bool = False
+
+
+class PartitionLog:
+    """One partition's log. Ends are exclusive.
+
+    The caller knows what is committed: whatever needs a high watermark gets it as an argument. topic_id: Kafka's text form, None in a
+    directory without partition.metadata; one that is set then is durable with the next flush. config may be replaced at any time. notes: what a person should know about how the log was
+    found. recovered_bytes: how much was read to find its end after a crash. on_start_moved: called when old records are gone.
+    checkpointed_point: what a crash leaves of recovery_point. first_dirty_offset: end of what is compacted. truncations: how often
+    the log was shortened. files: the file system that it lies on.
+    """
+
+    def __init__(
+        self, partition: TopicPartition, open_files: OpenFiles, trash: Trash, request: LoadRequest
+    ) -> None:
+        """Opens the log in an existing directory, which may be empty; see LoadRequest. Raises OSError."""
+        loaded = LogLoader(open_files, trash, request).load()
+        self.partition = partition
+        self.directory = request.directory
+        self.config = request.config
+        self.topic_id = loaded.topic_id
+        self.notes = loaded.notes
+        self.recovered_bytes = loaded.recovered_bytes
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.log_end_offset
+        self.recovery_point = min(request.recovery_point, loaded.log_end_offset)
+        if request.clean:
+            self.recovery_point = loaded.log_end_offset
+        self.checkpointed_point = min(request.recovery_point, loaded.log_end_offset)
+        self.first_dirty_offset = request.first_dirty_offset
+        self.truncations = 0
+        self.epochs = loaded.epochs
+        self.producers = loaded.producers
+        self._open_files = open_files
+        self.files = open_files.files
+        self._trash = trash
+        self._segments = loaded.segments
+        self._active = loaded.segments[-1]
+        self._recent = RecentBatches(self.log_end_offset, self._active.size)
+        self._jitter_ms = 0
+        self._rolled = loaded.rebuilt  # old segments whose indexes are not durable
+        self._is_unnamed = loaded.topic_id is None  # no file says whose it is
+        self._is_new = loaded.is_new and not self._is_unnamed
+        # files were made since the last flush: their names are not durable
+        self._new_names = loaded.is_new or bool(loaded.rebuilt)
+        self._flushing = False
+        self.flushed_ms = 0  # when the last flush that maintenance asked for began
+        self._swap: Swap | None = None
+        # nothing was written since the log was last closed properly: closing it has nothing to do
+        self._is_as_closed = request.clean and not loaded.is_new and not loaded.recovered_bytes
+        self.on_start_moved: Callable[[], None] = lambda: None
+        self._draw_jitter()
+
+    @property
+    def config(self) -> LogConfig:
+        """What the log obeys; may be set at any time."""
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self._room = NO_ROOM
+        self.has_flush_rules = min(config.flush_messages, config.flush_ms) < LONG_MAX
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """Oldest first; the last is the active one."""
+        return self._segments
+
+    # Appending
+
+    def append_as_leader(
+        self, batch: bytearray | memoryview | Prepared, leader_epoch: int, now_ms: int
+    ) -> AppendResult | Rejected | NeedsThread:
+        """Append one batch at the log's end. It is written, not yet durable nor committed.
+
+        batch: one batch in writable memory, which this changes; or what `prepare_fully` made of it. Returns where it lies, or why it
+        was refused, or that it needs to be prepared in a thread; then nothing has changed.
+        """
+        if isinstance(batch, Prepared):
+            prepared = batch
+        else:
+            judged = prepare(batch, self._config, now_ms, self.partition)
+            if not isinstance(judged, Prepared):
+                return judged
+            prepared = judged
+        header = prepared.header
+        if header.producer_id >= 0:
+            seen = self._check_producer(header)
+            if seen is not None:
+                prepared.undo()
+                return seen
+        base_offset = self.log_end_offset
+        last_offset = base_offset + header.last_offset_delta
+        room = self._room
+        if (
+            self._active.size + len(prepared.buffer) > room.size
+            or last_offset > room.last_offset
+            or header.max_timestamp > room.max_timestamp
+        ):
+            self._make_room(header, last_offset, now_ms)
+        assign_offsets(prepared.buffer, base_offset, leader_epoch)
+        self._active.append(prepared.buffer, header, base_offset)
+        self._is_as_closed = False
+        if leader_epoch != self.epochs.latest:
+            self.epochs.assign(leader_epoch, base_offset)
+        self.producers.update(header, base_offset)
+        self.log_end_offset = last_offset + 1
+        self._recent.add(self.log_end_offset, self._active.size)
+        return AppendResult(base_offset, last_offset, prepared.log_append_time_ms)
+
+    def _make_room(self, header: BatchHeader, last_offset: int, now_ms: int) -> None:
+        """Roll if this batch must begin a new segment; else see how much more fits into the present one."""
+        active = self._active.as_active()
+        if should_roll(
+            active,
+            self._config,
+            batch_bytes=header.size,
+            last_offset=last_offset,
+            max_timestamp=header.max_timestamp,
+            now_ms=now_ms,
+            jitter_ms=self._jitter_ms,
+        ):
+            self._roll(now_ms)
+        else:
+            self._room = room_in(active, self._config, jitter_ms=self._jitter_ms)
+
+    def _check_producer(self, header: BatchHeader) -> AppendResult | Rejected | None:
+        seen = self.producers.check(header, self._segments)
+        if seen is None:
+            return None
+        if isinstance(seen, SeenBatch):
+            return AppendResult(seen.first_offset, seen.last_offset, seen.timestamp, duplicate=True)
+        known = self.producers.states.get(header.producer_id)
+        assert known is not None
+        return Rejected(
+            seen,
+            f"Producer {header.producer_id} in {self.partition}: epoch {header.producer_epoch}, sequence "
+            f"{header.base_sequence}; known here are epoch {known.epoch}, last sequence {known.last_sequence}.",
+        )
+
+    def start_epoch(self, epoch: int) -> None:
+        """This broker leads from now on in `epoch`. It may serve once a FlushJob begun after this has run (KAFKA-16541)."""
+        self.epochs.assign(epoch, self.log_end_offset)
+
+    # Rolling
+
+    def _roll(self, now_ms: int) -> None:
+        """Make the active segment the last of the old ones and begin another at the log's end."""
+        self._active.finish()
+        created = self._create_segment(self.log_end_offset, now_ms)
+        self._rolled.append(self._active)
+        self._active = created
+        self._room = NO_ROOM
+        self._segments.append(self._active)
+        self._recent = RecentBatches(self.log_end_offset, 0)
+        self._draw_jitter()
+        # the last, as it may find no room; without a snapshot here a start reads from the one before
+        self.producers.write(self._segments, self.log_end_offset)
+
+    def _create_segment(self, base_offset: int, now_ms: int) -> Segment:
+        self._new_names = True
+        self._is_as_closed = False
+        return Segment.create(
+            self._open_files,
+            self.directory,
+            base_offset,
+            interval_bytes=self._config.index_interval_bytes,
+            created_ms=now_ms,
+        )
+
+    def _draw_jitter(self) -> None:
+        """Segments that began together shall not all be rolled together (`segment.jitter.ms`)."""
+        bound = min(self._config.segment_jitter_ms, self._config.segment_ms)
+        self._jitter_ms = random.randrange(bound) if bound > 0 else 0
+
+    # Reading
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        end_offset: int | None = None,
+        *,
+        at_least_one: bool = True,
+    ) -> FileSlice | ErrorCode | None:
+        """Whole batches from the one that holds `offset` (it may begin before) up to `end_offset`, of one segment.
+
+        max_bytes: not exceeded, unless `at_least_one` batch is asked for and the first is larger (KIP-74). end_offset: exclusive,
+        None for the log's end. None if there is nothing to read there; OFFSET_OUT_OF_RANGE outside [log start, log end].
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        if end_offset is None or end_offset > self.log_end_offset:
+            end_offset = self.log_end_offset
+        number = self._number_of(offset)
+        while offset < end_offset and number < len(self._segments):
+            segment = self._segments[number]
+            start = self._position_of(segment, offset)
+            number += 1
+            if start == segment.size:  # the offsets up to the next segment hold nothing
+                continue
+            next_base = (
+                self._segments[number].base_offset
+                if number < len(self._segments)
+                else self.log_end_offset
+            )
+            limit = (
+                segment.size if end_offset >= next_base else self._position_of(segment, end_offset)
+            )
+            end = self._cut(segment, start, limit, max_bytes, at_least_one=at_least_one)
+            if end < limit:
+                segment.note_resumption(end)
+            cut = end < limit or end_offset > next_base
+            return FileSlice(segment.file, start, end - start, is_cut=cut) if end > start else None
+        return None
+
+    def _position_of(self, segment: Segment, offset: int) -> int:
+        if segment is self._active:
+            position = self._recent.position_of(offset)
+            if position is not None:
+                return position
+        return segment.position_of(offset)
+
+    def _cut(
+        self, segment: Segment, start: int, limit: int, max_bytes: int, *, at_least_one: bool
+    ) -> int:
+        """End of the whole batches from `start` that fit."""
+        if limit - start <= max_bytes:
+            return limit
+        wanted = start + max_bytes
+        end = self._recent.boundary_before(wanted) if segment is self._active else None
+        if end is None:
+            end = segment.boundary_before(wanted)
+        if end > start:
+            return end
+        end = start
+        for _, header in segment.headers(start):
+            if end + header.size > wanted:
+                return end + header.size if end == start and at_least_one else end
+            end += header.size
+        return end
+
+    def _number_of(self, offset: int) -> int:
+        if offset >= self._active.base_offset:  # the usual case
+            return len(self._segments) - 1
+        return segment_number(self._segments, offset)
+
+    def segments_from(self, offset: int) -> Sequence[Segment]:
+        """The segments that hold `offset` and what lies behind it."""
+        return self._segments[self._number_of(offset) :]
+
+    def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) as OffsetForLeaderEpoch answers; see LeaderEpochs.end_offset."""
+        return self.epochs.end_offset(epoch, self.log_end_offset)
+
+    # Shortening
+
+    def truncate_to(self, offset: int, now_ms: int) -> None:
+        """Cut off everything from the batch on that holds `offset`; afterwards the log ends at or before it.
+
+        Epochs and producer state go back to that point. Where nothing is left the log begins anew, at its start or, if that lies behind
+        `offset`, there. Not while a flush is under way: it would make durable what is cut off; nor while compacted segments are put
+        in place. Slices that reach beyond the new end come up short.
+        """
+        assert not self._flushing
+        assert self._swap is None
+        if offset >= self.log_end_offset:
+            self.epochs.truncate_end(offset)
+            return
+        self.truncations += 1
+        keep = self._number_of(offset) + 1
+        self._is_as_closed = False
+        gone, self._segments = self._segments[keep:], self._segments[:keep]
+        self._discard(gone[::-1], 0)  # newest first: a crash in between leaves a log
+        self._active = self._segments[-1]
+        self._room = NO_ROOM
+        self._active.truncate(self._active.position_of(offset))
+        self.log_end_offset = self._active.end_offset()
+        self.notes = self.producers.restore(self._segments, self.log_end_offset)
+        if self.log_end_offset < self.log_start_offset:
+            self._begin_at(min(offset, self.log_start_offset), now_ms)
+        self.recovery_point = min(self.recovery_point, self.log_end_offset)
+        self.checkpointed_point = min(self.checkpointed_point, self.log_end_offset)
+        self.first_dirty_offset = min(self.first_dirty_offset, self.log_end_offset)
+        self._recent = RecentBatches(self.log_end_offset, self._active.size)
+        self.epochs.truncate_end(self.log_end_offset)
+
+    def _begin_at(self, offset: int, now_ms: int) -> None:
+        """Give up all segments for a new one; producers are known none the less."""
+        gone, self._segments = self._segments, []
+        self._discard(gone[::-1], 0)
+        self._active = self._create_segment(offset, now_ms)
+        self._room = NO_ROOM
+        self._segments.append(self._active)
+        self.log_start_offset = self.log_end_offset = offset
+        self.producers.write(self._segments, offset)
+
+    def delete_records_before(self, offset: int) -> None:
+        """Records below `offset` are no longer there; their segments go with the next retention. Never moves backwards."""
+        assert offset <= self.log_end_offset
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.epochs.truncate_start(offset)
+            self.on_start_moved()
+
+    def apply_retention(self, now_ms: int, high_watermark: int) -> Retention | None:
+        """A step towards what `plan_retention` allows, short as the loop waits for it: what went, None when nothing is left to do."""
+        if self._swap is not None:
+            return None
+        ends = [*(segment.base_offset for segment in self._segments[1:]), self.log_end_offset]
+        ages = [
+            SegmentAge(end, segment.size, segment.largest_timestamp)
+            for segment, end in zip(self._segments, ends, strict=True)
+        ]
+        plan = plan_retention(
+            ages,
+            self._config,
+            now_ms=now_ms,
+            high_watermark=high_watermark,
+            log_start_offset=self.log_start_offset,
+            count_max=REMOVED_AT_ONCE,
+        )
+        if plan.count == 0:
+            return None
+        if plan.count == len(self._segments):  # first a new active one; that is a step of its own
+            self._roll(now_ms)
+            return Retention(0, plan.reason)
+        self._remove_oldest(plan.count, now_ms + self._config.file_delete_delay_ms)
+        return plan
+
+    def _remove_oldest(self, count: int, due_ms: int) -> None:
+        gone, self._segments = self._segments[:count], self._segments[count:]
+        self._discard(gone, due_ms)
+        self._drop_snapshots(gone, due_ms)
+        self.delete_records_before(self._segments[0].base_offset)
+
+    def _drop_snapshots(self, gone: Sequence[Segment], due_ms: int) -> None:
+        for segment in gone:
+            self._trash.discard(self.producers.path(segment.base_offset), due_ms)
+            self.producers.forget(segment.base_offset)
+
+    def _discard(self, segments: Sequence[Segment], due_ms: int) -> None:
+        for segment in segments:
+            for path in segment.paths:
+                self._trash.discard(path, due_ms)
+        self._new_names = True
+        self._rolled = [segment for segment in self._segments[:-1] if segment in self._rolled]
+
+    # Compaction
+
+    def begin_swap(self, base_offsets: Sequence[int], truncations: int) -> bool:
+        """Hold these closed segments until the swap ends; False if they are not what they were after that many truncations."""
+        number = segment_number(self._segments, base_offsets[0])
+        held = self._segments[number:-1][: len(base_offsets)]
+        is_same = [segment.base_offset for segment in held] == list(base_offsets)
+        if self._swap is not None or truncations != self.truncations or not is_same:
+            return False
+        self._swap = Swap.of(held)
+        return True
+
+    def complete_swap(self, size: int, now_ms: int) -> None:
+        """A promoted segment of `size` bytes takes the place of those that are held; after an OSError only another call may follow."""
+        swap, due_ms = self._swap, now_ms + self._config.file_delete_delay_ms
+        assert swap is not None
+        if not swap.is_cleared:
+            self._discard(swap.gone, due_ms)
+            self._drop_snapshots(swap.gone[1:], due_ms)
+            swap.is_cleared = True
+        swap.complete(self.files, self.directory)
+        first = self._segments.index(swap.gone[0])
+        self._segments[first : first + len(swap.gone)] = [swap.gone[0].successor(size)]
+        self._rolled = [segment for segment in self._rolled if segment not in swap.gone]
+        self._swap = None
+
+    def cancel_swap(self) -> None:
+        """The held segments stay: the new one was not promoted, or is no longer (see segment_swap.demote)."""
+        self._swap = None
+        self._new_names = True
+
+    # Durability
+
+    @property
+    def unflushed(self) -> bool:
+        """Whether a flush would make anything durable that is not yet."""
+        return self.recovery_point < self.log_end_offset or self.epochs.changed or self._new_names
+
+    def begin_flush(self) -> FlushJob:
+        """What makes the log durable up to its present end: run it in a thread, then give it to `complete_flush`."""
+        assert not self._flushing, "one flush at a time"
+        self._flushing = True
+        changed = self._changed_segments()
+        files = [file for segment in changed for file in segment.take_changed()]
+        writes = []
+        if self.epochs.changed:
+            writes.append((f"{self.directory}/{LEADER_EPOCHS}", format_epochs(self.epochs.entries)))
+        if self.producers.is_due:
+            writes.append(self.producers.take(self.log_end_offset))
+        if self._is_unnamed and self.topic_id is not None:
+            writes.append(topic_id_file(self.directory, self.topic_id))
+        # more files than segments are indexes, and those may have been made just now
+        directories = [self.directory] if self._new_names or len(files) > len(changed) else []
+        if self._is_new:
+            files.append(self._open_files.files.open(f"{self.directory}/{PARTITION_METADATA}"))
+            directories.append(self.directory.rpartition("/")[0] or ".")
+        self.epochs.changed = self._new_names = self._is_new = False
+        self._rolled = []
+        return FlushJob(self.log_end_offset, files, writes, directories)
+
+    def _changed_segments(self) -> list[Segment]:
+        changed = []
+        if self.recovery_point < self.log_end_offset:
+            changed = self._segments[self._number_of(self.recovery_point) :]
+        return [segment for segment in self._rolled if segment not in changed] + changed
+
+    def abandon_flush(self) -> None:
+        """The flush found no room, or an error: nothing of it counts, and the next one does it all again."""
+        self._flushing = False
+        self._rolled = self._segments[:-1]
+        for segment in self._segments:
+            segment.distrust_durability()
+        self.epochs.changed = self._new_names = True
+        self._is_new = not self._is_unnamed
+
+    def complete_flush(self, job: FlushJob) -> None:
+        """The job has run: what lies below its end needs no recovery any more."""
+        self._flushing = False
+        self._is_unnamed = self.topic_id is None
+        self.recovery_point = max(self.recovery_point, job.end_offset)
+        if self.producers.path(job.end_offset) in (path for path, _ in job.writes):
+            self.producers.note_written(job.end_offset, self._segments, self.log_end_offset)
+
+    def close(self) -> FlushJob:
+        """Complete indexes and producer state; once the job has run, the log can be opened as clean. Nothing may follow."""
+        assert not self._flushing
+        if self._is_as_closed and not self.unflushed:
+            return FlushJob(self.log_end_offset, [], [], [])
+        self._active.finish()
+        self._rolled.append(self._active)
+        self.producers.write(self._segments, self.log_end_offset)
+        self._new_names = self._is_as_closed = True
+        return self.begin_flush()
+
+    def forget_files(self) -> None:
+        """Close what is open as soon as nobody reads it: the directory is being renamed or given up."""
+        for segment in self._segments:
+            for path in segment.paths:
+                self._open_files.forget(path)

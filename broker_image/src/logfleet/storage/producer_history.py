@@ -1,0 +1,144 @@
+"""Producer state of one partition and its snapshots on disk."""
+
+from collections.abc import Collection, Sequence
+
+from logfleet.io.files import Files, read_file, remove_if_there, write_file
+from logfleet.log.names import SNAPSHOT, offset_file
+from logfleet.log.producers import CorruptSnapshot, ProducerStates, SeenBatch
+from logfleet.log.snapshots import SNAPSHOT_INTERVAL_BYTES, superfluous_snapshots
+from logfleet.records.batch import BatchHeader
+from logfleet.storage.segment import Segment, segment_number
+from logfleet.wire.errors import ErrorCode
+
+RECALL_BYTES = 1024 * 1024
+"""How far back in the log the batches of a producer are looked for that a snapshot does not hold: more than five full batches of a
+client's default size, little enough for the loop."""
+
+
+class ProducerHistory:
+    """Which batches were seen last, per producer; restored from the newest readable snapshot and the batches after it.
+
+    segments and log_end_offset: the log as it is. offsets: the snapshots in the directory.
+    """
+
+    def __init__(self, files: Files, directory: str, offsets: Collection[int]) -> None:
+        self.states = ProducerStates()
+        self._files = files
+        self._directory = directory
+        self._offsets = set(offsets)
+        self._bytes_since_snapshot = 0
+
+    def restore(self, segments: Sequence[Segment], log_end_offset: int) -> list[str]:
+        """Bring the state to what it was when the log ended here; returns what a person should know."""
+        is_beyond = any(offset > log_end_offset for offset in self._offsets)
+        self._drop_superfluous(segments, log_end_offset)
+        if is_beyond:  # else a power loss may bring it back once other batches have these offsets
+            self._files.fsync_directory(self._directory)
+        notes = []
+        self.states, start = ProducerStates(), 0
+        for offset in sorted(self._offsets, reverse=True):
+            data = read_file(self._files, self.path(offset)) or b""
+            try:
+                self.states, start = ProducerStates.from_snapshot(data), offset
+                break
+            except CorruptSnapshot as error:
+                notes.append(f"{offset_file(offset, SNAPSHOT)} is unreadable: {error}")
+                self.remove(offset)
+        self._replay(segments, start, log_end_offset)
+        return notes
+
+    def _replay(self, segments: Sequence[Segment], start: int, end: int) -> None:
+        for number, segment in enumerate(segments):
+            next_base = segments[number + 1].base_offset if number + 1 < len(segments) else end
+            if next_base <= start or segment.size == 0:
+                continue
+            for _, header in segment.headers(segment.position_of(start)):
+                if header.has_producer_id and not header.is_control and header.base_offset >= start:
+                    self.states.update(header, header.base_offset)
+                self._bytes_since_snapshot += header.size
+
+    def check(
+        self, header: BatchHeader, segments: Sequence[Segment]
+    ) -> SeenBatch | ErrorCode | None:
+        """As ProducerStates.check, of a batch with a producer id.
+
+        A snapshot holds one batch of each producer, but a client may have five in flight: before a batch of a producer restored from
+        a snapshot is refused, the others are looked for in the log.
+        """
+        seen = self.states.check(header)
+        if seen is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            entry = self.states.get(header.producer_id)
+            assert entry is not None, "only a known producer can be out of order"
+            if entry.restored and entry.batches:
+                self._recall(header.producer_id, segments)
+                seen = self.states.check(header)
+        return seen
+
+    def _recall(self, producer_id: int, segments: Sequence[Segment]) -> None:
+        entry = self.states.get(producer_id)
+        assert entry is not None
+        oldest = entry.batches[0].last_offset
+        number = segment_number(segments, oldest)
+        end, rest = segments[number].position_of(oldest), RECALL_BYTES
+        begin = segments[number].boundary_before(max(0, end - rest))
+        while number > 0 and (rest := rest - (end - begin)) > 0:
+            number -= 1
+            end = segments[number].size
+            begin = segments[number].boundary_before(max(0, end - rest))
+        earlier = []
+        for segment in segments[number:]:
+            for _, header in segment.headers(begin):
+                if header.last_offset >= oldest:
+                    break
+                if header.producer_id == producer_id and header.producer_epoch == entry.epoch:
+                    earlier.append(SeenBatch.of(header, header.base_offset))
+            begin = 0
+            if segment.base_offset > oldest:
+                break
+        self.states.recall(producer_id, earlier)
+
+    def update(self, header: BatchHeader, base_offset: int) -> None:
+        """A batch was appended."""
+        if header.producer_id >= 0:
+            self.states.update(header, base_offset)
+        self._bytes_since_snapshot += header.size
+
+    # Snapshots
+
+    def path(self, offset: int) -> str:
+        return f"{self._directory}/{offset_file(offset, SNAPSHOT)}"
+
+    @property
+    def is_due(self) -> bool:
+        """Whether so much was appended since the last snapshot that the next flush should bring one."""
+        return self._bytes_since_snapshot >= SNAPSHOT_INTERVAL_BYTES
+
+    def write(self, segments: Sequence[Segment], log_end_offset: int) -> None:
+        """Write a snapshot at the log's end; not durable, its checksum tells whether it got to the disk."""
+        path, content = self.take(log_end_offset)
+        # a flush in a thread may just be writing it as well
+        write_file(self._files, path, content, durable=False, writer=".roll")
+        self.note_written(log_end_offset, segments, log_end_offset)
+
+    def take(self, log_end_offset: int) -> tuple[str, bytes]:
+        """(path, content) of a snapshot at the log's end, for somebody else to write."""
+        self._bytes_since_snapshot = 0
+        return self.path(log_end_offset), self.states.snapshot()
+
+    def note_written(self, offset: int, segments: Sequence[Segment], log_end_offset: int) -> None:
+        """The snapshot at `offset` is in the directory; those that it replaces go."""
+        self._offsets.add(offset)
+        self._drop_superfluous(segments, log_end_offset)
+
+    def forget(self, offset: int) -> None:
+        """The snapshot at `offset`, if there was one, is no longer counted: the caller has done away with the file."""
+        self._offsets.discard(offset)
+
+    def remove(self, offset: int) -> None:
+        self._offsets.discard(offset)
+        remove_if_there(self._files, self.path(offset))
+
+    def _drop_superfluous(self, segments: Sequence[Segment], log_end_offset: int) -> None:
+        bases = {segment.base_offset for segment in segments}
+        for offset in superfluous_snapshots(self._offsets, bases, log_end_offset):
+            self.remove(offset)

@@ -1,0 +1,421 @@
+"""One segment of a partition's log: a file of batches and its two sparse indexes."""
+
+import contextlib
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from logfleet.io.files import File, remove_if_there
+from logfleet.log.config import LONG_MAX
+from logfleet.log.index import OFFSET_ENTRY, RELATIVE_OFFSET_MAX, TIME_ENTRY
+from logfleet.log.names import INDEX, LOG, TIME_INDEX, offset_file
+from logfleet.log.recovery import scan_batches
+from logfleet.log.segment import ActiveSegment
+from logfleet.records.batch import (
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    NO_TIMESTAMP,
+    BatchHeader,
+    parse_header,
+)
+from logfleet.storage.index_file import IndexFile
+from logfleet.storage.open_files import OpenFiles
+
+_UNKNOWN = NO_TIMESTAMP - 1
+
+RESUMPTIONS_MAX = 64
+"""Readers of one segment whose place is known without a look-up; a newer one replaces the oldest."""
+
+_OFFSET = struct.Struct(">q")
+
+
+class Segment:
+    """Batches from `base_offset` on. Nothing is opened or read before it is needed.
+
+    size: bytes of the log file that are batches; what may lie behind them is overwritten by the next append.
+    interval_bytes: about how much log lies between two index entries. created_ms: wall clock.
+    """
+
+    __slots__ = (
+        "_bytes_since_entry",
+        "_files",
+        "_first_timestamp",
+        "_interval_bytes",
+        "_max_timestamp",
+        "_max_timestamp_offset",
+        "_resumptions",
+        "base_offset",
+        "created_ms",
+        "log_path",
+        "offset_index",
+        "size",
+        "time_index",
+    )
+
+    def __init__(
+        self,
+        files: OpenFiles,
+        directory: str,
+        base_offset: int,
+        *,
+        size: int,
+        interval_bytes: int,
+        created_ms: int,
+        index_entries: int = -1,
+        suffix: str = "",
+    ) -> None:
+        self.base_offset = base_offset
+        self.size = size
+        self.created_ms = created_ms
+        self._files = files
+        self._interval_bytes = interval_bytes
+        stem = f"{directory}/{offset_file(base_offset, '')}"
+        self.log_path = stem + LOG + suffix
+        self.offset_index = IndexFile(
+            files, stem + INDEX + suffix, OFFSET_ENTRY, written=index_entries
+        )
+        self.time_index = IndexFile(
+            files, stem + TIME_INDEX + suffix, TIME_ENTRY, written=index_entries
+        )
+        self._first_timestamp = _UNKNOWN
+        self._max_timestamp = _UNKNOWN
+        self._max_timestamp_offset = base_offset
+        self._bytes_since_entry = 0
+        self._resumptions: dict[int, int] = {}  # base offset -> position of the batch
+
+    @classmethod
+    def create(
+        cls,
+        files: OpenFiles,
+        directory: str,
+        base_offset: int,
+        *,
+        interval_bytes: int,
+        created_ms: int,
+        suffix: str = "",
+    ) -> "Segment":
+        """A new, empty segment; leftovers of the same name are removed. suffix: behind the names of its files."""
+        segment = cls(
+            files,
+            directory,
+            base_offset,
+            size=0,
+            interval_bytes=interval_bytes,
+            created_ms=created_ms,
+            index_entries=0,
+            suffix=suffix,
+        )
+        for path in segment.paths:
+            files.forget(path)
+            remove_if_there(files.files, path)
+        segment._max_timestamp = segment._first_timestamp = NO_TIMESTAMP
+        files.get(segment.log_path, create=True)
+        return segment
+
+    def successor(self, size: int) -> "Segment":
+        """The segment whose files are about to get this one's names."""
+        return self._of(self._files, size)
+
+    def _of(self, files: OpenFiles, size: int) -> "Segment":
+        """Another one of the same name, of which nothing is known but its size."""
+        return Segment(
+            files,
+            self.log_path.rpartition("/")[0],
+            self.base_offset,
+            size=size,
+            interval_bytes=self._interval_bytes,
+            created_ms=self.created_ms,
+        )
+
+    def copy(self, files: OpenFiles) -> "Segment":
+        """The segment as it is now, for another thread to read through open files of its own."""
+        copied = self._of(files, self.size)
+        copied.offset_index = self.offset_index.copy(files)
+        copied.time_index = self.time_index.copy(files)
+        copied.learn_times(self)
+        return copied
+
+    @property
+    def file(self) -> File:
+        return self._files.get(self.log_path)
+
+    @property
+    def paths(self) -> list[str]:
+        """All files that a segment may have."""
+        return [self.log_path, self.offset_index.path, self.time_index.path]
+
+    # Writing
+
+    def append(
+        self, data: bytes | bytearray | memoryview, header: BatchHeader, base_offset: int
+    ) -> None:
+        """Write one batch at the end; the index entry that it may deserve is kept in memory.
+
+        After an OSError the segment is what it was: the next append overwrites what the failed one left.
+        """
+        file = self._files.get(self.log_path)
+        try:
+            file.pwrite(data, self.size)
+            self.note(header, base_offset)
+        except OSError:
+            with contextlib.suppress(OSError):
+                file.truncate(self.size)  # what a full disk took of it
+            raise
+
+    def note(self, header: BatchHeader, base_offset: int) -> None:
+        """Account for the batch at `base_offset` that begins at position `size`. After an OSError nothing has changed."""
+        last_offset = base_offset + header.last_offset_delta
+        timestamp = header.max_timestamp
+        # What may have to be read of the time index comes first. The property is asked only if it has to look at the index;
+        # compaction leaves batches without records, whose time is that of none.
+        is_newest = (
+            timestamp > self._max_timestamp
+            and header.record_count
+            and timestamp > self.max_timestamp
+        )
+        needs_entry = self._bytes_since_entry > self._interval_bytes
+        noted_time = self._noted_time() if needs_entry else NO_TIMESTAMP
+        if self.size == 0:
+            self._first_timestamp = timestamp
+        if is_newest:
+            self._max_timestamp = timestamp
+            self._max_timestamp_offset = last_offset
+        if needs_entry:
+            self.offset_index.append(last_offset - self.base_offset, self.size)
+            self._note_time(noted_time)
+            self._bytes_since_entry = 0
+        size = LENGTH_OVERHEAD + header.batch_length
+        self._bytes_since_entry += size
+        self.size += size
+
+    def _noted_time(self) -> int:
+        """Timestamp of the time index's last entry."""
+        return self.time_index[-1][0] if len(self.time_index) else NO_TIMESTAMP
+
+    def _note_time(self, noted_time: int) -> None:
+        """Add the largest timestamp so far to the time index, if it is larger than its last."""
+        if self.max_timestamp > noted_time:
+            relative = self._max_timestamp_offset - self.base_offset
+            self.time_index.append(self._max_timestamp, relative)
+
+    def finish(self) -> None:
+        """Complete the indexes and give them to the file system: the segment is no longer the active one, or the log is closed."""
+        file = self.file
+        if file.size() > self.size:  # a failed append left something behind the end
+            file.truncate(self.size)
+        self._note_time(self._noted_time())
+        self.offset_index.write()
+        self.time_index.write()
+
+    def take_changed(self) -> list[File]:
+        """Files to sync so that all that is in the segment now is durable; the indexes count as durable from here on."""
+        changed = [self.file]
+        for index in (self.offset_index, self.time_index):
+            if not index.is_durable:
+                index.write()
+                index.is_durable = True
+                changed.append(index.file())
+        return changed
+
+    def distrust_durability(self) -> None:
+        """The next flush has to bring the indexes to the disk, whatever is known of them."""
+        self.offset_index.is_durable = self.time_index.is_durable = False
+
+    def truncate(self, position: int) -> None:
+        """Cut the log at `position`, a batch's beginning or the end, and the indexes with it."""
+        file = self.file
+        if file.size() > position:
+            file.truncate(position)
+        self.size = position
+        self._resumptions.clear()
+        kept = self.offset_index.floor(position - 1, 1) + 1
+        self.offset_index.truncate(kept)
+        last = self.offset_index[-1][0] if kept else -1
+        self.time_index.truncate(self.time_index.floor(last, 1) + 1)
+        self.restore(verify=False)
+
+    # Restoring what is known of a segment after a restart
+
+    def restore(
+        self,
+        *,
+        verify: bool,
+        distrust_offset: int = 0,
+        verify_from: int = 0,
+        end_offset: int = LONG_MAX,
+        on_batch: Callable[[BatchHeader], None] | None = None,
+    ) -> int:
+        """Find the end of the batches by reading from the last index entry on, and rebuild the indexes from there.
+
+        verify: the log was not closed properly; check the indexes, drop their entries from `distrust_offset` on (what lies before is
+        durable) and check each batch's checksum from the last kept one on, but for those that begin below `verify_from`. No batch may
+        reach beyond `end_offset`. on_batch is called with each batch that is read.
+        Returns the offset after the last batch; `size` is where it ends, which may be before the end of the file.
+        """
+        end = self.file.size()
+        if verify:
+            self._distrust_indexes(distrust_offset, end)
+        position, offset = self._last_entry(end)
+
+        def scan(position: int, offset: int) -> int:
+            batches = scan_batches(
+                self.file.pread,
+                position,
+                end,
+                next_offset=offset,
+                verify=verify,
+                verify_from=verify_from,
+                end_offset=min(end_offset, self.base_offset + RELATIVE_OFFSET_MAX + 1),
+            )
+            return self._note_from(position, offset, batches, on_batch)
+
+        next_offset = scan(position, offset)
+        if self.size == position and position:  # the batch that the index leads to is damaged
+            self.offset_index.truncate(0)
+            self.time_index.truncate(0)
+            return scan(0, self.base_offset)
+        return next_offset
+
+    def _note_from(
+        self,
+        position: int,
+        offset: int,
+        batches: Iterable[tuple[int, BatchHeader]],
+        on_batch: Callable[[BatchHeader], None] | None,
+    ) -> int:
+        last = self.time_index[-1] if len(self.time_index) else (NO_TIMESTAMP, 0)
+        self._max_timestamp, self._max_timestamp_offset = last[0], self.base_offset + last[1]
+        self._first_timestamp = _UNKNOWN if position else NO_TIMESTAMP
+        self._bytes_since_entry = 0
+        self.size = position
+        for _, header in batches:
+            self.note(header, header.base_offset)
+            offset = header.next_offset
+            if on_batch is not None:
+                on_batch(header)
+        return offset
+
+    def _distrust_indexes(self, distrust_offset: int, end: int) -> None:
+        """Keep the entries that describe durable batches and are sound."""
+        self.offset_index.keep_sound(
+            first_max=RELATIVE_OFFSET_MAX, second_min=HEADER_SIZE, second_max=end - HEADER_SIZE
+        )
+        self.time_index.keep_sound(
+            first_max=2**63 - 1, second_min=0, second_max=RELATIVE_OFFSET_MAX
+        )
+        kept = self.offset_index.floor(distrust_offset - 1 - self.base_offset) + 1
+        self.offset_index.truncate(kept)
+        last = self.offset_index[-1][0] if kept else -1
+        self.time_index.truncate(self.time_index.floor(last, 1) + 1)
+
+    def _last_entry(self, end: int) -> tuple[int, int]:
+        """(position, offset not beyond its batch's first) of the last index entry; the start if that entry is not true."""
+        if len(self.offset_index):
+            relative, position = self.offset_index[-1]
+            if position <= end - HEADER_SIZE:
+                header = parse_header(self.file.pread(HEADER_SIZE, position))
+                if header.last_offset == self.base_offset + relative:
+                    return position, header.base_offset
+            self.offset_index.truncate(0)
+            self.time_index.truncate(0)
+        return 0, self.base_offset
+
+    # Reading
+
+    def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of the batches from `position` on."""
+        return scan_batches(
+            self.file.pread, position, self.size, next_offset=self.base_offset, verify=False
+        )
+
+    def end_offset(self) -> int:
+        """Offset after the last batch."""
+        end = self.base_offset
+        for _, header in self.headers(self.boundary_before(max(self.size - 1, 0))):
+            end = header.next_offset
+        return end
+
+    def position_of(self, offset: int) -> int:
+        """Position of the first batch that holds `offset` or a later one; the end if there is none."""
+        if offset <= self.base_offset:
+            return 0
+        known = self._resumptions.get(offset)
+        if known is not None:
+            return known
+        entry = self.offset_index.floor(offset - self.base_offset)
+        # The entry's own batch ends at or before the offset, so it is where to begin.
+        start = self.offset_index[entry][1] if entry >= 0 else 0
+        for position, header in self.headers(start):
+            if header.last_offset >= offset:
+                return position
+        return self.size
+
+    def note_resumption(self, position: int) -> None:
+        """A reader was given what lies before the batch at `position`: it will soon ask for that one."""
+        (offset,) = _OFFSET.unpack(self.file.pread(_OFFSET.size, position))
+        if len(self._resumptions) >= RESUMPTIONS_MAX:
+            del self._resumptions[next(iter(self._resumptions))]
+        self._resumptions[offset] = position
+
+    def boundary_before(self, position: int) -> int:
+        """A batch's beginning at or before `position`, not further away than the index is sparse."""
+        if position >= self.size:
+            return self.size
+        entry = self.offset_index.floor(position, 1)
+        return self.offset_index[entry][1] if entry >= 0 else 0
+
+    @property
+    def knows_times(self) -> bool:
+        """Whether `max_timestamp` is in memory: else the first who asks for it waits for a read of the time index."""
+        return self._max_timestamp != _UNKNOWN
+
+    def learn_times(self, other: "Segment") -> None:
+        """Remember what a copy of this segment knows, or what this is a copy of: nothing but appends may lie between the two."""
+        if other.knows_times and not self.knows_times:
+            self._max_timestamp = other.max_timestamp
+            self._max_timestamp_offset = other.max_timestamp_offset
+
+    @property
+    def max_timestamp(self) -> int:
+        """Largest timestamp of the batches, NO_TIMESTAMP if none has one."""
+        if self._max_timestamp == _UNKNOWN:
+            last = self.time_index[-1] if len(self.time_index) else (NO_TIMESTAMP, 0)
+            self._max_timestamp, self._max_timestamp_offset = last[0], self.base_offset + last[1]
+        return self._max_timestamp
+
+    @property
+    def max_timestamp_offset(self) -> int:
+        """Last offset of the batch that has the largest timestamp."""
+        assert self.max_timestamp >= NO_TIMESTAMP
+        return self._max_timestamp_offset
+
+    def largest_timestamp(self) -> int:
+        """What retention by time goes by: the largest timestamp, or when the file was last written where batches have none."""
+        if self.max_timestamp > NO_TIMESTAMP:
+            return self.max_timestamp
+        return self._files.files.status(self.log_path).modified_ms
+
+    def as_active(self) -> ActiveSegment:
+        """What the decision to roll looks at."""
+        if self._first_timestamp == _UNKNOWN:
+            header = parse_header(self.file.pread(HEADER_SIZE, 0))
+            self._first_timestamp = header.max_timestamp
+        return ActiveSegment(
+            self.base_offset,
+            self.size,
+            len(self.offset_index),
+            len(self.time_index),
+            self._first_timestamp,
+            self.created_ms,
+        )
+
+
+def segment_number(segments: Sequence[Segment], offset: int) -> int:
+    """Number of the segment that holds `offset`; the first one's for an offset before all of them."""
+    low, high = 0, len(segments)
+    while low < high:
+        middle = (low + high) // 2
+        if segments[middle].base_offset <= offset:
+            low = middle + 1
+        else:
+            high = middle
+    return max(low - 1, 0)

@@ -1,0 +1,94 @@
+"""Puts compacted segments in the place of those they were made from, and completes after a crash what was begun; see log.swapping."""
+
+import contextlib
+from collections.abc import Sequence
+
+import msgspec
+
+from logfleet.io.files import Files, remove_if_there
+from logfleet.log.names import LOG, SWAP, offset_file
+from logfleet.log.recovery import scan_batches
+from logfleet.log.swapping import (
+    Rename,
+    completion,
+    find_interrupted,
+    promotion,
+    replaced_files,
+)
+from logfleet.storage.segment import Segment
+
+
+class Swap(msgspec.Struct):
+    """A swap under way: what is replaced, whether its files are out of use (step 3 of log.swapping), what is left of step 4."""
+
+    gone: Sequence[Segment]
+    renames: list[Rename]
+    is_cleared: bool = False
+
+    @classmethod
+    def of(cls, gone: Sequence[Segment]) -> "Swap":
+        return cls(gone, completion(gone[0].base_offset))
+
+    def complete(self, files: Files, directory: str) -> None:
+        """Give the new segment its final names; after an OSError it goes on where it was."""
+        while self.renames:
+            _rename(files, directory, self.renames[:1])
+            del self.renames[0]
+
+
+def promote(files: Files, directory: str, base_offset: int) -> None:
+    """The new segment counts from here on, also after a power loss. Blocks for as long as the disk takes."""
+    _rename(files, directory, promotion(base_offset))
+    files.fsync_directory(directory)
+
+
+def demote(files: Files, directory: str, base_offset: int) -> None:
+    """Undo `promote`, however far it came: the new segment does not count, and `remove_cleaned` removes it."""
+    cleaned, swap = promotion(base_offset)[-1]
+    with contextlib.suppress(FileNotFoundError):  # it did not come so far
+        _rename(files, directory, [(swap, cleaned)])
+
+
+def remove_cleaned(files: Files, directory: str) -> None:
+    """Remove what a round has left that was not brought to its end; what vanished with the directory is no error."""
+    try:
+        names = [entry.name for entry in files.list_directory(directory)]
+    except FileNotFoundError:
+        return
+    for name in find_interrupted(names).remove:
+        remove_if_there(files, f"{directory}/{name}")
+
+
+def recover(files: Files, directory: str, names: Sequence[str]) -> list[str]:
+    """Bring a swap that a crash has interrupted to its end, or undo it; what a person should know about it.
+
+    names: of the files in the directory. Afterwards no file there is .cleaned or .swap.
+    """
+    found = find_interrupted(names)
+    for name in found.remove:
+        remove_if_there(files, f"{directory}/{name}")
+    notes = []
+    if found.segments:
+        end_offset = max(_end_offset(files, directory, base) for base in found.segments)
+        for name in replaced_files(names, found.segments[0], end_offset):
+            remove_if_there(files, f"{directory}/{name}")
+        notes.append(f"segment {found.segments[0]} takes the place of those it was compacted from")
+    _rename(files, directory, [(name, name.removesuffix(SWAP)) for name in found.swaps])
+    if found.remove or found.swaps:
+        files.fsync_directory(directory)
+    return notes
+
+
+def _end_offset(files: Files, directory: str, base_offset: int) -> int:
+    path = f"{directory}/{offset_file(base_offset, LOG)}{SWAP}"
+    file = files.open(path)
+    end_offset = base_offset
+    batches = scan_batches(file.pread, 0, file.size(), next_offset=base_offset, verify=False)
+    for _, header in batches:
+        end_offset = header.next_offset
+    return end_offset
+
+
+def _rename(files: Files, directory: str, renames: Sequence[Rename]) -> None:
+    for source, target in renames:
+        files.rename(f"{directory}/{source}", f"{directory}/{target}")

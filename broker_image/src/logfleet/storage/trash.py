@@ -1,0 +1,69 @@
+"""Files that are no longer part of any log, until they are removed (`file.delete.delay.ms`).
+
+They carry their new name at once, so that a restart finds them out of use; who still reads them keeps them open.
+"""
+
+from collections import deque
+
+import msgspec
+
+from logfleet.io.files import Files, is_out_of_space, remove_if_there, remove_tree
+from logfleet.log.names import DELETED
+from logfleet.storage.open_files import OpenFiles
+
+
+class Discarded(msgspec.Struct, frozen=True):
+    """Something to remove once `due_ms` (wall clock) has come."""
+
+    path: str
+    due_ms: int
+    is_directory: bool = False
+
+
+class Trash:
+    """What waits for its removal in one log directory."""
+
+    def __init__(self, open_files: OpenFiles) -> None:
+        self._open_files = open_files
+        self._files = open_files.files
+        self._waiting: deque[Discarded] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def discard(self, path: str, due_ms: int) -> None:
+        """Rename the file out of use; a file that is not there is none the less gone.
+
+        The directory of a full disk may have no room for its new name: then it is removed at once.
+        """
+        self._open_files.forget(path)
+        try:
+            self._files.rename(path, path + DELETED)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            if not is_out_of_space(error):
+                raise
+            remove_if_there(self._files, path)
+            return
+        self._waiting.append(Discarded(path + DELETED, due_ms))
+
+    def add(self, discarded: Discarded) -> None:
+        """Take something that was renamed out of use already."""
+        self._waiting.append(discarded)
+
+    def take_due(self, now_ms: int) -> list[Discarded]:
+        """What is to be removed now, by `remove` in a thread: large files take a while to go."""
+        due = [discarded for discarded in self._waiting if discarded.due_ms <= now_ms]
+        if due:
+            self._waiting = deque(d for d in self._waiting if d.due_ms > now_ms)
+        return due
+
+
+def remove(files: Files, due: list[Discarded]) -> None:
+    """Remove for good. What vanished meanwhile, with its directory perhaps, is no error."""
+    for discarded in due:
+        if discarded.is_directory:
+            remove_tree(files, discarded.path)
+        else:
+            remove_if_there(files, discarded.path)

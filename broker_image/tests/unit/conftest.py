@@ -1,0 +1,40 @@
+import asyncio
+from collections.abc import Callable, Mapping
+
+import pytest
+import uvloop
+
+from broker_image.tests.unit.storage.log_rig import LogRig
+from broker_image.tests.unit.waiting import Until
+
+# What touches transports and descriptors must hold on both loops.
+ON_BOTH_LOOPS = {
+    "test_connection.py",
+    "test_connection_descriptors.py",
+    "test_file_sender.py",
+    "test_listener.py",
+}
+
+
+def pytest_asyncio_loop_factories(
+    item: pytest.Item,
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    if item.path.name in ON_BOTH_LOOPS:
+        return {"asyncio": asyncio.SelectorEventLoop, "uvloop": uvloop.new_event_loop}
+    return {"asyncio": asyncio.new_event_loop}
+
+
+@pytest.fixture
+def until() -> Until:
+    """Waits for a condition that only the loop's own work can bring about."""
+
+    async def wait(condition: Callable[[], object]) -> None:
+        while not condition():  # noqa: ASYNC110  the subjects have no event for it
+            await asyncio.sleep(0)
+
+    return wait
+
+
+@pytest.fixture
+def rig(tmp_path) -> LogRig:
+    return LogRig(str(tmp_path))

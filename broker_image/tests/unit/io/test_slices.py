@@ -1,0 +1,55 @@
+import asyncio
+
+import pytest
+from logfleet.io import slices
+from logfleet.io.slices import SLICE_S, Slices
+
+pytestmark = pytest.mark.asyncio
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(slices, "time", clock)
+    return clock
+
+
+async def test_the_loop_has_its_turn_whenever_a_slice_is_over(clock):
+    steps_of_others = 0
+
+    async def others() -> None:
+        nonlocal steps_of_others
+        while True:
+            await asyncio.sleep(0)
+            steps_of_others += 1
+
+    task = asyncio.ensure_future(others())
+    walk = Slices()
+    await walk.breathe()
+    seen = []
+    for _ in range(6):
+        clock.now_s += SLICE_S / 2 + 1e-6
+        before = steps_of_others
+        await walk.breathe()
+        seen.append(steps_of_others - before)
+    task.cancel()
+    assert seen == [0, 1, 0, 1, 0, 1]
+
+
+async def test_who_shares_a_slice_does_not_begin_one_of_its_own(clock):
+    walk = Slices()
+    await walk.breathe()
+    clock.now_s += SLICE_S / 2
+    for _ in range(2):  # runs to its end without a turn of the loop
+        with pytest.raises(StopIteration):
+            walk.breathe().send(None)
+    clock.now_s += SLICE_S
+    assert walk.breathe().send(None) is None

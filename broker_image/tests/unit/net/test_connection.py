@@ -1,0 +1,493 @@
+"""Connections over real sockets: the service under them echoes, parks, refuses or sends files."""
+
+import asyncio
+import contextlib
+import itertools
+import os
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from logfleet.net.connection import (
+    SMALL_FRAME_BYTES_MAX,
+    UNSENT_BYTES_MAX,
+    WRITE_PAUSED,
+    Answer,
+    CloseConnection,
+    Peer,
+)
+from logfleet.net.file_sender import INLINE_BYTES_MAX
+from logfleet.net.listener import Listener
+from logfleet.net.turns import REQUESTS_PER_STEP_MAX
+
+from broker_image.tests.unit.waiting import Until
+
+pytestmark = pytest.mark.asyncio
+
+REQUEST_BYTES_MAX = 4 * 1024 * 1024
+TICK_S = 0.005
+"""As exactly as a loop keeps time: uvloop in whole milliseconds."""
+THROTTLES_MS = {b"T": 3_600_000, b"t": 100}
+"""By a frame's kind: the long one for what must not happen meanwhile, and it is shortened then."""
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+class Slice:
+    def __init__(self, fd: int, position: int, length: int) -> None:
+        self.fd = fd
+        self.position = position
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+
+class Service:
+    """Echoes frames; a frame's third byte (after a Produce key or not) tells another behaviour."""
+
+    def __init__(self, file: Path) -> None:
+        self.seen: list[bytes] = []
+        self.parked: list[asyncio.Future[Answer]] = []
+        self.peers: list[Peer] = []
+        self.fd = os.open(file, os.O_RDONLY)
+        self.arrived = asyncio.Event()
+
+    def __call__(self, peer: Peer, frame: memoryview) -> Answer | Awaitable[Answer]:
+        data = bytes(frame)
+        self.seen.append(data)
+        self.peers.append(peer)
+        self.arrived.set()
+        kind = data[2:3]
+        if kind == b"X":
+            raise CloseConnection("told to")
+        if kind == b"N":
+            return None
+        if kind == b"P":
+            future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+            self.parked.append(future)
+            return future
+        if kind in THROTTLES_MS:
+            peer.throttle(THROTTLES_MS[kind])
+        if kind == b"F":
+            position, length = struct.unpack_from(">ii", data, 3)
+            body = Slice(self.fd, position, length)
+            return [struct.pack(">i", 2 + length + 3), b"<<", body, b">>>"]
+        if kind == b"B":
+            return framed(bytes(struct.unpack_from(">i", data, 3)[0]))
+        return framed(data)
+
+    async def until_seen(self, count: int) -> None:
+        while len(self.seen) < count:
+            self.arrived.clear()
+            await self.arrived.wait()
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, *bodies: bytes) -> None:
+        self.writer.write(b"".join(framed(body) for body in bodies))
+
+    async def receive(self) -> bytes:
+        (size,) = struct.unpack(">i", await self.reader.readexactly(4))
+        return await self.reader.readexactly(size)
+
+    async def is_closed_by_broker(self) -> bool:
+        with contextlib.suppress(ConnectionResetError):
+            return await self.reader.read() == b""
+        return True
+
+    async def close(self) -> None:
+        self.writer.close()
+        with contextlib.suppress(OSError):
+            await self.writer.wait_closed()
+
+
+class Rig:
+    def __init__(self, service: Service, listener: Listener, port: int) -> None:
+        self.service = service
+        self.listener = listener
+        self.port = port
+
+    @contextlib.asynccontextmanager
+    async def client(self) -> AsyncIterator[Client]:
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.port))
+        try:
+            yield client
+        finally:
+            await client.close()
+
+    async def until_no_connection(self) -> None:
+        await self.listener._until_empty()
+
+
+@pytest.fixture
+def content(tmp_path: Path) -> bytes:
+    data = os.urandom(1024 * 1024) * 8
+    (tmp_path / "segment").write_bytes(data)
+    return data
+
+
+@contextlib.asynccontextmanager
+async def running(
+    tmp_path: Path, idle_s_max: float = 600.0, throttle: Callable[[str], int] = lambda _: 0
+) -> AsyncIterator[Rig]:
+    (tmp_path / "segment").touch()
+    service = Service(tmp_path / "segment")
+    with ThreadPoolExecutor(1) as disk:
+        listener = Listener(
+            "PLAINTEXT",
+            service,
+            disk=disk,
+            request_bytes_max=REQUEST_BYTES_MAX,
+            idle_s_max=idle_s_max,
+            throttle=throttle,
+        )
+        port = await listener.bind("127.0.0.1", 0)
+        await listener.serve()
+        try:
+            yield Rig(service, listener, port)
+        finally:
+            for future in service.parked:
+                future.cancel()
+            await listener.stop(grace_s=5)
+            os.close(service.fd)
+
+
+async def test_a_request_is_answered(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig, rig.client() as client:
+        client.send(b"\0\x12hello")
+        assert await client.receive() == b"\0\x12hello"
+        assert rig.service.peers[0].listener == "PLAINTEXT"
+        assert rig.service.peers[0].host == "127.0.0.1"
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, SMALL_FRAME_BYTES_MAX, SMALL_FRAME_BYTES_MAX + 1])
+async def test_pipelined_frames_of_one_size_are_answered_in_order(
+    tmp_path: Path, size: int
+) -> None:
+    bodies = [b"\0\1e" + bytes([number]) * size for number in range(20)]
+    async with running(tmp_path) as rig, rig.client() as client:
+        client.send(*bodies)
+        assert [await client.receive() for _ in bodies] == bodies
+
+
+async def test_a_peer_that_pipelines_gives_way_to_others_and_loses_nothing(tmp_path: Path) -> None:
+    count = 20 * REQUESTS_PER_STEP_MAX + 3
+    async with running(tmp_path) as rig, rig.client() as greedy:
+        served: list[int] = []
+
+        def each_step() -> None:
+            served.append(len(rig.service.seen))
+            if served[-1] < count:
+                asyncio.get_running_loop().call_soon(each_step)
+
+        greedy.writer.write(b"".join(framed(b"\0\1e%d" % number) for number in range(count)))
+        greedy.writer.write_eof()
+        each_step()
+        answers = [await greedy.receive() for _ in range(count)]
+        assert answers == [b"\0\1e%d" % number for number in range(count)]
+        steps = [now - before for before, now in itertools.pairwise(served)]
+        assert max(steps) == REQUESTS_PER_STEP_MAX
+
+
+async def test_frames_of_mixed_sizes_are_answered_in_order(tmp_path: Path) -> None:
+    sizes = [5, 70_000, 0, 1, 65_536, 300_000, 3, 2_000_000, 17_000, 16_384, 131_072, 9] * 2
+    bodies = [b"\0\0e" + os.urandom(size) for size in sizes]
+    async with running(tmp_path) as rig, rig.client() as client:
+        sending = asyncio.ensure_future(_send_slowly(client, bodies))
+        assert [await client.receive() for _ in bodies] == bodies
+        await sending
+
+
+async def _send_slowly(client: Client, bodies: list[bytes]) -> None:
+    for body in bodies:
+        client.send(body)
+        await client.writer.drain()
+
+
+async def test_frames_split_at_each_byte_are_put_together(tmp_path: Path) -> None:
+    stream = framed(b"\0\1first") + framed(b"") + framed(b"\0\1second one")
+    async with running(tmp_path) as rig:
+        for cut in range(1, len(stream)):
+            async with rig.client() as client:
+                seen = len(rig.service.seen)
+                sock: socket.socket = client.writer.get_extra_info("socket")
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                client.writer.write(stream[:cut])
+                whole = sum(cut >= end for end in (11, 15))
+                await rig.service.until_seen(seen + whole)
+                client.writer.write(stream[cut:])
+                assert await client.receive() == b"\0\1first"
+                assert await client.receive() == b""
+                assert await client.receive() == b"\0\1second one"
+
+
+async def test_a_large_frame_may_come_byte_by_byte_at_its_ends(tmp_path: Path) -> None:
+    body = b"\0\0e" + os.urandom(100_000)
+    stream = framed(body)
+    async with running(tmp_path) as rig, rig.client() as client:
+        for _ in range(2):
+            for piece in (stream[:1], stream[1:3], stream[3:9], stream[9:-1], stream[-1:]):
+                client.writer.write(piece)
+                await client.writer.drain()
+                await asyncio.sleep(0)
+            assert await client.receive() == body
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), REQUEST_BYTES_MAX + 1, 2**31 - 1])
+async def test_a_frame_of_impossible_size_closes_the_connection(tmp_path: Path, size: int) -> None:
+    async with running(tmp_path) as rig, rig.client() as client:
+        client.send(b"\0\1before")
+        client.writer.write(struct.pack(">i", size) + b"rest")
+        assert await client.receive() == b"\0\1before"
+        assert await client.is_closed_by_broker()
+        assert rig.service.seen == [b"\0\1before"]
+
+
+async def test_a_frame_of_the_largest_size_is_served(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig, rig.client() as client:
+        body = b"\0\0e" + bytes(REQUEST_BYTES_MAX - 3)
+        sending = asyncio.ensure_future(_send_slowly(client, [body, body]))
+        assert await client.receive() == body
+        assert await client.receive() == body
+        await sending
+
+
+async def test_an_announced_size_allocates_little_before_the_bytes_come(
+    tmp_path: Path, until: Until
+) -> None:
+    async with running(tmp_path) as rig, rig.client() as client:
+        client.writer.write(struct.pack(">i", REQUEST_BYTES_MAX) + b"\0\0e")
+        client.send(b"")
+        await client.writer.drain()
+        await until(lambda: rig.listener.connections)
+        (connection,) = rig.listener.connections
+        await until(lambda: connection._frame is not None)
+        assert len(connection._frame or b"") <= 256 * 1024
+
+
+async def test_a_refused_request_closes_the_connection_after_earlier_answers(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as rig, rig.client() as client:
+        client.send(b"\0\1one", b"\0\1X", b"\0\1two")
+        assert await client.receive() == b"\0\1one"
+        assert await client.is_closed_by_broker()
+        assert b"\0\1two" not in rig.service.seen
+
+
+async def test_a_request_without_answer_lets_the_next_one_pass(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig, rig.client() as client:
+        client.send(b"\0\0N", b"\0\1one")
+        assert await client.receive() == b"\0\1one"
+
+
+async def test_a_parked_request_holds_back_those_behind_it(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig, rig.client() as client:
+        client.send(b"\0\1P", b"\0\1two", b"\0\0e" + bytes(100_000))
+        await rig.service.until_seen(1)
+        client.send(b"\0\1three")
+        await client.writer.drain()
+        assert len(rig.service.seen) == 1
+        rig.service.parked[0].set_result(framed(b"first"))
+        assert await client.receive() == b"first"
+        assert await client.receive() == b"\0\1two"
+        assert len(await client.receive()) == 100_003
+        assert await client.receive() == b"\0\1three"
+
+
+async def test_a_parked_request_may_end_without_answer_or_by_closing(tmp_path: Path) -> None:
+    async def refuse() -> Answer:
+        raise CloseConnection("changed my mind")
+
+    async with running(tmp_path) as rig, rig.client() as client:
+        client.send(b"\0\1P", b"\0\1two", b"\0\1P", b"\0\1never")
+        await rig.service.until_seen(1)
+        rig.service.parked[0].set_result(None)
+        assert await client.receive() == b"\0\1two"
+        await rig.service.until_seen(3)
+        rig.service.parked[1].set_exception(CloseConnection("changed my mind"))
+        assert await client.is_closed_by_broker()
+
+
+async def test_while_a_request_is_parked_little_is_read(tmp_path: Path, until: Until) -> None:
+    async with running(tmp_path) as rig, rig.client() as client:
+        client.send(b"\0\1P")
+        await rig.service.until_seen(1)
+        sock: socket.socket = client.writer.get_extra_info("socket")
+        client.writer.transport.set_write_buffer_limits(high=0)
+        client.send(b"\0\0e" + bytes(REQUEST_BYTES_MAX - 10), b"\0\1x" + bytes(8 * 1024 * 1024))
+        (connection,) = rig.listener.connections
+        await until(lambda: connection._read_paused)
+        assert len(connection._head) <= 64 * 1024
+        assert connection._frame is None
+        assert sock.fileno() > 0
+        rig.service.parked[0].set_result(framed(b"\0\1answer"))
+        client.writer.transport.abort()
+
+
+async def test_a_client_that_leaves_ends_its_parked_request(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        async with rig.client() as client:
+            client.send(b"\0\1P")
+            await rig.service.until_seen(1)
+            left = asyncio.Event()
+            rig.service.peers[0].on_leave = left.set
+        await left.wait()
+        rig.service.parked[0].set_result(framed(b"nobody reads this"))
+        await rig.until_no_connection()
+
+
+async def test_a_client_that_closed_its_sending_side_gets_its_answer(
+    tmp_path: Path, until: Until
+) -> None:
+    async with running(tmp_path) as rig, rig.client() as client:
+        client.send(b"\0\1P")
+        client.writer.write_eof()
+        await rig.service.until_seen(1)
+        (connection,) = rig.listener.connections
+        await until(lambda: connection.finishing)
+        rig.service.parked[0].set_result(framed(b"answer"))
+        assert await client.receive() == b"answer"
+        assert await client.is_closed_by_broker()
+
+
+async def test_a_client_that_never_reads_stops_being_served(tmp_path: Path, until: Until) -> None:
+    async with running(tmp_path) as rig:
+        sock = socket.create_connection(("127.0.0.1", rig.port))
+        sock.setblocking(False)
+        request = framed(b"\0\1B" + struct.pack(">i", 256 * 1024))
+        await until(lambda: rig.listener.connections)
+        (connection,) = rig.listener.connections
+        while not connection._held & WRITE_PAUSED:
+            with contextlib.suppress(BlockingIOError):
+                sock.send(request)
+            await asyncio.sleep(0)
+        served = len(rig.service.seen)
+        for _ in range(200):
+            with contextlib.suppress(BlockingIOError):
+                sock.send(request)
+            await asyncio.sleep(0)
+        assert len(rig.service.seen) == served
+        unsent = connection._transport.get_write_buffer_size()
+        assert unsent <= UNSENT_BYTES_MAX + 256 * 1024 + 4
+        sock.close()
+        await rig.until_no_connection()
+
+
+@pytest.mark.parametrize(
+    "position, length",
+    [(0, 1), (17, INLINE_BYTES_MAX), (5, INLINE_BYTES_MAX + 1), (1000, 7_000_000)],
+)
+async def test_slices_of_files_are_sent_in_their_place(
+    tmp_path: Path, content: bytes, position: int, length: int
+) -> None:
+    expected = b"<<" + content[position : position + length] + b">>>"
+    async with running(tmp_path) as rig, rig.client() as client:
+        for _ in range(2):
+            client.send(b"\0\1F" + struct.pack(">ii", position, length), b"\0\1after")
+            assert await client.receive() == expected
+            assert await client.receive() == b"\0\1after"
+
+
+async def test_a_file_waits_for_the_answers_before_it(tmp_path: Path, content: bytes) -> None:
+    async with running(tmp_path) as rig, rig.client() as client:
+        large = UNSENT_BYTES_MAX - 1000
+        bodies = [b"\0\1e" + bytes([number]) * large for number in range(40)]
+        file = b"\0\1F" + struct.pack(">ii", 0, 3_000_000)
+        requests = [request for body in bodies for request in (body, file)]
+        sending = asyncio.ensure_future(_send_slowly(client, requests))
+        for body in bodies:
+            assert await client.receive() == body
+            assert await client.receive() == b"<<" + content[:3_000_000] + b">>>"
+        await sending
+
+
+async def test_a_slow_reader_of_files_is_not_served_further(
+    tmp_path: Path, content: bytes, until: Until
+) -> None:
+    async with running(tmp_path) as rig:
+        sock = socket.create_connection(("127.0.0.1", rig.port))
+        request = framed(b"\0\1F" + struct.pack(">ii", 0, len(content)))
+        sock.sendall(request * 5)
+        await rig.service.until_seen(1)
+        (connection,) = rig.listener.connections
+        await until(lambda: connection._sender and connection._sender._watching)
+        assert len(rig.service.seen) == 1
+        sock.close()
+        await rig.until_no_connection()
+
+
+async def test_a_file_shorter_than_its_slice_cuts_the_connection(
+    tmp_path: Path, content: bytes
+) -> None:
+    async with running(tmp_path) as rig, rig.client() as client:
+        client.send(b"\0\1F" + struct.pack(">ii", len(content) - 10, 1_000_000))
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+            await client.receive()
+
+
+@pytest.mark.parametrize("size", [0, 100_000])
+async def test_a_throttled_connection_is_answered_at_once_and_read_later(
+    tmp_path: Path, size: int
+) -> None:
+    loop = asyncio.get_running_loop()
+    async with running(tmp_path) as rig, rig.client() as client:
+        client.send(b"\0\1T" + bytes(size), b"\0\1e" + bytes(size))
+        assert (await client.receive())[:3] == b"\0\1T"
+        assert len(rig.service.seen) == 1
+        client.send(b"\0\1t")  # what comes meanwhile is kept
+        start_s = loop.time()
+        rig.service.peers[0].throttle(100)
+        assert (await client.receive())[:3] == b"\0\1e"
+        assert loop.time() - start_s >= 0.1 - TICK_S
+        assert await client.receive() == b"\0\1t"
+        client.send(b"\0\1e")
+        assert await client.receive() == b"\0\1e"
+        assert loop.time() - start_s >= 0.2 - 2 * TICK_S
+
+
+async def test_an_answer_that_comes_late_is_not_held_back(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig, rig.client() as client:
+        client.send(b"\0\1P", b"\0\1e")
+        await rig.service.until_seen(1)
+        rig.service.peers[0].throttle(3_600_000)
+        rig.service.parked[0].set_result(framed(b"answer"))
+        assert await client.receive() == b"answer"
+        assert len(rig.service.seen) == 1
+        rig.service.peers[0].throttle(100)  # the newest counts
+        assert await client.receive() == b"\0\1e"
+
+
+async def test_a_throttled_connection_can_be_lost(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        async with rig.client() as client:
+            client.send(b"\0\1e")
+            await client.receive()
+            (connection,) = rig.listener.connections
+            rig.service.peers[0].throttle(3_600_000)
+        await rig.until_no_connection()
+        assert connection._release is not None
+        assert connection._release.cancelled()
+        connection.throttle(5)
+        rig.service.peers[0].throttle(5)
+
+
+async def test_a_connection_too_many_is_not_served_and_closed_after_a_while(tmp_path: Path) -> None:
+    loop = asyncio.get_running_loop()
+    start_s = loop.time()
+    async with running(tmp_path, throttle=lambda _: 100) as rig, rig.client() as client:
+        client.send(b"\0\1e")
+        assert await client.is_closed_by_broker()
+        assert loop.time() - start_s >= 0.1 - TICK_S
+        assert rig.service.seen == []
+        assert rig.listener.accepted == 1

@@ -1,0 +1,176 @@
+"""Brokers that stand for controller, on an embedded store whose answers can get lost, be refused or be late."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from logfleet.control.topics import (
+    NewTopic,
+    TopicCreation,
+    create_topic,
+)
+from logfleet.control.transactions import Refusal
+from logfleet.io.sqlite import SqliteStore
+from logfleet.metadata import keys
+from logfleet.metadata.image import Partition
+from logfleet.metadata.keys import (
+    BrokerValue,
+    ControllerValue,
+    PartitionValue,
+    ReadyValue,
+    TopicValue,
+)
+from logfleet.metadata.store import (
+    Delete,
+    DeletePrefix,
+    Operation,
+    Put,
+    StoreRefused,
+    StoreUnavailable,
+    Txn,
+    TxnResult,
+    UnknownOutcome,
+)
+from logfleet.node.cluster.controller_loop import ControllerLoop
+from logfleet.node.cluster.controller_term import Decision
+from logfleet.node.cluster.metadata_follower import MetadataFollower
+
+PATIENCE_S = 20
+_ODD = "AAECAwQFBgcICQoLDA0ODw"
+WHAT_NO_CONTROLLER_EXPECTS = (
+    Put(keys.topic("odd"), keys.encode(TopicValue(_ODD))),
+    Put(keys.topic_id(_ODD), b"odd"),
+    Put(keys.partition(_ODD, 0), keys.encode(PartitionValue((1, 2), ((1, 1),), 1, 0, 0, 1))),
+    Put(keys.ready(_ODD), keys.encode(ReadyValue(1))),
+)
+"""A partition of two replicas, which elections know nothing of."""
+MENDING = (
+    Delete(keys.topic("odd")),
+    Delete(keys.topic_id(_ODD)),
+    Delete(keys.ready(_ODD)),
+    DeletePrefix(keys.partitions(_ODD)),
+)
+T = TypeVar("T")
+
+
+async def soon(awaitable: Awaitable[T]) -> T:
+    async with asyncio.timeout(PATIENCE_S):
+        return await awaitable
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110  what is waited for has no event
+            await asyncio.sleep(0)
+
+
+class Store(SqliteStore):
+    """The embedded store, with answers that get lost: `losses` says of each coming txn what happens to it.
+
+    One that begins with "late" is answered once `answering` is set; unanswered: how many have waited for that.
+    """
+
+    def __init__(self, *arguments) -> None:
+        super().__init__(*arguments)
+        self.losses: list[str] = []
+        self.flowing = asyncio.Event()  # cleared, the watch holds back what it has
+        self.flowing.set()
+        self.held = 0
+        self.answering = asyncio.Event()
+        self.unanswered = 0
+        self.compacted: list[int] = []
+        self.compact_errors = 0
+
+    async def txn(self, txn: Txn) -> TxnResult:
+        loss = self.losses.pop(0) if self.losses else ""
+        try:
+            return await self._txn(txn, loss.removeprefix("late").lstrip())
+        finally:
+            if loss.startswith("late"):
+                self.unanswered += 1
+                await self.answering.wait()
+
+    async def _txn(self, txn: Txn, loss: str) -> TxnResult:
+        match loss:
+            case "before":
+                raise UnknownOutcome("not done, but who knows")
+            case "after":
+                await super().txn(txn)
+                raise UnknownOutcome("done, but who knows")
+            case "away":
+                raise StoreUnavailable("away")
+            case "refused":
+                raise StoreRefused("permission denied")
+        return await super().txn(txn)
+
+    async def watch(self, prefix: str = "", *, after_revision: int | None = None):
+        async for item in super().watch(prefix, after_revision=after_revision):
+            self.held += not self.flowing.is_set()
+            await self.flowing.wait()
+            yield item
+
+    async def write(self, *operations: Operation) -> int:
+        """What others do; answered always."""
+        return (await super().txn(Txn(success=operations))).revision
+
+    async def compact(self, revision: int) -> None:
+        if self.compact_errors:
+            self.compact_errors -= 1
+            raise StoreUnavailable("away")
+        self.compacted.append(revision)
+
+
+class Node:
+    def __init__(self, store: Store, broker_id: int, **options) -> None:
+        self.follower = MetadataFollower(store)
+        value = ControllerValue(broker_id, f"incarnation-{broker_id}")
+        self.loop = ControllerLoop(store, self.follower, value, {}, **options)
+
+    async def elected(self) -> None:
+        await until(lambda: self.loop.is_controller)
+
+    async def create(self, name: str, partitions: int = 1) -> TopicCreation | Refusal:
+        new = NewTopic(name, name.encode().ljust(16, b"-"), 0, partitions)
+
+        def decide(image, epoch, layers):
+            creation = create_topic(image, epoch, new, layers)
+            return creation if isinstance(creation, Refusal) else Decision(creation.txns, creation)
+
+        return await soon(self.loop.submit(decide))
+
+    def partition(self, name: str, index: int = 0):
+        topic = self.follower.image.topic(name)
+        assert topic is not None
+        return topic.partitions[index]
+
+
+@asynccontextmanager
+async def running(store: Store, broker_id: int = 1, **options):
+    node = Node(store, broker_id, **options)
+    async with asyncio.TaskGroup() as tasks:
+        follow = tasks.create_task(node.follower.run())
+        control = tasks.create_task(node.loop.run())
+        yield node
+        control.cancel()
+        await asyncio.wait([control])
+        follow.cancel()
+
+
+async def start_broker(store: Store, broker_id: int) -> int:
+    value = keys.encode(BrokerValue(f"incarnation-{broker_id}", ()))
+    return await store.write(Put(keys.broker(broker_id), value))
+
+
+async def stop_broker(store: Store, broker_id: int) -> None:
+    await store.write(Delete(keys.broker(broker_id)))
+
+
+async def until_leader(node: Node, name: str, leader: int) -> Partition:
+    def holds(image):
+        topic = image.topic(name)
+        return topic is not None and topic.partitions[0].leader == leader
+
+    await soon(node.follower.until(holds))
+    partition: Partition = node.partition(name)
+    return partition

@@ -1,0 +1,63 @@
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from logfleet.control.log_directories import LogDirectories
+from logfleet.io.sqlite import SqliteStore
+from logfleet.metadata import keys
+from logfleet.metadata.image import ClusterImage, Directories
+from logfleet.metadata.keys import BrokerValue, DirectoriesValue
+from logfleet.metadata.store import Delete, Put, Txn
+from logfleet.node.cluster.directory_record import DirectoryRecord
+
+pytestmark = pytest.mark.asyncio
+HERE = LogDirectories(frozenset({"here"}))
+
+
+@pytest_asyncio.fixture
+async def store(tmp_path: Path):
+    store = await SqliteStore.open(tmp_path / "m.db")
+    yield store
+    await store.close()
+
+
+async def registered(store: SqliteStore) -> int:
+    """The broker epoch."""
+    value = keys.encode(BrokerValue("i", ()))
+    return (await store.txn(Txn(success=[Put(keys.broker(1), value)]))).revision
+
+
+async def held(store: SqliteStore) -> bytes | None:
+    item = await store.get(keys.directories(1))
+    return None if item is None else item.value
+
+
+async def test_it_is_written_once_and_added_to(store) -> None:
+    epoch = await registered(store)
+    record = DirectoryRecord(store, 1, HERE)
+    assert await record.keep(ClusterImage(), epoch, ())
+    assert await held(store) == b'{"ids":["here"]}'
+    revision = (await store.get(keys.directories(1))).mod_revision
+    there = ClusterImage(directories={1: Directories(frozenset({"here"}), revision)})
+    assert await record.keep(there, epoch, ())
+    other = DirectoryRecord(store, 1, LogDirectories(frozenset({"another"})))
+    assert other.missing(there) == {"here"}
+    assert await other.keep(there, epoch, ())
+    assert await held(store) == b'{"ids":["another","here"]}'
+
+
+async def test_what_was_written_since_the_image_is_kept(store) -> None:
+    epoch = await registered(store)
+    value = keys.encode(DirectoriesValue(("theirs", "gone")))
+    await store.txn(Txn(success=[Put(keys.directories(1), value)]))
+    assert await DirectoryRecord(store, 1, HERE).keep(ClusterImage(), epoch, ["gone"])
+    assert await held(store) == b'{"ids":["here","theirs"]}'
+
+
+async def test_a_registration_that_is_over_writes_nothing(store) -> None:
+    epoch = await registered(store)
+    await store.txn(Txn(success=[Delete(keys.broker(1))]))
+    assert not await DirectoryRecord(store, 1, HERE).keep(ClusterImage(), epoch, ())
+    await registered(store)
+    assert not await DirectoryRecord(store, 1, HERE).keep(ClusterImage(), epoch, ())
+    assert await held(store) is None

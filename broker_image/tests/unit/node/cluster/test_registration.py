@@ -1,0 +1,302 @@
+import asyncio
+from pathlib import Path
+from typing import Self
+
+import msgspec
+import pytest
+import pytest_asyncio
+from logfleet.io.sqlite import SqliteStore
+from logfleet.metadata import keys
+from logfleet.metadata.image import Broker, ClusterImage, Fence
+from logfleet.metadata.keys import BrokerValue, FenceValue, Listener
+from logfleet.metadata.store import Delete, Put, StoreUnavailable, Txn, UnknownOutcome
+from logfleet.node.cluster import registration
+from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.node.cluster.registration import (
+    IdTaken,
+    Registrar,
+    Registration,
+    WrongCluster,
+    join_cluster,
+    new_cluster_id,
+    register,
+)
+from logfleet.wire import uuids
+
+pytestmark = pytest.mark.asyncio
+PATIENCE_S = 20
+A, B = uuids.to_text(bytes([1]) * 16), uuids.to_text(bytes([2]) * 16)
+
+
+@pytest_asyncio.fixture
+async def store(tmp_path: Path):
+    store = await SqliteStore.open(tmp_path / "m.db")
+    yield store
+    await store.close()
+
+
+def value(incarnation: str = "first") -> BrokerValue:
+    return BrokerValue(incarnation, (Listener("PLAINTEXT", "host", 9092),), "a", ("disk",))
+
+
+class Fleet:
+    """A registrar with its follower, and what it called."""
+
+    def __init__(self, store: SqliteStore, broker_id: int = 1, taken_s_max: float = 60) -> None:
+        self.store = store
+        self.calls: asyncio.Queue[Registration | str] = asyncio.Queue()
+        self.follower = MetadataFollower(store)
+        self.registrar = Registrar(
+            store,
+            self.follower,
+            broker_id,
+            value(),
+            on_registered=self.calls.put_nowait,
+            on_lost=self.calls.put_nowait,
+            taken_s_max=taken_s_max,
+        )
+
+    async def __aenter__(self) -> Self:
+        self.tasks = [
+            asyncio.ensure_future(self.follower.run()),
+            asyncio.ensure_future(self.registrar.run()),
+        ]
+        return self
+
+    async def __aexit__(self, *_) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.wait(self.tasks)
+
+    async def registered(self) -> Registration:
+        async with asyncio.timeout(PATIENCE_S):
+            call = await self.calls.get()
+        assert isinstance(call, Registration)
+        return call
+
+    async def lost(self) -> str:
+        async with asyncio.timeout(PATIENCE_S):
+            call = await self.calls.get()
+        assert isinstance(call, str)
+        return call
+
+
+async def test_the_first_broker_names_the_cluster_and_the_others_take_its_name(store) -> None:
+    first = await join_cluster(store, None)
+    assert len(first) == 22
+    assert await join_cluster(store, None) == first
+    assert await join_cluster(store, first) == first
+
+
+async def test_cluster_ids_are_kafkas() -> None:
+    ids = {new_cluster_id() for _ in range(500)}
+    assert len(ids) == 500
+    assert not any(each.startswith("-") for each in ids)
+    assert all(len(uuids.from_text(each)) == 16 for each in ids)
+
+
+async def test_data_of_another_cluster_is_refused_and_nothing_is_written(store) -> None:
+    mine = await join_cluster(store, None)
+    before = await store.range("")
+    with pytest.raises(WrongCluster, match=f"cluster other, the metadata store to {mine}"):
+        await join_cluster(store, "other")
+    assert await store.range("") == before
+
+
+async def test_a_store_that_lost_its_cluster_gets_no_new_one_from_a_broker_with_data(store) -> None:
+    with pytest.raises(WrongCluster, match="knows no cluster"):
+        await join_cluster(store, "mine")
+    assert (await store.range("")).items == ()
+
+
+async def test_a_registration_says_who_and_where(store) -> None:
+    registered = await register(store, 1, value())
+    held = await store.get("broker/1")
+    assert held is not None
+    assert registered.epoch == held.create_revision
+    assert held.lease == registered.lease.id
+    assert held.value == (
+        b'{"incarnation":"first","listeners":[{"name":"PLAINTEXT","host":"host","port":9092,'
+        b'"protocol":"PLAINTEXT"}],"rack":"a","directories":["disk"],"offline":{}}'
+    )
+
+
+async def test_a_taken_id_is_waited_for_and_then_given_up(store) -> None:
+    await register(store, 1, value())
+    with pytest.raises(IdTaken, match=r"broker id 1 .* incarnation first at PLAINTEXT://host:9092"):
+        await register(store, 1, value("second"), taken_s_max=0.05)
+    held = await store.get("broker/1")
+    assert held is not None
+    assert b"first" in held.value
+
+
+async def test_a_taken_id_is_taken_over_when_its_holder_is_gone(store, monkeypatch) -> None:
+    waiting, real = asyncio.Event(), store.watch
+
+    def watch(prefix: str):
+        waiting.set()
+        return real(prefix)
+
+    monkeypatch.setattr(store, "watch", watch)
+    old = await register(store, 1, value())
+    await register(store, 10, value("a neighbour whose key begins alike"))
+    second = asyncio.ensure_future(register(store, 1, value("second")))
+    await waiting.wait()
+    await old.lease.revoke()
+    async with asyncio.timeout(PATIENCE_S):
+        assert (await second).epoch > old.epoch
+
+
+async def test_a_store_that_is_away_is_waited_for(store, monkeypatch) -> None:
+    monkeypatch.setattr(registration, "UNAVAILABLE_PAUSE_S", 0.001)
+    real, failures = store.grant_lease, 3
+
+    async def grant_lease(ttl_s: int):
+        nonlocal failures
+        if failures:
+            failures -= 1
+            raise StoreUnavailable("away")
+        return await real(ttl_s)
+
+    monkeypatch.setattr(store, "grant_lease", grant_lease)
+    assert (await register(store, 1, value())).broker_id == 1
+
+
+async def test_a_lost_lease_is_told_and_followed_by_a_new_registration(store) -> None:
+    async with Fleet(store) as fleet:
+        first = await fleet.registered()
+        assert fleet.registrar.registration is first
+        await first.lease.revoke()
+        assert await fleet.lost()
+        second = await fleet.registered()
+        assert second.epoch > first.epoch
+
+
+async def test_a_former_registration_that_still_stands_is_ended_first(store) -> None:
+    former = await register(store, 1, value())
+    again = await register(store, 1, value(), former=former, taken_s_max=0)
+    assert again.epoch > former.epoch
+    with pytest.raises(IdTaken):
+        await register(store, 1, value("stranger"), former=former, taken_s_max=0)
+
+
+async def test_a_registration_that_vanished_is_lost_though_its_lease_lives(store) -> None:
+    async with Fleet(store) as fleet:
+        first = await fleet.registered()
+        await store.txn(Txn(success=[Delete("broker/1")]))
+        assert await fleet.lost() == "the registration is gone"
+        assert (await fleet.registered()).lease.id != first.lease.id
+
+
+async def test_a_fenced_broker_registers_anew(store) -> None:
+    async with Fleet(store) as fleet:
+        first = await fleet.registered()
+        stale = keys.encode(FenceValue(first.epoch - 1, keys.FENCED))
+        await store.txn(Txn(success=[Put("fence/1", stale)]))
+        fenced = keys.encode(FenceValue(first.epoch, keys.FENCED))
+        await store.txn(Txn(success=[Put("fence/1", fenced)]))
+        assert await fleet.lost() == "the controller has fenced this broker"
+        second = await fleet.registered()
+        assert second.epoch > first.epoch
+        await fleet.follower.until_revision(second.epoch)
+        assert fleet.calls.empty(), "the fence of the former registration says nothing of this one"
+
+
+async def test_leaving_unregisters_at_once(store) -> None:
+    async with Fleet(store) as fleet:
+        await fleet.registered()
+    await fleet.registrar.leave()
+    assert await store.get("broker/1") is None
+    await fleet.registrar.leave()
+
+
+async def test_a_registrar_ends_when_its_id_stays_taken(store) -> None:
+    await register(store, 1, value("other"))
+    async with Fleet(store, taken_s_max=0.05) as fleet:
+        with pytest.raises(IdTaken):
+            await fleet.tasks[1]
+
+
+@pytest.mark.parametrize(
+    "image, why",
+    [
+        (ClusterImage(revision=4), ""),
+        (ClusterImage(revision=5), "gone"),
+        (ClusterImage(5, brokers={1: Broker(1, 5, value(), is_active=False)}), ""),
+        (ClusterImage(9, brokers={1: Broker(1, 8, value(), is_active=False)}), "another process"),
+        (
+            ClusterImage(
+                9,
+                brokers={1: Broker(1, 5, value(), is_active=False)},
+                fences={1: Fence(4, keys.FENCED, 6)},
+            ),
+            "",
+        ),
+        (
+            ClusterImage(
+                9,
+                brokers={1: Broker(1, 5, value(), is_active=True)},
+                fences={1: Fence(5, keys.ACTIVE, 6)},
+            ),
+            "",
+        ),
+    ],
+)
+async def test_what_ends_a_registration(store, image: ClusterImage, why: str) -> None:
+    standing = Registration(1, 5, await store.grant_lease(3))
+    ended = standing.ended_in(image)
+    assert why in ended
+    assert bool(ended) == bool(why)
+
+
+async def test_what_is_told_is_written_into_the_registration_that_stands(store, until) -> None:
+    async with Fleet(store) as fleet:
+        registered = await fleet.registered()
+        for offline in ({A: (0, 1)}, {A: (0, 1), B: (2,)}, {}):
+            told = msgspec.structs.replace(value(), offline=offline)
+            fleet.registrar.tell(told)
+            await until(lambda told=told: fleet.follower.image.brokers[1].value == told)
+            held = await store.get(keys.broker(1))
+            assert held.create_revision == registered.epoch, "it is the same registration"
+            assert held.lease == registered.lease.id
+        assert fleet.calls.empty()
+        await registered.lease.revoke()
+        await fleet.lost()
+
+
+async def test_what_was_told_is_in_the_next_registration_from_its_beginning(store, until) -> None:
+    async with Fleet(store) as fleet:
+        first = await fleet.registered()
+        told = msgspec.structs.replace(value(), offline={A: (0,)})
+        fleet.registrar.tell(told)
+        await until(lambda: fleet.follower.image.brokers[1].value == told)
+        await first.lease.revoke()
+        await fleet.lost()
+        second = await fleet.registered()
+        held = await store.get(keys.broker(1))
+        assert (held.create_revision, held.version) == (second.epoch, 1)
+        assert held.value == keys.encode(told)
+
+
+async def test_a_write_that_was_not_answered_is_found_and_followed_by_the_next(
+    store, until, monkeypatch
+) -> None:
+    real = store.txn
+    failing: list[Exception] = []
+
+    async def txn(asked: Txn):
+        result = await real(asked)
+        if failing:
+            raise failing.pop()
+        return result
+
+    monkeypatch.setattr(store, "txn", txn)
+    async with Fleet(store) as fleet:
+        await fleet.registered()
+        for number in range(2):
+            failing[:] = [UnknownOutcome("no answer")]
+            told = msgspec.structs.replace(value(), offline={A: (number,)})
+            fleet.registrar.tell(told)
+            await until(lambda told=told: fleet.follower.image.brokers[1].value == told)
+            await until(lambda: not failing)
+        assert fleet.calls.empty()

@@ -1,0 +1,254 @@
+import asyncio
+import errno
+
+import pytest
+from logfleet.groups.config import GroupConfig
+from logfleet.groups.expiry import REMOVED_PER_STEP
+from logfleet.groups.offsets import ZERO_UUID
+from logfleet.groups.records import GroupMetadataRecord, OffsetRecord
+from logfleet.groups.replay import Replay
+from logfleet.log.validation import Rejected
+from logfleet.net.connection import Peer
+from logfleet.node.groups.coordinator_loop import apply_record
+from logfleet.node.groups.group_shard import GroupShard, Waiter
+from logfleet.records.batch import iterate_headers
+from logfleet.records.record import read_records
+from logfleet.storage.file_slice import FileSlice
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    JoinGroupResponse,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+
+from broker_image.tests.unit.node.groups.groups_rig import (
+    LaggingPartition,
+    ShardRig,
+    commit,
+    committed,
+    fetch,
+    join,
+    open_log,
+    sync,
+    take_up,
+)
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.fixture
+def rig(tmp_path):
+    rig = ShardRig(str(tmp_path))
+    take_up(rig.shard)
+    return rig
+
+
+async def test_with_one_replica_a_commit_is_answered_at_once(rig):
+    assert committed(commit(rig.shard, 5)) is ErrorCode.NONE
+    assert fetch(rig.shard) == 5
+    assert rig.tasks == []
+
+
+async def test_nothing_is_answered_before_followers_have_it(rig, until):
+    rig.partition.lags = True
+    first = commit(rig.shard, 5)
+    second = commit(rig.shard, 6)
+    assert fetch(rig.shard) is None
+    assert len(rig.tasks) == 1
+    rig.partition.catch_up()
+    await until(lambda: committed(second) is not None)
+    assert committed(first) is committed(second) is ErrorCode.NONE
+    assert fetch(rig.shard) == 6
+
+
+async def test_a_commit_that_followers_do_not_get_in_time_is_told_so(tmp_path, until):
+    rig = ShardRig(str(tmp_path), commit_timeout_ms=1)
+    take_up(rig.shard)
+    rig.partition.lags = True
+    waiter = commit(rig.shard, 5)
+    await rig.tasks[0]
+    assert committed(waiter) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    rig.partition.catch_up()
+    assert fetch(rig.shard) == 5  # it was in the log
+
+
+async def test_whoever_waits_is_told_when_leadership_is_lost(rig):
+    rig.partition.lags = True
+    waiting = commit(rig.shard, 5)
+    join(rig.shard, "a")
+    rig.shard.tick()
+    assigned = sync(rig.shard, "a")
+    assert [waiting.response, assigned.response] == [None, None]
+    rig.partition.is_leading = False
+    rig.shard.close()
+    assert committed(waiting) is ErrorCode.NOT_COORDINATOR
+    assert assigned.response is not None
+    assert assigned.response.error_code == ErrorCode.NOT_COORDINATOR
+    assert committed(commit(rig.shard, 6)) is ErrorCode.NOT_COORDINATOR
+
+
+async def test_a_wait_that_the_partition_ends_is_answered(rig):
+    rig.partition.lags = True
+    waiting = commit(rig.shard, 5)
+    await asyncio.sleep(0)
+    rig.partition.stop_leading()
+    await rig.tasks[0]
+    assert committed(waiting) is ErrorCode.NOT_COORDINATOR
+
+
+async def test_a_disk_that_fails_takes_the_partition_out_of_service(rig):
+    rig.partition.failure = OSError("no space")
+    assert committed(commit(rig.shard, 5)) is ErrorCode.NOT_COORDINATOR
+    assert rig.failures == [rig.partition.failure]
+    rig.partition.failure = None
+    assert fetch(rig.shard) == -1
+
+
+async def test_records_that_the_log_rejects_are_not_applied(rig):
+    rig.partition.rejection = Rejected(ErrorCode.MESSAGE_TOO_LARGE, "too large")
+    assert committed(commit(rig.shard, 5)) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert fetch(rig.shard) == -1
+
+
+async def test_it_asks_to_be_woken_for_the_next_deadline(rig):
+    parked = join(rig.shard, "a")
+    assert rig.armed
+    assert parked.response is None
+    rig.shard.tick()
+    response = await parked.wait(Peer("L"), JoinGroupResponse())
+    assert response.generation_id == 1
+
+
+async def test_the_log_holds_what_another_coordinator_needs(rig, tmp_path):
+    join(rig.shard, "a")
+    rig.shard.tick()
+    assert sync(rig.shard, "a").response is not None
+    assert committed(commit(rig.shard, 5)) is ErrorCode.UNKNOWN_MEMBER_ID  # of a member now
+    log = open_log(str(tmp_path))
+    other = GroupShard(
+        LaggingPartition(log),
+        GroupConfig(),
+        commit_timeout_ms=1,
+        arm=lambda _: None,
+        spawn=rig.spawn,
+        storage_failed=lambda *_: None,
+    )
+    found = log.read(0, 1 << 20)
+    assert isinstance(found, FileSlice)
+    data = found.read()
+    replay = Replay(other.coordinator.apply)
+    for position, header in iterate_headers(data):
+        for record in read_records(data, position):
+            apply_record(replay, record, header)
+    take_up(other)
+    group = other.coordinator.describe("g", 6)
+    assert group.group_state == "Stable"
+    assert group.members[0].member_assignment == b"p0"
+
+
+def read_groups(shard: GroupShard, count: int) -> None:
+    """As if the log had held so many stable groups of a member."""
+    member = GroupMetadataValue.MemberMetadata(member_id="m", session_timeout=6_000)
+    for number in range(count):
+        shard.coordinator.apply(
+            GroupMetadataRecord(
+                GroupMetadataKey(group=f"g{number}"),
+                GroupMetadataValue(
+                    protocol_type="consumer", protocol="range", leader="m", members=[member]
+                ),
+            )
+        )
+
+
+async def test_groups_are_taken_up_in_a_step_each_before_requests_may_come(tmp_path):
+    rig = ShardRig(str(tmp_path))
+    read_groups(rig.shard, 3)
+    steps = rig.shard.take_up()
+    for taken in (1, 2, 3):
+        next(steps)
+        assert not rig.shard.is_loaded
+        states = [group.group_state for group in rig.shard.coordinator.list_groups([], [])]
+        assert states == ["Stable"] * taken + ["Empty"] * (3 - taken)
+        assert rig.armed, "a member that is silent from now on is noticed"
+    assert list(steps) == [None]
+    assert rig.shard.is_loaded
+
+
+async def test_a_leadership_that_ends_between_two_groups_ends_the_loading(tmp_path):
+    rig = ShardRig(str(tmp_path))
+    read_groups(rig.shard, 3)
+    steps = rig.shard.take_up()
+    next(steps)
+    rig.shard.close()
+    assert list(steps) == []
+    assert not rig.shard.is_loaded
+    assert rig.shard.coordinator.next_deadline_ms() is None
+
+
+async def test_topics_deleted_while_loading_lose_their_offsets_afterwards(tmp_path):
+    rig = ShardRig(str(tmp_path))
+    rig.shard.forget_topics([("t", ZERO_UUID)])
+    rig.shard.is_loaded = True  # as if the log had held the commit
+    commit(rig.shard, 5)
+    take_up(rig.shard)
+    assert fetch(rig.shard) == -1
+    rig.shard.close()
+    rig.shard.forget_topics([("t", b"id of deleted t.")])
+
+
+async def test_offsets_of_deleted_topics_go_until_none_is_left(rig, until):
+    for number in range(3 * REMOVED_PER_STEP):
+        value = OffsetCommitValue(offset=5, commit_timestamp=0, metadata="", topic_id=b"t" * 16)
+        key = OffsetCommitKey(group="g", topic="t", partition=number)
+        rig.shard.coordinator.apply(OffsetRecord(key, value))
+    rig.shard.forget_topics([("t", b"t" * 16)])
+    left = len(list(rig.shard.coordinator.committed_offsets()))
+    assert left == 2 * REMOVED_PER_STEP, "one step at once"
+    rig.shard.forget_topics([("t", b"t" * 16)])
+    await until(lambda: not list(rig.shard.coordinator.committed_offsets()))
+    await asyncio.gather(*rig.tasks)
+    assert len(rig.tasks) == 1
+
+
+async def test_what_cannot_be_written_is_not_tried_again_at_once(rig, monkeypatch):
+    rig.shard.forget_topics([])
+    commit(rig.shard, 5)
+
+    def failing(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    append = rig.partition.append
+    monkeypatch.setattr(rig.partition, "append", failing)
+    rig.shard.forget_topics([("t", b"t" * 16), ("t", ZERO_UUID)])
+    assert fetch(rig.shard) == 5
+    assert rig.tasks == []
+    monkeypatch.setattr(rig.shard.coordinator.expiry, "_expired", lambda *_: [tombstone()])
+    assert not rig.shard.expire_offsets()
+    assert fetch(rig.shard) == 5
+    monkeypatch.setattr(rig.partition, "append", append)
+    rig.shard.remove_forgotten()
+    assert fetch(rig.shard) == -1
+
+
+def tombstone() -> OffsetRecord:
+    return OffsetRecord(OffsetCommitKey(group="g", topic="t", partition=0), None)
+
+
+async def test_a_waiter_takes_the_first_answer():
+    waiter = Waiter[str]()
+    waiter.answer("first")
+    waiter.answer("second")
+    assert waiter.result(Peer("L"), "gone") == "first"
+    assert await waiter.wait(Peer("L"), "gone") == "first"
+
+
+async def test_who_leaves_is_not_waited_for():
+    peer = Peer("L")
+    waiting = asyncio.ensure_future(Waiter[str]().wait(peer, "gone"))
+    await asyncio.sleep(0)
+    assert peer.on_leave is not None
+    peer.on_leave()
+    assert await waiting == "gone"
+    assert peer.on_leave is None

@@ -1,0 +1,93 @@
+import pytest
+from logfleet.node.handlers.admin import partitions as admin_partitions
+from logfleet.node.handlers.admin.topics import create_one
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import (
+    AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
+    ListConfigResourcesRequest,
+    ListPartitionReassignmentsRequest,
+)
+
+pytestmark = pytest.mark.asyncio
+PREFERRED, UNCLEAN = 0, 1
+TOPIC, BROKER, GROUP = 2, 4, 32
+
+
+async def elect(node, topics: dict[str, list[int]] | None, kind: int = PREFERRED, **options):
+    """The error of the answer, and (topic, partition, error) of its rows."""
+    rows = None
+    if topics is not None:
+        rows = [
+            ElectLeadersRequest.TopicPartitions(topic=name, partitions=indexes)
+            for name, indexes in topics.items()
+        ]
+    request = ElectLeadersRequest(election_type=kind, topic_partitions=rows, timeout_ms=1000)
+    answer = await node.ask(request, **options)
+    return ErrorCode(answer.error_code).name, [
+        (result.topic, row.partition_id, ErrorCode(row.error_code).name)
+        for result in answer.replica_election_results
+        for row in result.partition_result
+    ]
+
+
+async def test_leaders_are_where_they_should_be(node, versions):
+    await create_one(node.controller_access, "t", 2, 1, {})
+    for version in versions(ElectLeadersRequest):
+        assert await elect(node, {"t": [0, 2], "nope": [0]}, version=version) == (
+            "NONE",
+            [
+                ("t", 0, "ELECTION_NOT_NEEDED"),
+                ("t", 2, "UNKNOWN_TOPIC_OR_PARTITION"),
+                ("nope", 0, "UNKNOWN_TOPIC_OR_PARTITION"),
+            ],
+        )
+    assert await elect(node, {"t": [1]}, 2) == ("INVALID_REQUEST", [("t", 1, "INVALID_REQUEST")])
+    assert await elect(node, None, 2) == ("INVALID_REQUEST", [])
+
+
+async def test_of_all_topics_only_what_is_amiss_is_told(node, monkeypatch):
+    monkeypatch.setattr(admin_partitions, "PARTITIONS_AT_ONCE", 1)
+    await create_one(node.controller_access, "t", 2, 1, {})
+    assert await elect(node, None) == ("NONE", [])
+    await node.unregister()
+    await node.until(lambda image: not image.topic("t").partitions[1].has_leader)
+    for kind, error in ((PREFERRED, "PREFERRED"), (UNCLEAN, "ELIGIBLE")):
+        _, rows = await elect(node, None, kind)
+        assert [(name, index) for name, index, _ in rows] == [("t", 0), ("t", 1)]
+        assert all(each.startswith(error) for *_, each in rows)
+
+
+async def test_nothing_is_moved_and_nothing_is_moving(node, versions):
+    await create_one(node.controller_access, "t", 1, 1, {})
+    kind = AlterPartitionReassignmentsRequest
+    for version in versions(kind):
+        partitions = [
+            kind.ReassignablePartition(partition_index=0, replicas=replicas)
+            for replicas in ([1], [2], None)
+        ]
+        topic = kind.ReassignableTopic(name="t", partitions=partitions)
+        answer = await node.ask(kind(topics=[topic]), version)
+        (result,) = answer.responses
+        assert [ErrorCode(row.error_code).name for row in result.partitions] == [
+            "NONE",
+            "INVALID_REPLICA_ASSIGNMENT",
+            "NO_REASSIGNMENT_IN_PROGRESS",
+        ]
+    answer = await node.ask(ListPartitionReassignmentsRequest(topics=None))
+    assert (answer.error_code, answer.topics) == (0, [])
+
+
+async def test_what_can_be_configured_is_listed(node):
+    await create_one(node.controller_access, "t", 1, 1, {})
+
+    async def listed(*kinds: int, version: int | None = None):
+        request = ListConfigResourcesRequest(resource_types=list(kinds))
+        answer = await node.ask(request, version)
+        rows = [(row.resource_type, row.resource_name) for row in answer.config_resources]
+        return ErrorCode(answer.error_code).name, rows
+
+    assert await listed(version=0) == ("NONE", [])
+    assert await listed() == ("NONE", [(8, "1"), (BROKER, "1"), (TOPIC, "t")])
+    assert await listed(TOPIC, TOPIC, GROUP) == ("NONE", [(TOPIC, "t")])
+    assert await listed(TOPIC, 3) == ("UNSUPPORTED_VERSION", [])

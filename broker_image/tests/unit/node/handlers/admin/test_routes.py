@@ -1,0 +1,293 @@
+"""Changes that reach another broker than the controller."""
+
+import asyncio
+from typing import cast
+
+import pytest
+import pytest_asyncio
+from logfleet.client.connection import Connection
+from logfleet.client.errors import ConnectionLost
+from logfleet.metadata import keys
+from logfleet.metadata.keys import BrokerValue, ControllerValue, Listener
+from logfleet.metadata.store import Delete, Put, Txn
+from logfleet.net.connection import CloseConnection
+from logfleet.wire.apis import api_of
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.frame import SIZE_BYTES, encode_request
+from logfleet.wire.messages import (
+    ApiVersionsRequest,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    EnvelopeRequest,
+    IncrementalAlterConfigsRequest,
+    MetadataRequest,
+)
+
+from broker_image.tests.unit.node.cluster.controller_rig import until
+
+pytestmark = pytest.mark.asyncio
+
+
+def creation(name: str, timeout_ms: int = 10_000) -> CreateTopicsRequest:
+    topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+    return CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms)
+
+
+async def create(node, name: str, timeout_ms: int = 10_000, version: int | None = None):
+    (row,) = (await node.ask(creation(name, timeout_ms), version)).topics
+    return ErrorCode(row.error_code).name
+
+
+@pytest_asyncio.fixture
+async def fleet(start):
+    controller = await start(1)
+    await controller.register()
+    other = await start(2, stands=False)
+    await other.register()
+    return controller, other
+
+
+async def test_another_broker_forwards_and_answers_when_it_knows_itself(fleet, versions):
+    controller, other = fleet
+    for version in versions(CreateTopicsRequest):
+        assert await create(other, f"t{version}", version=version) == "NONE"
+        assert other.image.topic(f"t{version}") is not None
+    change = IncrementalAlterConfigsRequest.AlterableConfig(name="segment.ms", value="5")
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=2, resource_name="t7", configs=[change]
+    )
+    await other.ask(IncrementalAlterConfigsRequest(resources=[resource]))
+    assert other.image.topic("t7").configs == {"segment.ms": "5"}
+    gone = DeleteTopicsRequest(
+        topics=[DeleteTopicsRequest.DeleteTopicState(name="t7")], timeout_ms=10_000
+    )
+    (row,) = (await other.ask(gone)).responses
+    assert row.error_code == 0
+    assert other.image.topic("t7") is None
+    assert controller.controller.is_controller
+    assert not other.controller.is_controller
+
+
+async def test_refusals_of_the_controller_come_back_as_they_are(fleet):
+    _, other = fleet
+    assert await create(other, "bad name") == "INVALID_TOPIC_EXCEPTION"
+
+
+async def test_without_a_controller_the_client_is_told_to_look_for_one(start):
+    node = await start(1, stands=False)
+    await node.until(lambda image: image.revision)
+    assert await create(node, "t", timeout_ms=10) == "NOT_CONTROLLER"
+
+
+async def test_a_controller_elected_meanwhile_gets_the_request(start):
+    other = await start(2, stands=False)
+    await other.until(lambda image: image.revision)
+    asking = asyncio.ensure_future(create(other, "t"))
+    controller = await start(1)
+    await controller.register()
+    assert await asking == "NONE"
+
+
+async def test_a_controller_that_is_gone_is_not_waited_for_longer_than_asked(start):
+    other = await start(2, stands=False)
+    nowhere = BrokerValue("i", (Listener("PLAINTEXT", "127.0.0.1", 1),))
+    await other.write(
+        Put(keys.broker(1), keys.encode(nowhere)),
+        Put(keys.CONTROLLER, keys.encode(ControllerValue(1, "i"))),
+    )
+    assert await create(other, "t", timeout_ms=300) == "NOT_CONTROLLER"
+
+
+async def test_a_broker_that_is_not_the_controller_any_more_says_so_and_the_next_is_asked(fleet):
+    controller, other = fleet
+    assert await create(other, "before") == "NONE"
+    envelope = EnvelopeRequest(
+        request_data=inner(creation("t")), client_host_address=bytes([127, 0, 0, 1])
+    )
+    answer = await other.ask(envelope)
+    assert ErrorCode(answer.error_code) is ErrorCode.NOT_CONTROLLER
+    await controller.write(Delete(keys.CONTROLLER))
+    assert await create(other, "after") == "NONE", "whoever is elected next does it"
+
+
+async def test_who_waits_for_a_connection_asks_whoever_is_controller_by_then(start, monkeypatch):
+    """A node that has vanished is not tried once more by each request that came while it was."""
+    other = await start(2, stands=False)
+    vanished = BrokerValue("i", (Listener("PLAINTEXT", "127.0.0.1", 1),))
+    await other.write(
+        Put(keys.broker(1), keys.encode(vanished)),
+        Put(keys.CONTROLLER, keys.encode(ControllerValue(1, "i"))),
+    )
+    connect, tried, given_up = Connection.connect, [], asyncio.Event()
+
+    async def connect_slowly(host, port, client_id):
+        tried.append(port)
+        if port == 1:
+            await given_up.wait()
+            raise ConnectionLost("nobody there")
+        return await connect(host, port, client_id)
+
+    monkeypatch.setattr(Connection, "connect", connect_slowly)
+    asking = [asyncio.ensure_future(create(other, name)) for name in "abc"]
+    await other.write(Delete(keys.CONTROLLER), Delete(keys.broker(1)))
+    controller = await start(3)
+    await controller.register()
+    await other.until(lambda image: image.controller is not None and 3 in image.brokers)
+    assert tried == [1]
+    given_up.set()
+    assert await asyncio.gather(*asking) == ["NONE"] * 3
+    assert tried == [1, controller.port]
+
+
+@pytest_asyncio.fixture(params=["controller", "other"])
+async def replaced_once(fleet, monkeypatch, request):
+    """A broker to ask, and the count of operations: as the controller comes to the second one, it is replaced."""
+    controller, other = fleet
+    submit, count = controller.controller.submit, []
+
+    async def replaced_at_the_second(operation):
+        count.append(operation)
+        if len(count) == 2:
+            await controller.store.txn(Txn(success=[Delete(keys.CONTROLLER)]))
+        return await submit(operation)
+
+    monkeypatch.setattr(controller.controller, "submit", replaced_at_the_second)
+    return (controller if request.param == "controller" else other), count
+
+
+@pytest.mark.parametrize("version", [5, 6])
+async def test_what_one_controller_has_done_is_not_asked_of_the_next(replaced_once, version):
+    node, count = replaced_once
+    whole = CreateTopicsRequest(
+        topics=[creation(name).topics[0] for name in "abc"], timeout_ms=10_000
+    )
+    answer = await node.ask(whole)
+    assert sorted((row.name, row.error_code) for row in answer.topics) == [
+        ("a", 0),
+        ("b", 0),
+        ("c", 0),
+    ]
+    growing = CreatePartitionsRequest.CreatePartitionsTopic
+    count.clear()
+    grown = await node.ask(
+        CreatePartitionsRequest(
+            topics=[growing(name=name, count=2, assignments=None) for name in "abc"],
+            timeout_ms=10_000,
+        )
+    )
+    assert {row.error_code for row in grown.results} == {0}
+    count.clear()
+    gone = DeleteTopicsRequest(timeout_ms=10_000)
+    if version < 6:
+        gone.topic_names = ["a", "b", "c"]
+    else:
+        kind = DeleteTopicsRequest.DeleteTopicState
+        gone.topics = [kind(name="a"), kind(topic_id=node.image.topic("b").id), kind(name="c")]
+    rows = (await node.ask(gone, version)).responses
+    assert sorted((row.name, row.error_code) for row in rows) == [("a", 0), ("b", 0), ("c", 0)]
+    assert len(count) > 3, "each of them met the end of a term"
+
+
+@pytest.mark.parametrize("asked", [0, 1], ids=["controller", "other"])
+async def test_a_creation_in_flight_as_its_controller_is_replaced_is_no_topic_that_exists_already(
+    fleet, monkeypatch, asked
+):
+    controller, _ = fleet
+    txn, answering, done = controller.store.txn, asyncio.Event(), asyncio.Event()
+
+    async def answered_late(wanted):
+        result = await txn(wanted)
+        if any(write.key == keys.topic("t") for write in wanted.success):
+            done.set()
+            await answering.wait()
+        return result
+
+    monkeypatch.setattr(controller.store, "txn", answered_late)
+    creating = asyncio.ensure_future(create(fleet[asked], "t"))
+    await until(done.is_set)
+    await controller.write(Delete(keys.CONTROLLER))
+    await until(lambda: not controller.controller.is_controller)
+    answering.set()
+    assert await creating == "NONE"
+
+
+async def test_what_no_controller_comes_to_is_refused_and_the_rest_is_told(
+    replaced_once, monkeypatch
+):
+    node, _ = replaced_once
+    claimed = asyncio.Event()
+    monkeypatch.setattr(node.store, "grant_lease", lambda _ttl_s: claimed.wait())
+    whole = CreateTopicsRequest(
+        topics=[creation(name).topics[0] for name in "ab"], timeout_ms=3_000
+    )
+    answer = await node.ask(whole)
+    errors = {row.name: row.error_code for row in answer.topics}
+    assert errors == {"a": 0, "b": ErrorCode.REQUEST_TIMED_OUT}, "NOT_CONTROLLER has all sent again"
+
+
+async def test_a_lost_connection_is_made_anew(fleet):
+    _, other = fleet
+    assert await create(other, "a") == "NONE"
+    other.controller_access.close()
+    assert await create(other, "b") == "NONE"
+
+
+async def test_an_answer_that_is_lost_is_not_asked_for_again(start):
+    """The topic may have been created: asking again could refuse it as already there."""
+    other, controller = await start(2, stands=False), await start(1, stands=False)
+    envelopes = []
+
+    def hangs_up(peer, frame):
+        if frame[:2] == b"\x00\x3a":
+            envelopes.append(bytes(frame))
+            raise CloseConnection("lost")
+        return controller.dispatcher(peer, frame)
+
+    controller.listener.service = hangs_up
+    there = BrokerValue("i", (Listener("PLAINTEXT", "127.0.0.1", controller.port),))
+    await other.write(
+        Put(keys.broker(1), keys.encode(there)),
+        Put(keys.CONTROLLER, keys.encode(ControllerValue(1, "i"))),
+    )
+    assert await create(other, "t") == "REQUEST_TIMED_OUT"
+    assert len(envelopes) == 1
+
+
+def inner(request) -> bytes:
+    version = api_of(type(request)).max_version
+    return b"".join(cast("list[bytes]", encode_request(request, version, 3, "c")))[SIZE_BYTES:]
+
+
+LOCALHOST = bytes([127, 0, 0, 1])
+
+
+@pytest.mark.parametrize(
+    "data, address, listener, error",
+    [
+        (inner(creation("t")), LOCALHOST, "OTHER", "CLUSTER_AUTHORIZATION_FAILED"),
+        (inner(MetadataRequest(topics=None)), LOCALHOST, "PLAINTEXT", "INVALID_REQUEST"),
+        (inner(creation("t")), b"123", "PLAINTEXT", "INVALID_REQUEST"),
+        (inner(creation("t"))[:-4], LOCALHOST, "PLAINTEXT", "INVALID_REQUEST"),
+        (b"", LOCALHOST, "PLAINTEXT", "INVALID_REQUEST"),
+        (b"\x7f\x7f" + inner(creation("t"))[2:], LOCALHOST, "PLAINTEXT", "INVALID_REQUEST"),
+        (b"\x00\x13\x00\x63" + inner(creation("t"))[4:], LOCALHOST, "PLAINTEXT", "UNSUPPORTED"),
+    ],
+)
+async def test_an_envelope_carries_only_changes_and_only_between_brokers(
+    node, data, address, listener, error
+):
+    envelope = EnvelopeRequest(request_data=data, client_host_address=address)
+    answer = await node.ask(envelope, listener=listener)
+    assert ErrorCode(answer.error_code).name.startswith(error)
+    assert answer.response_data is None
+    assert node.image.topic("t") is None
+
+
+async def test_envelopes_are_not_advertised(node):
+    answer = await node.ask(
+        ApiVersionsRequest(client_software_name="a", client_software_version="1")
+    )
+    advertised = {row.api_key for row in answer.api_keys}
+    assert 58 not in advertised
+    assert {3, 19, 20, 22, 32, 37, 44, 60, 75} <= advertised

@@ -1,0 +1,219 @@
+"""A whole broker, scraped: everything in the table is told, and is true."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from logfleet.metadata.store import Txn
+from logfleet.node.broker import Broker
+from logfleet.records.record import Record, build_batch
+from logfleet.telemetry.metric import Kind
+from logfleet.telemetry.table import METRICS
+from logfleet.wire.messages import (
+    CreateTopicsRequest,
+    FetchRequest,
+    FindCoordinatorRequest,
+    OffsetCommitRequest,
+    ProduceRequest,
+)
+
+from broker_image.tests.unit.node.broker_rig import ask, config
+from broker_image.tests.unit.node.cluster.controller_rig import WHAT_NO_CONTROLLER_EXPECTS, until
+from broker_image.tests.unit.node.metrics.told import Told, read
+
+pytestmark = pytest.mark.asyncio
+
+
+class Scraped:
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        (self.listener,) = broker._listeners
+        self.text = ""
+
+    async def ask(self, request: Any, version: int) -> Any:
+        return await ask(self.listener.port, request, version)
+
+    async def told(self) -> Told:
+        self.text = await self.broker._observation.sources.text()
+        return read(self.text)
+
+    async def topic(self, name: str, partitions: int) -> None:
+        row = CreateTopicsRequest.CreatableTopic(
+            name=name, num_partitions=partitions, replication_factor=1
+        )
+        answer = await self.ask(CreateTopicsRequest(topics=[row], timeout_ms=30_000), 7)
+        assert answer.topics[0].error_code == 0
+
+    async def produce(self, name: str, index: int, count: int) -> Any:
+        batch = build_batch([Record(None, b"value", self.broker.now_ms())] * count)
+        data = ProduceRequest.PartitionProduceData(index=index, records=memoryview(batch))
+        topic = ProduceRequest.TopicProduceData(name=name, partition_data=[data])
+        await self.ask(ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=[topic]), 9)
+        return len(batch)
+
+    async def commit(self, group: str, name: str, index: int, offset: int) -> None:
+        while (await self.ask(FindCoordinatorRequest(key=group), 3)).error_code:
+            pass
+        row = OffsetCommitRequest.OffsetCommitRequestPartition(
+            partition_index=index, committed_offset=offset
+        )
+        topic = OffsetCommitRequest.OffsetCommitRequestTopic(name=name, partitions=[row])
+        request = OffsetCommitRequest(
+            group_id=group, generation_id_or_member_epoch=-1, topics=[topic]
+        )
+        while (await self.ask(request, 8)).topics[0].partitions[0].error_code:
+            pass
+
+
+@asynccontextmanager
+async def running(path: Path, **given: str) -> Any:
+    async with Broker(config(path, offsets_topic_num_partitions="1", **given)) as broker:
+        yield Scraped(broker)
+
+
+async def test_everything_in_the_table_is_told_and_nothing_else(tmp_path: Path) -> None:
+    async with running(tmp_path) as scraped:
+        await scraped.told()
+    kinds = dict(
+        line.split()[2:] for line in scraped.text.splitlines() if line.startswith("# TYPE")
+    )
+    assert kinds == {name: str(metric.kind) for name, metric in METRICS.items()}
+
+
+async def test_labels_are_those_of_the_table(tmp_path: Path) -> None:
+    async with running(tmp_path) as scraped:
+        await scraped.topic("t", 1)
+        await scraped.produce("t", 0, 1)
+        await scraped.produce("none", 0, 1)
+        await scraped.commit("g", "t", 0, 0)
+        said = await scraped.told()
+    found = {}
+    for name, labels in said:
+        stem = name.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count")
+        metric = METRICS.get(name) or METRICS[stem]
+        names = {label for label, _ in labels}
+        found[metric.name] = names - {"le"} if metric.kind is Kind.HISTOGRAM else names
+    assert found == {name: set(metric.labels) for name, metric in METRICS.items() if name in found}
+    assert len(found) > len(METRICS) - 3  # nothing is uncleanable
+
+
+async def test_traffic_logs_and_lag_are_told(tmp_path: Path) -> None:
+    async with running(tmp_path) as scraped:
+        await scraped.topic("t", 2)
+        size = await scraped.produce("t", 1, 5)
+        await scraped.produce("none", 0, 1)
+        await scraped.commit("g", "t", 1, 2)
+        await scraped.commit("g", "t", 0, 0)
+        wanted = FetchRequest.FetchPartition(partition=1, partition_max_bytes=1 << 20)
+        topic = FetchRequest.FetchTopic(topic="t", partitions=[wanted])
+        await scraped.ask(FetchRequest(max_bytes=1 << 20, min_bytes=1, topics=[topic]), 12)
+        said = await scraped.told()
+    one = {"topic": "t", "partition": "1"}
+    assert said("logfleet_topic_bytes_in_total", topic="t") == size
+    assert said("logfleet_topic_bytes_out_total", topic="t") == size
+    assert said("logfleet_topic_messages_in_total", topic="t") == 5
+    assert said("logfleet_bytes_out_total") == size
+    assert said("logfleet_messages_in_total") == 5 + 2  # and what the coordinator wrote
+    assert said("logfleet_partition_log_end_offset", **one) == 5
+    assert said("logfleet_partition_high_watermark", **one) == 5
+    assert said("logfleet_partition_size_bytes", **one) == size
+    assert said("logfleet_partition_segments", **one) == 1
+    assert said("logfleet_partitions_led") == 3
+    assert said("logfleet_group_committed_offset", group="g", **one) == 2
+    assert said("logfleet_group_partition_lag", group="g", **one) == 3
+    assert said("logfleet_group_lag", group="g", topic="t") == 3
+    assert said("logfleet_groups", state="Empty") == 1
+    assert said("logfleet_groups", state="Stable") == 0
+    assert said("logfleet_group_offsets") == 2
+    errors = "logfleet_request_errors_total"
+    assert said(errors, api="Produce", error="UNKNOWN_TOPIC_OR_PARTITION") == 1
+    assert said("logfleet_ready") == said("logfleet_active_controller") == 1
+    assert said("logfleet_active_brokers") == 1
+    assert said("logfleet_offline_partitions") == said("logfleet_under_replicated_partitions") == 0
+
+
+async def test_too_many_are_told_in_total_only(tmp_path: Path) -> None:
+    async with running(tmp_path, logfleet_metrics_series_max="1") as scraped:
+        await scraped.topic("t", 2)
+        size = await scraped.produce("t", 1, 5)
+        await scraped.commit("g", "t", 1, 2)
+        await scraped.commit("g", "t", 0, 0)
+        said = await scraped.told()
+    assert said("logfleet_bytes_in_total") > size
+    assert said("logfleet_topic_bytes_in_total", topic="t") is None
+    assert not [name for name in said.names() if name.startswith("logfleet_partition_")]
+    assert said("logfleet_group_partition_lag", group="g", topic="t", partition="1") is None
+    assert said("logfleet_group_lag", group="g", topic="t") == 3
+    left_out = "logfleet_metrics_left_out"
+    assert said(left_out, kind="partitions") == 3
+    assert said(left_out, kind="topics") == 2
+    assert said(left_out, kind="group offsets") == 2
+
+
+async def test_what_a_topic_had_is_not_forgotten_with_it(tmp_path: Path) -> None:
+    async with running(tmp_path) as scraped:
+        await scraped.topic("t", 1)
+        size = await scraped.produce("t", 0, 5)
+        partition = scraped.broker.partitions.get("t", 0)
+        scraped.broker.partitions.remove(partition)
+        said = await scraped.told()
+        scraped.broker.partitions.add(partition)
+        assert said("logfleet_topic_bytes_in_total", topic="t") is None
+        assert said("logfleet_bytes_in_total") == size
+        assert said("logfleet_messages_in_total") == 5
+
+
+async def test_a_fetch_that_waits_is_in_the_purgatory(tmp_path: Path) -> None:
+    async with running(tmp_path) as scraped:
+        await scraped.topic("t", 1)
+        wanted = FetchRequest.FetchPartition(partition=0, partition_max_bytes=1 << 20)
+        topic = FetchRequest.FetchTopic(topic="t", partitions=[wanted])
+        size = await scraped.produce("t", 0, 1)
+        request = FetchRequest(
+            max_wait_ms=60_000, max_bytes=1 << 20, min_bytes=size + 1, topics=[topic]
+        )
+        waiting = asyncio.ensure_future(scraped.ask(request, 12))
+        while (await scraped.told())("logfleet_purgatory_size", operation="Fetch") != 1:
+            # a scrape without a step to wait for does not let others run
+            await asyncio.wait([waiting], timeout=0)
+            assert not waiting.done(), waiting
+        await scraped.produce("t", 0, 1)
+        await waiting
+        said = await scraped.told()
+        assert said("logfleet_purgatory_size", operation="Fetch") == 0
+        assert said("logfleet_request_remote_seconds_sum", api="Fetch") > 0
+        # what was read before the wait was not sent
+        assert said("logfleet_topic_bytes_out_total", topic="t") == 2 * size
+
+
+async def test_it_is_ready_while_it_may_lead(tmp_path: Path) -> None:
+    """Without a registration nothing is led: clients are sent elsewhere; the process itself is well."""
+    async with Broker(config(tmp_path)) as broker:
+        assert broker.not_ready() is None
+        registrar = broker._registrar
+        assert registrar is not None
+        registration, registrar._registration = registrar._registration, None
+        assert broker.not_ready() == (
+            "not registered with the cluster: the metadata store cannot be reached, or is behind"
+        )
+        assert broker.failure is None
+        registrar._registration = registration
+    assert broker.not_ready() == "stopping"
+
+
+async def test_a_controller_that_fails_at_what_is_stored_is_told_and_its_broker_serves_on(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as scraped:
+        await scraped.topic("t", 1)
+        broker = scraped.broker
+        await broker.store.txn(Txn(success=WHAT_NO_CONTROLLER_EXPECTS))
+        await until(lambda: broker.controller.failed_terms)
+        await scraped.produce("t", 0, 1)
+        said = await scraped.told()
+        assert said("logfleet_controller_failed_terms_total") >= 1
+        assert said("logfleet_partition_log_end_offset", topic="t", partition="0") == 1
+        assert said("logfleet_ready") == 1
+        assert broker.failure is None

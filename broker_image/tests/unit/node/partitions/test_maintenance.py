@@ -1,0 +1,138 @@
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from logfleet.control.configs import broker_config
+from logfleet.io.files import PosixFiles
+from logfleet.io.slices import Slices
+from logfleet.log.config import LogConfig
+from logfleet.log.retention import Retention
+from logfleet.metadata.image import ClusterImage
+from logfleet.node.partitions.flush_rules import FLUSH_PERIOD_S
+from logfleet.node.partitions.local_partitions import now_ms
+from logfleet.node.partitions.maintenance import Maintenance
+from logfleet.node.partitions.partition_table import PartitionTable
+from logfleet.storage.log_dirs import LogDirs
+from logfleet.storage.open_files import OpenFiles
+
+
+@pytest.mark.parametrize(
+    "unflushed, flush_ms, ago_ms, is_due",
+    [
+        (False, None, 10**9, False),
+        (True, None, 0, True),
+        (True, 60_000, 0, False),
+        (True, 60_000, 60_000, True),
+        (False, 60_000, 60_000, False),
+    ],
+)
+def test_a_log_is_flushed_again_after_flush_ms(unflushed, flush_ms, ago_ms, is_due):
+    config = LogConfig() if flush_ms is None else LogConfig(flush_ms=flush_ms)
+    log: Any = SimpleNamespace(unflushed=unflushed, config=config, flushed_ms=now_ms() - ago_ms)
+    assert Maintenance._is_due(log) is is_due
+
+
+@pytest.mark.parametrize(
+    "given, period_s",
+    [
+        ({}, FLUSH_PERIOD_S),
+        ({"log.flush.scheduler.interval.ms": "200"}, 0.2),
+        ({"log.flush.scheduler.interval.ms": "0"}, 0.001),
+    ],
+)
+def test_logs_are_looked_at_as_often_as_asked(given, period_s):
+    maintenance = Maintenance.__new__(Maintenance)
+    maintenance._config = broker_config(given)
+    assert maintenance.flush_period_s == period_s
+
+
+@pytest.mark.parametrize(
+    "given, period_s",
+    [
+        ({}, None),
+        ({"log.flush.offset.checkpoint.interval.ms": "5000"}, None),
+        ({"log.flush.offset.checkpoint.interval.ms": "200"}, 0.2),
+        ({"log.flush.offset.checkpoint.interval.ms": "0"}, 0.001),
+        (
+            {
+                "log.flush.offset.checkpoint.interval.ms": "200",
+                "log.flush.scheduler.interval.ms": "100",
+            },
+            None,
+        ),
+    ],
+)
+def test_recovery_points_are_written_as_often_as_asked(given, period_s):
+    maintenance = Maintenance.__new__(Maintenance)
+    maintenance._config = broker_config(given)
+    assert maintenance.checkpoint_period_s == period_s
+
+
+def test_checkpoints_are_written_where_recovery_points_have_moved():
+    def log_dir(path, *points):
+        logs = {
+            n: SimpleNamespace(recovery_point=now, checkpointed_point=known)
+            for n, (now, known) in enumerate(points)
+        }
+        return SimpleNamespace(path=path, logs=logs)
+
+    written = []
+
+    class Checkpointer:
+        async def write(self, log_dir, _high_watermarks):
+            written.append(log_dir)
+
+    moved, still = log_dir("a", (5, 5), (7, 3), (9, 1)), log_dir("b", (5, 5))
+    maintenance: Any = Maintenance.__new__(Maintenance)
+    maintenance._log_dirs = LogDirs(OpenFiles(PosixFiles()), [still, moved])
+    maintenance._checkpointer = Checkpointer()
+    maintenance._table = PartitionTable(ClusterImage)
+    maintenance._slices = Slices()
+    maintenance._moved, maintenance._checkpointed_s = set(), {}
+    asyncio.run(maintenance.checkpoint())
+    assert written == [moved]
+
+
+def test_they_are_written_as_often_as_is_asked(monkeypatch):
+    async def main() -> None:
+        written = asyncio.Event()
+
+        async def checkpoint(_maintenance: Maintenance) -> None:
+            written.set()
+
+        monkeypatch.setattr(Maintenance, "checkpoint", checkpoint)
+        maintenance: Any = Maintenance.__new__(Maintenance)
+        maintenance._config = broker_config({"log.flush.offset.checkpoint.interval.ms": "1"})
+        running = asyncio.create_task(maintenance.run())
+        await asyncio.wait_for(written.wait(), 10)
+        running.cancel()
+        await asyncio.wait([running])
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("lost_with_left, taken", [(0, 4), (3, 2)])
+def test_retention_takes_all_steps_of_a_log_as_long_as_it_is_led(lost_with_left, taken):
+    class Log:
+        log_start_offset = 0
+
+        def __init__(self) -> None:
+            self.steps: list[Retention | None] = [
+                Retention(0, "old"),
+                Retention(4, "old"),
+                Retention(1, "old"),
+                None,
+            ]
+
+        def apply_retention(self, _now_ms: int, high_watermark: int) -> Retention | None:
+            assert high_watermark == 7
+            partition.is_leading = len(self.steps) > lost_with_left
+            return self.steps.pop(0)
+
+    log = Log()
+    partition = SimpleNamespace(topic="t", index=0, is_leading=True, high_watermark=7, log=log)
+    maintenance: Any = Maintenance.__new__(Maintenance)
+    maintenance._table, maintenance._slices = [partition], Slices()
+    asyncio.run(maintenance.apply_retention())
+    assert 4 - len(log.steps) == taken

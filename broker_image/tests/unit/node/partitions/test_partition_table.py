@@ -1,0 +1,61 @@
+from typing import Any
+
+import pytest
+from logfleet.metadata.image import ClusterImage
+from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.partition_table import PartitionTable
+from logfleet.wire.errors import ErrorCode
+
+ID, OTHER_ID = bytes(range(16)), bytes(range(1, 17))
+
+
+@pytest.fixture
+def table() -> PartitionTable:
+    return PartitionTable(ClusterImage)
+
+
+def partition(rig: Any, topic: str = "topic", topic_id: bytes = ID, index: int = 0) -> Partition:
+    return Partition(topic, topic_id, index, rig.open(), 1)
+
+
+def test_partitions_are_found_by_name_and_id(table, rig) -> None:
+    one, two = partition(rig, index=0), partition(rig, index=1)
+    table.add(one)
+    table.add(two)
+    assert len(table) == 2
+    assert set(table) == {one, two}
+    assert table.get("topic", 1) is two
+    assert table.get("topic", 2) is None
+    assert table.get("none", 0) is None
+    assert table.find("topic", 0) is one
+    assert table.find_by_id(ID, 1) is two
+    assert table.find("topic", 2) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert table.find_by_id(OTHER_ID, 0) is ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_what_is_removed_is_gone_and_told(table, rig) -> None:
+    one, two = partition(rig, index=0), partition(rig, index=1)
+    table.add(one)
+    table.add(two)
+    table.remove(one)
+    assert not one.is_leading
+    assert table.get("topic", 0) is None
+    assert table.get("topic", 1) is two
+    table.remove(two)
+    assert table.by_name == {}
+    assert table.by_id == {}
+
+
+def test_a_topic_created_anew_takes_over_the_name(table, rig) -> None:
+    old, new = partition(rig), partition(rig, topic_id=OTHER_ID)
+    table.add(old)
+    table.add(new)
+    assert table.get("topic", 0) is new
+    table.remove(old)
+    assert table.get("topic", 0) is new
+    assert table.find_by_id(OTHER_ID, 0) is new
+
+
+def test_nobody_leads_what_the_image_does_not_know(table) -> None:
+    assert table.leader_by_name("topic", 0, "PLAINTEXT") is None
+    assert table.leader_by_id(ID, 0, "PLAINTEXT") is None

@@ -1,0 +1,13 @@
+import pytest
+from logfleet.control.connection_limits import connection_limits
+from logfleet.control.topic_configs import BrokerLayers
+from logfleet.node.quotas.connection_rules import resolved
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.mark.parametrize("host", ["10..0.1", ".example.com", "x" * 64])
+async def test_a_name_that_is_none_is_left_out(host):
+    text = f"{host}:5,127.0.0.1:6"
+    limits = connection_limits(BrokerLayers({"max.connections.per.ip.overrides": text}), [])
+    assert (await resolved(limits)).by_address == {"127.0.0.1": 6}

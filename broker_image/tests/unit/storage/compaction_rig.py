@@ -1,0 +1,83 @@
+"""A round of compaction within the test's own process, step by step as the broker and its child do it, and what a log then holds."""
+
+from logfleet.control.cleaner_settings import CleanerSettings
+from logfleet.log.validation import prepare_fully
+from logfleet.records.batch import iterate_headers
+from logfleet.records.record import read_records
+from logfleet.storage.cleaning.cleaner import cleaning_job, look
+from logfleet.storage.cleaning.round import Cleaned, CleanedSegment, Cleaning
+from logfleet.storage.file_slice import FileSlice
+from logfleet.storage.segment_swap import demote, promote, remove_cleaned
+
+SALT = bytes(16)
+SETTINGS = CleanerSettings(1, 15.0, 1 << 20, 0.9, 1e300)
+
+
+def append(log, batch, now):
+    """Append a client's batch, compressed or not."""
+    return log.append_as_leader(prepare_fully(batch, log.config, now, log.partition), 0, now)
+
+
+def compact(log, files, now, committed_end=None, settings=SETTINGS):
+    """One round; what came of it, or None if nothing in the log was dirty."""
+    found = look(log, log.log_end_offset if committed_end is None else committed_end, now)
+    if not found.dirty_bytes:
+        return None
+    job = cleaning_job(log, found, settings, now)
+    for event in Cleaning(files, job, salt=SALT, account=lambda _: None).run():
+        if isinstance(event, CleanedSegment):
+            assert log.begin_swap(event.base_offsets, log.truncations)
+            swap(log, files, event, now)
+            files.fsync_directory(log.directory)
+        else:
+            assert isinstance(event, Cleaned)
+            log.first_dirty_offset = event.end_offset
+            remove_cleaned(files, log.directory)
+            return event
+    raise AssertionError
+
+
+def swap(log, files, cleaned, now):
+    """Put a new segment in place, or leave all as it was and raise an OSError."""
+    try:
+        promote(files, log.directory, cleaned.base_offsets[0])
+    except OSError:
+        demote(files, log.directory, cleaned.base_offsets[0])
+        log.cancel_swap()
+        raise
+    try:
+        log.complete_swap(cleaned.size, now)
+    except OSError:
+        log.complete_swap(cleaned.size, now)
+
+
+def flushed(log, files):
+    """The log, durable and known to be so."""
+    job = log.begin_flush()
+    job.run(files)
+    log.complete_flush(job)
+    log.checkpointed_point = log.recovery_point
+    return log
+
+
+def batches(log):
+    """(header, records) of all batches, read as a consumer does."""
+    found, offset = [], log.log_start_offset
+    while isinstance(piece := log.read(offset, 1 << 20), FileSlice):
+        content = piece.read()
+        for position, header in iterate_headers(content):
+            found.append((header, list(read_records(content, position))))
+            offset = header.next_offset
+    return found
+
+
+def records(log):
+    return [record for _, each in batches(log) for record in each]
+
+
+def latest(log):
+    """Each key's last value as a consumer of the whole log sees it, without what is deleted."""
+    values = {}
+    for record in records(log):
+        values[record.key] = record.value
+    return {key: value for key, value in values.items() if value is not None}

@@ -1,0 +1,130 @@
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from logfleet.io.files import PosixFiles, write_file
+from logfleet.log.checkpoints import parse_offsets
+from logfleet.log.config import LogConfig
+from logfleet.log.names import LOG_STARTS, TopicPartition
+from logfleet.records.record import Record, build_batch
+from logfleet.storage.checkpointer import Checkpointer
+from logfleet.storage.flusher import Flusher
+from logfleet.storage.log_dir import LogDir
+from logfleet.storage.open_files import OpenFiles
+
+pytestmark = pytest.mark.asyncio
+
+NOW = 1_700_000_000_000
+NAME = TopicPartition("topic", 0)
+
+
+class Disk:
+    """A log directory with a log of five records whose checkpoints wait for `may_go`, and are counted."""
+
+    def __init__(self, path, monkeypatch) -> None:
+        self.files = PosixFiles()
+        self.flusher = Flusher(self.files)
+        self.log_dir = LogDir(OpenFiles(self.files), str(path), "cluster", 1)
+        self.log = self.log_dir.create(NAME, "A" * 22, LogConfig(), NOW)
+        for _ in range(5):
+            self.log.append_as_leader(build_batch([Record(None, b"v", NOW)]), 0, NOW)
+        self.checkpointer = Checkpointer(self.files, self.flusher)
+        self.writing, self.may_go = asyncio.Event(), threading.Event()
+        self.writes = 0
+        self.error: OSError | None = None
+        self._loop = asyncio.get_running_loop()
+        monkeypatch.setattr("logfleet.storage.log_dir.write_file", self.write_file)
+
+    def write_file(self, files, path, content, *, durable) -> None:
+        self._loop.call_soon_threadsafe(self.writing.set)
+        self.may_go.wait(60)
+        self.writes += path.endswith(LOG_STARTS)
+        if self.error is not None:
+            raise self.error
+        write_file(files, path, content, durable=durable)
+
+    def begins(self) -> int | None:
+        return parse_offsets(Path(self.log_dir.path, LOG_STARTS).read_bytes()).get(NAME)
+
+
+@pytest_asyncio.fixture
+async def disk(tmp_path, monkeypatch):
+    made = Disk(tmp_path / "data", monkeypatch)
+    yield made
+    made.may_go.set()
+    made.flusher.stop()
+    made.log_dir.abandon()
+
+
+def later(work) -> "asyncio.Task[None]":
+    return asyncio.ensure_future(work)
+
+
+async def test_log_starts_that_wait_for_one_another_share_a_write(disk) -> None:
+    disk.log.delete_records_before(1)
+    first = later(disk.checkpointer.write_log_starts(disk.log_dir))
+    await disk.writing.wait()
+    others = []
+    for offset in (2, 3, 4):
+        disk.log.delete_records_before(offset)
+        others.append(later(disk.checkpointer.write_log_starts(disk.log_dir)))
+    await asyncio.sleep(0)
+    disk.may_go.set()
+    await first
+    await asyncio.gather(*others)
+    assert (disk.begins(), disk.writes) == (4, 2)
+
+
+async def test_an_older_state_never_replaces_a_newer_one(disk) -> None:
+    """Two writers of the file: the one that comes second looks at the log second."""
+    disk.log.delete_records_before(1)
+    first = later(disk.checkpointer.write(disk.log_dir, dict))
+    await disk.writing.wait()
+    second = later(disk.checkpointer.write_log_starts(disk.log_dir))
+    await asyncio.sleep(0)
+    disk.log.delete_records_before(2)
+    disk.may_go.set()
+    await asyncio.gather(first, second)
+    assert disk.begins() == 2
+
+
+async def test_what_was_begun_is_waited_for_though_who_asked_is_gone(disk) -> None:
+    disk.log.delete_records_before(3)
+    asked = later(disk.checkpointer.write_log_starts(disk.log_dir))
+    await disk.writing.wait()
+    asked.cancel()
+    await asyncio.wait([asked])
+    idle = later(disk.checkpointer.until_idle())
+    await asyncio.sleep(0)
+    assert not idle.done()
+    disk.may_go.set()
+    await idle
+    assert disk.begins() == 3
+    await disk.checkpointer.until_idle()
+
+
+async def test_an_error_of_the_disk_reaches_everybody_who_waits(disk) -> None:
+    disk.error = OSError(5, "bad sector")
+    disk.may_go.set()
+    asked = [later(disk.checkpointer.write_log_starts(disk.log_dir)) for _ in range(2)]
+    for each in asked:
+        with pytest.raises(OSError, match="bad sector"):
+            await each
+
+
+async def test_a_log_that_left_is_in_no_checkpoint_and_who_asks_shares_a_write(disk) -> None:
+    """One that was decided on before it left is under way."""
+    disk.log.delete_records_before(1)
+    before = later(disk.checkpointer.write(disk.log_dir, dict))
+    await disk.writing.wait()
+    disk.log_dir.delete(NAME, NOW)
+    asked = [later(disk.checkpointer.forget_departed(disk.log_dir, dict)) for _ in range(3)]
+    await asyncio.sleep(0)
+    disk.may_go.set()
+    await before
+    await asyncio.gather(*asked)
+    assert (disk.begins(), disk.writes) == (None, 2)
+    await disk.checkpointer.forget_departed(disk.log_dir, dict)
+    assert disk.writes == 2
