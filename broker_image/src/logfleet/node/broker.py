@@ -21,6 +21,7 @@ from logfleet.control.configs import BrokerConfig
 from logfleet.control.dynamic_configs import Piece
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.io import descriptors
+from logfleet.io.clock import now_ms
 from logfleet.io.files import Files, PosixFiles
 from logfleet.io.timers import TimerWheel
 from logfleet.log.names import TopicPartition
@@ -49,7 +50,7 @@ from logfleet.node.handlers.metadata_creation import TopicCreator
 from logfleet.node.handlers.producer_ids import ProducerIds
 from logfleet.node.metrics.observation import Observation
 from logfleet.node.partitions.flush_rules import FlushRules
-from logfleet.node.partitions.local_partitions import LocalPartitions, now_ms
+from logfleet.node.partitions.local_partitions import LocalPartitions
 from logfleet.node.partitions.log_configs import LogConfigs
 from logfleet.node.partitions.maintenance import Maintenance
 from logfleet.node.partitions.parked import Parked

@@ -17,6 +17,9 @@ from logfleet.storage.partition_log import PartitionLog
 
 log = structlog.get_logger(__name__)
 
+Failed = Callable[[TopicPartition, OSError], None]
+"""Called where something that the log of a partition needed of its disk has failed; in a broker it is a DiskFailure."""
+
 
 class DiskFailure:
     """take_offline: called with the logs of a directory that failed. fail: with the reason why the broker cannot go on."""

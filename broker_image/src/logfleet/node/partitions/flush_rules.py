@@ -13,8 +13,8 @@ from logfleet.io.descriptors import TRY_AGAIN_S
 from logfleet.io.files import is_shortage
 from logfleet.io.timers import TimerWheel
 from logfleet.log.names import TopicPartition
-from logfleet.node.partitions.local_partitions import Failed
 from logfleet.node.partitions.partition import Partition
+from logfleet.storage.disk_failure import Failed
 from logfleet.storage.flusher import Flusher
 
 FLUSH_PERIOD_S: Final = 5.0

@@ -6,13 +6,13 @@ deleted, never because the topic is not there; a log that belongs to nothing kno
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Iterator
 
 import structlog
 
 from logfleet.control.log_directories import is_new
 from logfleet.control.topics import confirm_deleted
+from logfleet.io.clock import now_ms
 from logfleet.io.descriptors import TRY_AGAIN_S
 from logfleet.io.slices import Slices
 from logfleet.log.names import TopicPartition
@@ -27,6 +27,7 @@ from logfleet.node.partitions.partition import CommitRule, Partition
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.strays import is_deleted, set_aside
 from logfleet.storage.checkpointer import Checkpointer
+from logfleet.storage.disk_failure import Failed
 from logfleet.storage.flusher import Flusher
 from logfleet.storage.log_dirs import LogDirError, LogDirs
 from logfleet.storage.partition_log import PartitionLog
@@ -37,8 +38,6 @@ log = structlog.get_logger(__name__)
 # Leader epochs written at the same time.
 EPOCH_WRITES_MAX = 8
 CONFIRM_AGAIN_S = 1.0
-
-Failed = Callable[[TopicPartition, OSError], None]
 
 
 class LocalPartitions:
@@ -396,7 +395,3 @@ class LocalPartitions:
                 await asyncio.sleep(CONFIRM_AGAIN_S)
             else:
                 return
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -12,15 +12,16 @@ from typing import Final
 import structlog
 
 from logfleet.control.configs import BrokerConfig
+from logfleet.io.clock import now_ms
 from logfleet.io.files import Files, is_shortage
 from logfleet.io.slices import Slices
 from logfleet.log.config import LONG_MAX
 from logfleet.log.names import TopicPartition
 from logfleet.node.partitions.flush_rules import FLUSH_PERIOD_S
-from logfleet.node.partitions.local_partitions import Failed, now_ms
 from logfleet.node.partitions.partition import Partition
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.storage.checkpointer import Checkpointer
+from logfleet.storage.disk_failure import Failed
 from logfleet.storage.flusher import THREADS, Flusher
 from logfleet.storage.log_dir import LogDir
 from logfleet.storage.log_dirs import LogDirs

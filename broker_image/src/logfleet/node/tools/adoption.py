@@ -7,13 +7,13 @@ import msgspec
 from logfleet.control.adoption import Adoption, FoundDirectory, adoption_txns, plan_adoption
 from logfleet.control.configs import BrokerConfig
 from logfleet.io import descriptors
+from logfleet.io.clock import now_ms
 from logfleet.io.files import Files
 from logfleet.log.config import LogConfig
 from logfleet.metadata import keys
 from logfleet.metadata.store import MetadataStore
 from logfleet.node.cluster.claims import settle
 from logfleet.node.cluster.metadata_store import embedded_file, open_store
-from logfleet.node.partitions.local_partitions import now_ms
 from logfleet.node.tools.kafka_directories import (
     AdoptionRefused,
     format_problems,

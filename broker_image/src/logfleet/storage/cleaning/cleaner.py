@@ -10,22 +10,23 @@ import errno
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
+from typing import Protocol
 
 import msgspec
 import structlog
 
 from logfleet.control.cleaner_settings import CleanerSettings
+from logfleet.io.clock import now_ms
 from logfleet.io.files import Files, is_shortage
 from logfleet.io.slices import Slices
 from logfleet.log.compaction import Cleanable, CleanableSegment, cleanable, retry_pause_s
 from logfleet.log.names import TopicPartition
-from logfleet.node.partitions.local_partitions import Failed, now_ms
-from logfleet.node.partitions.partition import Partition
 from logfleet.records.batch import NO_TIMESTAMP
 from logfleet.records.record import DECOMPRESSED_BYTES_MAX
 from logfleet.storage.cleaning.process import CleanerProcess
 from logfleet.storage.cleaning.program import NotCleaned
 from logfleet.storage.cleaning.round import NOT_KNOWN, Cleaned, CleanedSegment, CleaningJob
+from logfleet.storage.disk_failure import Failed
 from logfleet.storage.flusher import Flusher
 from logfleet.storage.log_dir import LogDir
 from logfleet.storage.log_dirs import LogDirs
@@ -52,6 +53,21 @@ class CleanerStats(msgspec.Struct):
     dirty_ratio_max: float = 0.0
     overdue_ms_max: int = 0
     last_run: float = msgspec.field(default_factory=time.monotonic)
+
+
+class CompactedPartition(Protocol):
+    """A partition whose log may be compacted."""
+
+    @property
+    def log(self) -> PartitionLog: ...
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether it is to be compacted here still."""
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Offset below which everything is committed and decided."""
 
 
 class _Round(msgspec.Struct):
@@ -156,7 +172,7 @@ class Cleaner:
         files: Files,
         settings: Callable[[], CleanerSettings],
         *,
-        table: Iterable[Partition],
+        table: Iterable[CompactedPartition],
         log_dirs: LogDirs,
         flusher: Flusher,
         checkpoint: Callable[[LogDir], Awaitable[None]],
@@ -216,9 +232,9 @@ class Cleaner:
         else:
             await asyncio.sleep(backoff_s)
 
-    def lost(self, partition: Partition) -> None:
+    def lost(self, partition: CompactedPartition) -> None:
         """This broker no longer leads the partition: a round over its log ends."""
-        running = self._rounds.get(TopicPartition(partition.topic, partition.index))
+        running = self._rounds.get(partition.log.partition)
         if running is not None:
             self._abort(running, "the partition is led elsewhere or deleted")
 
@@ -242,12 +258,12 @@ class Cleaner:
         self.stats.last_run = time.monotonic()
         self._forget_what_is_gone()
         ratio_max, overdue_max = 0.0, 0
-        best: tuple[Cleanable, Partition] | None = None
+        best: tuple[Cleanable, CompactedPartition] | None = None
         for partition in self._table:
             await self._slices.breathe()
             if not self._may_be_cleaned(partition):
                 continue
-            name = TopicPartition(partition.topic, partition.index)
+            name = partition.log.partition
             try:
                 found = look(partition.log, partition.last_stable_offset, now_ms())
             except OSError as error:
@@ -264,13 +280,13 @@ class Cleaner:
         self.stats.dirty_ratio_max, self.stats.overdue_ms_max = ratio_max, overdue_max
         return best is not None and self._begin(best[1], settings)
 
-    def _may_be_cleaned(self, partition: Partition) -> bool:
+    def _may_be_cleaned(self, partition: CompactedPartition) -> bool:
         partition_log = partition.log
         return (
             partition.is_leading
             and partition_log.config.compacts
             and partition_log not in self.uncleanable
-            and TopicPartition(partition.topic, partition.index) not in self._rounds
+            and partition.log.partition not in self._rounds
             and self._failures.get(partition_log, (0, 0.0))[1] <= time.monotonic()
         )
 
@@ -289,8 +305,8 @@ class Cleaner:
             self.uncleanable = {p: why for p, why in self.uncleanable.items() if p in present}
             self._failures = {p: n for p, n in self._failures.items() if p in present}
 
-    def _begin(self, partition: Partition, settings: CleanerSettings) -> bool:
-        name = TopicPartition(partition.topic, partition.index)
+    def _begin(self, partition: CompactedPartition, settings: CleanerSettings) -> bool:
+        name = partition.log.partition
         log_dir = self._log_dirs.dir_of(name)
         if log_dir is None or not partition.is_leading or not self._has_room(log_dir):
             return False

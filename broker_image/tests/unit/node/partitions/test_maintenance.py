@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 from logfleet.control.configs import broker_config
+from logfleet.io.clock import now_ms
 from logfleet.io.files import PosixFiles
 from logfleet.io.slices import Slices
 from logfleet.log.config import LogConfig
 from logfleet.log.retention import Retention
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.partitions.flush_rules import FLUSH_PERIOD_S
-from logfleet.node.partitions.local_partitions import now_ms
 from logfleet.node.partitions.maintenance import Maintenance
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.storage.log_dirs import LogDirs
