@@ -1,4 +1,4 @@
-"""`make bench-lag`: how late the loop of one broker is under mixed load; also while a log is compacted, the disk stalls, and logs expire.
+"""`make bench-lag`: how late the loop of one broker is under mixed load; also while a log is compacted, syncs or writes stall, and logs expire.
 
 Lateness counts as the broker's own where its thread did not wait for a processor: others on the machine do not show in it, but
 for what they do to caches and disks. The figures and the slowest steps go to e2e/results/lag.json.
@@ -56,17 +56,19 @@ CONFIG = {
 
 
 class Watched(Broker):
-    """A broker with a probe in its loop. stall_file: while it is there, syncs take 200 ms longer."""
+    """A broker with a probe in its loop. stall_file and stall_writes_file: see stall.c."""
 
     def __init__(self, directory: Path, library: Path) -> None:
         super().__init__(directory, CONFIG)
         self.out = directory / "phases.json"
         self.stall_file = directory / "stall"
+        self.stall_writes_file = directory / "stall_writes"
         self.environment = {
             **os.environ,
             "PYTHONPATH": PATH,
             "LD_PRELOAD": str(library),
             "LOGFLEET_STALL": str(self.stall_file),
+            "LOGFLEET_STALL_WRITES": str(self.stall_writes_file),
         }
 
     def launch(self) -> None:
@@ -138,6 +140,18 @@ class Bench:
         self._broker.stall_file.touch()
         time.sleep(self._seconds)
         self._broker.stall_file.unlink()
+
+    def slow_writes(self) -> None:
+        self._stall_writes(200)
+
+    def hung_writes(self) -> None:
+        self._stall_writes(2_000)
+
+    def _stall_writes(self, ms: int) -> None:
+        """The loop waits for the first of them, and for no other: see logfleet.storage.disk."""
+        self._broker.stall_writes_file.write_text(str(ms))
+        time.sleep(self._seconds)
+        self._broker.stall_writes_file.unlink()
 
     def expiry(self) -> None:
         self._alter(EXPIRING, {"retention.ms": "1000"})
@@ -220,7 +234,14 @@ def main() -> int:
         until(
             lambda: broker.metric("logfleet_topic_messages_in_total") > 10_000, "the load is idle"
         )
-        for phase in (bench.mixed, bench.compaction, bench.stall, bench.expiry):
+        for phase in (
+            bench.mixed,
+            bench.compaction,
+            bench.stall,
+            bench.expiry,
+            bench.slow_writes,
+            bench.hung_writes,
+        ):
             broker.next_phase()
             phase()
             print(f"{phase.__name__} done", file=sys.stderr, flush=True)

@@ -15,7 +15,14 @@ from logfleet.io.logging import start_logging
 
 from e2e.loop_lag.probe import Probe
 
-PHASES = ("mixed load", "compaction", "a disk that stalls", "1,000 partitions expire")
+PHASES = (
+    "mixed load",
+    "compaction",
+    "syncs take 200 ms",
+    "1,000 partitions expire",
+    "writes take 200 ms",
+    "writes take 2 s",
+)
 
 
 async def main(options: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from e2e.loop_lag.__main__ import stall_library
 
 STALLED_S = 0.2
 PROGRAM = """
-import json, os, sys, time
+import json, os, time
 
 def fastest(call):
     took_s = []
@@ -23,18 +23,22 @@ def fastest(call):
     return min(took_s)
 
 file = os.memfd_create("in memory")
-print(json.dumps([fastest(call) for call in (os.fsync, os.fdatasync)]))
+write = lambda file: os.pwrite(file, b"data", 0)
+print(json.dumps([fastest(call) for call in (os.fsync, os.fdatasync, write)]))
 """
 
 
-@pytest.mark.parametrize("stalls", [False, True])
-def test_syncs_take_longer_while_the_file_is_there(tmp_path: Path, *, stalls: bool):
-    switch = tmp_path / "stall"
-    if stalls:
-        switch.touch()
-    given = {"LD_PRELOAD": str(stall_library(tmp_path)), "LOGFLEET_STALL": str(switch)}
+@pytest.mark.parametrize("stalls", [(), ("LOGFLEET_STALL",), ("LOGFLEET_STALL_WRITES",)])
+def test_syncs_or_writes_take_longer_while_their_file_is_there(
+    tmp_path: Path, stalls: tuple[str, ...]
+):
+    switches = {name: tmp_path / name for name in ("LOGFLEET_STALL", "LOGFLEET_STALL_WRITES")}
+    for name in stalls:
+        switches[name].write_text("200")
+    given = {"LD_PRELOAD": str(stall_library(tmp_path))}
+    given |= {name: str(path) for name, path in switches.items()}
     command = [sys.executable, "-c", PROGRAM]
     said = subprocess.run(command, check=True, capture_output=True, env={**os.environ, **given})
     took_s = msgspec.json.decode(said.stdout, type=list[float])
-    assert len(took_s) == 2
-    assert all((each >= STALLED_S) == stalls for each in took_s), took_s
+    syncs, writes = "LOGFLEET_STALL" in stalls, "LOGFLEET_STALL_WRITES" in stalls
+    assert [each >= STALLED_S for each in took_s] == [syncs, syncs, writes], took_s

@@ -133,6 +133,7 @@ class Broker:
             take_offline=self._take_offline,
             fail=self._fail,
         )
+        self._log_dirs.open_files.on_write_failed = self._disk_failed.write_failed
         self._configs = LogConfigs(self.node_id, config.static)
         self._listeners: list[Listener] = []
         self._connection_rules = ConnectionRules(config, self._listeners, own.connections)

@@ -1,7 +1,8 @@
 """What follows from a log that could not be written or read: the one policy for disks.
 
 A disk that fails is not used again (KIP-112). One that is full goes on without records (`logfleet.storage.disk_space`). A process that may
-open no more files says nothing about its disks: what needed a descriptor is tried again, by clients and by us.
+open no more files says nothing about its disks: what needed a descriptor is tried again, by clients and by us. A disk that is
+held up for so long that no more may wait for it refuses appends, which clients try again (`logfleet.storage.disk`).
 """
 
 from collections.abc import Callable, Iterable
@@ -11,7 +12,9 @@ import structlog
 from logfleet.io.files import is_out_of_descriptors, is_out_of_space
 from logfleet.io.logging import Seldom
 from logfleet.log.names import TopicPartition
+from logfleet.storage.disk import DiskBusy
 from logfleet.storage.disk_space import DiskSpace
+from logfleet.storage.log_dir import LogDir
 from logfleet.storage.log_dirs import LogDirs
 from logfleet.storage.partition_log import PartitionLog
 
@@ -37,6 +40,7 @@ class DiskFailure:
         self._take_offline = take_offline
         self._fail = fail
         self._out_of_descriptors = Seldom()
+        self._busy = Seldom()
 
     def __call__(self, name: TopicPartition, error: OSError) -> None:
         """Something that the log of a partition needed of its disk has failed."""
@@ -44,14 +48,26 @@ class DiskFailure:
             if count := self._out_of_descriptors.happened():
                 log.error("out_of_descriptors", error=str(error), count=count)
             return
-        log_dir = self._log_dirs.where_failed(name, error)
-        if log_dir is None:
+        if isinstance(error, DiskBusy):
+            if count := self._busy.happened():
+                log.error("disk_busy", path=error.filename, count=count)
             return
+        log_dir = self._log_dirs.where_failed(name, error)
+        if log_dir is not None:
+            self._failed(log_dir, str(name), error)
+
+    def write_failed(self, path: str, error: OSError) -> None:
+        """A file could not be written while its disk was held up, when nobody waited for it any more (see Disk)."""
+        for log_dir in self._log_dirs:
+            if path.startswith(f"{log_dir.path}/"):
+                self._failed(log_dir, path.rsplit("/", 2)[1], error)
+
+    def _failed(self, log_dir: LogDir, partition: str, error: OSError) -> None:
         if is_out_of_space(error):
             self._disk_space.ran_out(log_dir.path)
             return
         log.critical(
-            "log_directory_failed", path=log_dir.path, partition=str(name), error=str(error)
+            "log_directory_failed", path=log_dir.path, partition=partition, error=str(error)
         )
         self._take_offline(log_dir.logs.values())
         self._log_dirs.take_out(log_dir)

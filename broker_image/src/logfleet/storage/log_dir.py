@@ -362,6 +362,7 @@ class LogDir:
 
     def abandon(self) -> None:
         """Give the directory up as it is, as a crash would: the next start recovers it."""
+        self._open_files.disk(self.path).close()
         for log in self.logs.values():
             log.forget_files()
         if self._lock is not None:

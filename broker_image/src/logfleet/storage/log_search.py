@@ -14,7 +14,6 @@ import msgspec
 from logfleet.records.batch import NO_TIMESTAMP, BatchHeader
 from logfleet.records.errors import RecordsError
 from logfleet.records.record import DECOMPRESSED_BYTES_MAX, read_records
-from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.partition_log import PartitionLog
 from logfleet.storage.segment import Segment
 
@@ -116,7 +115,7 @@ async def _read(
     def are_there() -> bool:
         return set(segments) <= set(log.segments)
 
-    files = OpenFiles(log.files, FILES_AT_ONCE)
+    files = log.open_files.beside(FILES_AT_ONCE)
     copied = [segment.copy(files) for segment in segments]
     try:
         found = await run_in_thread(work, copied)

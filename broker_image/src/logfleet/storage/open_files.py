@@ -5,24 +5,42 @@ from collections import OrderedDict
 
 from logfleet.io.descriptors import OPEN_FILES_MAX
 from logfleet.io.files import File, Files
+from logfleet.storage.disk import Disk, Failed, SparedFile
 
 
 class OpenFiles:
     """A bounded cache of open files by path. limit: how many of them, over all log directories.
 
     A file that is dropped from the cache stays open for whoever still refers to it. At a start logs are opened in several threads.
+    on_write_failed: for writes whose caller did not wait for them, see Disk.
     """
 
-    __slots__ = ("_by_path", "_limit", "_lock", "files")
+    __slots__ = ("_by_path", "_disks", "_limit", "_lock", "files", "on_write_failed")
 
     def __init__(self, files: Files, limit: int = OPEN_FILES_MAX) -> None:
         self.files = files
+        self.on_write_failed: Failed = _unheard
+        self._disks: dict[str, Disk] = {}
         self._limit = limit
         self._by_path: OrderedDict[str, File] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._by_path)
+
+    def beside(self, limit: int) -> "OpenFiles":
+        """Other open files of the same disks, for another thread."""
+        others = OpenFiles(self.files, limit)
+        others._disks = self._disks
+        return others
+
+    def disk(self, log_dir: str) -> Disk:
+        """The disk of a log directory."""
+        with self._lock:
+            disk = self._disks.get(log_dir)
+            if disk is None:
+                disk = self._disks[log_dir] = Disk(log_dir, self._write_failed)
+            return disk
 
     def get(self, path: str, *, create: bool = False) -> File:
         """The file at `path`, opened if it is not yet. No two threads may ask for the same one."""
@@ -31,7 +49,8 @@ class OpenFiles:
             if file is not None:
                 self._by_path.move_to_end(path)
                 return file
-        file = self.files.open(path, create=create)
+        opened = self.files.open(path, create=create)
+        file = SparedFile(opened, self.disk(path.rsplit("/", 2)[0]))
         with self._lock:
             self._by_path[path] = file
             if len(self._by_path) > self._limit:
@@ -42,3 +61,13 @@ class OpenFiles:
         """Drop the file from the cache, because it was renamed, removed or replaced."""
         with self._lock:
             self._by_path.pop(path, None)
+        disk = self._disks.get(path.rsplit("/", 2)[0])
+        if disk is not None and disk.is_held_up:
+            disk.forget(path)
+
+    def _write_failed(self, path: str, error: OSError) -> None:
+        self.on_write_failed(path, error)
+
+
+def _unheard(path: str, error: OSError) -> None:
+    raise AssertionError(f"nobody was told that {path} could not be written: {error}")

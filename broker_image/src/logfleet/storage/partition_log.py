@@ -51,7 +51,7 @@ class PartitionLog:
     directory without partition.metadata; one that is set then is durable with the next flush. config may be replaced at any time. notes: what a person should know about how the log was
     found. recovered_bytes: how much was read to find its end after a crash. on_start_moved: called when old records are gone.
     checkpointed_point: what a crash leaves of recovery_point. first_dirty_offset: end of what is compacted. truncations: how often
-    the log was shortened. files: the file system that it lies on.
+    the log was shortened. files: the file system that it lies on; disk: of its directory.
     """
 
     def __init__(
@@ -75,8 +75,9 @@ class PartitionLog:
         self.truncations = 0
         self.epochs = loaded.epochs
         self.producers = loaded.producers
-        self._open_files = open_files
+        self.open_files = open_files
         self.files = open_files.files
+        self.disk = open_files.disk(request.directory.rpartition("/")[0])
         self._trash = trash
         self._segments = loaded.segments
         self._active = loaded.segments[-1]
@@ -211,7 +212,7 @@ class PartitionLog:
         self._new_names = True
         self._is_as_closed = False
         return Segment.create(
-            self._open_files,
+            self.open_files,
             self.directory,
             base_offset,
             interval_bytes=self._config.index_interval_bytes,
@@ -450,7 +451,7 @@ class PartitionLog:
         # more files than segments are indexes, and those may have been made just now
         directories = [self.directory] if self._new_names or len(files) > len(changed) else []
         if self._is_new:
-            files.append(self._open_files.files.open(f"{self.directory}/{PARTITION_METADATA}"))
+            files.append(self.open_files.files.open(f"{self.directory}/{PARTITION_METADATA}"))
             directories.append(self.directory.rpartition("/")[0] or ".")
         self.epochs.changed = self._new_names = self._is_new = False
         self._rolled = []
@@ -494,4 +495,4 @@ class PartitionLog:
         """Close what is open as soon as nobody reads it: the directory is being renamed or given up."""
         for segment in self._segments:
             for path in segment.paths:
-                self._open_files.forget(path)
+                self.open_files.forget(path)

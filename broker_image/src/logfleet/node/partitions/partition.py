@@ -1,10 +1,12 @@
 """A partition that this broker leads: its log, its leader epoch, what is committed, who waits for more.
 
-With one replica what is appended is committed at once, unless the topic wants it durable first (`logfleet.node.partitions.flush_rules`).
+With one replica what is appended is committed at once, unless the topic wants it durable first (`logfleet.node.partitions.flush_rules`)
+or its disk is held up, and it is not even written yet (`logfleet.storage.disk`).
 """
 
 import asyncio
 from collections import deque
+from functools import partial
 from typing import Protocol
 
 from logfleet.log.validation import NeedsThread, Prepared, Rejected
@@ -102,7 +104,9 @@ class Partition:
     def commits_at_once(self) -> bool:
         """Whether everything is committed, and what is appended now will be with its append."""
         log = self.log
-        return not log.has_flush_rules and self.high_watermark == log.log_end_offset
+        return not (log.has_flush_rules or log.disk.is_held_up) and (
+            self.high_watermark == log.log_end_offset
+        )
 
     @property
     def traffic(self) -> Traffic:
@@ -119,13 +123,19 @@ class Partition:
         """
         assert self.is_leading, f"append to {self.topic}-{self.index}, which is led elsewhere"
         log = self.log
+        if log.disk.is_held_up:
+            log.disk.require_room()
         size_before = log.log_end_offset
         result = log.append_as_leader(batch, self.leader_epoch, now_ms)
         end_offset = log.log_end_offset
         if end_offset != size_before:
             size = len(batch.buffer if isinstance(batch, Prepared) else batch)
             self.bytes_in += size
-            if log.has_flush_rules and self._rule is not None and self._rule.hold(self):
+            if log.disk.is_held_up:
+                self._held.append((end_offset, size))
+                log.disk.when_written(partial(self._written, end_offset))
+                return result
+            if self._waits_for_flush():
                 self._held.append((end_offset, size))
                 return result
             self.high_watermark = end_offset
@@ -135,6 +145,15 @@ class Partition:
                 for waiter in tuple(self._waiters):
                     waiter.appended(size)
         return result
+
+    def _waits_for_flush(self) -> bool:
+        """Whether what is appended is committed only once it is durable."""
+        return self.log.has_flush_rules and self._rule is not None and self._rule.hold(self)
+
+    def _written(self, end_offset: int) -> None:
+        """What was appended below `end_offset` while the disk was held up is written."""
+        if self.is_leading and not self._waits_for_flush():
+            self.commit(end_offset)
 
     def commit(self, end_offset: int) -> None:
         """What was appended below `end_offset` is committed, and whoever waits for it is told."""

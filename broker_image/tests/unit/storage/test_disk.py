@@ -1,0 +1,249 @@
+"""What holds while the disk of a log directory is slow for those who write to it."""
+
+import asyncio
+import errno
+import random
+import threading
+from pathlib import Path
+
+import pytest
+from logfleet.io.files import File, PosixFile, PosixFiles, Writable
+from logfleet.storage import disk as module
+from logfleet.storage.disk import CALM_S, SLOW_S, DiskBusy, SparedFile
+from logfleet.storage.open_files import OpenFiles
+
+pytestmark = pytest.mark.asyncio
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+class SlowFile(PosixFile):
+    """takes_s: what a write takes by the clock. errors: with which the next writes fail. gate: closed while writes are to wait."""
+
+    disk: "SlowFiles"
+
+    def pwrite(self, data: Writable, position: int) -> None:
+        disk = self.disk
+        assert disk.gate.wait(30), "nobody opened the gate"
+        disk.clock.seconds += disk.takes_s
+        if disk.errors:
+            raise OSError(disk.errors.pop(0), "as the test wants it", self.path)
+        super().pwrite(data, position)
+        disk.written.append((self.path, position))
+
+
+class SlowFiles(PosixFiles):
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.takes_s = 0.0
+        self.errors: list[int] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.written: list[tuple[str, int]] = []
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        file = SlowFile(path, create=create)
+        file.disk = self
+        return file
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(module, "perf_counter", clock)
+    return clock
+
+
+@pytest.fixture
+def slow(clock) -> SlowFiles:
+    return SlowFiles(clock)
+
+
+class Directory:
+    """A log directory with files, on a disk that the test makes slow."""
+
+    def __init__(self, path: Path, slow: SlowFiles) -> None:
+        self.path = path
+        self.slow = slow
+        self.open_files = OpenFiles(slow)
+        self.failures: list[tuple[str, OSError]] = []
+        self.open_files.on_write_failed = lambda path, error: self.failures.append((path, error))
+        self.disk = self.open_files.disk(str(path))
+        (path / "topic-0").mkdir(parents=True)
+
+    def file(self, name: str = "a.log") -> File:
+        return self.open_files.get(str(self.path / "topic-0" / name), create=True)
+
+    def hold_up(self) -> None:
+        """One write is slow."""
+        self.slow.takes_s = 2 * SLOW_S
+        self.file("first").pwrite(b".", 0)
+        self.slow.takes_s = 0.0
+
+    async def written(self) -> None:
+        """All that waits now is written, and the loop knows it."""
+        written = asyncio.Event()
+        self.disk.when_written(written.set)
+        await written.wait()
+
+
+@pytest.fixture
+def directory(tmp_path, slow) -> Directory:
+    return Directory(tmp_path / "data", slow)
+
+
+async def test_a_stall_is_paid_once_then_writes_do_not_stop_the_loop(directory, slow) -> None:
+    file = directory.file()
+    file.pwrite(b"one", 0)
+    assert not directory.disk.is_held_up
+    directory.hold_up()
+    assert directory.disk.is_held_up
+    slow.gate.clear()  # from here on a write on the loop would end this test
+    written: list[str] = []
+    file.pwrite(b"two", 3)
+    directory.disk.when_written(lambda: written.append("two"))
+    file.pwrite(b"three", 6)
+    directory.disk.when_written(lambda: written.append("three"))
+    assert (file.pread(20, 0), file.size(), written) == (b"onetwothree", 11, [])
+    slow.gate.set()
+    await directory.written()
+    assert Path(file.path).read_bytes() == b"onetwothree"
+    assert written == ["two", "three"]
+
+
+async def test_other_directories_go_on(directory, slow, tmp_path) -> None:
+    (tmp_path / "other" / "topic-0").mkdir(parents=True)
+    directory.hold_up()
+    other = directory.open_files.get(str(tmp_path / "other/topic-0/a.log"), create=True)
+    other.pwrite(b"at once", 0)
+    assert slow.written[-1] == (other.path, 0)
+
+
+async def test_what_is_slow_in_a_thread_holds_nobody_up(directory, slow) -> None:
+    await asyncio.to_thread(directory.hold_up)
+    assert not directory.disk.is_held_up
+
+
+async def test_the_loop_writes_itself_again_once_nothing_was_slow_for_a_while(
+    directory, slow, clock
+) -> None:
+    directory.hold_up()
+    file = directory.file()
+    clock.seconds += CALM_S / 2
+    slow.takes_s = 2 * SLOW_S
+    file.pwrite(b"slow", 0)
+    await directory.written()
+    slow.takes_s = 0.0
+    for expected in (True, False):
+        clock.seconds += CALM_S - 1 if expected else 2
+        file.pwrite(b"fast", 0)
+        await directory.written()
+        assert directory.disk.is_held_up is expected
+    file.pwrite(b"here", 0)
+    assert Path(file.path).read_bytes() == b"here"
+
+
+async def test_reads_are_those_of_a_disk_that_is_not_held_up(directory, slow) -> None:
+    """Whatever is written, read and shortened while writes wait or not: the spared file answers as an ordinary one."""
+    dice = random.Random(7)
+    directory.hold_up()
+    spared = directory.file()
+    plain = PosixFile(str(directory.path / "plain"), create=True)
+    for _ in range(3_000):
+        match dice.randrange(12):
+            case 0:
+                slow.gate.set()
+            case 1:
+                slow.gate.clear()
+            case 2:
+                slow.gate.set()
+                length = dice.randrange(plain.size() + 1)
+                spared.truncate(length)
+                plain.truncate(length)
+            case 3:
+                await asyncio.sleep(0)
+            case 4 | 5 | 6 | 7:
+                at = dice.choice([plain.size(), dice.randrange(plain.size() + 1)])
+                data = dice.randbytes(dice.randrange(1, 40))
+                spared.pwrite(data, at)
+                plain.pwrite(data, at)
+            case _:
+                length, at = dice.randrange(1, 60), dice.randrange(plain.size() + 10)
+                assert spared.pread(length, at) == plain.pread(length, at)
+                assert spared.size() == plain.size()
+    slow.gate.set()
+    await asyncio.to_thread(spared.fsync)
+    assert Path(spared.path).read_bytes() == Path(plain.path).read_bytes()
+
+
+async def test_other_open_files_of_the_same_disk_see_what_waits(directory, slow) -> None:
+    directory.hold_up()
+    slow.gate.clear()
+    directory.file().pwrite(b"waits", 0)
+    beside = directory.open_files.beside(4).get(directory.file().path)
+    assert isinstance(beside, SparedFile)
+    assert beside.pread(5, 0) == b"waits"
+    slow.gate.set()
+
+
+async def test_what_waits_for_a_file_is_not_for_the_next_of_its_name(directory, slow) -> None:
+    directory.hold_up()
+    slow.gate.clear()
+    file = directory.file()
+    file.pwrite(b"old", 0)
+    Path(file.path).rename(f"{file.path}.deleted")
+    directory.open_files.forget(file.path)
+    anew = directory.file()
+    assert anew.pread(3, 0) == b""
+    slow.gate.set()
+    await asyncio.to_thread(anew.fsync)
+    assert Path(f"{file.path}.deleted").read_bytes() == b"old"
+    assert anew.pread(3, 0) == b""
+
+
+async def test_a_write_that_finds_no_room_waits_for_it(directory, slow, monkeypatch, until) -> None:
+    monkeypatch.setattr(module, "AGAIN_S", 0.001)
+    directory.hold_up()
+    slow.errors = [errno.ENOSPC, errno.ENOSPC]
+    file = directory.file()
+    file.pwrite(b"kept", 0)
+    await asyncio.to_thread(file.fsync)
+    assert Path(file.path).read_bytes() == b"kept"
+    await until(lambda: len(directory.failures) == 2)
+    assert all(error.errno == errno.ENOSPC for _, error in directory.failures)
+
+
+async def test_behind_a_write_that_failed_nothing_is_written(directory, slow, until) -> None:
+    directory.hold_up()
+    slow.gate.clear()
+    slow.errors = [errno.EIO]
+    file, written = directory.file(), []
+    file.pwrite(b"lost", 0)
+    file.pwrite(b"behind", 4)
+    directory.disk.when_written(lambda: written.append("behind"))
+    slow.gate.set()
+    with pytest.raises(OSError, match="given up"):
+        await asyncio.to_thread(file.fsync)
+    await until(lambda: directory.failures)
+    ((path, error),) = directory.failures
+    assert (path, error.errno, written) == (file.path, errno.EIO, [])
+    assert Path(file.path).read_bytes() == b""
+
+
+async def test_no_more_waits_than_there_is_memory_for(directory, slow, monkeypatch) -> None:
+    monkeypatch.setattr(module, "WAITING_BYTES_MAX", 10)
+    directory.hold_up()
+    slow.gate.clear()
+    directory.disk.require_room()
+    directory.file().pwrite(b"eleven byte", 0)
+    with pytest.raises(DiskBusy):
+        directory.disk.require_room()
+    slow.gate.set()
+    await directory.written()
+    directory.disk.require_room()
