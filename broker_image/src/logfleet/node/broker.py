@@ -428,7 +428,6 @@ class Broker:
         cleaner = None
         if self.config.log_cleaner_enable:
             cleaner = Cleaner(
-                self._files,
                 lambda: settings_of(self.config.static, self.image, self.node_id),
                 table=self.partitions,
                 log_dirs=self._log_dirs,

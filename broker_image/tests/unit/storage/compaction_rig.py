@@ -1,13 +1,17 @@
 """A round of compaction within the test's own process, step by step as the broker and its child do it, and what a log then holds."""
 
+import contextlib
+
 from logfleet.control.cleaner_settings import CleanerSettings
 from logfleet.log.validation import prepare_fully
 from logfleet.records.batch import iterate_headers
 from logfleet.records.record import read_records
-from logfleet.storage.cleaning.cleaner import cleaning_job, look
+from logfleet.storage.cleaning.job import cleaning_job, look
 from logfleet.storage.cleaning.round import Cleaned, CleanedSegment, Cleaning
+from logfleet.storage.cleaning.swap import Swaps
 from logfleet.storage.file_slice import FileSlice
-from logfleet.storage.segment_swap import demote, promote, remove_cleaned
+from logfleet.storage.flusher import Flusher
+from logfleet.storage.segment_swap import remove_cleaned
 
 SALT = bytes(16)
 SETTINGS = CleanerSettings(1, 15.0, 1 << 20, 0.9, 1e300)
@@ -26,9 +30,7 @@ def compact(log, files, now, committed_end=None, settings=SETTINGS):
     job = cleaning_job(log, found, settings, now)
     for event in Cleaning(files, job, salt=SALT, account=lambda _: None).run():
         if isinstance(event, CleanedSegment):
-            assert log.begin_swap(event.base_offsets, log.truncations)
-            swap(log, files, event, now)
-            files.fsync_directory(log.directory)
+            swap(log, event, now)
         else:
             assert isinstance(event, Cleaned)
             log.first_dirty_offset = event.end_offset
@@ -37,18 +39,21 @@ def compact(log, files, now, committed_end=None, settings=SETTINGS):
     raise AssertionError
 
 
-def swap(log, files, cleaned, now):
-    """Put a new segment in place, or leave all as it was and raise an OSError."""
-    try:
-        promote(files, log.directory, cleaned.base_offsets[0])
-    except OSError:
-        demote(files, log.directory, cleaned.base_offsets[0])
-        log.cancel_swap()
-        raise
-    try:
-        log.complete_swap(cleaned.size, now)
-    except OSError:
-        log.complete_swap(cleaned.size, now)
+class InPlace(Flusher):
+    """Without threads: what it runs is done when it returns."""
+
+    def __init__(self):
+        pass
+
+    async def run(self, work, *args):
+        return work(*args)
+
+
+def swap(log, cleaned, now):
+    """Put a new segment in place as the broker does, or leave all as it was and raise an OSError."""
+    steps = Swaps(log, log.truncations, InPlace(), lambda *_: None, lambda: None)
+    with contextlib.suppress(StopIteration):
+        steps.put_in_place(cleaned, now).send(None)
 
 
 def flushed(log, files):

@@ -160,7 +160,7 @@ class Run:
         trash.remove(self.disk, self.log_dir.take_removals(self.now))
 
     def compact_without_room(self):
-        """The disk is full at one step of a round; steps for which that was tried twice are in test_swap_without_room."""
+        """The disk is full at one step of a round; steps for which that was tried twice are in cleaning.test_swap."""
         self.disk.fail_after(
             self.dice.randrange(25), errno.ENOSPC, frozenset({RENAME, FSYNC_DIRECTORY})
         )

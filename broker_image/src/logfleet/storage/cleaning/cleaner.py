@@ -1,15 +1,13 @@
 """Compacts logs: chooses the dirtiest, has a child process write its new segments, puts those in place (Kafka's LogCleaner).
 
-Rules are in log.compaction, the bytes are read and written by cleaner_program. What is done here on the loop is short: a walk over the
-logs in slices, and for each new segment some renames. A log that is truncated, deleted, led elsewhere or no longer to be compacted meanwhile
-ends its round; what was put in place by then stays, it is right by itself.
+Rules are in log.compaction, the bytes are read and written by `program`, one log's round is followed by `running_round`. What is done
+on the loop is short: a walk over the logs in slices, and for each new segment some renames. A log that is truncated, deleted, led elsewhere
+or no longer to be compacted meanwhile ends its round; what was put in place by then stays, it is right by itself.
 """
 
 import asyncio
-import errno
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import aclosing
 from typing import Protocol
 
 import msgspec
@@ -17,22 +15,21 @@ import structlog
 
 from logfleet.control.cleaner_settings import CleanerSettings
 from logfleet.io.clock import now_ms
-from logfleet.io.files import Files, is_shortage
+from logfleet.io.files import is_shortage
 from logfleet.io.slices import Slices
-from logfleet.log.compaction import Cleanable, CleanableSegment, cleanable, retry_pause_s
+from logfleet.log.compaction import Cleanable, retry_pause_s
 from logfleet.log.names import TopicPartition
-from logfleet.records.batch import NO_TIMESTAMP
-from logfleet.records.record import DECOMPRESSED_BYTES_MAX
+from logfleet.storage.cleaning.job import cleaning_job, look
 from logfleet.storage.cleaning.process import CleanerProcess
 from logfleet.storage.cleaning.program import NotCleaned
-from logfleet.storage.cleaning.round import NOT_KNOWN, Cleaned, CleanedSegment, CleaningJob
+from logfleet.storage.cleaning.round import Cleaned, CleaningJob
+from logfleet.storage.cleaning.running_round import RunningRound
+from logfleet.storage.cleaning.swap import Aborted
 from logfleet.storage.disk_failure import Failed
 from logfleet.storage.flusher import Flusher
 from logfleet.storage.log_dir import LogDir
 from logfleet.storage.log_dirs import LogDirs
 from logfleet.storage.partition_log import PartitionLog
-from logfleet.storage.segment import Segment
-from logfleet.storage.segment_swap import demote, promote, remove_cleaned
 
 log = structlog.get_logger(__name__)
 
@@ -54,6 +51,18 @@ class CleanerStats(msgspec.Struct):
     overdue_ms_max: int = 0
     last_run: float = msgspec.field(default_factory=time.monotonic)
 
+    def note(self, cleaned: Cleaned, duration_s: float) -> None:
+        """A round is over."""
+        self.cleanings += 1
+        self.bytes_read += cleaned.bytes_read
+        self.bytes_kept += cleaned.bytes_kept
+        self.records_read += cleaned.records_read
+        self.records_kept += cleaned.records_kept
+        self.keyless_records += cleaned.keyless
+        self.cpu_s += cleaned.cpu_s
+        self.last_duration_s = duration_s
+        self.last_map_utilization = cleaned.map_utilization
+
 
 class CompactedPartition(Protocol):
     """A partition whose log may be compacted."""
@@ -70,95 +79,6 @@ class CompactedPartition(Protocol):
         """Offset below which everything is committed and decided."""
 
 
-class _Round(msgspec.Struct):
-    """A log being cleaned. aborted: why it is to end early."""
-
-    name: TopicPartition
-    log_dir: LogDir
-    log: PartitionLog
-    process: CleanerProcess
-    task: asyncio.Task[None] | None = None
-    aborted: str | None = None
-
-
-class _Aborted(Exception):
-    """The log is not what it was when the round began."""
-
-
-def look(partition_log: PartitionLog, committed_end: int, now: int) -> Cleanable:
-    """What of the log could be cleaned now. committed_end: offset below which everything is committed and decided."""
-    return cleanable(
-        [
-            CleanableSegment(
-                segment.base_offset,
-                segment.size,
-                _FirstTimestamp(segment),
-                segment.largest_timestamp,
-            )
-            for segment in partition_log.segments
-        ],
-        partition_log.config,
-        first_dirty=partition_log.first_dirty_offset,
-        stable_end=min(committed_end, partition_log.checkpointed_point),
-        log_start_offset=partition_log.log_start_offset,
-        log_end_offset=partition_log.log_end_offset,
-        now_ms=now,
-    )
-
-
-class _FirstTimestamp:
-    def __init__(self, segment: Segment) -> None:
-        self._segment = segment
-
-    def __call__(self) -> int:
-        return self._segment.as_active().first_timestamp if self._segment.size else NO_TIMESTAMP
-
-
-def cleaning_job(
-    partition_log: PartitionLog,
-    found: Cleanable,
-    settings: CleanerSettings,
-    now: int,
-    room_bytes: int | None = None,
-) -> CleaningJob:
-    """The round that cleans what was found. room_bytes: what it may take of the disk, None for no limit."""
-    config, end_offset = partition_log.config, found.first_uncleanable
-    return CleaningJob(
-        directory=partition_log.directory,
-        segments=tuple(
-            (segment.base_offset, segment.size)
-            for segment in partition_log.segments
-            if segment.base_offset < end_offset
-        ),
-        first_dirty=found.first_dirty,
-        first_uncleanable=end_offset,
-        producers=_producers(partition_log, end_offset),
-        now_ms=now,
-        delete_retention_ms=config.delete_retention_ms,
-        segment_bytes=config.segment_bytes,
-        segment_index_bytes=config.segment_index_bytes,
-        index_interval_bytes=config.index_interval_bytes,
-        decompressed_bytes_max=DECOMPRESSED_BYTES_MAX,
-        map_bytes_max=settings.map_bytes,
-        load_factor=settings.load_factor,
-        bytes_per_second=settings.bytes_per_second,
-        room_bytes=room_bytes,
-    )
-
-
-def _producers(partition_log: PartitionLog, end_offset: int) -> dict[int, int]:
-    """Producers whose state what lies below `end_offset` has to hold: all but those whose last batch lies behind it and is durable.
-
-    One that is behind it and not durable may be lost with the machine, and then the one before it is the last.
-    """
-    last_offsets = dict(partition_log.producers.states.last_offsets())
-    return {
-        producer_id: offset if offset < end_offset else NOT_KNOWN
-        for producer_id, offset in last_offsets.items()
-        if offset < end_offset or offset >= partition_log.checkpointed_point
-    }
-
-
 class Cleaner:
     """settings: asked before each look. table: the partitions that this broker leads. checkpoint: makes durable how far the logs of a directory are clean.
 
@@ -169,7 +89,6 @@ class Cleaner:
 
     def __init__(
         self,
-        files: Files,
         settings: Callable[[], CleanerSettings],
         *,
         table: Iterable[CompactedPartition],
@@ -181,7 +100,6 @@ class Cleaner:
     ) -> None:
         self.stats = CleanerStats()
         self.uncleanable: dict[PartitionLog, str] = {}
-        self._files = files
         self._settings = settings
         self._table = table
         self._log_dirs = log_dirs
@@ -189,7 +107,7 @@ class Cleaner:
         self._checkpoint = checkpoint
         self._room = room
         self._on_disk_failure = on_disk_failure
-        self._rounds: dict[TopicPartition, _Round] = {}
+        self._rounds: dict[TopicPartition, RunningRound] = {}
         self._idle: list[CleanerProcess] = []
         self._failures: dict[PartitionLog, tuple[int, float]] = {}  # how many, not again before
         self._bug: BaseException | None = None
@@ -201,7 +119,7 @@ class Cleaner:
             while self._bug is None:
                 settings = self._settings()
                 for each in self._rounds.values():
-                    self._check_wanted(each)
+                    each.check_wanted()
                 while len(self._rounds) < settings.threads and await self._begin_round(settings):
                     pass
                 if not self._rounds:
@@ -210,7 +128,7 @@ class Cleaner:
             raise self._bug
         finally:
             for each in self._rounds.values():
-                self._abort(each, "the broker stops")
+                each.abort("the broker stops")
             await asyncio.shield(self._end())
 
     async def _end(self) -> None:
@@ -236,17 +154,7 @@ class Cleaner:
         """This broker no longer leads the partition: a round over its log ends."""
         running = self._rounds.get(partition.log.partition)
         if running is not None:
-            self._abort(running, "the partition is led elsewhere or deleted")
-
-    def _check_wanted(self, running: _Round) -> None:
-        """The round ends if the log's cleanup.policy lost `compact` meanwhile (LogManager.updateTopicConfig)."""
-        if not running.log.config.compacts:
-            self._abort(running, "its cleanup.policy no longer has compact")
-
-    @staticmethod
-    def _abort(running: _Round, reason: str) -> None:
-        running.aborted = running.aborted or reason
-        running.process.kill()
+            running.abort("the partition is led elsewhere or deleted")
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._bug = self._bug or task.exception()
@@ -320,7 +228,14 @@ class Cleaner:
             return False
         job = cleaning_job(partition.log, found, settings, now, self._room(log_dir.path))
         process = self._idle.pop() if self._idle else CleanerProcess()
-        running = self._rounds[name] = _Round(name, log_dir, partition.log, process)
+        running = self._rounds[name] = RunningRound(
+            log_dir,
+            partition.log,
+            process,
+            log_dirs=self._log_dirs,
+            flusher=self._flusher,
+            on_disk_failure=self._on_disk_failure,
+        )
         work = self._clean(running, job, settings.backoff_s)
         running.task = asyncio.get_running_loop().create_task(work)
         running.task.add_done_callback(self._ended)
@@ -335,12 +250,16 @@ class Cleaner:
 
     # Cleaning
 
-    async def _clean(self, running: _Round, job: CleaningJob, backoff_s: float) -> None:
-        is_complete = False
+    async def _clean(self, running: RunningRound, job: CleaningJob, backoff_s: float) -> None:
+        is_complete, started = False, time.monotonic()
         try:
-            await self._follow(running, job, backoff_s)
+            event = await running.run(job)
+            if isinstance(event, Cleaned):
+                await self._cleaned(running, event, started)
+            else:
+                self._not_cleaned(running, event, backoff_s)
             is_complete = running.aborted is None
-        except _Aborted as aborted:
+        except Aborted as aborted:
             log.info("cleaning_aborted", partition=str(running.name), reason=str(aborted))
         except OSError as error:
             self._on_disk_failure(running.name, error)
@@ -351,104 +270,14 @@ class Cleaner:
                 self._idle.append(running.process)
             else:
                 await running.process.stop()
-            await self._remove_cleaned(running)
+            await running.remove_cleaned()
             del self._rounds[running.name]
 
-    async def _follow(self, running: _Round, job: CleaningJob, backoff_s: float) -> None:
-        """Act on what the child process tells. Raises _Aborted, OSError."""
-        started, truncations = time.monotonic(), running.log.truncations
-        # what the round before could not remove: beside it the swaps of this one would not count after a crash
-        await self._flusher.run(remove_cleaned, self._files, running.log.directory)
-        async with aclosing(running.process.run(job)) as events:
-            async for event in events:
-                self._check_wanted(running)
-                if running.aborted is not None:
-                    raise _Aborted(running.aborted)
-                if isinstance(event, CleanedSegment):
-                    await self._swap(running, event, truncations)
-                elif isinstance(event, Cleaned):
-                    await self._cleaned(running, event, truncations, started)
-                else:
-                    self._not_cleaned(running, event, backoff_s)
-
-    async def _remove_cleaned(self, running: _Round) -> None:
-        try:
-            await self._flusher.run(remove_cleaned, self._files, running.log.directory)
-        except OSError as error:
-            self._on_disk_failure(running.name, error)
-
-    async def _swap(self, running: _Round, cleaned: CleanedSegment, truncations: int) -> None:
-        """Put a new segment in place. Raises _Aborted, OSError."""
-        self._check_present(running)
-        if not running.log.begin_swap(cleaned.base_offsets, truncations):
-            raise _Aborted("its segments are not what they were")
-        directory, base_offset = running.log.directory, cleaned.base_offsets[0]
-        try:
-            await self._flusher.run(promote, self._files, directory, base_offset)
-        except OSError as error:
-            self._check_present(running)
-            await self._cancel_swap(running, base_offset, error)
-            raise
-        self._check_present(running)
-        self._complete_swap(running, cleaned.size)
-        await self._flusher.run(self._files.fsync_directory, directory)
-
-    async def _cancel_swap(self, running: _Round, base_offset: int, error: OSError) -> None:
-        """The new segment was not promoted, or nobody knows for how long: it does not count. Raises _Aborted."""
-        # a full disk gives its reserve up: room for this
-        self._on_disk_failure(running.name, error)
-        self._check_present(running)
-        try:
-            await self._flusher.run(demote, self._files, running.log.directory, base_offset)
-        except OSError as again:
-            self._check_present(running)
-            raise self._stuck(running, again) from again
-        running.log.cancel_swap()
-
-    def _complete_swap(self, running: _Round, size: int) -> None:
-        """A promoted segment counts, so there is no way back; nobody may read the log in between. Raises _Aborted."""
-        try:
-            running.log.complete_swap(size, now_ms())
-        except OSError as error:
-            self._on_disk_failure(running.name, error)
-            self._check_present(running)
-            try:
-                running.log.complete_swap(size, now_ms())
-            except OSError as again:
-                raise self._stuck(running, again) from again
-
-    def _stuck(self, running: _Round, error: OSError) -> _Aborted:
-        """The log can be served again only by a start, which brings the swap to its end: even a full disk has failed then."""
-        reason = f"a swap could be neither completed nor undone: {error}"
-        self._on_disk_failure(running.name, OSError(errno.EIO, reason, running.log.directory))
-        return _Aborted(reason)
-
-    def _check_present(self, running: _Round) -> None:
-        if (
-            self._log_dirs.dir_of(running.name) is not running.log_dir
-            or running.log_dir.logs.get(running.name) is not running.log
-        ):
-            raise _Aborted("it was deleted, or its directory failed")
-
-    async def _cleaned(
-        self, running: _Round, cleaned: Cleaned, truncations: int, started: float
-    ) -> None:
-        self._check_present(running)
-        if running.log.truncations != truncations:
-            raise _Aborted("it was truncated")
-        running.log.first_dirty_offset = cleaned.end_offset
+    async def _cleaned(self, running: RunningRound, cleaned: Cleaned, started: float) -> None:
         await self._checkpoint(running.log_dir)
         self._failures.pop(running.log, None)
-        stats, duration_s = self.stats, time.monotonic() - started
-        stats.cleanings += 1
-        stats.bytes_read += cleaned.bytes_read
-        stats.bytes_kept += cleaned.bytes_kept
-        stats.records_read += cleaned.records_read
-        stats.records_kept += cleaned.records_kept
-        stats.keyless_records += cleaned.keyless
-        stats.cpu_s += cleaned.cpu_s
-        stats.last_duration_s = duration_s
-        stats.last_map_utilization = cleaned.map_utilization
+        duration_s = time.monotonic() - started
+        self.stats.note(cleaned, duration_s)
         log.info(
             "log_cleaned",
             partition=str(running.name),
@@ -463,7 +292,7 @@ class Cleaner:
             cpu_seconds=round(cleaned.cpu_s, 3),
         )
 
-    def _not_cleaned(self, running: _Round, event: NotCleaned, backoff_s: float) -> None:
+    def _not_cleaned(self, running: RunningRound, event: NotCleaned, backoff_s: float) -> None:
         if event.is_disk:
             self._on_disk_failure(running.name, OSError(event.reason))
             return
@@ -474,7 +303,7 @@ class Cleaner:
         else:
             self._put_off(running, event.reason, backoff_s)
 
-    def _put_off(self, running: _Round, reason: str, backoff_s: float) -> None:
+    def _put_off(self, running: RunningRound, reason: str, backoff_s: float) -> None:
         """The round failed for no fault of the log: try it again later."""
         self.stats.failures += 1
         count = self._failures.get(running.log, (0, 0.0))[0] + 1

@@ -1,7 +1,7 @@
 """One round of compaction of one log, on closed files: reads the old segments, writes new ones beside them.
 
-It runs in a child process (`cleaner_program`), one batch in memory at a time beside the map of keys. The broker puts each new segment
-in place (`segment_swap`); what it does not take is removed again. Source: Kafka's Cleaner.
+It runs in a child process (`program`), one batch in memory at a time beside the map of keys. The broker puts each new segment
+in place (`swap`); what it does not take is removed again. Source: Kafka's Cleaner.
 """
 
 import errno

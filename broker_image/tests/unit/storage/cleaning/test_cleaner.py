@@ -13,7 +13,7 @@ from logfleet.log.names import TopicPartition
 from logfleet.node.metrics.storage import compaction
 from logfleet.node.partitions.partition import Partition
 from logfleet.records.record import ProducerStamp, Record, build_batch
-from logfleet.storage.cleaning import cleaner
+from logfleet.storage.cleaning import cleaner, job
 from logfleet.storage.cleaning import process as cleaner_process
 from logfleet.storage.cleaning.cleaner import Cleaner
 from logfleet.storage.cleaning.process import CleanerProcess
@@ -44,7 +44,6 @@ class Rig:
         self.failed = []
         self.room_bytes = None
         self.cleaner = Cleaner(
-            self.files,
             lambda: self.settings,
             table=self.partitions,
             log_dirs=LogDirs(open_files, [self.log_dir]),
@@ -458,13 +457,12 @@ async def test_a_log_that_cannot_be_looked_at_again_does_not_end_the_cleaner(rig
     rig.add(0)
     told, looks = [], []
     rig.cleaner._on_disk_failure = lambda _name, error: told.append(error.errno)
-    whole = cleaner.look
 
     def look(*args):
         looks.append(args)
         if len(looks) == 2:
             raise OSError(errno.EMFILE, "Too many open files")
-        return whole(*args)
+        return job.look(*args)
 
     monkeypatch.setattr(cleaner, "look", look)
     await rig.clean_until(lambda: rig.cleaner.stats.cleanings)

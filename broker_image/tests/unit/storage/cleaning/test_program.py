@@ -9,7 +9,7 @@ import pytest
 from logfleet.io.files import PosixFiles
 from logfleet.log.config import LogConfig
 from logfleet.records.record import Record, build_batch
-from logfleet.storage.cleaning.cleaner import cleaning_job, look
+from logfleet.storage.cleaning.job import cleaning_job, look
 from logfleet.storage.cleaning.process import COMMAND
 from logfleet.storage.cleaning.program import Event, NotCleaned, Throttle, serve
 from logfleet.storage.cleaning.round import Cleaned, CleanedSegment

@@ -1,0 +1,94 @@
+"""A round as the broker sees it: what the child process makes takes its place in the log as long as that is there and to be compacted."""
+
+import asyncio
+from contextlib import aclosing
+
+from logfleet.io.clock import now_ms
+from logfleet.log.names import TopicPartition
+from logfleet.storage.cleaning.process import CleanerProcess
+from logfleet.storage.cleaning.program import NotCleaned
+from logfleet.storage.cleaning.round import Cleaned, CleanedSegment, CleaningJob
+from logfleet.storage.cleaning.swap import Aborted, Swaps
+from logfleet.storage.disk_failure import Failed
+from logfleet.storage.flusher import Flusher
+from logfleet.storage.log_dir import LogDir
+from logfleet.storage.log_dirs import LogDirs
+from logfleet.storage.partition_log import PartitionLog
+from logfleet.storage.segment_swap import remove_cleaned
+
+
+class RunningRound:
+    """A log of `log_dir` being cleaned by `process`. task: what awaits `run`. aborted: why it is to end early."""
+
+    def __init__(
+        self,
+        log_dir: LogDir,
+        log: PartitionLog,
+        process: CleanerProcess,
+        *,
+        log_dirs: LogDirs,
+        flusher: Flusher,
+        on_disk_failure: Failed,
+    ) -> None:
+        self.log_dir = log_dir
+        self.log = log
+        self.process = process
+        self.task: asyncio.Task[None] | None = None
+        self.aborted: str | None = None
+        self._log_dirs = log_dirs
+        self._flusher = flusher
+        self._on_disk_failure = on_disk_failure
+        self._truncations = log.truncations
+
+    @property
+    def name(self) -> TopicPartition:
+        return self.log.partition
+
+    def abort(self, reason: str) -> None:
+        self.aborted = self.aborted or reason
+        self.process.kill()
+
+    def check_wanted(self) -> None:
+        """It ends if the log's cleanup.policy lost `compact` meanwhile (LogManager.updateTopicConfig)."""
+        if not self.log.config.compacts:
+            self.abort("its cleanup.policy no longer has compact")
+
+    async def run(self, job: CleaningJob) -> Cleaned | NotCleaned:
+        """Act on what the child process tells, to its end. Raises Aborted, OSError."""
+        # what the round before could not remove: beside it the swaps of this one would not count after a crash
+        await self._flusher.run(remove_cleaned, self.log.files, self.log.directory)
+        swaps = Swaps(
+            self.log, self._truncations, self._flusher, self._on_disk_failure, self._check_present
+        )
+        async with aclosing(self.process.run(job)) as events:
+            async for event in events:
+                self.check_wanted()
+                if self.aborted is not None:
+                    raise Aborted(self.aborted)
+                if isinstance(event, CleanedSegment):
+                    await swaps.put_in_place(event, now_ms())
+                    continue
+                if isinstance(event, Cleaned):
+                    self._note_clean(event.end_offset)
+                return event
+        raise AssertionError("the last event says what came of the job")
+
+    def _note_clean(self, end_offset: int) -> None:
+        self._check_present()
+        if self.log.truncations != self._truncations:
+            raise Aborted("it was truncated")
+        self.log.first_dirty_offset = end_offset
+
+    def _check_present(self) -> None:
+        if (
+            self._log_dirs.dir_of(self.name) is not self.log_dir
+            or self.log_dir.logs.get(self.name) is not self.log
+        ):
+            raise Aborted("it was deleted, or its directory failed")
+
+    async def remove_cleaned(self) -> None:
+        """Remove what it leaves beside the log."""
+        try:
+            await self._flusher.run(remove_cleaned, self.log.files, self.log.directory)
+        except OSError as error:
+            self._on_disk_failure(self.name, error)
