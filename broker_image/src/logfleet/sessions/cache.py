@@ -3,9 +3,9 @@
 Kafka cuts its cache into shards, each with its part of the slots, as its threads contend for them; here there is one.
 """
 
-from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
 
 from logfleet.sessions.fetch_session import (
     FINAL_EPOCH,
@@ -13,8 +13,6 @@ from logfleet.sessions.fetch_session import (
     NO_SESSION,
     FetchSession,
     Key,
-    Standing,
-    Worth,
     next_epoch,
 )
 from logfleet.wire.errors import ErrorCode
@@ -25,6 +23,9 @@ EVICTION_MS = 120_000
 (Kafka: MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
 PARTITIONS_MAX = 500_000
 """Of all sessions together (about 400 bytes each): no session is made or grows beyond it. Kafka bounds only the sessions."""
+
+Worth: TypeAlias = tuple[bool, int, int]
+"""Of a session when room is needed, the least first: whether it is privileged, its partitions, its id."""
 
 
 class SessionCache:
@@ -40,8 +41,8 @@ class SessionCache:
         self._new_id = new_id
         self._partitions_max = partitions_max
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # least recently used first
-        self._for_all: list[Worth] = []  # sorted; those that a consumer's session may displace
-        self._for_privileged: list[Worth] = []  # and those that a follower's may
+        # who would go first for a follower and for others, until a session changes: who finds no room asks again with each fetch
+        self._least: dict[bool, FetchSession | None] = {}
         self.partitions = 0
         self.evictions = 0
 
@@ -112,53 +113,44 @@ class SessionCache:
         """End a session, if there is one of this id."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            self._displaceable_no_more(session)
             self.partitions -= session.cached_size
+            self._least.clear()
             session.close()
 
     def _touch(self, session: FetchSession, now_ms: int) -> None:
         """It was used: it is the youngest again, and worth what it holds now."""
         session.last_used_ms = now_ms
         self._sessions.move_to_end(session.id)
-        self.partitions += len(session.partitions) - session.cached_size
-        session.cached_size = len(session.partitions)
-        is_old = now_ms - session.created_ms > EVICTION_MS
-        standing = (_worth(session), is_old, is_old or not session.privileged)
-        if standing != session.standing:
-            self._displaceable_no_more(session)
-            session.standing = standing
-            for worths, is_in in self._lists(standing):
-                if is_in:
-                    insort(worths, standing[0])
-
-    def _displaceable_no_more(self, session: FetchSession) -> None:
-        if session.standing is not None:
-            for worths, is_in in self._lists(session.standing):
-                if is_in:
-                    del worths[bisect_left(worths, session.standing[0])]
-            session.standing = None
-
-    def _lists(self, standing: Standing) -> tuple[tuple[list[Worth], bool], ...]:
-        """The two lists, each with whether it holds a session of this standing."""
-        _, for_all, for_privileged = standing
-        return (self._for_all, for_all), (self._for_privileged, for_privileged)
+        size, is_old = len(session.partitions), now_ms - session.created_ms > EVICTION_MS
+        if size != session.cached_size or is_old != session.is_old:
+            self.partitions += size - session.cached_size
+            session.cached_size, session.is_old = size, is_old
+            self._least.clear()
 
     def _evict(self, newcomer: Worth, now_ms: int) -> bool:
         """Make room: the least recently used session goes if it is stale, else the one worth least, for one worth more."""
-        oldest = next(iter(self._sessions.values()), None)
-        if oldest is None:
+        victim = next(iter(self._sessions.values()), None)
+        if victim is None:
             return False
-        if now_ms - oldest.last_used_ms > EVICTION_MS:
-            victim = oldest.id
-        else:
+        if now_ms - victim.last_used_ms <= EVICTION_MS:
             privileged, _, _ = newcomer
-            worths = self._for_privileged if privileged else self._for_all
-            if not worths or newcomer < worths[0]:
+            if privileged not in self._least:
+                self._least[privileged] = self._find_least(privileged)
+            victim = self._least[privileged]
+            if victim is None or newcomer < _worth(victim):
                 return False
-            _, _, victim = worths[0]
-        self.remove(victim)
+        self.remove(victim.id)
         self.evictions += 1
         return True
+
+    def _find_least(self, privileged: bool) -> FetchSession | None:  # noqa: FBT001
+        """Of all that may be displaced: the old, and for a follower all consumers'."""
+        displaceable = (
+            session
+            for session in self._sessions.values()
+            if session.is_old or (privileged and not session.privileged)
+        )
+        return min(displaceable, key=_worth, default=None)
 
 
 def _worth(session: FetchSession) -> Worth:

@@ -14,11 +14,6 @@ from logfleet.wire.messages import FetchRequest, FetchResponse
 Key: TypeAlias = tuple[Any, int]
 """A partition: its topic's id (bytes) or, in sessions of clients that do not know ids, name (str), and its index."""
 
-Worth: TypeAlias = tuple[bool, int, int]
-"""Of a session when room is needed, the least first: whether it is privileged, its partitions, its id."""
-Standing: TypeAlias = tuple[Worth, bool, bool]
-"""A session's worth, and whether it may be displaced by anybody's session, and by a follower's."""
-
 NO_SESSION = 0
 INITIAL_EPOCH = 0
 """Asks for everything, and for a new session."""
@@ -104,7 +99,7 @@ class FetchSession:
     """A session from the answer that names it on.
 
     by_id: whether its topics are known by id. privileged: of a follower; a consumer's session never displaces it. epoch: that of the next
-    request. parked: the request that waits, if one does. cached_size, standing: as the cache counted and listed it last.
+    request. parked: the request that waits, if one does. cached_size, is_old: as the cache saw it when it was used last.
     """
 
     def __init__(self, session_id: int, *, by_id: bool, privileged: bool, now_ms: int) -> None:
@@ -115,7 +110,7 @@ class FetchSession:
         self.last_used_ms = now_ms
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.cached_size = 0
-        self.standing: Standing | None = None
+        self.is_old = False
         self.partitions: dict[Key, SessionPartition] = {}
         self.parked: Parked | None = None
         self.is_closed = False

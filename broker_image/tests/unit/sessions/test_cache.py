@@ -149,6 +149,16 @@ class TestMakingRoom:
         assert create(kept, 2, now_ms=OLD, privileged=True) is not None
         assert follower.is_closed
 
+    def test_a_session_that_has_ended_makes_no_room_later(self) -> None:
+        kept = cache(1)
+        ended = made(kept, 1)
+        begin(kept, ended.id, 1, now_ms=OLD)
+        assert create(kept, 1, now_ms=OLD) is None  # had it been larger, `ended` had gone
+        kept.remove(ended.id)
+        empty = made(kept, 0, now_ms=OLD)
+        assert create(kept, 9, now_ms=OLD) is None
+        assert (len(kept), empty.is_closed, kept.evictions) == (1, False, 0)
+
 
 class NaiveCache:
     """Kafka's rules on a plain list: [id, privileged, size, created, used, since when it may be displaced]."""
