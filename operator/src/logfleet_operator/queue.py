@@ -7,7 +7,6 @@ day: the caller gives `now` (monotonic seconds) and sleeps until `next_due`. The
 client-go's rate limiting queue (k8s.io/client-go/util/workqueue).
 """
 
-import heapq
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
@@ -25,10 +24,8 @@ class WorkQueue(Generic[Key]):
     added: int = 0
     retried: int = 0
     _due: dict[Key, float] = field(default_factory=dict)
-    _order: list[tuple[float, int, Key]] = field(default_factory=list)
     _working: set[Key] = field(default_factory=set)
     _failures: dict[Key, int] = field(default_factory=dict)
-    _sequence: int = 0
 
     def __len__(self) -> int:
         return len(self._due)
@@ -45,31 +42,18 @@ class WorkQueue(Generic[Key]):
             return
         self.added += known is None
         self._due[key] = due
-        self._sequence += 1
-        heapq.heappush(self._order, (due, self._sequence, key))
 
     def take(self, now: float) -> Key | None:
         """The key that is due longest and that nobody works on; None if there is none.
 
         The caller must call `done` or `failed` for it.
         """
-        blocked = []
-        taken = None
-        while self._order and self._order[0][0] <= now:
-            entry = heapq.heappop(self._order)
-            due, _, key = entry
-            if self._due.get(key) != due:
-                continue  # superseded by an earlier one
-            if key in self._working:
-                blocked.append(entry)
-                continue
-            del self._due[key]
-            self._working.add(key)
-            taken = key
-            break
-        for entry in blocked:
-            heapq.heappush(self._order, entry)
-        return taken
+        key = min(self._waiting(), key=self._due.__getitem__, default=None)
+        if key is None or self._due[key] > now:
+            return None
+        del self._due[key]
+        self._working.add(key)
+        return key
 
     def done(self, key: Key) -> None:
         """`key` was worked on with success."""
@@ -88,5 +72,8 @@ class WorkQueue(Generic[Key]):
 
     def next_due(self) -> float | None:
         """When the next key that nobody works on is due; None if there is none."""
-        waiting = [due for key, due in self._due.items() if key not in self._working]
-        return min(waiting, default=None)
+        return min(map(self._due.__getitem__, self._waiting()), default=None)
+
+    def _waiting(self) -> list[Key]:
+        """Two per Cluster at most: to look at all is cheap."""
+        return [key for key in self._due if key not in self._working]
