@@ -2,7 +2,7 @@
 
 group = MemberGroup(rig, broker.bootstrap, "numbers", partitions=6, client="aiokafka")
 first, second = group.join(), group.join()
-group.wait_settled()                # the partitions are shared out evenly
+group.wait_balanced()               # the partitions are shared out evenly
 second.kill()
 """
 
@@ -107,11 +107,11 @@ class MemberGroup:
             if member.running:
                 os.kill(member.pid, signal.SIGUSR1)
 
-    def wait_settled(self) -> None:
+    def wait_balanced(self) -> None:
         """Return when the running members share all partitions evenly."""
-        self.wait(self._is_settled, "an even share for each member")
+        self.wait(self._is_balanced, "an even share for each member")
 
-    def _is_settled(self) -> bool:
+    def _is_balanced(self) -> bool:
         shares = [member.owned for member in self.members if member.running]
         sizes = [len(share) for share in shares]
         return (

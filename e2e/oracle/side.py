@@ -24,7 +24,7 @@ from e2e.oracle.answers import CLOSED, NO_ANSWER, OTHER_CASES, Names, plain
 CONFIG_TOPIC, SET = 2, 0
 ANSWER_WITHIN_S: Final = 20.0
 """Longer than every timer that a case sets."""
-SETTLED_WITHIN_S: Final = 60.0
+SHOWN_WITHIN_S: Final = 60.0
 POLL_S: Final = 0.005
 QUOTAS: Final = "AlterClientQuotas"
 BARRIER: Final = "oracle-barrier"
@@ -122,7 +122,7 @@ class Side:
             ops = [kind.OpData(key=each.key, remove=True) for each in found.values]
             entries.append(kind.EntryData(entity=entity, ops=ops))
         self.get(kind(entries=entries))
-        self.settle()
+        self.await_changes()
 
     def close(self) -> None:
         self._own.socket.close()
@@ -243,7 +243,7 @@ class Side:
         self._topics[self.prefix + name] = None
         return self.prefix + name
 
-    def settle(self) -> None:
+    def await_changes(self) -> None:
         """Return when what was changed before shows in every answer: brokers of Kafka follow their controller."""
         for _ in range(
             2
@@ -272,10 +272,10 @@ class Side:
             if set(error_codes(self.get(kind(topics=[asked])))) == {ErrorCode.NONE}:
                 return
 
-    def settle_after(self, request: type[msgspec.Struct]) -> None:
-        """`settle` if that was a request that changes what the controller knows."""
+    def await_changes_after(self, request: type[msgspec.Struct]) -> None:
+        """`await_changes` if that was a request that changes what the controller knows."""
         if request in CHANGES:
-            self.settle()
+            self.await_changes()
 
     # ---
 
@@ -309,11 +309,11 @@ class Side:
         self.get(m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000))
 
     def _patiently(self, what: str) -> Iterator[None]:
-        end = time.monotonic() + SETTLED_WITHIN_S
+        end = time.monotonic() + SHOWN_WITHIN_S
         while True:
             yield
             if time.monotonic() > end:
-                raise CaseBroken(f"{self.product}: {SETTLED_WITHIN_S:.0f} s for {what}")
+                raise CaseBroken(f"{self.product}: {SHOWN_WITHIN_S:.0f} s for {what}")
             time.sleep(POLL_S)
 
     def _connection(self, on: str) -> WireConnection:

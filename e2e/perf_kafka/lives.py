@@ -28,7 +28,7 @@ from e2e.perf_kafka.rows import (
     Life,
 )
 
-SETTLE_S = 5.0
+WARM_UP_S = 5.0
 """After a start, before an idle broker's memory is read: what it loads in its first moments belongs to it."""
 RECORD_BYTES = 1024
 CHURN_PARTITIONS, CHURN_RECORDS, CHURN_CONNECTIONS = 10, 20_000, 20
@@ -76,7 +76,7 @@ class Lives:
             shutil.rmtree(node.directory)
 
     def _calm_life(self, node: Node, note: Callable[[Life, float], None]) -> None:
-        time.sleep(SETTLE_S)
+        time.sleep(WARM_UP_S)
         note(IDLE, mib(node))
         self._write(node, "one", 1, 1000)
         note(COLD, self._restarted(node, "one"))

@@ -47,7 +47,7 @@ class Telling:
 
     def __init__(self) -> None:
         self.leaving = False
-        self.is_settled = False
+        self.has_assignment = False
         self._owned: set[int] = set()
         self._told = self._committed = 0
         signal.signal(signal.SIGTERM, self._leave)
@@ -56,12 +56,12 @@ class Telling:
         self.leaving = True
 
     def assigned(self, partitions: Iterable[int]) -> None:
-        self.is_settled = True
+        self.has_assignment = True
         self._owned.update(partitions)
         _tell({"owns": sorted(self._owned)})
 
     def revoked(self, partitions: Iterable[int]) -> None:
-        self.is_settled = False
+        self.has_assignment = False
         self._owned.difference_update(partitions)
         _tell({"owns": sorted(self._owned)})
 
@@ -182,7 +182,7 @@ def kafka_python(settings: Settings, telling: Telling) -> None:
         # begins anew when it finds its task done); a partition that another member had in the generation thrown away is then
         # read on from where it was before that. A leader's second join is a rebalance on any broker. So a join gets one poll
         # for itself where that can be had, and two at most.
-        poll_s = POLL_S if telling.is_settled else JOIN_S
+        poll_s = POLL_S if telling.has_assignment else JOIN_S
         for messages in consumer.poll(timeout_ms=int(poll_s * 1000)).values():
             for message in messages:
                 telling.read(message.partition, message.value)

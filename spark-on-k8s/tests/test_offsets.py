@@ -9,9 +9,9 @@ from logfleet_spark.offsets import (
     from_json,
     limited,
     planned,
-    settled,
     split,
     to_json,
+    without_latest,
 )
 
 sizes = st.dictionaries(
@@ -44,7 +44,7 @@ def test_what_fits_the_limit_is_read_whole():
 
 def test_latest_is_the_own_end_of_the_batch_that_starts_there():
     a, b = TopicPartition("a", 0), TopicPartition("b", 0)
-    assert settled({a: -1, b: 9}, {a: 7, b: 8}) == {a: 7, b: 9}
+    assert without_latest({a: -1, b: 9}, {a: 7, b: 8}) == {a: 7, b: 9}
 
 
 def test_a_start_that_was_asked_for_late_is_clamped_to_the_batch():

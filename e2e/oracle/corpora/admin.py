@@ -42,7 +42,7 @@ def create(
     side: Side, *topics: m.CreateTopicsRequest.CreatableTopic, version: int = 7, check: bool = False
 ) -> None:
     side.ask(r.create(*topics, validate_only=check), version)
-    side.settle()
+    side.await_changes()
 
 
 @CORPUS.versions("CreateTopics")
@@ -152,7 +152,7 @@ def deleting(side: Side, version: int) -> None:
         [],
     ):
         side.ask(r.delete(*names), version)
-        side.settle()
+        side.await_changes()
     side.ask(r.metadata(topic.name, other.name, allow_auto_topic_creation=False))
 
 
@@ -171,7 +171,7 @@ def deleting_by_id(side: Side) -> None:
         [kind(name=None, topic_id=topic.id)],
     ):
         side.ask(m.DeleteTopicsRequest(topics=states, timeout_ms=r.TIMEOUT_MS))
-        side.settle()
+        side.await_changes()
 
 
 @CORPUS.case
@@ -179,7 +179,7 @@ def what_is_left_of_a_deleted_topic(side: Side) -> None:
     topic = side.topic()
     r.fill(side, topic, r.batch())
     side.ask(r.delete(topic.name))
-    side.settle()
+    side.await_changes()
     for version in (12, 13):
         side.ask(r.produce(topic, r.batch()), version)
         side.ask(r.fetch(topic), version)
@@ -200,7 +200,7 @@ def more_partitions(side: Side, version: int) -> None:
         wanted = kind.CreatePartitionsTopic(name=name, count=count, assignments=rows or None)
         request = kind(topics=[wanted], timeout_ms=r.TIMEOUT_MS, validate_only=check)
         side.ask(request, version)
-        side.settle()
+        side.await_changes()
 
     for count in (2, 1, 0, -1):
         grow(count)
@@ -224,7 +224,7 @@ def alter(
     side: Side, name: str, *configs: tuple[str, int, str | None], kind: int = TOPIC, **fields: bool
 ) -> None:
     side.ask(r.alter(name, *configs, kind=kind, **fields))
-    side.settle()
+    side.await_changes()
 
 
 def show(side: Side, name: str, *keys: str, kind: int = TOPIC) -> None:
@@ -323,7 +323,7 @@ def topics_inherit_from_the_cluster(side: Side) -> None:
     finally:
         for name in ("", "1"):
             side.get(r.alter(name, ("log.segment.bytes", DELETE, None), kind=BROKER))
-        side.settle()
+        side.await_changes()
 
 
 @CORPUS.versions("DescribeConfigs")

@@ -139,7 +139,7 @@ def _offset_delete(stage: Stage) -> msgspec.Struct:
 
 
 def _create_topics(stage: Stage) -> msgspec.Struct:
-    stage.side.settle()
+    stage.side.await_changes()
     config = m.CreateTopicsRequest.CreatableTopicConfig(name="retention.ms", value="1000000")
     name = stage.fresh("made")
     stage.side.own_name(name.removeprefix(stage.side.prefix))
@@ -266,7 +266,7 @@ def _describe_client_quotas(stage: Stage) -> msgspec.Struct:
     request: Any = _alter_client_quotas(stage)
     answer = stage.side.get(request)
     assert not any(error_codes(answer)), answer
-    stage.side.settle()
+    stage.side.await_changes()
     name = request.entries[0].entity[0].entity_name
     row = m.DescribeClientQuotasRequest.ComponentData(
         entity_type="client-id", match_type=0, match=name

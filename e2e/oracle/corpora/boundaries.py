@@ -62,7 +62,7 @@ def _case(api: Api, version: int, field: str) -> Script:
         for change in changes(make(stage), top, schema.structs, version):
             request = make(stage)
             side.ask(changed(request, change), version)
-            side.settle_after(type(request))
+            side.await_changes_after(type(request))
 
     return run
 

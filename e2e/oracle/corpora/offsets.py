@@ -140,7 +140,7 @@ def offsets_of_a_deleted_topic(side: Side) -> None:
     group = group_of(side)
     side.ask(r.commit(group, topic, 3), 9)
     side.get(r.delete(topic.name))
-    side.settle()
+    side.await_changes()
     again = side.topic()
     side.ask(r.committed(group, again), 10)
     side.ask(r.commit(group, topic, 3), 10)

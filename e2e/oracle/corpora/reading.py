@@ -43,7 +43,7 @@ def metadata_creates_topics(side: Side, version: int) -> None:
     for _ in range(PATIENCE):  # whether it is there at once is a matter of speed
         if side.get(r.metadata(name), version).topics[0].error_code == 0:
             break
-    side.settle()
+    side.await_changes()
     side.ask(r.metadata(name), version)
     for bad in BAD_NAMES:
         side.ask(r.metadata(bad), version)

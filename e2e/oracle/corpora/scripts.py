@@ -44,17 +44,17 @@ def kafka_python_administers(side: Side) -> None:
         for topics in ([name], [name], [other, "no name!"]):
             wanted = [NewTopic(each, 2, 1) for each in topics]
             side.note("create", outcome_of(lambda: type(admin.create_topics(wanted)).__name__))  # noqa: B023
-            side.settle()
+            side.await_changes()
         side.note("list", sorted(each for each in admin.list_topics() if each in {name, other}))
         grown = {name: NewPartitions(3)}
         side.note("grow", outcome_of(lambda: type(admin.create_partitions(grown)).__name__))
-        side.settle()
+        side.await_changes()
         side.get(r.metadata(name, other))
         for each in admin.describe_topics([name, other]):
             side.note("describe", each)
         resource = ConfigResource(ConfigResourceType.TOPIC, name, {"retention.ms": "5000000"})
         side.note("alter", outcome_of(lambda: type(admin.alter_configs([resource])).__name__))
-        side.settle()
+        side.await_changes()
         side.note("deleted", outcome_of(lambda: type(admin.delete_topics([name])).__name__))
         side.note("again", outcome_of(lambda: type(admin.delete_topics(["no-such"])).__name__))
     finally:
@@ -120,12 +120,12 @@ def confluent_kafka_administers(side: Side) -> None:
         return [_code(future) for future in futures.values()]
 
     side.note("create", done(admin.create_topics([NewTopic(name, 2, 1)])))
-    side.settle()
+    side.await_changes()
     side.note("again", done(admin.create_topics([NewTopic(name, 2, 1)])))
     side.note("replicas", done(admin.create_topics([NewTopic(side.own_name("b"), 2, 9)])))
     side.note("grow", done(admin.create_partitions([NewPartitions(name, 4)])))
     side.note("shrink", done(admin.create_partitions([NewPartitions(name, 1)])))
-    side.settle()
+    side.await_changes()
     known = admin.list_topics(name, timeout=PATIENCE_S).topics[name]
     side.note(
         "partitions", {n: [p.leader, p.replicas, p.isrs] for n, p in known.partitions.items()}
@@ -230,17 +230,17 @@ def tools_for_topics(side: Side) -> None:
     name = side.own_name("t")
     command = f"{TOOLS}.TopicCommand"
     tool(side, command, "--create", "--topic", name, "--partitions", "2")
-    side.settle()
+    side.await_changes()
     side.get(r.metadata(name))
     tool(side, command, "--create", "--topic", name)
     tool(side, command, "--alter", "--topic", name, "--partitions", "3")
-    side.settle()
+    side.await_changes()
     tool(side, command, "--describe", "--topic", name)
     tool(side, command, "--describe", "--topic", f"{name}-none")
     about = ("--entity-type", "topics", "--entity-name", name)
     configs = "kafka.admin.ConfigCommand"
     tool(side, configs, "--alter", *about, "--add-config", "retention.ms=5000000")
-    side.settle()
+    side.await_changes()
     tool(side, configs, "--describe", *about)
     tool(side, configs, "--alter", *about, "--add-config", "retention.ms=x")
     tool(side, command, "--delete", "--topic", name)

@@ -61,7 +61,7 @@ class Player:
     def create(self, step: Step) -> None:
         name = self._topic(step).name
         answer = self._side.ask(r.create(r.creatable(name, step.number)))
-        self._side.settle()
+        self._side.await_changes()
         (made,) = answer.topics
         if made.error_code == 0:
             self._ids[name] = made.topic_id
@@ -69,14 +69,14 @@ class Player:
 
     def delete(self, step: Step) -> None:
         self._side.ask(r.delete(self._topic(step).name))
-        self._side.settle()
+        self._side.await_changes()
 
     def grow(self, step: Step) -> None:
         kind = m.CreatePartitionsRequest
         name = self._topic(step).name
         topic = kind.CreatePartitionsTopic(name=name, count=step.number, assignments=None)
         answer = self._side.ask(kind(topics=[topic], timeout_ms=r.TIMEOUT_MS))
-        self._side.settle()
+        self._side.await_changes()
         if answer.results[0].error_code == 0:
             self._side.await_leaders(name, step.number)
 
@@ -84,7 +84,7 @@ class Player:
         key, value = CONFIGS[step.number % len(CONFIGS)]
         operation = step.other % 2  # set, delete
         self._side.ask(r.alter(self._topic(step).name, (key, operation, value)))
-        self._side.settle()
+        self._side.await_changes()
 
     def describe(self, step: Step) -> None:
         name = self._topic(step).name

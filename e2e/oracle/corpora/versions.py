@@ -60,7 +60,7 @@ def _talk(api: Api, version: int, worlds: dict[str, World]) -> Script:
             if own is None and type(request) is api.request:
                 own = version
             answer = side.ask(request, own)
-            side.settle_after(type(request))
+            side.await_changes_after(type(request))
 
     return run
 

@@ -271,7 +271,7 @@ def test_a_group_goes_on_when_its_coordinators_broker_is_killed(
     )
     group.join()
     group.join()
-    group.wait_settled()
+    group.wait_balanced()
     numbers.wait_for(FEW)
     admin = AdminClient({"bootstrap.servers": fleet.bootstrap})
     description = admin.describe_consumer_groups([GROUP])[GROUP].result(timeout=PATIENCE_S)

@@ -56,13 +56,13 @@ def test_members_come_and_go_and_every_record_is_read_once(
 ) -> None:
     group = group_of(rig, broker, client, assignor=assignor)
     first = group.join()
-    group.wait_settled()
+    group.wait_balanced()
     group.join()
     group.join()
-    group.wait_settled()
+    group.wait_balanced()
     numbers.wait_for(FEW)
     assert first.terminate() == 0
-    group.wait_settled()
+    group.wait_balanced()
     numbers.wait_for(FEW)
     numbers.finish()
     group.wait_read(numbers.written())
@@ -82,11 +82,11 @@ def test_the_others_take_over_what_a_killed_member_had(
     group = group_of(rig, broker, client, session_ms=SESSION_MS)
     for number in range(3):
         group.join(instance=instances[number] if instances else None)
-    group.wait_settled()
+    group.wait_balanced()
     numbers.wait_for(FEW)
     victim = group.members[1]
     victim.kill()
-    group.wait_settled()
+    group.wait_balanced()
     numbers.wait_for(FEW)
     numbers.finish()
     group.wait_read(numbers.written())
@@ -100,16 +100,16 @@ def test_a_static_member_that_restarts_disturbs_nobody(
 ) -> None:
     group = group_of(rig, broker, client, session_ms=120_000)
     stays, leaves = group.join(instance="stays"), group.join(instance="comes-back")
-    group.wait_settled()
+    group.wait_balanced()
     share, seen = leaves.owned, stays.assignments
     numbers.wait_for(FEW)
     assert leaves.terminate() == 0
     numbers.wait_for(FEW)
     comes_back = group.join(instance="comes-back")
-    group.wait_settled()
+    group.wait_balanced()
     comes_back.kill()
     again = group.join(instance="comes-back")
-    group.wait_settled()
+    group.wait_balanced()
     numbers.finish()
     group.wait_read(numbers.written())
     assert comes_back.owned == again.owned == share
@@ -120,11 +120,11 @@ def test_a_static_member_that_restarts_disturbs_nobody(
 def test_a_static_members_double_puts_it_out(rig: Rig, broker: Broker, numbers: Numbers) -> None:
     group = group_of(rig, broker, "confluent-kafka")
     first = group.join(instance="one")
-    group.wait_settled()
+    group.wait_balanced()
     second = group.join(instance="one")
     assert first.wait() != 0
     assert "Static consumer fenced by other consumer" in first.tail()
-    group.wait_settled()
+    group.wait_balanced()
     numbers.finish()
     group.wait_read(numbers.written())
     assert second.running
@@ -146,7 +146,7 @@ def test_a_group_outlives_its_coordinator(
     group = group_of(rig, broker, client, session_ms=120_000)
     group.join()
     group.join()
-    group.wait_settled()
+    group.wait_balanced()
     numbers.wait_for(FEW)
     seen = [member.assignments for member in group.members]
     if fault == "kill":
@@ -158,7 +158,7 @@ def test_a_group_outlives_its_coordinator(
     group.wait_read(numbers.written())
     assert [member.assignments for member in group.members] == seen
     third = group.join()
-    group.wait_settled()
+    group.wait_balanced()
     numbers.wait_for(FEW)
     numbers.finish()
     group.wait_read(numbers.written())
@@ -174,7 +174,7 @@ def test_a_rebalance_that_died_with_the_coordinator_begins_anew(
     group = group_of(rig, broker, "confluent-kafka", session_ms=120_000)
     sleeper = group.join()
     group.join()
-    group.wait_settled()
+    group.wait_balanced()
     sleeper.pause()
     known = broker.said().count('"rebalance_started"')
     group.join()
@@ -182,7 +182,7 @@ def test_a_rebalance_that_died_with_the_coordinator_begins_anew(
     broker.kill()
     broker.start()
     sleeper.resume()
-    group.wait_settled()
+    group.wait_balanced()
     numbers.wait_for(FEW)
     numbers.finish()
     group.wait_read(numbers.written())
@@ -196,7 +196,7 @@ def test_javas_console_consumer_shares_a_group_with_another_client(
 ) -> None:
     group = group_of(rig, broker, "confluent-kafka")
     group.join()
-    group.wait_settled()
+    group.wait_balanced()
     arguments = ["--bootstrap-server", broker.bootstrap, "--topic", TOPIC, "--group", GROUP]
     arguments += ["--formatter-property", "print.partition=true", "--from-beginning"]
     main = "org.apache.kafka.tools.consumer.ConsoleConsumer"
@@ -206,7 +206,7 @@ def test_javas_console_consumer_shares_a_group_with_another_client(
     group.wait(lambda: len(first.owned) == PARTITIONS // 2, "half for each")
     java.wait_until(lambda: java.said().count("Partition:") > FEW)
     java.terminate()
-    group.wait_settled()
+    group.wait_balanced()
     numbers.finish()
     read = {
         (int(partition), int(value))

@@ -32,7 +32,7 @@ from logfleet_operator.topic_statuses import TopicStatuses
 
 CRD_NAME: Final = f"topics.{GROUP}"
 # Brokers learn of a new topic a moment after it was made.
-SETTLE_S: Final = 0.5
+LOOK_AGAIN_S: Final = 0.5
 UNAVAILABLE_S: Final = 3.0
 
 ClusterKey = tuple[str, str]
@@ -91,7 +91,7 @@ class Outcome:
         return refusal, refusal.message
 
     @property
-    def settled(self) -> bool:
+    def is_at_rest(self) -> bool:
         """False if something is under way that no event will tell of."""
         moving = {name for name, wanted in self.plan.plans.items() if wanted.actions}
         leaving = {deletion.name for deletion in self.plan.deletions}
@@ -264,8 +264,8 @@ class TopicReconciler:
         outcome = await self._carry_out(scene, store, lines, claims, judgement)
         self.notices[scene.key] = outcome.notice
         await _tell(scene, outcome, statuses)
-        if not outcome.settled:
-            return SETTLE_S
+        if not outcome.is_at_rest:
+            return LOOK_AGAIN_S
         return ledger.CONFIRM_WITHOUT_EVENT_S if judgement.uncertain or outcome.refused else None
 
     async def _carry_out(

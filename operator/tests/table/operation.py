@@ -78,7 +78,7 @@ class Operation:
         self.world.step()
         self.world.now_s += ROUND_S
 
-    async def settle(self) -> None:
+    async def until_at_rest(self) -> None:
         """Go on until nothing has changed for longer than the operator ever waits."""
         quiet = 0
         for _ in range(ROUNDS_MAX):
@@ -94,11 +94,11 @@ def pool(**fields: Any) -> dict[str, Any]:
     return {"pools": [{**POOL, **fields}]}
 
 
-async def settled(**spec: Any) -> tuple[World, Operation]:
+async def at_rest(**spec: Any) -> tuple[World, Operation]:
     world = World()
     world.put(cluster(**spec))
     operation = Operation(world)
-    await operation.settle()
+    await operation.until_at_rest()
     return world, operation
 
 
@@ -112,7 +112,7 @@ async def fleet(*topics: dict[str, Any]) -> tuple[World, Operation]:
     for document in topics:
         world.put(document)
     operation = Operation(world)
-    await operation.settle()
+    await operation.until_at_rest()
     return world, operation
 
 

@@ -6,7 +6,7 @@ import pytest
 from cryptography import x509
 from logfleet_operator import certificates
 
-from .operation import Operation, cluster, settled
+from .operation import Operation, at_rest, cluster
 from .world import Manifest, World
 
 pytestmark = pytest.mark.asyncio
@@ -46,7 +46,7 @@ async def test_an_authority_that_another_operator_made_meanwhile_is_not_replaced
             theirs.append(world.put(another_authority(world, empty)))
 
     world.before_call = make_first
-    await Operation(world).settle()
+    await Operation(world).until_at_rest()
     assert theirs
     assert world.one("Secret", "fleet-etcd-ca")["data"] == theirs[0]["data"]
     assert of_one_authority(world)
@@ -65,7 +65,7 @@ async def test_while_etcd_has_not_begun_certificates_of_another_authority_are_is
             )
 
     world.before_call = change
-    await Operation(world).settle()
+    await Operation(world).until_at_rest()
     assert changed
     assert world.one("Secret", "fleet-etcd-ca")["data"] == changed[0]["data"]
     assert of_one_authority(world)
@@ -73,8 +73,8 @@ async def test_while_etcd_has_not_begun_certificates_of_another_authority_are_is
 
 async def test_an_etcd_that_runs_keeps_its_certificates() -> None:
     """Its members read the authority that they trust only when they start."""
-    world, operation = await settled()
+    world, operation = await at_rest()
     before = [world.one("Secret", leaf) for leaf in LEAVES]
     world.touch(another_authority(world, world.one("Secret", "fleet-etcd-ca")))
-    await operation.settle()
+    await operation.until_at_rest()
     assert [world.one("Secret", leaf) for leaf in LEAVES] == before

@@ -3,7 +3,7 @@
 import pytest
 from logfleet_operator.kube import KubeUnavailable
 
-from .operation import Operation, cluster, settled, why
+from .operation import Operation, at_rest, cluster, why
 from .world import World
 
 pytestmark = pytest.mark.asyncio
@@ -18,7 +18,7 @@ async def test_what_kubernetes_refuses_is_told_and_tried_again() -> None:
     assert world.ready("Cluster", "fleet") == ("False", "Progressing")
     assert "exceeded quota" in why(world)
     world.refused = {}
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
 
 
@@ -53,13 +53,13 @@ async def test_what_kubernetes_cannot_carry_out_is_told_once_and_tried_again() -
     assert world.calls.count("apply Service fleet-bootstrap") > 1
     assert world.calls.count("status Cluster fleet") == 1
     world.before_call = lambda _: None
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
     assert why(world) == "all brokers are ready"
 
 
 async def test_a_change_that_kubernetes_cannot_carry_out_is_not_ready() -> None:
-    world, operation = await settled()
+    world, operation = await at_rest()
     break_webhook(world, "apply StatefulSet fleet-main-a")
     world.put(cluster(image="logfleet/broker:2"))
     await some_rounds(operation)
@@ -70,7 +70,7 @@ async def test_a_change_that_kubernetes_cannot_carry_out_is_not_ready() -> None:
 
 
 async def test_a_cluster_that_is_as_written_stays_ready_while_kubernetes_is_away() -> None:
-    world, operation = await settled()
+    world, operation = await at_rest()
     break_webhook(world, "list StatefulSet")
     await some_rounds(operation)
     assert world.ready("Cluster", "fleet") == ("True", "Ready")

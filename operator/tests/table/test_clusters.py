@@ -9,7 +9,7 @@ import pytest
 from logfleet_operator import certificates, names
 
 from .disturbances import refuse
-from .operation import SETTINGS, Operation, cluster, pool, settled, why
+from .operation import SETTINGS, Operation, at_rest, cluster, pool, why
 from .world import World
 
 pytestmark = pytest.mark.asyncio
@@ -21,7 +21,7 @@ def environment(world: World, stateful_set: str) -> dict[str, str]:
 
 
 async def test_a_cluster_becomes_one_set_per_zone_and_all_that_belongs_to_it() -> None:
-    world, _ = await settled()
+    world, _ = await at_rest()
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
     assert world.named("StatefulSet") == [
         "fleet-etcd",
@@ -52,7 +52,7 @@ async def test_a_cluster_becomes_one_set_per_zone_and_all_that_belongs_to_it() -
 
 
 async def test_status_tells_addresses_brokers_and_ids() -> None:
-    world, _ = await settled()
+    world, _ = await at_rest()
     status = world.one("Cluster", "fleet")["status"]
     assert status["replicas"] == status["readyReplicas"] == 3
     assert status["metadata"] == {"members": 3, "readyMembers": 3}
@@ -84,20 +84,20 @@ async def test_brokers_start_only_when_etcd_works_which_bootstraps_only_once() -
     world.broken_images = {"quay.io/coreos/etcd:v3.6.5"}
     world.put(cluster())
     operation = Operation(world)
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("False", "Progressing")
     assert "waiting for etcd: 0 of 3 members are ready" in why(world)
     assert "ImagePullBackOff" in why(world)
     assert world.named("StatefulSet") == ["fleet-etcd"]
     assert world.one("ConfigMap", "fleet-record")["data"]["etcd"] == "bootstrapping"
     world.broken_images = set()
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
     assert world.one("ConfigMap", "fleet-record")["data"]["etcd"] == "established"
 
 
 async def test_an_etcd_outside_needs_no_etcd_here() -> None:
-    world, _ = await settled(metadata={"endpoints": ["etcd.infra:2379"]})
+    world, _ = await at_rest(metadata={"endpoints": ["etcd.infra:2379"]})
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
     assert world.named("Secret") == []
     assert "fleet-etcd" not in world.named("StatefulSet")
@@ -107,7 +107,7 @@ async def test_an_etcd_outside_needs_no_etcd_here() -> None:
 
 
 async def test_without_zones_there_is_one_set_and_no_rack() -> None:
-    world, _ = await settled(zones=[])
+    world, _ = await at_rest(zones=[])
     assert "fleet-main" in world.named("StatefulSet")
     assert environment(world, "fleet-main")["BROKER_RACK"] == ""
 
@@ -131,25 +131,25 @@ async def test_without_zones_there_is_one_set_and_no_rack() -> None:
 async def test_what_cannot_be_done_is_told_and_changes_nothing(
     spec: dict[str, Any], reason: str, sentence: str
 ) -> None:
-    world, operation = await settled()
+    world, operation = await at_rest()
     before = {
         key: live for key, live in world.objects.items() if key[0] not in {"Cluster", "Topic"}
     }
     world.put(cluster(**{**spec, "image": "logfleet/broker:2"}))
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("False", reason)
     assert sentence in why(world)
     after = {key: live for key, live in world.objects.items() if key[0] not in {"Cluster", "Topic"}}
     assert after == before
     world.put(cluster())
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
 
 
 async def test_while_paused_nothing_happens_and_ready_stays_what_it_was() -> None:
-    world, operation = await settled()
+    world, operation = await at_rest()
     world.put(cluster(paused=True, **pool(replicas=6)))
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
     conditions = {
         condition["type"]: condition["status"]
@@ -158,7 +158,7 @@ async def test_while_paused_nothing_happens_and_ready_stays_what_it_was() -> Non
     assert conditions["Paused"] == "True"
     assert len([name for name in world.named("Pod") if "main" in name]) == 3
     world.put(cluster(**pool(replicas=6)))
-    await operation.settle()
+    await operation.until_at_rest()
     assert len([name for name in world.named("Pod") if "main" in name]) == 6
 
 
@@ -177,7 +177,7 @@ async def test_volumes_must_wait_for_their_pods_zone(
     for name, mode in classes.items():
         world.add_storage_class(name, mode)
     world.put(cluster())
-    await Operation(world).settle()
+    await Operation(world).until_at_rest()
     assert world.ready("Cluster", "fleet") == ("False", "Invalid")
     assert sentence in why(world)
     assert world.named("StatefulSet") == []
@@ -187,14 +187,14 @@ async def test_an_object_of_somebody_else_is_not_taken_over() -> None:
     world = World()
     world.put({"kind": "Service", "metadata": {"name": "fleet-bootstrap"}, "spec": {"mine": True}})
     world.put(cluster())
-    await Operation(world).settle()
+    await Operation(world).until_at_rest()
     assert world.ready("Cluster", "fleet") == ("False", "Conflict")
     assert "Service fleet-bootstrap exists and is not this Cluster's" in why(world)
     assert world.one("Service", "fleet-bootstrap")["spec"] == {"mine": True}
 
 
 async def test_whatever_is_deleted_comes_back_the_same() -> None:
-    world, operation = await settled()
+    world, operation = await at_rest()
     before = world.snapshot()
     port = world.one("Service", "fleet-external-1000")["spec"]["ports"]
     for kind, name in (
@@ -208,19 +208,19 @@ async def test_whatever_is_deleted_comes_back_the_same() -> None:
         ("Pod", "fleet-main-c-0"),
     ):
         world.remove(kind, name)
-        await operation.settle()
+        await operation.until_at_rest()
     assert world.snapshot() == before
     assert world.one("Service", "fleet-external-1000")["spec"]["ports"] == port
 
 
 async def test_a_cluster_made_again_finds_its_ids_and_its_etcd_by_their_volumes() -> None:
     # Zone b first: ids do not follow the order of zones.
-    world, operation = await settled(zones=["b", "a", "c"])
+    world, operation = await at_rest(zones=["b", "a", "c"])
     world.remove("Cluster", "fleet")
     world.step()
     assert world.named("Pod") == world.named("ConfigMap") == []
     world.put(cluster())
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
     assert environment(world, "fleet-main-b")["BROKER_BASE"] == "0"
     assert environment(world, "fleet-main-a")["BROKER_BASE"] == "1000"
@@ -229,7 +229,7 @@ async def test_a_cluster_made_again_finds_its_ids_and_its_etcd_by_their_volumes(
 
 
 async def test_a_cluster_made_again_while_etcds_volumes_go_begins_when_they_are_gone() -> None:
-    world, operation = await settled()
+    world, operation = await at_rest()
     world.remove("Cluster", "fleet")
     world.step()
     # What `kubectl delete pvc --wait=false` leaves until the pods are gone.
@@ -237,36 +237,36 @@ async def test_a_cluster_made_again_while_etcds_volumes_go_begins_when_they_are_
         going = world.one("PersistentVolumeClaim", name)["metadata"]
         going["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     world.put(cluster())
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("False", "Progressing")
     assert "waiting until PersistentVolumeClaim data-fleet-etcd-0 is deleted" in why(world)
     assert world.named("StatefulSet") == world.named("ConfigMap") == []
     for name in world.named("PersistentVolumeClaim"):
         world.remove("PersistentVolumeClaim", name)
     world.idle_images = {SETTINGS.etcd_image}
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.one("ConfigMap", "fleet-record")["data"]["etcd"] == "bootstrapping"
     world.idle_images = set()
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
 
 
 async def test_a_cluster_made_again_with_fewer_brokers_than_volumes_waits_for_a_decision() -> None:
-    world, operation = await settled()
+    world, operation = await at_rest()
     world.remove("Cluster", "fleet")
     world.step()
     world.put(cluster(**pool(replicas=2)))
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("False", "NotSupported")
     assert world.named("StatefulSet") == []
 
 
 async def test_contradicting_broker_ids_stop_everything() -> None:
-    world, operation = await settled()
+    world, operation = await at_rest()
     world.one("PersistentVolumeClaim", "data-fleet-main-b-0")["metadata"]["labels"][
         names.BASE_LABEL
     ] = "7000"
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("False", "Conflict")
     assert "PersistentVolumeClaim data-fleet-main-b-0 says 7000" in why(world)
 
@@ -275,15 +275,15 @@ async def test_contradicting_broker_ids_stop_everything() -> None:
     "copy_name", ["data-fleet-main-a-0-restore", "data-fleet-main-a-0-7", "old-fleet-main-a-7"]
 )
 async def test_a_copy_of_a_volume_claim_says_nothing_about_brokers(copy_name: str) -> None:
-    world, operation = await settled()
+    world, operation = await at_rest()
     original = world.one("PersistentVolumeClaim", "data-fleet-main-a-0")
     labels = dict(original["metadata"]["labels"])
     world.put({**original, "metadata": {"name": copy_name, "labels": labels}, "spec": {}})
     before = len(world.named("Pod"))
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
     world.put(cluster(config={"num.partitions": 4}))
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
     assert len(world.named("Pod")) == before
     config = world.one("ConfigMap", "fleet-config")["data"]["server.properties"]
@@ -291,16 +291,16 @@ async def test_a_copy_of_a_volume_claim_says_nothing_about_brokers(copy_name: st
 
 
 async def test_a_set_that_lost_its_labels_gets_them_back() -> None:
-    world, operation = await settled()
+    world, operation = await at_rest()
     del world.one("StatefulSet", "fleet-main-a")["metadata"]["labels"][names.COMPONENT_LABEL]
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
     labels = world.one("StatefulSet", "fleet-main-a")["metadata"]["labels"]
     assert labels[names.COMPONENT_LABEL] == names.BROKER
 
 
 async def test_objects_of_a_former_cluster_are_waited_for() -> None:
-    world, operation = await settled()
+    world, operation = await at_rest()
     world.remove("Cluster", "fleet")
     world.put(cluster())
     calls = len(world.calls)
@@ -312,23 +312,23 @@ async def test_objects_of_a_former_cluster_are_waited_for() -> None:
 
 
 async def test_a_listener_that_is_taken_away_leaves_no_port_behind() -> None:
-    world, operation = await settled()
+    world, operation = await at_rest()
     listeners = cluster()["spec"]["listeners"]
     world.put(cluster(listeners=listeners[:1]))
     await operation.round()
     assert "fleet-external-0" in world.named("Service")  # a broker still advertises it
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
     assert world.named("Service") == ["fleet-bootstrap", "fleet-brokers", "fleet-etcd"]
     assert list(world.one("ConfigMap", "fleet-config")["data"]) == ["server.properties"]
     world.put(cluster())
-    await operation.settle()
+    await operation.until_at_rest()
     assert "fleet-external-2000" in world.named("Service")
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
 
 
 async def test_a_port_that_somebody_else_made_stays() -> None:
-    world, operation = await settled()
+    world, operation = await at_rest()
     labels = names.labels("fleet", names.BROKER)
     spec = {"type": "NodePort", "ports": [{"port": 9094, "nodePort": 31000}]}
     service = {
@@ -337,13 +337,13 @@ async def test_a_port_that_somebody_else_made_stays() -> None:
         "spec": spec,
     }
     world.put(service)
-    await operation.settle()
+    await operation.until_at_rest()
     assert "monitoring" in world.named("Service")
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
 
 
 async def test_what_others_add_to_our_objects_stays_and_stops_nothing() -> None:
-    world, operation = await settled()
+    world, operation = await at_rest()
     port = {"name": "metrics", "port": 7777, "protocol": "TCP", "nodePort": 31777}
     template = {
         "containers": [{"name": "mesh", "image": "mesh:1"}],
@@ -364,7 +364,7 @@ async def test_what_others_add_to_our_objects_stays_and_stops_nothing() -> None:
         add(world, "StatefulSet", stateful_set, [*pod, "containers", 0], container)
     addresses = world.one("Cluster", "fleet")["status"]["listeners"]
     world.put(cluster(image="logfleet/broker:2"))
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
     assert world.one("Pod", "fleet-main-c-0")["spec"]["containers"][0]["image"].endswith(":2")
     assert world.one("Cluster", "fleet")["status"]["listeners"] == addresses
@@ -392,7 +392,7 @@ def add(
 
 
 async def test_volume_claims_do_not_say_what_release_they_are_of() -> None:
-    world, _ = await settled()
+    world, _ = await at_rest()
     claims = [
         world.one("PersistentVolumeClaim", name) for name in world.named("PersistentVolumeClaim")
     ]
@@ -401,7 +401,7 @@ async def test_volume_claims_do_not_say_what_release_they_are_of() -> None:
 
 
 async def test_sets_whose_volume_claims_began_with_other_labels_keep_them() -> None:
-    world, _ = await settled()
+    world, _ = await at_rest()
     for name in world.named("StatefulSet"):
         live = copy.deepcopy(world.one("StatefulSet", name))
         (template,) = live["spec"]["volumeClaimTemplates"]
@@ -410,7 +410,7 @@ async def test_sets_whose_volume_claims_began_with_other_labels_keep_them() -> N
     before = {name: world.one("StatefulSet", name)["spec"] for name in world.named("StatefulSet")}
     world.put(cluster(image="logfleet/broker:2"))
     operation = Operation(world, replace(SETTINGS, etcd_image="etcd:2"))
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
     for name, spec in before.items():
         after = world.one("StatefulSet", name)["spec"]
@@ -419,10 +419,10 @@ async def test_sets_whose_volume_claims_began_with_other_labels_keep_them() -> N
 
 
 async def test_certificates_are_renewed_in_time_by_the_same_authority() -> None:
-    world, operation = await settled()
+    world, operation = await at_rest()
     before = {name: world.one("Secret", name)["data"] for name in world.named("Secret")}
     world.now_s += (certificates.LEAF_DAYS - certificates.RENEW_BEFORE.days + 1) * 86_400
-    await operation.settle()
+    await operation.until_at_rest()
     after = {name: world.one("Secret", name)["data"] for name in world.named("Secret")}
     assert after["fleet-etcd-ca"] == before["fleet-etcd-ca"]
     for name in ("fleet-etcd-server", "fleet-etcd-client"):
@@ -434,48 +434,48 @@ async def test_certificates_are_renewed_in_time_by_the_same_authority() -> None:
 
 
 async def test_near_the_authoritys_end_leaves_are_not_issued_again_and_again() -> None:
-    world, operation = await settled()
+    world, operation = await at_rest()
     world.now_s += (certificates.AUTHORITY_DAYS - 30) * 86_400
-    await operation.settle()
+    await operation.until_at_rest()
     world.calls.clear()
     await operation.round()
     assert not any(call.startswith("apply Secret") for call in world.calls)
 
 
 async def test_a_lost_authority_is_told_when_it_is_needed_and_never_replaced() -> None:
-    world, operation = await settled()
+    world, operation = await at_rest()
     world.remove("Secret", "fleet-etcd-ca")
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
     world.remove("Secret", "fleet-etcd-client")
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("False", "Conflict")
     assert "Secret fleet-etcd-ca is gone" in why(world)
     assert "fleet-etcd-ca" not in world.named("Secret")
 
 
 async def test_a_lost_authority_is_told_before_the_certificates_it_issued_end() -> None:
-    world, operation = await settled()
+    world, operation = await at_rest()
     world.remove("Secret", "fleet-etcd-ca")
     world.now_s += (certificates.LEAF_DAYS - 30) * 86_400
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("False", "Conflict")
     assert "restore it from a backup" in why(world)
 
 
 async def test_a_member_of_etcd_that_lost_its_data_does_not_start_and_status_tells_why() -> None:
-    world, operation = await settled()
+    world, operation = await at_rest()
     world.empty_members = {"fleet-etcd-1"}
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("False", "Progressing")
     assert "fleet-etcd-1 lost its data and may not vote again" in why(world)
 
 
 async def test_a_cluster_that_is_being_deleted_is_left_alone() -> None:
-    world, operation = await settled()
+    world, operation = await at_rest()
     world.one("Cluster", "fleet")["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     world.remove("Service", "fleet-brokers")
-    await operation.settle()
+    await operation.until_at_rest()
     assert "fleet-brokers" not in world.named("Service")
 
 
@@ -483,5 +483,5 @@ async def test_a_failing_list_keeps_nobody_from_working_later() -> None:
     world = World()
     refuse(world, 5)
     world.put(cluster())
-    await Operation(world).settle()
+    await Operation(world).until_at_rest()
     assert world.ready("Cluster", "fleet") == ("True", "Ready")

@@ -45,11 +45,11 @@ async def tell(world: World) -> None:
         operation = Operation(world, settings)
         act(world, operation)
         try:
-            await operation.settle()
+            await operation.until_at_rest()
         except Death:
             world.after_call = lambda _: None
             operation = Operation(world, settings)
-            await operation.settle()
+            await operation.until_at_rest()
 
 
 async def undisturbed() -> World:

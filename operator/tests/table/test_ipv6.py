@@ -22,7 +22,7 @@ def world() -> World:
 
 async def test_addresses_in_status_stand_in_brackets(world: World) -> None:
     """As clients take them (librdkafka: bootstrap.servers)."""
-    await Operation(world).settle()
+    await Operation(world).until_at_rest()
     _, outside = world.one("Cluster", "fleet")["status"]["listeners"]
     ports = [
         world.one("Service", f"fleet-external-{broker}")["spec"]["ports"][0]["nodePort"]
@@ -32,7 +32,7 @@ async def test_addresses_in_status_stand_in_brackets(world: World) -> None:
 
 
 async def test_brokers_listen_for_probes_on_all_addresses(world: World) -> None:
-    await Operation(world).settle()
+    await Operation(world).until_at_rest()
     text = world.one("ConfigMap", "fleet-config")["data"]["server.properties"]
     properties = dict(line.split("=", 1) for line in text.splitlines())
     # What the start script adds, where HOST_IP is an address without brackets.

@@ -37,12 +37,12 @@ async def test_a_cluster_made_anew_is_told_nothing_of_the_former_one_s_topics() 
     world, operation = await fleet(*(topic(name) for name in names_of))
     for name in names_of:
         operation.delete_topic(name)
-    await operation.settle()
+    await operation.until_at_rest()
     assert blocked(world)
     former = world.one("Cluster", "fleet")["metadata"]
     world.remove("Cluster", "fleet")
     operation.feed.cluster(former)
-    await operation.settle()
+    await operation.until_at_rest()
     world.put(cluster(paused=True))
-    await operation.settle()
+    await operation.until_at_rest()
     assert blocked(world) == ""

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from logfleet_operator import certificates, names
 
-from .operation import Operation, cluster, settled, why
+from .operation import Operation, at_rest, cluster, why
 from .world import Manifest, World
 
 pytestmark = pytest.mark.asyncio
@@ -32,11 +32,11 @@ def leaves(world: World) -> list[str]:
 async def test_what_an_annotation_says_does_not_keep_a_certificate_from_being_renewed(
     end: str | None,
 ) -> None:
-    world, operation = await settled()
+    world, operation = await at_rest()
     before = leaves(world)
     annotate(world, end)
     world.now_s += 500 * DAY_S
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
     for old, new in zip(before, leaves(world), strict=True):
         assert new != old
@@ -46,10 +46,10 @@ async def test_what_an_annotation_says_does_not_keep_a_certificate_from_being_re
 
 @pytest.mark.parametrize("end", [None, "2026-01-02T00:00:00Z"])
 async def test_nor_does_it_renew_one_or_replace_a_broker(end: str | None) -> None:
-    world, operation = await settled()
+    world, operation = await at_rest()
     before = leaves(world)
     annotate(world, end)
-    await operation.settle()
+    await operation.until_at_rest()
     assert leaves(world) == before
     assert not any(call.startswith(("evict", "delete")) for call in world.calls)
     template = world.one("StatefulSet", "fleet-main-a")["spec"]["template"]["metadata"]
@@ -58,11 +58,11 @@ async def test_nor_does_it_renew_one_or_replace_a_broker(end: str | None) -> Non
 
 
 async def test_what_is_no_certificate_is_issued_anew() -> None:
-    world, operation = await settled()
+    world, operation = await at_rest()
     garbage = base64.b64encode(b"garbage").decode()
     world.one("Secret", "fleet-etcd-server")["data"]["tls.crt"] = garbage
     world.one("Secret", "fleet-etcd-client")["data"].pop("tls.crt")
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
     for text in leaves(world):
         assert base64.b64decode(text).startswith(b"-----BEGIN CERTIFICATE")
@@ -88,19 +88,19 @@ async def test_a_certificate_of_somebody_else_is_never_replaced(days: int) -> No
     world.put(theirs)
     world.put(cluster())
     operation = Operation(world)
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("False", "Conflict")
     assert "Secret fleet-etcd-client exists and is not this Cluster's" in why(world)
     found = world.one("Secret", "fleet-etcd-client")
     assert found["data"] == theirs["data"]
     assert "ownerReferences" not in found["metadata"]
     world.remove("Secret", "fleet-etcd-client")
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
 
 
 async def test_no_broker_is_replaced_for_a_certificate_that_it_does_not_mount() -> None:
-    world, operation = await settled(metadata={"endpoints": ["etcd.infra:2379"]})
+    world, operation = await at_rest(metadata={"endpoints": ["etcd.infra:2379"]})
     world.put(another_s("fleet-etcd-client", 60, world))
-    await operation.settle()
+    await operation.until_at_rest()
     assert not [call for call in world.calls if call.startswith("evict")]

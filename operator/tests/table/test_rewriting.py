@@ -3,7 +3,7 @@
 import pytest
 from logfleet_operator import names
 
-from .operation import Operation, cluster, settled, why
+from .operation import Operation, at_rest, cluster, why
 from .world import Manifest, World
 
 pytestmark = pytest.mark.asyncio
@@ -33,7 +33,7 @@ def applied(world: World) -> list[str]:
 async def under(world: World) -> Operation:
     world.put(cluster())
     operation = Operation(world)
-    await operation.settle()
+    await operation.until_at_rest()
     return operation
 
 
@@ -45,7 +45,7 @@ async def test_a_rewritten_field_is_told_and_keeps_no_cluster_from_being_ready()
     assert images(world) == {"mirror.example/logfleet/broker:1"}
     assert f"StatefulSet fleet-main-a ({IMAGE})" in why(world)
     world.put(cluster(image="logfleet/broker:2"))
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
     assert images(world) == {"mirror.example/logfleet/broker:2"}
 
@@ -95,17 +95,17 @@ async def test_what_the_operator_must_read_again_may_not_be_rewritten(kind: str,
             else:
                 live["metadata"]["labels"].pop(names.CLUSTER_LABEL, None)
 
-    world, operation = await settled()
+    world, operation = await at_rest()
     world.webhook = webhook
     world.remove(kind, name)
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("False", "Conflict")
     assert f"{kind} {name}" in why(world)
     world.calls.clear()
     await operation.round()
     assert applied(world) == [f"apply {kind} {name}"]
     world.webhook = lambda _: None
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
 
 
@@ -117,6 +117,6 @@ async def test_a_cap_on_replicas_is_a_conflict() -> None:
     world = World()
     world.webhook = cap
     world.put(cluster(zones=[]))
-    await Operation(world).settle()
+    await Operation(world).until_at_rest()
     assert world.ready("Cluster", "fleet") == ("False", "Conflict")
     assert "StatefulSet fleet-main is stored with another spec.replicas" in why(world)

@@ -6,20 +6,20 @@ import pytest
 from logfleet_operator import names
 from logfleet_operator.settings import Settings
 
-from .operation import Operation, cluster, pool, settled, why
+from .operation import Operation, at_rest, cluster, pool, why
 from .world import World
 
 pytestmark = pytest.mark.asyncio
 
 
 async def test_brokers_are_added_where_fewest_are_and_the_budget_follows() -> None:
-    world, operation = await settled(**pool(replicas=2))
+    world, operation = await at_rest(**pool(replicas=2))
     assert "fleet-main-c" not in world.named("StatefulSet")
     world.put(cluster(**pool(replicas=4)))
     await operation.round()
     assert len([name for name in world.named("Pod") if "main" in name]) == 4
     assert world.one("PodDisruptionBudget", "fleet-brokers")["spec"]["minAvailable"] == 1
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.one("PodDisruptionBudget", "fleet-brokers")["spec"]["minAvailable"] == 3
     ranges = json.loads(world.one("ConfigMap", "fleet-record")["data"]["ranges"])
     assert [(given["zone"], given["base"], given["replicas"]) for given in ranges] == [
@@ -30,21 +30,21 @@ async def test_brokers_are_added_where_fewest_are_and_the_budget_follows() -> No
 
 
 async def test_the_budget_follows_the_brokers_that_are_ready_while_one_is_not() -> None:
-    world, operation = await settled(**pool(replicas=2))
+    world, operation = await at_rest(**pool(replicas=2))
     world.idle_pods = {"fleet-main-c-0"}
     world.put(cluster(**pool(replicas=4)))
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("False", "Progressing")
     # Three are ready: one more may be away, and no two.
     assert world.one("PodDisruptionBudget", "fleet-brokers")["spec"]["minAvailable"] == 2
     # What was reached is kept when brokers get lost.
     world.idle_pods = {"fleet-main-a-0", "fleet-main-b-0", "fleet-main-c-0"}
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.one("PodDisruptionBudget", "fleet-brokers")["spec"]["minAvailable"] == 2
 
 
 async def test_a_roll_replaces_one_broker_at_a_time() -> None:
-    world, operation = await settled()
+    world, operation = await at_rest()
     world.put(cluster(config={"num.partitions": 4}))
     absent = 0
     for _ in range(30):
@@ -62,7 +62,7 @@ async def test_a_roll_replaces_one_broker_at_a_time() -> None:
 
 
 async def test_a_budget_that_forbids_an_eviction_is_obeyed() -> None:
-    world, operation = await settled()
+    world, operation = await at_rest()
     world.disruptions_allowed = False
     world.put(cluster(image="logfleet/broker:2"))
     for _ in range(6):
@@ -71,12 +71,12 @@ async def test_a_budget_that_forbids_an_eviction_is_obeyed() -> None:
     assert "replacing fleet-main-a-0" in why(world)
     assert broker_images(world) == {"logfleet/broker:1"}
     world.disruptions_allowed = True
-    await operation.settle()
+    await operation.until_at_rest()
     assert broker_images(world) == {"logfleet/broker:2"}
 
 
 async def test_a_second_budget_which_no_eviction_survives_is_told_until_it_goes() -> None:
-    world, operation = await settled()
+    world, operation = await at_rest()
     theirs = {
         "kind": "PodDisruptionBudget",
         "metadata": {"name": "theirs"},
@@ -93,7 +93,7 @@ async def test_a_second_budget_which_no_eviction_survives_is_told_until_it_goes(
     assert "more than one PodDisruptionBudget" in why(world)
     assert broker_images(world) == {"logfleet/broker:1"}
     world.remove("PodDisruptionBudget", "theirs")
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
     assert broker_images(world) == {"logfleet/broker:2"}
 
@@ -107,7 +107,7 @@ def broker_images(world: World) -> set[str]:
 
 
 async def test_a_broken_image_stops_at_the_first_broker_and_the_fix_takes_over() -> None:
-    world, operation = await settled()
+    world, operation = await at_rest()
     world.broken_images = {"broken"}
     world.put(cluster(image="broken"))
     for _ in range(10):
@@ -120,7 +120,7 @@ async def test_a_broken_image_stops_at_the_first_broker_and_the_fix_takes_over()
     assert sorted(images) == ["broken", "logfleet/broker:1", "logfleet/broker:1"]
     assert "fleet-main-a-0: ImagePullBackOff" in why(world)
     world.put(cluster(image="logfleet/broker:3"))
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
 
 
@@ -132,14 +132,14 @@ async def test_a_fleet_that_never_ran_is_replaced_at_once() -> None:
     for _ in range(6):
         await operation.round()
     world.put(cluster(image="logfleet/broker:3"))
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
     assert not any(call.startswith("evict") for call in world.calls)
 
 
 async def test_brokers_without_a_lease_for_a_moment_are_still_replaced_one_at_a_time() -> None:
     metadata = {"managed": {"replicas": 1}}
-    world, _ = await settled(metadata=metadata)
+    world, _ = await at_rest(metadata=metadata)
     # An operator of a newer version: etcd's only member goes first, and takes all leases along.
     settings = Settings(broker_image="logfleet/broker:2", etcd_image="etcd:2")
     operation = Operation(world, settings)
@@ -166,6 +166,6 @@ async def test_a_fleet_that_runs_and_is_never_ready_is_replaced_one_by_one(repli
         await operation.round()
     assert world.ready("Cluster", "fleet") == ("False", "Progressing")
     world.put(cluster(image="logfleet/broker:3", **pool(replicas=replicas)))
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
     assert world.taken_most == 1

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.asyncio
 async def test_a_retained_topic_stays_and_is_forgotten() -> None:
     world, operation = await fleet(topic(deletionPolicy="Retain"))
     operation.delete_topic("flights")
-    await operation.settle()
+    await operation.until_at_rest()
     assert sorted(world.topics) == ["flights"]
     assert ledger(world) == {}
 
@@ -23,10 +23,10 @@ async def test_a_retained_topic_stays_and_is_forgotten() -> None:
 async def test_a_refused_topic_is_retained_too(refused: dict[str, Any]) -> None:
     world, operation = await fleet(topic())
     world.put(topic(deletionPolicy="Retain", **refused))
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Topic", "flights")[0] == "False"
     operation.delete_topic("flights")
-    await operation.settle()
+    await operation.until_at_rest()
     assert sorted(world.topics) == ["flights"]
     assert ledger(world) == {}
 
@@ -35,7 +35,7 @@ async def test_a_topic_that_is_retained_and_deleted_at_once_stays() -> None:
     world, operation = await fleet(topic())
     world.put(topic(deletionPolicy="Retain"))
     operation.delete_topic("flights")
-    await operation.settle()
+    await operation.until_at_rest()
     assert sorted(world.topics) == ["flights"]
     assert ledger(world) == {}
 
@@ -44,7 +44,7 @@ async def test_a_policy_that_no_pass_has_seen_retains_a_topic_but_deletes_none()
     world, operation = await fleet(topic(deletionPolicy="Retain"))
     world.put(topic(deletionPolicy="Delete"))
     operation.delete_topic("flights")
-    await operation.settle()
+    await operation.until_at_rest()
     assert sorted(world.topics) == ["flights"]
 
 
@@ -60,7 +60,7 @@ async def test_last_words_that_come_in_the_middle_of_a_pass_are_for_the_next() -
             operation.feed.topic("DELETED", last)
 
     world.after_call = tell
-    await operation.settle()
+    await operation.until_at_rest()
     assert sorted(world.topics) == ["flights"]
     assert ledger(world) == {}
 
@@ -113,7 +113,7 @@ async def test_what_a_topic_says_of_its_end_counts_also_while_nothing_is_done(
     await some_rounds(operation)
     world.remove("Topic", "flights")
     works_again(world)
-    await Operation(world).settle()
+    await Operation(world).until_at_rest()
     assert sorted(world.topics) == ["flights"]
     assert ledger(world) == {}
 
@@ -126,6 +126,6 @@ async def test_its_last_word_is_written_down_also_while_nothing_is_done(
     operation.delete_topic("flights")
     await some_rounds(operation)
     works_again(world)
-    await Operation(world).settle()
+    await Operation(world).until_at_rest()
     assert sorted(world.topics) == ["flights"]
     assert ledger(world) == {}

@@ -56,7 +56,7 @@ async def test_a_topic_whose_line_is_refused_waits_alone_and_is_told() -> None:
     for document in (cluster(), topic(), topic("weather"), topic("ships")):
         world.put(document)
     operation = Operation(world)
-    await operation.settle()
+    await operation.until_at_rest()
     assert sorted(world.topics) == sorted(ledger(world)) == ["ships", "weather"]
     assert world.ready("Topic", "weather") == world.ready("Topic", "ships") == ("True", "Ready")
     assert world.ready("Topic", "flights") == ("False", "Progressing")
@@ -65,7 +65,7 @@ async def test_a_topic_whose_line_is_refused_waits_alone_and_is_told() -> None:
     assert QUOTA in why
     assert operation.worker.queue.retried > 0
     world.refused = {}
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Topic", "flights") == ("True", "Ready")
     assert sorted(world.topics) == ["flights", "ships", "weather"]
 
@@ -78,14 +78,14 @@ async def test_a_config_map_of_somebody_else_is_left_as_it_is_and_its_topics_wai
     for document in (cluster(), topic(), topic("weather")):
         world.put(document)
     operation = Operation(world)
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.one("ConfigMap", shard("flights")) == theirs
     assert sorted(world.topics) == ["weather"]
     assert world.ready("Topic", "weather") == ("True", "Ready")
     why = world.one("Topic", "flights")["status"]["why"]
     assert f"ConfigMap {shard('flights')} exists and is not this Cluster's: remove it" in why
     world.remove("ConfigMap", shard("flights"))
-    await operation.settle()
+    await operation.until_at_rest()
     assert sorted(world.topics) == ["flights", "weather"]
 
 
@@ -98,14 +98,14 @@ async def test_a_topic_whose_status_is_refused_keeps_no_other_waiting() -> None:
     ):
         world.put(document)
     operation = Operation(world)
-    await operation.settle()
+    await operation.until_at_rest()
     assert sorted(world.topics) == ["flights", "weather"]
     assert "status" not in world.one("Topic", "flights")
     assert world.ready("Topic", "weather") == ("True", "Ready")
     assert world.ready("Topic", "trains") == ("False", "Invalid")
     assert operation.worker.queue.retried > 0
     world.refused = {}
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Topic", "flights") == ("True", "Ready")
     assert world.ready("Topic", "planes") == ("False", "Invalid")
 
@@ -115,7 +115,7 @@ async def test_a_topic_of_a_cluster_that_is_not_there_is_told_though_another_can
     world.refused = {("Topic/status", "flights"): "denied"}
     world.put(topic())
     world.put(topic("weather"))
-    await Operation(world).settle()
+    await Operation(world).until_at_rest()
     assert world.ready("Topic", "weather") == ("False", "ClusterNotFound")
 
 
@@ -127,7 +127,7 @@ async def test_a_ready_topic_stays_ready_while_its_config_map_takes_no_other_lin
     refuse_ledger(world, other)
     world.put(topic(other))
     world.put(topic(config={"retention.ms": 5}))
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Topic", "flights") == ("True", "Ready")
     assert world.topics["flights"].config == {"retention.ms": "5"}
     assert world.ready("Topic", other) == ("False", "Progressing")
@@ -139,11 +139,11 @@ async def test_no_topic_is_deleted_whose_end_cannot_be_written_down() -> None:
     refuse_ledger(world, "flights")
     operation.delete_topic("flights")
     operation.delete_topic("weather")
-    await operation.settle()
+    await operation.until_at_rest()
     assert sorted(world.topics) == sorted(ledger(world)) == ["flights"]
     assert actions_on(world, "flights") == ["CreateTopic flights"]
     world.refused = {}
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.topics == {}
 
 
@@ -152,15 +152,15 @@ async def test_a_policy_that_cannot_be_written_down_saves_the_topic_and_is_told(
     refuse_ledger(world, "flights")
     world.put(cluster(paused=True))
     world.put(topic(deletionPolicy="Retain"))
-    await operation.settle()
+    await operation.until_at_rest()
     assert QUOTA in world.one("Topic", "flights")["status"]["why"]
     world.put(cluster())
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Topic", "flights") == ("False", "Progressing")
     operation.delete_topic("flights")
-    await operation.settle()
+    await operation.until_at_rest()
     world.refused = {}
-    await operation.settle()
+    await operation.until_at_rest()
     assert sorted(world.topics) == ["flights"]
     assert ledger(world) == {}
 
@@ -170,10 +170,10 @@ async def test_while_one_topic_gone_cannot_be_held_no_other_is_taken_over() -> N
     await operation.round()
     for name in FOUR[1:]:
         world.put(topic(name))
-    await operation.settle()
+    await operation.until_at_rest()
     assert QUOTA in world.one("Topic", FOUR[1])["status"]["why"]
     world.refused = {}
-    await operation.settle()
+    await operation.until_at_rest()
     assert sorted(world.topics) == FOUR
     assert f"Topics gone at once: 1 ({FOUR[0]})" in blocked(world)
     assert names.CONFIRM_ANNOTATION in blocked(world)
@@ -186,7 +186,7 @@ async def test_deletions_that_wait_are_told_though_a_topic_s_status_cannot_be() 
     world.put(topic(partitions=12))
     for name in FOUR:
         operation.delete_topic(name)
-    await operation.settle()
+    await operation.until_at_rest()
     assert "Topics gone at once: 4" in blocked(world)
 
 
@@ -196,7 +196,7 @@ async def test_deletions_that_wait_are_told_though_the_cluster_itself_cannot_go_
     world.put(cluster(config={"log.retention.hours": 5}))
     for name in FOUR:
         operation.delete_topic(name)
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("False", "Progressing")
     assert "Topics gone at once: 4" in blocked(world)
     told = [each["type"] for each in world.one("Cluster", "fleet")["status"]["conditions"]]
@@ -204,7 +204,7 @@ async def test_deletions_that_wait_are_told_though_the_cluster_itself_cannot_go_
     world.refused = {}
     for name in FOUR:
         world.put(topic(name))
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
     assert blocked(world) == ""
 
@@ -214,14 +214,14 @@ async def test_a_topic_that_could_not_be_held_is_still_not_deleted_without_a_wor
     refuse_ledger(world, FOUR[0])
     for name in FOUR:
         world.remove("Topic", name)  # of which no event tells
-    await operation.settle()
+    await operation.until_at_rest()
     assert "Topics gone at once: 4" in blocked(world)
     assert QUOTA in blocked(world)
     for name in FOUR[1:]:
         world.put(topic(name))
-    await operation.settle()
+    await operation.until_at_rest()
     world.refused = {}
-    await operation.settle()
+    await operation.until_at_rest()
     assert sorted(world.topics) == FOUR
     assert f"Topics gone at once: 1 ({FOUR[0]})" in blocked(world)
     assert world.ready("Topic", FOUR[1]) == ("True", "Ready")
@@ -234,27 +234,27 @@ async def test_topics_made_again_one_by_one_keep_their_records_though_one_cannot
     world, operation = await all_deleted()
     ids = {name: found.topic_id for name, found in world.topics.items()}
     assert sorted(ids) == FOUR
-    await operation.settle()
+    await operation.until_at_rest()
     for number in order:
         world.put(topic(FOUR[number]))
-        await operation.settle()
+        await operation.until_at_rest()
     world.refused = {}
-    await operation.settle()
+    await operation.until_at_rest()
     assert {name: found.topic_id for name, found in world.topics.items()} == ids
     assert all(world.ready("Topic", name) == ("True", "Ready") for name in FOUR)
 
 
 async def test_a_confirmation_counts_until_it_can_be_written_down() -> None:
     world, operation = await all_deleted()
-    await operation.settle()
+    await operation.until_at_rest()
     confirmed = cluster()
     token = token_in(blocked(world))
     confirmed["metadata"]["annotations"] = {names.CONFIRM_ANNOTATION: token}
     world.put(confirmed)
-    await operation.settle()
+    await operation.until_at_rest()
     assert sorted(world.topics) == FOUR[:1]
     world.refused = {}
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.topics == {}
 
 

@@ -45,7 +45,7 @@ async def test_a_topics_name_may_begin_with_dots() -> None:
     assert world.ready("Topic", "dots") == ("True", "Ready")
     assert world.ready("Topic", "flights") == ("True", "Ready")
     operation.delete_topic("dots")
-    await operation.settle()
+    await operation.until_at_rest()
     assert sorted(world.topics) == ["flights"]
     assert sorted(ledger(world)) == ["flights"]
 
@@ -62,7 +62,7 @@ async def test_the_ledger_knows_a_topic_before_it_exists() -> None:
 async def test_a_topic_grows_and_changes_its_configuration() -> None:
     world, operation = await fleet(topic(config={"retention.ms": 5, "segment.ms": 7}))
     world.put(topic(partitions=8, config={"segment.ms": 8}))
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.topics["flights"] == ObservedTopic("id-1", 8, 1, {"segment.ms": "8"})
     assert world.ready("Topic", "flights") == ("True", "Ready")
 
@@ -73,7 +73,7 @@ async def test_another_spelling_of_what_brokers_show_is_no_difference() -> None:
     assert world.ready("Topic", "flights") == ("True", "Ready")
     world.topics["flights"] = ObservedTopic("id-1", 6, 1, spelled)
     changes = world.changes
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.changes == changes
     assert world.ready("Topic", "flights") == ("True", "Ready")
 
@@ -81,7 +81,7 @@ async def test_another_spelling_of_what_brokers_show_is_no_difference() -> None:
 async def test_changes_behind_the_operators_back_are_undone() -> None:
     world, operation = await fleet(topic(config={"retention.ms": 5}))
     world.topics["flights"] = ObservedTopic("id-1", 6, 1, {"cleanup.policy": "compact"})
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.topics["flights"].config == {"retention.ms": "5"}
 
 
@@ -91,7 +91,7 @@ async def test_an_existing_topic_is_adopted_with_its_records() -> None:
     world.put(cluster())
     world.put(topic())
     operation = Operation(world)
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Topic", "flights") == ("True", "Ready")
     assert world.topics["flights"].topic_id == "theirs"
     assert ledger(world)["flights"]["topic_id"] == "theirs"
@@ -111,12 +111,12 @@ async def test_what_cannot_be_done_is_told_and_changes_nothing(
     world, operation = await fleet(topic())
     before = dict(world.topics)
     world.put(topic(**{"config": {"retention.ms": 1}, **spec}))
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Topic", "flights") == ("False", reason)
     assert sentence in why(world)
     assert world.topics == before
     world.put(topic())
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Topic", "flights") == ("True", "Ready")
 
 
@@ -127,7 +127,7 @@ async def test_what_brokers_refuse_is_told() -> None:
     world.put(topic())
     world.put(topic("weather"))
     operation = Operation(world)
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Topic", "flights") == ("False", "Invalid")
     assert why(world) == "the brokers refuse: POLICY_VIOLATION: no flights today"
     assert world.ready("Topic", "weather") == ("True", "Ready")
@@ -137,15 +137,15 @@ async def test_who_wrote_too_many_partitions_is_told_a_way_back_that_keeps_the_r
     world, operation = await fleet(topic())
     world.forbidden_topics = {"flights": "too many partitions"}
     world.put(topic(partitions=1000))
-    await operation.settle()
+    await operation.until_at_rest()
     assert why(world).startswith("the brokers refuse: POLICY_VIOLATION: too many partitions; ")
     assert "set deletionPolicy to Retain, delete this Topic and make it again" in why(world)
     world.put(topic(partitions=1000, deletionPolicy="Retain"))
-    await operation.settle()
+    await operation.until_at_rest()
     operation.delete_topic("flights")
-    await operation.settle()
+    await operation.until_at_rest()
     world.put(topic())
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Topic", "flights") == ("True", "Ready")
     assert world.topics["flights"] == ObservedTopic("id-1", 6, 1, {})
 
@@ -154,30 +154,30 @@ async def test_a_change_of_which_brokers_refuse_one_part_is_not_begun() -> None:
     world, operation = await fleet(topic())
     world.forbidden_keys = {"segment.ms"}
     world.put(topic(partitions=12, config={"segment.ms": 1}))
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.topics["flights"] == ObservedTopic("id-1", 6, 1, {})
     assert world.ready("Topic", "flights") == ("False", "Invalid")
     assert why(world) == "the brokers refuse: INVALID_CONFIG: of no use here"
     world.forbidden_keys = set()
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.topics["flights"] == ObservedTopic("id-1", 12, 1, {"segment.ms": "1"})
 
 
 async def test_of_two_resources_for_one_topic_the_older_holds_it() -> None:
     world, operation = await fleet(topic("first", topicName="flights"))
     world.put(topic("second", topicName="flights", partitions=9))
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Topic", "first") == ("True", "Ready")
     assert world.ready("Topic", "second") == ("False", "Conflict")
     assert "belongs to the older Topic first" in why(world, "second")
     assert world.topics["flights"].partitions == 6
     operation.delete_topic("second")
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.topics["flights"].partitions == 6
     world.put(topic("third", topicName="flights", partitions=9))
-    await operation.settle()
+    await operation.until_at_rest()
     operation.delete_topic("first")
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Topic", "third") == ("True", "Ready")
     assert world.topics["flights"] == ObservedTopic("id-2", 9, 1, {})
 
@@ -186,17 +186,17 @@ async def test_the_older_resource_holds_its_topic_also_while_it_is_not_valid() -
     world, operation = await fleet(topic("first", topicName="flights"))
     world.put(topic("second", topicName="flights", partitions=9))
     world.put(topic("first", topicName="flights", config={"a": ["b"]}))
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Topic", "first") == ("False", "Invalid")
     assert world.ready("Topic", "second") == ("False", "Conflict")
     assert "belongs to the older Topic first" in why(world, "second")
     operation.delete_topic("second")
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.topics["flights"] == ObservedTopic("id-1", 6, 1, {})
     world.put(topic("second", topicName="flights", partitions=9))
-    await operation.settle()
+    await operation.until_at_rest()
     operation.delete_topic("first")
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Topic", "second") == ("True", "Ready")
     assert world.topics["flights"] == ObservedTopic("id-2", 9, 1, {})
 
@@ -207,7 +207,7 @@ async def test_of_two_resources_of_one_second_the_one_that_made_the_topic_keeps_
     # before the first in the order of names
     world.put(topic("another", topicName="flights", partitions=9))
     world.one("Topic", "another")["metadata"]["creationTimestamp"] = created
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Topic", "another") == ("False", "Conflict")
     assert world.topics["flights"].partitions == 6
     assert ledger(world)["flights"]["name"] == "first"
@@ -217,12 +217,12 @@ async def test_a_topic_without_its_cluster_says_so_and_works_when_it_comes() -> 
     world = World()
     world.put(topic())
     operation = Operation(world)
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Topic", "flights") == ("False", "ClusterNotFound")
     world.put(cluster())
     await operation.round()
     assert world.ready("Topic", "flights") == ("False", "ClusterNotReady")
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Topic", "flights") == ("True", "Ready")
 
 
@@ -240,7 +240,7 @@ async def test_a_topic_deleted_while_no_operator_ran_goes_after_a_second_look() 
     await later.round()
     await later.round()
     assert sorted(world.topics) == ["flights", "weather"]
-    await later.settle()
+    await later.until_at_rest()
     assert sorted(world.topics) == ["weather"]
 
 
@@ -248,12 +248,12 @@ async def test_deleted_and_made_again_it_is_empty_but_not_if_nobody_saw_the_dele
     world, operation = await fleet(topic())
     operation.delete_topic("flights")
     world.put(topic())
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.topics["flights"].topic_id == "id-2"
     assert world.ready("Topic", "flights") == ("True", "Ready")
     world.remove("Topic", "flights")
     world.put(topic())
-    await Operation(world).settle()
+    await Operation(world).until_at_rest()
     assert world.topics["flights"].topic_id == "id-2"
 
 
@@ -261,10 +261,10 @@ async def test_ten_times_made_and_deleted() -> None:
     world, operation = await fleet()
     for _ in range(10):
         world.put(topic())
-        await operation.settle()
+        await operation.until_at_rest()
         assert world.ready("Topic", "flights") == ("True", "Ready")
         operation.delete_topic("flights")
-        await operation.settle()
+        await operation.until_at_rest()
         assert world.topics == {}
 
 
@@ -272,7 +272,7 @@ async def test_a_topic_made_anew_by_somebody_else_is_not_deleted() -> None:
     world, operation = await fleet(topic())
     world.topics["flights"] = ObservedTopic("theirs", 1, 1, {})
     operation.delete_topic("flights")
-    await operation.settle()
+    await operation.until_at_rest()
     assert sorted(world.topics) == ["flights"]
     assert ledger(world) == {}
 
@@ -281,7 +281,7 @@ async def test_deleting_the_cluster_deletes_no_topic() -> None:
     world, operation = await fleet(topic())
     world.one("Cluster", "fleet")["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     operation.delete_topic("flights")
-    await operation.settle()
+    await operation.until_at_rest()
     assert sorted(world.topics) == ["flights"]
 
 
@@ -292,7 +292,7 @@ async def test_nothing_is_deleted_while_its_surroundings_go(kind: str, name: str
     world, operation = await fleet(topic())
     world.objects[kind, "", name]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     operation.delete_topic("flights")
-    await operation.settle()
+    await operation.until_at_rest()
     assert sorted(world.topics) == ["flights"]
 
 
@@ -304,11 +304,11 @@ async def test_a_reinstalled_crd_deletes_no_topic_and_new_resources_take_them_ov
     world, operation = await fleet(topic())
     operation.delete_topic("flights")
     world.objects["CustomResourceDefinition", "", "topics.logfleet.dev"]["metadata"]["uid"] = "new"
-    await operation.settle()
+    await operation.until_at_rest()
     assert sorted(world.topics) == ["flights"]
     assert "make Topics for them again" in world.one("Cluster", "fleet")["status"]["why"]
     world.put(topic())
-    await (Operation(world) if restarted else operation).settle()
+    await (Operation(world) if restarted else operation).until_at_rest()
     assert world.topics["flights"].topic_id == "id-1"
     assert world.ready("Topic", "flights") == ("True", "Ready")
 
@@ -318,7 +318,7 @@ async def test_many_topics_gone_at_once_wait_for_a_confirmation() -> None:
     world, operation = await fleet(*(topic(name) for name in names_of))
     for name in names_of[:4]:
         operation.delete_topic(name)
-    await operation.settle()
+    await operation.until_at_rest()
     assert sorted(world.topics) == names_of
     sentence = blocked(world)
     assert sentence.startswith("Topics gone at once: 4 (topic-0, topic-1, topic-2 ...)")
@@ -326,12 +326,12 @@ async def test_many_topics_gone_at_once_wait_for_a_confirmation() -> None:
     wrong = cluster()
     wrong["metadata"]["annotations"] = {names.CONFIRM_ANNOTATION: "yes"}
     world.put(wrong)
-    await operation.settle()
+    await operation.until_at_rest()
     assert sorted(world.topics) == names_of
     right = cluster()
     right["metadata"]["annotations"] = {names.CONFIRM_ANNOTATION: token}
     world.put(right)
-    await operation.settle()
+    await operation.until_at_rest()
     assert sorted(world.topics) == names_of[4:]
     assert blocked(world) == ""
 
@@ -346,7 +346,7 @@ async def gone_at_once(count: int) -> tuple[World, Operation]:
     world, operation = await fleet(*(topic(name) for name in names_of))
     for name in names_of:
         operation.delete_topic(name)
-    await operation.settle()
+    await operation.until_at_rest()
     assert blocked(world)
     return world, operation
 
@@ -359,7 +359,7 @@ async def test_topics_made_again_while_their_deletion_waits_keep_their_records(c
     for name in before:
         world.put(topic(name))
         await operation.round()
-    await operation.settle()
+    await operation.until_at_rest()
     assert topic_ids(world) == before
     assert [world.ready("Topic", name) for name in before] == [("True", "Ready")] * count
     assert blocked(world) == ""
@@ -371,7 +371,7 @@ async def test_topics_made_again_before_anybody_looked_do_not_doom_the_others() 
     for name in before:
         operation.delete_topic(name)
     world.put(topic("topic-0"))
-    await operation.settle()
+    await operation.until_at_rest()
     assert topic_ids(world) == before
     assert blocked(world).startswith("Topics gone at once: 3 (topic-1, topic-2, topic-3)")
 
@@ -382,17 +382,17 @@ async def test_those_not_made_again_wait_for_a_confirmation_of_their_own() -> No
     for name in ("topic-0", "topic-1", "topic-2"):
         world.put(topic(name))
     operation = Operation(world)
-    await operation.settle()
+    await operation.until_at_rest()
     assert topic_ids(world) == before
     sentence = blocked(world)
     assert sentence.startswith("Topics gone at once: 1 (topic-3): their topics stay")
     document = cluster()
     document["metadata"]["annotations"] = {names.CONFIRM_ANNOTATION: token_in(sentence)}
     world.put(document)
-    await operation.settle()
+    await operation.until_at_rest()
     assert sorted(world.topics) == ["topic-0", "topic-1", "topic-2"]
     operation.delete_topic("topic-0")
-    await operation.settle()
+    await operation.until_at_rest()
     assert sorted(world.topics) == ["topic-1", "topic-2"]
     assert blocked(world) == ""
 
@@ -401,11 +401,11 @@ async def test_a_topic_that_brokers_do_not_delete_is_told_in_the_clusters_status
     world, operation = await fleet(topic())
     world.forbidden_topics = {"flights": "deletion is disabled"}
     operation.delete_topic("flights")
-    await operation.settle()
+    await operation.until_at_rest()
     assert "deletion is disabled" in blocked(world)
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
     world.forbidden_topics = {}
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.topics == {}
     assert blocked(world) == ""
 
@@ -424,7 +424,7 @@ async def test_a_line_that_somebody_edited_is_told_and_nothing_moves(
     world.put(topic("ships"))
     operation.delete_topic("weather")
     retried = operation.worker.queue.retried
-    await operation.settle()
+    await operation.until_at_rest()
     assert operation.worker.queue.retried == retried
     assert sorted(world.topics) == ["flights", "weather"]
     assert f"ConfigMap {shard}, key flights, is no line of the ledger" in blocked(world)
@@ -432,7 +432,7 @@ async def test_a_line_that_somebody_edited_is_told_and_nothing_moves(
     assert why(world, "ships") == blocked(world)
     assert world.ready("Topic", "flights") == ("True", "Ready")
     del data["flights"]
-    await operation.settle()
+    await operation.until_at_rest()
     assert blocked(world) == ""
     assert sorted(world.topics) == sorted(ledger(world)) == ["flights", "ships"]
     assert world.topics["flights"].topic_id == "id-1"
@@ -445,7 +445,7 @@ async def test_a_copy_of_the_ledger_says_nothing() -> None:
     data = {"flights": shard["data"]["flights"].replace("Delete", "Retain")}
     world.put({**shard, "metadata": {"name": "zz-copy", "labels": labels}, "data": data, "spec": 0})
     operation.delete_topic("flights")
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.topics == {}
 
 
@@ -455,7 +455,7 @@ async def test_a_paused_cluster_changes_no_topic_and_says_so() -> None:
     world.put(topic(partitions=9))
     world.put(topic("ships"))
     world.put(topic("planes", config={"a": ["b"]}))
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.topics["flights"].partitions == 6
     for name in ("flights", "ships"):
         assert world.ready("Topic", name) == ("False", "ClusterNotReady")
@@ -463,7 +463,7 @@ async def test_a_paused_cluster_changes_no_topic_and_says_so() -> None:
     assert world.ready("Topic", "planes") == ("False", "Invalid")
     assert world.ready("Topic", "weather") == ("True", "Ready")
     world.put(cluster())
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.topics["flights"].partitions == 9
     assert world.ready("Topic", "flights") == world.ready("Topic", "ships") == ("True", "Ready")
 
@@ -478,5 +478,5 @@ async def test_brokers_that_do_not_answer_leave_ready_topics_ready() -> None:
     assert world.ready("Topic", "weather") == ("False", "ClusterNotReady")
     assert "no broker of fleet answers" in why(world, "weather")
     world.unreachable = False
-    await operation.settle()
+    await operation.until_at_rest()
     assert world.ready("Topic", "weather") == ("True", "Ready")

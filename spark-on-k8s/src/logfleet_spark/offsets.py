@@ -47,14 +47,14 @@ def from_json(shaped: Mapping[str, Mapping[str, int]]) -> Offsets:
     }
 
 
-def settled(start: Offsets, end: Offsets) -> Offsets:
+def without_latest(start: Offsets, end: Offsets) -> Offsets:
     """The start of a micro-batch, where LATEST stands for the batch's own end."""
     return {tp: end.get(tp, at) if at == OffsetSpec.LATEST else at for tp, at in start.items()}
 
 
 def clamped(start: Offsets, end: Offsets) -> Offsets:
-    """As `settled`, for an end that was taken before the start: nothing starts after it, nor where it has no partition."""
-    return {tp: min(at, end[tp]) for tp, at in settled(start, end).items() if tp in end}
+    """As `without_latest`, for an end that was taken before the start: nothing starts after it, nor where it has no partition."""
+    return {tp: min(at, end[tp]) for tp, at in without_latest(start, end).items() if tp in end}
 
 
 def limited(start: Offsets, end: Offsets, limit: int) -> Offsets:

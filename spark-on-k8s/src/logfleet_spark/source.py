@@ -38,9 +38,9 @@ from logfleet_spark.offsets import (
     gone_or_lower,
     limited,
     planned,
-    settled,
     split,
     to_json,
+    without_latest,
 )
 from logfleet_spark.options import (
     EARLIEST,
@@ -287,7 +287,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = self._latest() if self._target is None else self._target
         if self._target is None and gone_or_lower(begin, end):
             end = self._latest()  # a broker may have lagged behind for a moment
-        begin = settled(begin, end)
+        begin = without_latest(begin, end)
         if self._available_now:
             self._target = end
         if self.options.fail_on_data_loss and (lost := gone_or_lower(begin, end)):

@@ -235,7 +235,7 @@ class Broker:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LEADING_S_MAX):
                 image = await self.follower.until(self._leads_its_own)
-                await self.local.until_settled(image.revision)
+                await self.local.until_applied(image.revision)
         maintenance = self._start_maintenance()
         await self._start_dynamic_config(maintenance)
         await self._serve()
@@ -347,7 +347,7 @@ class Broker:
             self.follower,
             self.controller,
             self.quotas.mutation,
-            settled=self.local.until_settled,
+            until_applied=self.local.until_applied,
         )
         self._stack.callback(self.controller_access.close)
         self.topic_creator = TopicCreator(self.controller_access)

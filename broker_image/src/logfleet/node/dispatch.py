@@ -18,7 +18,7 @@ import structlog
 from logfleet.net.connection import Answer, CloseConnection, Peer, Repeat
 from logfleet.net.file_sender import Part
 from logfleet.node.quotas.client_quotas import ClientQuotas
-from logfleet.node.quotas.throttling import Usage, settled
+from logfleet.node.quotas.throttling import Usage, charged
 from logfleet.telemetry.request_stats import RequestStats
 from logfleet.wire.apis import API_VERSIONS_KEY, Api, api_of
 from logfleet.wire.codec import encoder, request_decoder
@@ -174,7 +174,7 @@ class Dispatcher(Generic[B]):
             response = served.handler(self._broker, request, context)
             if type(response) is served.response:
                 if usage is not None:
-                    usage.settle(request, response)
+                    usage.charge(request, response)
                 encoded = self._encode(served, correlation_id, response)
                 served.stats.at_once.observe(perf_counter() - started)
                 if usage is not None and usage.throttle_ms:
@@ -186,7 +186,7 @@ class Dispatcher(Generic[B]):
             raise self._failed(served, error) from None
         if response is None:
             if usage is not None:
-                usage.settle(request, None)
+                usage.charge(request, None)
             served.stats.at_once.observe(perf_counter() - started)
             return None
         pending = cast("Awaitable[Response]", response)
@@ -194,7 +194,7 @@ class Dispatcher(Generic[B]):
             self.waiting_memory += memory
             pending = self._waiting(pending, memory)
         if usage is not None:
-            pending = settled(pending, request, usage)
+            pending = charged(pending, request, usage)
         return self._answer_later(served, correlation_id, pending, started, usage)
 
     async def _waiting(self, pending: Awaitable[Response], memory: int) -> Response:

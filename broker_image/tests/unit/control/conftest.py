@@ -43,13 +43,13 @@ class Cluster:
     def start(self, *broker_ids: int, rack: str | None = None) -> None:
         for broker_id in broker_ids:
             self.put(keys.broker(broker_id), keys.BrokerValue("i", (), rack))
-        self.settle()
+        self.converge()
 
     def stop(self, broker_id: int) -> None:
         assert self.commit(Txn(success=[Delete(keys.broker(broker_id))]))
-        self.settle()
+        self.converge()
 
-    def settle(self) -> None:
+    def converge(self) -> None:
         """Do what the controller does when something has changed."""
         for txn in pack(self.epoch, fence_steps(self.image)):
             assert self.commit(txn)

@@ -22,7 +22,7 @@ def partition(cluster, index: int = 0):
 def test_a_registered_broker_is_made_active_and_nothing_is_left_to_do(cluster):
     cluster.put(keys.broker(1), keys.BrokerValue("i", ()))
     assert not cluster.image.brokers[1].is_active
-    cluster.settle()
+    cluster.converge()
     assert cluster.image.brokers[1].is_active
     assert list(fence_steps(cluster.image)) == []
 
@@ -47,7 +47,7 @@ def test_a_broker_that_came_back_meanwhile_is_not_fenced(cluster):
     (late,) = pack(cluster.epoch, fence_steps(cluster.image))
     cluster.put(keys.broker(1), keys.BrokerValue("i2", ()))
     assert not cluster.commit(late)
-    cluster.settle()
+    cluster.converge()
     assert cluster.image.brokers[1].is_active
 
 
@@ -135,7 +135,7 @@ def test_a_changed_min_insync_replicas_reaches_the_partition_without_a_new_term(
     topic = cluster.topic("t")
     uuid = uuids.to_text(topic.id)
     cluster.put(keys.topic("t"), TopicValue(uuid, {"min.insync.replicas": "2"}))
-    cluster.settle()
+    cluster.converge()
     changed = partition(cluster)
     assert (changed.min_isr, changed.leader_epoch, changed.partition_epoch) == (2, 0, 1)
     assert next_state(cluster.image, changed, 2, is_offline=False) is None
@@ -164,7 +164,7 @@ def test_a_replica_in_a_directory_that_is_offline_leads_nothing_until_it_is_back
     uuid = uuids.to_text(cluster.topic("t").id)
     told = msgspec.structs.replace(registered.value, offline={uuid: (1,)})
     cluster.put(keys.broker(1), told)
-    cluster.settle()
+    cluster.converge()
     assert cluster.image.brokers[1].epoch == registered.epoch
     assert cluster.image.is_offline(1, cluster.topic("t").id, 1)
     assert not cluster.image.is_offline(1, cluster.topic("t").id, 0)
@@ -175,5 +175,5 @@ def test_a_replica_in_a_directory_that_is_offline_leads_nothing_until_it_is_back
         "it still holds what was committed"
     )
     cluster.put(keys.broker(1), registered.value)
-    cluster.settle()
+    cluster.converge()
     assert (partition(cluster, 1).leader, partition(cluster, 1).leader_epoch) == (1, 2)

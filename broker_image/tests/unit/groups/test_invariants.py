@@ -55,7 +55,7 @@ class Groups(RuleBasedStateMachine):
         self.sent[waiter] = facts
         return waiter
 
-    def settle(self):
+    def take_answers(self):
         """Look at the answers that came and remember what clients remember."""
         for waiter, response in self.host.replies[self.seen :]:
             facts = self.sent.pop(waiter)
@@ -119,7 +119,7 @@ class Groups(RuleBasedStateMachine):
             turn, Join(request, protocols_of(request), caller, waiter, fresh)
         )
         self.host.run(turn)
-        self.settle()
+        self.take_answers()
 
     @rule(client=CLIENTS, rotate=st.integers(0, 3))
     def sync(self, client, rotate):
@@ -145,7 +145,7 @@ class Groups(RuleBasedStateMachine):
         waiter = self.waiter("sync", client=client, generation=generation, member=member)
         self.host.coordinator.sync(turn, request, waiter)
         self.host.run(turn)
-        self.settle()
+        self.take_answers()
 
     @rule(client=CLIENTS)
     def beat(self, client):
@@ -165,7 +165,7 @@ class Groups(RuleBasedStateMachine):
         turn = self.host.turn()
         self.host.coordinator.leave(turn, request, self.waiter("leave"))
         self.host.run(turn)
-        self.settle()
+        self.take_answers()
 
     @rule(client=CLIENTS, partition=PARTITION, back=st.integers(0, 1))
     def commit(self, client, partition, back):
@@ -197,7 +197,7 @@ class Groups(RuleBasedStateMachine):
         self.host.run(turn)
         if old:
             assert len(self.host.log) == before, "I14: a commit of an old generation was taken"
-        self.settle()
+        self.take_answers()
 
     @rule()
     def fetch(self):
@@ -207,12 +207,12 @@ class Groups(RuleBasedStateMachine):
         waiter = self.waiter("fetch", acknowledged=dict(self.acknowledged))
         self.host.coordinator.fetch(turn, request, waiter)
         self.host.run(turn)
-        self.settle()
+        self.take_answers()
 
     @rule(ms=st.sampled_from([1, 100, 3_000, 6_000, 9_000]))
     def wait(self, ms):
         self.host.wait(ms)
-        self.settle()
+        self.take_answers()
 
     @rule(
         clients=st.sets(CLIENTS, min_size=1),
@@ -236,14 +236,14 @@ class Groups(RuleBasedStateMachine):
     def followers_catch_up(self, error):
         self.host.holds_commits = False
         self.host.commit(error)
-        self.settle()
+        self.take_answers()
 
     @rule(orderly=st.booleans())
     def failover(self, orderly):
         if orderly:
             self.host.unload()
         self.host.load()
-        self.settle()
+        self.take_answers()
 
     @rule(error=st.sampled_from([ErrorCode.NONE] * 3 + [ErrorCode.NOT_ENOUGH_REPLICAS]))
     def storage(self, error):

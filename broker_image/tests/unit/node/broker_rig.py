@@ -42,4 +42,4 @@ async def create_topic(broker: Broker, name: str, partitions: int = 1) -> None:
     )
     answer = await ask_broker(broker, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
     assert answer.topics[0].error_code == 0, answer
-    await broker.local.until_settled(broker.image.revision)
+    await broker.local.until_applied(broker.image.revision)

@@ -102,7 +102,7 @@ async def test_topics_are_made_led_and_kept_over_a_restart(tmp_path: Path) -> No
             (row,) = answer.topics
             assert [partition.leader_id for partition in row.partitions] == [1, 1, 1]
             leader_epochs.append({partition.leader_epoch for partition in row.partitions})
-            await broker.local.until_settled(broker.image.revision)
+            await broker.local.until_applied(broker.image.revision)
             assert len(broker.partitions) == 3
             answer = await ask(listener.port, InitProducerIdRequest(transactional_id=None), 5)
             assert answer.error_code == 0
@@ -119,7 +119,7 @@ async def test_a_log_on_a_failed_directory_never_begins_anew_on_another(
         (listener,) = broker._listeners
         topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=4, replication_factor=1)
         await ask(listener.port, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
-        await broker.local.until_settled(broker.image.revision)
+        await broker.local.until_applied(broker.image.revision)
         failing = broker._log_dirs.dir_of(TopicPartition("t", 0))
         assert failing is not None
         lost = {name.partition for name in failing.logs}
@@ -129,7 +129,7 @@ async def test_a_log_on_a_failed_directory_never_begins_anew_on_another(
         broker._disk_failed(TopicPartition("t", 0), OSError("broken"))
         broker.local.registered(broker.image.brokers[1].epoch)
         await until(lambda: len(broker.partitions) == 4 - len(lost))
-        await broker.local.until_settled(broker.image.revision)
+        await broker.local.until_applied(broker.image.revision)
         for index in range(4):
             found = broker.partitions.find("t", index)
             assert (found is ErrorCode.KAFKA_STORAGE_ERROR) == (index in lost)
@@ -143,7 +143,7 @@ async def test_a_log_without_a_topic_id_of_its_own_fails_with_its_directory(tmp_
         (listener,) = broker._listeners
         topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
         await ask(listener.port, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
-        await broker.local.until_settled(broker.image.revision)
+        await broker.local.until_applied(broker.image.revision)
     (tmp_path / "data" / "t-0" / "partition.metadata").unlink()
     async with Broker(config(tmp_path)) as broker:
         assert broker.partitions.get("t", 0) is not None
@@ -263,10 +263,10 @@ async def test_a_topic_that_is_deleted_before_its_log_was_made_is_not_tried_agai
         (listener,) = broker._listeners
         await ask(listener.port, DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000), 5)
         await until(lambda: broker.image.topic("t") is None)
-        await broker.local.until_settled(broker.image.revision)
+        await broker.local.until_applied(broker.image.revision)
         assert not broker.partitions.unstarted
         retries[0]()
-        await broker.local.until_settled(broker.image.revision)
+        await broker.local.until_applied(broker.image.revision)
         assert not (tmp_path / "data" / "t-0").exists()
 
 

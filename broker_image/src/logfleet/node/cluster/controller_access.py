@@ -41,7 +41,7 @@ AGAIN_S: Final = 0.05
 SEEN_S_MAX: Final = 2.0
 """How long an answer waits until this broker's image shows what was done, and until it has been done to what this broker hosts."""
 
-Settled = Callable[[int], Awaitable[None]]
+UntilApplied = Callable[[int], Awaitable[None]]
 """Returns once everything is done that the image of this revision wants of this broker."""
 
 
@@ -127,9 +127,9 @@ class ControllerAccess:
         controller: ControllerLoop,
         mutations: MutationQuota,
         *,
-        settled: Settled,
+        until_applied: UntilApplied,
     ) -> None:
-        self._settled = settled
+        self._until_applied = until_applied
         self.config = config
         self.controller = controller
         self.mutations = mutations
@@ -236,7 +236,7 @@ class ControllerAccess:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SEEN_S_MAX):
                 image = await self._follower.until(seen)
-                await self._settled(image.revision)
+                await self._until_applied(image.revision)
 
 
 class _Attempt:

@@ -39,7 +39,7 @@ HISTORY_S: Final = 600.0
 """Revisions older than this are compacted by the controller: a broker that was away for longer reads everything anew."""
 FAILED_PAUSE_S_MAX: Final = 60.0
 """Longest pause after a term that failed; the first is PAUSE_S_MAX, and each one twice the one before (as Kubernetes' crash loop
-back-off) until a term has settled the cluster, or ended otherwise. Other brokers stand meanwhile."""
+back-off) until a term has converged, or ended otherwise. Other brokers stand meanwhile."""
 
 
 class _TermFailedError(Exception):
@@ -159,7 +159,7 @@ class ControllerLoop:
 
     def _tell_failure(self, term: Term, error: Exception) -> None:
         self.failed_terms += 1
-        if term.has_settled:
+        if term.has_converged:
             self._failed_pause_s = PAUSE_S_MAX
         log.critical(
             "controller_term_failed",

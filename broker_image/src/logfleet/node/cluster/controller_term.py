@@ -1,6 +1,6 @@
 """One term of control: what a broker does from its election as controller until it is replaced.
 
-One worker settles the cluster (fences, elections, half-made topics) whenever the image has changed, and between that runs
+One worker brings the cluster to rest (fences, elections, half-made topics) whenever the image has changed, and between that runs
 the admin operations one at a time, each decided on an image that holds everything written before. Every write compares
 the controller epoch, so a term that is over without knowing it changes nothing.
 """
@@ -69,7 +69,7 @@ class Term:
     """The term that began with the create revision `epoch` of the controller's key. Runs until cancelled.
 
     static: this broker's server.properties, the last word on defaults that the cluster does not set.
-    has_settled: it has brought the cluster to where nothing was left to do, once at least.
+    has_converged: it has brought the cluster to where nothing was left to do, once at least.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Term:
         static: Mapping[str, str],
     ) -> None:
         self.epoch = epoch
-        self.has_settled = False
+        self.has_converged = False
         self._store = store
         self._follower = follower
         self._static = static
@@ -88,7 +88,7 @@ class Term:
         self._waiting: deque[tuple[Operation[object], asyncio.Future[object]]] = deque()
         self._begun: asyncio.Task[None] | None = None
         self._subscription = follower.subscribe(self._wake)
-        self._unsettled = Changes(everything=True)
+        self._due = Changes(everything=True)
 
     async def submit(self, operation: Operation[T]) -> T | Refusal:
         """The operation's answer after it has been committed. Raises NotControllerError."""
@@ -106,8 +106,8 @@ class Term:
         await self._follower.until_revision(self.epoch)
         while True:
             self._wake.clear()
-            await self._settle()
-            self.has_settled = True
+            await self._converge()
+            self.has_converged = True
             if self._waiting:
                 await self._run_next()
             elif not self._wake.is_set():
@@ -174,7 +174,7 @@ class Term:
                 return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, message)
             except _ConflictError:
                 await self._catch_up(image)
-                await self._settle()
+                await self._converge()
                 continue
             return decision.answer
         return Refusal(
@@ -195,22 +195,22 @@ class Term:
             return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, message)
         return decision
 
-    async def _settle(self) -> None:
+    async def _converge(self) -> None:
         """Bring the cluster to where nothing is left to do, by the newest image."""
         while True:
             image, changes = self._subscription.take()
-            self._unsettled.add(changes)
-            if self._unsettled == Changes():
+            self._due.add(changes)
+            if self._due == Changes():
                 return
             try:
-                await self._settle_once(image)
+                await self._converge_once(image)
             except _ConflictError:
                 await self._catch_up(image)
             else:
-                self._unsettled = Changes()
+                self._due = Changes()
 
-    async def _settle_once(self, image: ClusterImage) -> None:
-        due = self._unsettled
+    async def _converge_once(self, image: ClusterImage) -> None:
+        due = self._due
         for txn in pack(self.epoch, fence_steps(image)):
             await self._commit(txn)
         # An election compares the fence, so it has to know the revision that wrote it.

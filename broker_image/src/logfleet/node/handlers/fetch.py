@@ -110,7 +110,7 @@ class _Turn:
 
     def answer_or_wait(self, reading: Reading) -> FetchResponse | Awaitable[FetchResponse]:
         if reading.is_enough or self._request.max_wait_ms <= 0 or not self._waits_for(reading):
-            return self._settle(reading)
+            return self._answer_or_throttle(reading)
         # from here on nothing that comes may be missed: the coroutine's first step is some time away
         wait = FetchWait(reading.min_bytes - reading.bytes)
         timer = self._broker.timers.add(self._request.max_wait_ms / 1000, wait.end)
@@ -127,9 +127,9 @@ class _Turn:
             self._stop_watching(wait, reading)
             self._context.peer.on_leave = None
             timer.cancel()
-        return self._settle(self.read())
+        return self._answer_or_throttle(self.read())
 
-    def _settle(self, reading: Reading) -> FetchResponse:
+    def _answer_or_throttle(self, reading: Reading) -> FetchResponse:
         """The answer; if the client goes too fast, one without records, as if nothing had been read (KIP-219)."""
         usage = self._context.usage
         if usage is not None and replica_id(self._request, self._context.api_version) < 0:

@@ -79,8 +79,8 @@ class LocalPartitions:
         self._will_try = False
         self._lost_known = False
         self._lost_told = False
-        self._settled_revision = 0
-        self._settled = asyncio.Event()
+        self._applied_revision = 0
+        self._applied = asyncio.Event()
         self.on_led: list[Callable[[Partition], None]] = []
         self.on_lost: list[Callable[[Partition], None]] = []
         self.on_offline: list[Callable[[], None]] = []
@@ -104,14 +104,14 @@ class LocalPartitions:
         while True:
             image, changes = await self._subscription.next()
             await self._apply(image, changes)
-            self._settled_revision = image.revision
-            self._settled.set()
+            self._applied_revision = image.revision
+            self._applied.set()
 
-    async def until_settled(self, revision: int) -> None:
+    async def until_applied(self, revision: int) -> None:
         """Return once everything is done that the image of this revision wants of this broker."""
-        while self._settled_revision < revision:
-            self._settled.clear()
-            await self._settled.wait()
+        while self._applied_revision < revision:
+            self._applied.clear()
+            await self._applied.wait()
 
     def leads_its_own(self, image: ClusterImage) -> bool:
         """Whether the image gives this broker all the partitions that nobody else could lead, but for those that are offline."""

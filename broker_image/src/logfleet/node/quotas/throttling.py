@@ -36,7 +36,7 @@ _SIZE_BYTES: Final = 4
 class Usage:
     """What one request uses. Made when its frame is there, `started` by perf_counter; frame_bytes without the length.
 
-    throttle_ms: for how long the client is throttled, once that is settled.
+    throttle_ms: for how long the client is throttled, once that is known.
     """
 
     __slots__ = (
@@ -90,7 +90,7 @@ class Usage:
             fetch.take_back(self._client_id, size)
         return throttle_ms
 
-    def settle(self, request: msgspec.Struct, answer: msgspec.Struct | None) -> None:
+    def charge(self, request: msgspec.Struct, answer: msgspec.Struct | None) -> None:
         """Charge for the request and write into its answer, if it has one, for how long the client is throttled.
 
         A time that the handler wrote into it comes from the quota of topics' changes. Without an answer (acks=0) time is not charged.
@@ -155,9 +155,9 @@ class Timed(Generic[T]):
             return end.value  # type: ignore[no-any-return]
 
 
-async def settled(work: Awaitable[A], request: msgspec.Struct, usage: Usage) -> A:
+async def charged(work: Awaitable[A], request: msgspec.Struct, usage: Usage) -> A:
     """What comes of `work`, charged for."""
     usage.pause()
     answer = await Timed(work, usage)
-    usage.settle(request, answer.message if isinstance(answer, EncodedRows) else answer)
+    usage.charge(request, answer.message if isinstance(answer, EncodedRows) else answer)
     return answer

@@ -124,7 +124,7 @@ async def test_a_broker_that_returns_leads_again_in_a_new_term(store):
         assert back.isr == ((1, epoch),)
 
 
-async def test_another_broker_takes_over_and_settles_what_it_finds(store):
+async def test_another_broker_takes_over_and_ends_what_it_finds(store):
     async with running(store, 2) as second:
         async with running(store, 1) as first:
             await start_broker(store, 1)
@@ -156,7 +156,7 @@ async def test_a_lost_answer_neither_loses_nor_doubles_an_operation(store, loss)
     async with running(store) as node:
         await start_broker(store, 1)
         await node.elected()
-        await node.create("settled")
+        await node.create("converged")
         store.losses = [loss]
         creation = await node.create("t", 2)
         assert isinstance(creation, TopicCreation)
@@ -238,7 +238,7 @@ async def test_a_success_is_waited_for_however_late_the_watch_is(store, monkeypa
     async with running(store) as node:
         await start_broker(store, 1)
         await node.elected()
-        await node.create("settled")
+        await node.create("converged")
         store.flowing.clear()
         creating = asyncio.ensure_future(node.create("t"))
         await until(lambda: store.held)
@@ -357,7 +357,7 @@ async def test_an_operation_that_the_store_refuses_fails_alone(store):
     async with running(store) as node:
         await start_broker(store, 1)
         await node.elected()
-        await node.create("settled")
+        await node.create("converged")
         epoch = node.follower.image.controller.epoch
         store.losses = ["refused"]
         answer = await node.create("t")

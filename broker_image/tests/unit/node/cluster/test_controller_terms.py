@@ -53,7 +53,7 @@ async def create(name: str, *nodes: Node) -> object:
             continue
 
 
-async def test_what_no_controller_can_settle_ends_terms_and_no_broker(store, logs):
+async def test_what_no_controller_can_handle_ends_terms_and_no_broker(store, logs):
     await start_broker(store, 1)
     await store.write(*WHAT_NO_CONTROLLER_EXPECTS)
     async with running(store, 1) as first, running(store, 2) as second:
@@ -87,7 +87,7 @@ async def test_a_term_that_fails_again_and_again_is_tried_ever_later(store, logs
 async def begun(node: Node, store: Store, loss: str) -> "asyncio.Future[TopicCreation | Refusal]":
     """The creation of a topic whose transaction is on its way."""
     await start_broker(store, 1)
-    assert isinstance(await create("settled", node), TopicCreation)
+    assert isinstance(await create("converged", node), TopicCreation)
     store.losses = [loss]
     creating = asyncio.ensure_future(node.create("t"))
     await until(lambda: store.unanswered)

@@ -31,7 +31,7 @@ async def delete_topic(broker: Broker) -> None:
     request = DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000)
     answer = await ask_broker(broker, request, 5)
     assert [row.error_code for row in answer.responses] == [0]
-    await broker.local.until_settled(broker.image.revision)
+    await broker.local.until_applied(broker.image.revision)
 
 
 def led(broker: Broker) -> PartitionLog:
@@ -163,7 +163,7 @@ async def set_retention(broker: Broker, retention_ms: int) -> None:
     request = IncrementalAlterConfigsRequest(resources=[resource])
     answer = await ask_broker(broker, request, 1)
     assert [row.error_code for row in answer.responses] == [0]
-    await broker.local.until_settled(broker.image.revision)
+    await broker.local.until_applied(broker.image.revision)
 
 
 async def test_a_log_obeys_what_was_set_while_it_was_not_led(tmp_path: Path, until: Any) -> None:

@@ -187,7 +187,7 @@ async def test_a_topic_made_since_is_set_aside_and_one_deleted_since_is_there_an
         segment = kept / "00000000000000000000.log"
         assert segment.exists()
         await ask_broker(broker, DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000), 5)
-        await broker.local.until_settled(broker.image.revision)
+        await broker.local.until_applied(broker.image.revision)
     node.restore()
     async with node.broker() as broker:
         assert broker.image.topic("since") is None

@@ -62,7 +62,7 @@ LEFT: Final = Refusal(
 )
 
 
-class _Settled(msgspec.Struct, frozen=True):
+class _Decided(msgspec.Struct, frozen=True):
     """A topic as its creation leaves it, and how its configs are described."""
 
     creation: TopicCreation
@@ -128,7 +128,7 @@ async def _create(
             results.append(_not_created(topic.name, refusal))
             continue
         creation = _creation(topic, validate_only=request.validate_only)
-        operation = _charged(creation, budget, lambda settled: settled.creation.partitions)
+        operation = _charged(creation, budget, lambda decided: decided.creation.partitions)
         answer = await _submit(access, operation, later=bool(results))
         if isinstance(answer, Refusal):
             results.append(_not_created(topic.name, answer))
@@ -156,20 +156,20 @@ def new_topic_id() -> bytes:
     return topic_id
 
 
-def _creation(new: NewTopic, *, validate_only: bool) -> Operation[_Settled]:
+def _creation(new: NewTopic, *, validate_only: bool) -> Operation[_Decided]:
     def decide(
         image: ClusterImage, epoch: int, layers: BrokerLayers
-    ) -> Decision[_Settled] | Refusal:
+    ) -> Decision[_Decided] | Refusal:
         creation = create_topic(image, epoch, new, layers)
         if isinstance(creation, Refusal):
             return creation
-        return Decision(() if validate_only else creation.txns, _Settled(creation, layers))
+        return Decision(() if validate_only else creation.txns, _Decided(creation, layers))
 
     return decide
 
 
-def _created(name: str, settled: _Settled) -> _Created:
-    creation = settled.creation
+def _created(name: str, decided: _Decided) -> _Created:
+    creation = decided.creation
     return _Created(
         name=name,
         topic_id=creation.id,
@@ -184,7 +184,7 @@ def _created(name: str, settled: _Settled) -> _Created:
                 config_source=config.source,
                 is_sensitive=config.is_sensitive,
             )
-            for config in describe_new_topic(creation.configs, settled.layers)
+            for config in describe_new_topic(creation.configs, decided.layers)
         ],
     )
 

@@ -55,15 +55,15 @@ class Node:
         value = ControllerValue(node_id, f"incarnation-{node_id}")
         self.controller = ControllerLoop(store, self.follower, value, self.config.static)
         self.quotas = ClientQuotas(Windows(), Windows())
-        self.settling = asyncio.Event()
-        self.settled = asyncio.Event()
-        self.settled.set()
+        self.applying = asyncio.Event()
+        self.applied = asyncio.Event()
+        self.applied.set()
         self.controller_access = ControllerAccess(
             self.config,
             self.follower,
             self.controller,
             self.quotas.mutation,
-            settled=self._until_settled,
+            until_applied=self._until_applied,
         )
         self.topic_creator = TopicCreator(self.controller_access)
         self.producer_ids = ProducerIds(store)
@@ -75,10 +75,10 @@ class Node:
     def image(self) -> ClusterImage:
         return self.follower.image
 
-    async def _until_settled(self, revision: int) -> None:
+    async def _until_applied(self, revision: int) -> None:
         assert revision == self.image.revision
-        self.settling.set()
-        await self.settled.wait()
+        self.applying.set()
+        await self.applied.wait()
 
     async def start(self, *, stands: bool = True) -> None:
         pool = ThreadPoolExecutor(1)

@@ -250,13 +250,13 @@ async def test_topic_configs_change_step_by_step(node, topic):
 
 async def test_a_change_is_answered_once_this_broker_obeys_it(node, topic):
     """Else records written after retention was lifted could still meet the old one."""
-    node.settled.clear()
-    node.settling.clear()
+    node.applied.clear()
+    node.applying.clear()
     asking = asyncio.ensure_future(alter(node, TOPIC, "t", ("retention.ms", SET, "-1")))
-    await node.settling.wait()
+    await node.applying.wait()
     assert node.image.topic("t").configs == {"retention.ms": "-1"}
     assert not asking.done()
-    node.settled.set()
+    node.applied.set()
     assert await asking == ("NONE", None)
 
 
