@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import os
+import select
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -410,6 +411,38 @@ async def test_a_file_waits_for_the_answers_before_it(tmp_path: Path, content: b
             assert await client.receive() == body
             assert await client.receive() == b"<<" + content[:3_000_000] + b">>>"
         await sending
+
+
+async def test_a_file_does_not_overtake_what_the_transport_keeps(
+    tmp_path: Path, content: bytes, until: Until
+) -> None:
+    """Its sender writes past the transport; here the peer has made room of which the transport does not know yet."""
+    answer = framed(bytes(30_000))
+    ask = framed(b"\0\1B" + struct.pack(">i", 30_000))
+    file = [struct.pack(">i", 1_000_000)]
+    async with running(tmp_path) as rig:
+        with socket.socket() as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)  # the least that there is
+            sock.connect(("127.0.0.1", rig.port))
+            sock.setblocking(False)
+            await until(lambda: rig.listener.connections)
+            (connection,) = rig.listener.connections
+            while not connection._transport.get_write_buffer_size():
+                sock.send(ask)
+                await rig.service.until_seen(len(rig.service.seen) + 1)
+                for _ in range(2):  # a loop may write at the end of its step
+                    await asyncio.sleep(0)
+            expected = answer * len(rig.service.seen) + file[0] + content[:1_000_000]
+            sock.send(framed(b"\0\1P"))
+            await rig.service.until_seen(len(rig.service.seen) + 1)
+            received = bytearray()
+            while not select.select([], [connection._transport.get_extra_info("socket")], [], 0)[1]:
+                with contextlib.suppress(BlockingIOError):
+                    received += sock.recv(len(answer))
+            rig.service.parked[0].set_result([*file, Slice(rig.service.fd, 0, 1_000_000)])
+            while len(received) < len(expected):
+                received += await asyncio.get_running_loop().sock_recv(sock, len(answer))
+            assert received == expected
 
 
 async def test_a_slow_reader_of_files_is_not_served_further(
