@@ -45,6 +45,7 @@ from logfleet.node.dispatch import Dispatcher
 from logfleet.node.dynamic_config import DynamicConfig
 from logfleet.node.groups.coordinator_loop import CoordinatorLoop
 from logfleet.node.handlers import all_handlers
+from logfleet.node.handlers.admin.routes import UNFENCED
 from logfleet.node.handlers.admin.topics import create_one
 from logfleet.node.handlers.metadata_creation import TopicCreator
 from logfleet.node.handlers.producer_ids import ProducerIds
@@ -115,7 +116,7 @@ class Broker:
             partial(random.SystemRandom().randrange, 1, 2**31),
         )
         self.partitions = PartitionTable(lambda: self.image)
-        self.dispatcher: Dispatcher[Broker] = Dispatcher(self, all_handlers())
+        self.dispatcher: Dispatcher[Broker] = Dispatcher(self, all_handlers(), UNFENCED)
         self.quotas = quotas_of(config)
         self.failure: str | None = None
         self._files = files or PosixFiles()
@@ -383,13 +384,18 @@ class Broker:
             self.node_id,
             value(),
             on_registered=self._registered,
-            on_lost=lambda _: self.local.lost_registration(),
+            on_lost=self._unregistered,
         )
         self.local.on_offline.append(lambda: registrar.tell(value()))
         self._spawn("registration", registrar.run())
 
     def _registered(self, registration: Registration) -> None:
+        self.dispatcher.lease = registration.lease
         self.local.registered(registration.epoch)
+
+    def _unregistered(self, _: str) -> None:
+        self.local.lost_registration()
+        self.dispatcher.lease = None
 
     async def _leave(self) -> None:
         if self._registrar is not None:

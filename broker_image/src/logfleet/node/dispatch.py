@@ -6,15 +6,19 @@ encoded a long response itself, row by row.
 
 Where Kafka closes the connection, so does this: a frame that is no request, an API that is not served,
 a version of it that is not served (ApiVersions itself excepted, KIP-511), and a bug of ours.
+
+A broker that was stopped for longer than its lease lasts believes for some steps of the loop that it still leads. So the answer to
+a request that came in under a lease is handed out before the lease's deadline or not at all (`answered_at`), however it came about.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from time import perf_counter
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 import structlog
 
+from logfleet.metadata.store import Lease
 from logfleet.net.connection import Answer, CloseConnection, Peer, Repeat
 from logfleet.net.file_sender import Part
 from logfleet.node.quotas.client_quotas import ClientQuotas
@@ -66,6 +70,19 @@ Handler = Callable[[B, Any, RequestContext], Response | Awaitable[Response]]
 Handlers = Mapping[type[msgspec.Struct], Handler[B]]
 
 
+def answered_at(lease: Lease | None) -> float:
+    """The time (perf_counter), for an answer that is ready. Raises CloseConnection if others may lead by now what this broker leads by the lease.
+
+    Before the deadline nobody else can: it is counted from when the last answered keepalive was sent, and the store counts from
+    when that came. So whatever is done by now was done by the leader. Should the process be stopped between this look at the
+    clock and the sending, it is as if the answer had taken long on the network. The clock is time.monotonic's, as CPython has it.
+    """
+    now_s = perf_counter()
+    if lease is not None and now_s >= lease.deadline_s:
+        raise CloseConnection("the lease of the broker's registration has run out")
+    return now_s
+
+
 class _Version:
     """One version of an API: its codecs and the header of its answers."""
 
@@ -77,6 +94,7 @@ class _Version:
         "handler",
         "head",
         "head_bytes",
+        "is_fenced",
         "response",
         "stats",
     )
@@ -86,6 +104,7 @@ class _Version:
         self.api = api
         self.handler = route.handler
         self.stats = route.stats
+        self.is_fenced = route.is_fenced
         self.response = api.response
         self.decode = request_decoder(api.request, version)
         self.encode = encoder(api.response, version)
@@ -98,11 +117,12 @@ class _Version:
 class _Route:
     """An API with its handler; its versions are prepared when they are first asked for."""
 
-    __slots__ = ("api", "handler", "stats", "versions")
+    __slots__ = ("api", "handler", "is_fenced", "stats", "versions")
 
-    def __init__(self, api: Api, handler: Handler[Any]) -> None:
+    def __init__(self, api: Api, handler: Handler[Any], *, is_fenced: bool) -> None:
         self.api = api
         self.handler = handler
+        self.is_fenced = is_fenced
         self.stats = RequestStats()
         self.versions: dict[int, _Version] = {}
 
@@ -111,20 +131,28 @@ class Dispatcher(Generic[B]):
     """The service behind all listeners of a broker.
 
     handlers: request class -> handler; together they are what ApiVersions advertises.
+    unfenced: requests whose answers hold whoever leads by then; any other's rests on the lease.
+    lease: of the registration by which this broker leads; None while it leads nothing.
     quotas: what clients are measured by; None, which costs next to nothing, while none has a quota.
     waiting_memory: bytes that were counted for large requests whose answer is not there yet.
     """
 
-    def __init__(self, broker: B, handlers: "Handlers[B]") -> None:
+    def __init__(
+        self,
+        broker: B,
+        handlers: "Handlers[B]",
+        unfenced: Collection[type[msgspec.Struct]] = (),
+    ) -> None:
         self._broker = broker
         self._routes: dict[int, _Route] = {}
         self._bugs: set[tuple[object, ...]] = set()
+        self.lease: Lease | None = None
         self.quotas: ClientQuotas | None = None
         self.waiting_memory = 0
         for request, handler in handlers.items():
             api = api_of(request)
             assert api.key not in self._routes, f"two handlers for {api.name}"
-            self._routes[api.key] = _Route(api, handler)
+            self._routes[api.key] = _Route(api, handler, is_fenced=request not in unfenced)
 
     def measure(self, quotas: ClientQuotas | None) -> None:
         """What clients are measured by from now on."""
@@ -165,6 +193,7 @@ class Dispatcher(Generic[B]):
         except (MalformedMessage, UnsupportedVersion) as error:
             raise CloseConnection(str(error)) from None
         correlation_id = header.correlation_id
+        lease = self.lease if served.is_fenced else None
         usage = None
         if self.quotas is not None:
             usage = Usage(self.quotas, peer, header.client_id, header.api_version)
@@ -176,7 +205,7 @@ class Dispatcher(Generic[B]):
                 if usage is not None:
                     usage.charge(request, response)
                 encoded = self._encode(served, correlation_id, response)
-                served.stats.at_once.observe(perf_counter() - started)
+                served.stats.at_once.observe(answered_at(lease) - started)
                 if usage is not None and usage.throttle_ms:
                     served.stats.throttle.observe(usage.throttle_ms / 1_000)
                 return encoded
@@ -195,7 +224,9 @@ class Dispatcher(Generic[B]):
             pending = self._waiting(pending, memory)
         if usage is not None:
             pending = charged(pending, request, usage)
-        return self._answer_later(served, correlation_id, pending, started, usage)
+        return self._answer_later(
+            served, correlation_id, pending, started, usage=usage, lease=lease
+        )
 
     async def _waiting(self, pending: Awaitable[Response], memory: int) -> Response:
         try:
@@ -208,7 +239,7 @@ class Dispatcher(Generic[B]):
 
         What `__call__` does for every request is done here as well.
         """
-        route = self._routes[repeat.api_key]
+        route, lease = self._routes[repeat.api_key], self.lease
         try:
             answer = repeat(frame)
         except MalformedMessage:
@@ -216,7 +247,7 @@ class Dispatcher(Generic[B]):
         except Exception as error:  # noqa: BLE001  as above
             raise self._failed(route, error) from None
         if answer is not None:
-            route.stats.at_once.observe(perf_counter() - started)
+            route.stats.at_once.observe(answered_at(lease) - started)
         return answer
 
     def _queued(self, frame: memoryview, waited_s: float) -> None:
@@ -243,7 +274,9 @@ class Dispatcher(Generic[B]):
         correlation_id: int,
         pending: Awaitable[Response],
         started: float,
+        *,
         usage: Usage | None,
+        lease: Lease | None,
     ) -> Answer:
         stats = served.stats
         parked = perf_counter()
@@ -253,11 +286,12 @@ class Dispatcher(Generic[B]):
             answer: Answer = None
             if response is not None:
                 answer = self._encode(served, correlation_id, response)
+            ended = answered_at(lease)
         except Exception as error:  # noqa: BLE001  as above
             if self._counts(served, error):
                 stats.waited(parked - started, perf_counter() - parked)
             raise self._failed(served, error) from None
-        stats.waited(parked - started + perf_counter() - ready, ready - parked)
+        stats.waited(parked - started + ended - ready, ready - parked)
         if usage is not None and usage.throttle_ms:
             stats.throttle.observe(usage.throttle_ms / 1_000)
         return answer

@@ -1,6 +1,7 @@
 """A whole broker in this process: its configuration, and one request to it."""
 
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,10 @@ def config(path: Path, **given: str) -> BrokerConfig:
 
 async def ask(port: int, request: Any, version: int) -> Any:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(b"".join(encode_request(request, version, 1, "test")))  # type: ignore[arg-type]
-    size = int.from_bytes(await reader.readexactly(4), "big")
-    frame = await reader.readexactly(size)
-    writer.close()
+    with contextlib.closing(writer):
+        writer.write(b"".join(encode_request(request, version, 1, "test")))  # type: ignore[arg-type]
+        size = int.from_bytes(await reader.readexactly(4), "big")
+        frame = await reader.readexactly(size)
     api = API_BY_NAME[type(request).__name__.removesuffix("Request")]
     return decode_response(api, version, memoryview(frame))[1]
 

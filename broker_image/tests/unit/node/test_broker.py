@@ -20,6 +20,7 @@ from logfleet.wire.messages import (
     DeleteTopicsRequest,
     IncrementalAlterConfigsRequest,
     InitProducerIdRequest,
+    ListGroupsRequest,
     MetadataRequest,
 )
 from structlog.testing import capture_logs
@@ -87,6 +88,27 @@ async def test_a_vital_task_that_ends_ends_the_broker(tmp_path: Path) -> None:
         broker._spawn("part", dies())
         await broker.until_ended()
         assert broker.failure == "part: a bug"
+
+
+async def test_what_it_leads_by_its_registration_is_answered_for_by_its_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Broker(config(tmp_path)) as broker:
+        (listener,) = broker._listeners
+        registrar = broker._registrar
+        assert registrar is not None
+        first = registrar.registration
+        assert first is not None
+        assert broker.dispatcher.lease is first.lease
+        monkeypatch.setattr(first.lease, "deadline_s", 0.0)
+        with pytest.raises(asyncio.IncompleteReadError):
+            await ask(listener.port, ListGroupsRequest(), 3)
+        topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        answer = await ask(listener.port, CreateTopicsRequest(topics=[topic], timeout_ms=9_000), 7)
+        assert answer.topics[0].error_code == 0, "the store has made it"
+        broker._unregistered("the lease has ended")
+        assert len(broker.partitions) == 0
+        assert (await ask(listener.port, ListGroupsRequest(), 3)).groups == []
 
 
 async def test_topics_are_made_led_and_kept_over_a_restart(tmp_path: Path) -> None:

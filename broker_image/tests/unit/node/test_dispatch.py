@@ -1,4 +1,5 @@
 import asyncio
+import time
 from time import perf_counter
 from typing import Any
 
@@ -250,3 +251,73 @@ def test_a_request_that_ends_its_connection_is_counted_with_its_errors(*, is_lat
         ErrorCode.NOT_LEADER_OR_FOLLOWER: 1,
         ErrorCode.CORRUPT_MESSAGE: 1,
     }
+
+
+class HeldLease:
+    """One that was granted a minute ago at most. until_s: its deadline, seconds from now."""
+
+    id = 1
+    ttl_s = 60
+
+    def __init__(self, until_s: float) -> None:
+        self.deadline_s = time.monotonic() + until_s
+
+    async def lost(self) -> None: ...
+
+    async def revoke(self) -> None: ...
+
+    def run_out(self) -> None:
+        self.deadline_s = time.monotonic()
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+def test_what_is_done_while_the_lease_runs_out_is_not_acknowledged(*, is_later: bool) -> None:
+    """Stopped between the append and the answer, or with the request in its socket: another may lead by the time it goes on."""
+    lease = HeldLease(60)
+
+    def at_once(*_: object) -> ProduceResponse:
+        lease.run_out()
+        return ProduceResponse()
+
+    async def later(*_: object) -> ProduceResponse:
+        return at_once()
+
+    async def main() -> None:
+        dispatch = dispatcher({ProduceRequest: later if is_later else at_once})
+        dispatch.lease = lease
+        with pytest.raises(CloseConnection, match="lease"):
+            await dispatch(PEER, frame_of(ProduceRequest(), 9))  # type: ignore[misc]
+        assert dispatch.stats["Produce"].failures == 0
+
+    asyncio.run(main())
+
+
+def test_what_came_in_under_a_lease_is_not_acknowledged_under_the_next() -> None:
+    """What was decided on before the loop heard of the loss may be said only after that."""
+
+    async def main() -> None:
+        decided = asyncio.get_running_loop().create_future()
+        dispatch = dispatcher({ProduceRequest: lambda *_: decided})
+        dispatch.lease = former = HeldLease(60)
+        waiting: Any = dispatch(PEER, frame_of(ProduceRequest(), 9))
+        former.run_out()
+        dispatch.lease = HeldLease(60)
+        decided.set_result(ProduceResponse())
+        with pytest.raises(CloseConnection, match="lease"):
+            await waiting
+
+    asyncio.run(main())
+
+
+def test_what_the_store_has_decided_is_told_though_the_lease_has_run_out() -> None:
+    async def later(*_: object) -> ListGroupsResponse:
+        return ListGroupsResponse()
+
+    async def main() -> None:
+        handlers: Handlers[str] = {ListGroupsRequest: later}
+        dispatch = Dispatcher(BROKER, handlers, {ListGroupsRequest})
+        dispatch.lease = HeldLease(0)
+        answer: Any = dispatch(PEER, frame_of(ListGroupsRequest(), 3))
+        body_of("ListGroups", 3, await answer)
+
+    asyncio.run(main())

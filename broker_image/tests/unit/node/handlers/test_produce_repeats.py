@@ -351,3 +351,21 @@ def test_whatever_is_sent_is_answered_as_if_it_were_decoded(sides, version, data
             answers.append(answer)
         assert answers[0] == answers[1]
     assert stored(sides[0]) == stored(sides[1])
+
+
+class RunOut:
+    """A lease whose deadline has passed."""
+
+    id, ttl_s, deadline_s = 1, 3, 0.0
+
+    async def lost(self) -> None: ...
+
+    async def revoke(self) -> None: ...
+
+
+def test_neither_is_acknowledged_once_the_lease_has_run_out(sides) -> None:
+    for side in sides:
+        side.host.host("topic", 0)
+        side.ask(frame(9, batch()))
+        side.dispatch.lease = RunOut()
+        assert "lease" in side.ask(frame(9, batch()))

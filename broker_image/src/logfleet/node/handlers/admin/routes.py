@@ -41,6 +41,8 @@ WORK: Final[dict[type[msgspec.Struct], ControllerWork]] = {
     AlterConfigsRequest: configs.ALTER,
     UnregisterBrokerRequest: brokers.UNREGISTER,
 }
+UNFENCED: Final[frozenset[type[msgspec.Struct]]] = frozenset({*WORK, EnvelopeRequest})
+"""What they change they change by transactions that compare what they rest on: a success is one, whoever leads by now."""
 ADDRESS_BYTES: Final = (4, 16)
 
 
