@@ -1,6 +1,6 @@
 """One broker: everything composed, started in order, stopped in the reverse order.
 
-Handlers get the Broker as their first argument; its public attributes are what they may use.
+Handlers get the Broker as their first argument; what of it they use is in `node.handlers.host`.
 """
 
 import asyncio
@@ -35,6 +35,7 @@ from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.directory_record import DirectoryRecord
 from logfleet.node.cluster.metadata_follower import MetadataFollower
 from logfleet.node.cluster.metadata_store import open_store
+from logfleet.node.cluster.producer_ids import ProducerIds
 from logfleet.node.cluster.registration import (
     Registrar,
     Registration,
@@ -47,8 +48,8 @@ from logfleet.node.groups.coordinator_loop import CoordinatorLoop
 from logfleet.node.handlers import all_handlers
 from logfleet.node.handlers.admin.routes import UNFENCED
 from logfleet.node.handlers.admin.topics import create_one
+from logfleet.node.handlers.host import WholeHost
 from logfleet.node.handlers.metadata_creation import TopicCreator
-from logfleet.node.handlers.producer_ids import ProducerIds
 from logfleet.node.metrics.observation import Observation
 from logfleet.node.partitions.flush_rules import FlushRules
 from logfleet.node.partitions.local_partitions import LocalPartitions
@@ -116,7 +117,7 @@ class Broker:
             partial(random.SystemRandom().randrange, 1, 2**31),
         )
         self.partitions = PartitionTable(lambda: self.image)
-        self.dispatcher: Dispatcher[Broker] = Dispatcher(self, all_handlers(), UNFENCED)
+        self.dispatcher: Dispatcher[WholeHost] = Dispatcher(self, all_handlers(), UNFENCED)
         self.quotas = quotas_of(config)
         self.failure: str | None = None
         self._files = files or PosixFiles()

@@ -1,11 +1,10 @@
 """One module per group of APIs; each exports HANDLERS: request class -> handler(broker, request, context)."""
 
-from typing import Any
-
 from logfleet.node.dispatch import Handlers
+from logfleet.node.handlers.host import WholeHost
 
 
-def all_handlers() -> Handlers[Any]:
+def all_handlers() -> Handlers[WholeHost]:
     """Every handler that this version has; what ApiVersions advertises follows from it."""
     from logfleet.node.handlers import (
         acls,

@@ -1,14 +1,12 @@
 """ApiVersions: what this broker serves, derived from the handlers that are there (KIP-35, KIP-511)."""
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from logfleet.node.dispatch import Handler, RequestContext
+from logfleet.node.handlers.host import Host
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ApiVersionsRequest, ApiVersionsResponse
-
-if TYPE_CHECKING:
-    from logfleet.node.broker import Broker
 
 # Name and version of a client (Kafka: ApiVersionsRequest.SOFTWARE_NAME_VERSION_PATTERN).
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -17,7 +15,7 @@ _NO_NODE = -1
 
 
 def api_versions(
-    broker: "Broker", request: ApiVersionsRequest, context: RequestContext
+    broker: Host, request: ApiVersionsRequest, context: RequestContext
 ) -> ApiVersionsResponse:
     """The served row. A client that meant another cluster or broker must bootstrap again (KIP-1242); it tells both or neither.
 

@@ -10,7 +10,7 @@ import msgspec
 
 from logfleet.groups.partition import OFFSETS_TOPIC, partition_for
 from logfleet.node.dispatch import Handler, RequestContext
-from logfleet.node.handlers.group_host import GroupHost
+from logfleet.node.handlers.host import GroupHost
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FindCoordinatorRequest, FindCoordinatorResponse
 

@@ -4,17 +4,15 @@ Answered when the new log start offsets are durable. Segments that hold nothing 
 Source: KafkaApis.handleDeleteRecordsRequest, ReplicaManager.deleteRecords.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from logfleet.metadata.image import INTERNAL_TOPICS
 from logfleet.node.dispatch import Handler, RequestContext
+from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.partition import Partition
 from logfleet.storage.log_dir import LogDir
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import DeleteRecordsRequest, DeleteRecordsResponse
-
-if TYPE_CHECKING:
-    from logfleet.node.broker import Broker
 
 NO_LOW_WATERMARK: Final = -1
 
@@ -22,7 +20,7 @@ _Row = DeleteRecordsResponse.DeleteRecordsPartitionResult
 
 
 async def delete_records(
-    broker: "Broker", request: DeleteRecordsRequest, _context: RequestContext
+    broker: PartitionHost, request: DeleteRecordsRequest, _context: RequestContext
 ) -> DeleteRecordsResponse:
     """A partition that is named twice: the last offset counts."""
     wanted: dict[str, dict[int, int]] = {}
@@ -53,7 +51,11 @@ async def delete_records(
 
 
 def _delete(
-    broker: "Broker", name: str, index: int, offset: int, changed: dict[LogDir, list[Partition]]
+    broker: PartitionHost,
+    name: str,
+    index: int,
+    offset: int,
+    changed: dict[LogDir, list[Partition]],
 ) -> int | ErrorCode:
     partition = broker.partitions.find(name, index)
     if name in INTERNAL_TOPICS and partition is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

@@ -1,14 +1,12 @@
 """OffsetForLeaderEpoch: where a leader epoch ends, for clients that check their position (KIP-320)."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from logfleet.node.dispatch import Handler, RequestContext
+from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.partition import Partition
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
-
-if TYPE_CHECKING:
-    from logfleet.node.broker import Broker
 
 NO_EPOCH = -1
 
@@ -16,7 +14,7 @@ _Row = OffsetForLeaderEpochResponse.EpochEndOffset
 
 
 def offset_for_leader_epoch(
-    broker: "Broker", request: OffsetForLeaderEpochRequest, context: RequestContext
+    broker: PartitionHost, request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
     """The end offset (exclusive) of the largest epoch up to the one asked for; -1 and -1 if none is known."""
     del context
@@ -32,7 +30,7 @@ def offset_for_leader_epoch(
 
 
 def _row(
-    broker: "Broker", topic: str, wanted: OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+    broker: PartitionHost, topic: str, wanted: OffsetForLeaderEpochRequest.OffsetForLeaderPartition
 ) -> _Row:
     index = wanted.partition
     partition = broker.partitions.find(topic, index)

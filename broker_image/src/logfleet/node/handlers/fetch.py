@@ -7,11 +7,12 @@ session's partitions, which listen for as long as it lives: such a request costs
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from logfleet.io.timers import Timer
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.fetch_rows import TOPIC_IDS_SINCE, Reading, replica_id
+from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.partition import Partition
 from logfleet.sessions.fetch_session import (
     FINAL_EPOCH,
@@ -24,14 +25,11 @@ from logfleet.sessions.fetch_session import (
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
 
-if TYPE_CHECKING:
-    from logfleet.node.broker import Broker
-
 _Wanted = dict[Key, FetchRequest.FetchPartition]
 
 
 def fetch(
-    broker: "Broker", request: FetchRequest, context: RequestContext
+    broker: PartitionHost, request: FetchRequest, context: RequestContext
 ) -> FetchResponse | Awaitable[FetchResponse]:
     """Read every partition from its offset on; wait up to max_wait_ms if that is all there is and less than min_bytes."""
     by_id = context.api_version >= TOPIC_IDS_SINCE
@@ -66,7 +64,7 @@ def fetch(
 
 
 def _read(
-    broker: "Broker", request: FetchRequest, context: RequestContext, wanted: _Wanted
+    broker: PartitionHost, request: FetchRequest, context: RequestContext, wanted: _Wanted
 ) -> Reading:
     reading = Reading(broker, request, context)
     for key, asked in wanted.items():
@@ -101,7 +99,7 @@ class _Turn:
     """One request that names all it wants."""
 
     def __init__(
-        self, broker: "Broker", request: FetchRequest, context: RequestContext, wanted: _Wanted
+        self, broker: PartitionHost, request: FetchRequest, context: RequestContext, wanted: _Wanted
     ) -> None:
         self._broker = broker
         self._request = request
@@ -181,7 +179,7 @@ class _SessionTurn(_Turn):
 
     def __init__(
         self,
-        broker: "Broker",
+        broker: PartitionHost,
         request: FetchRequest,
         context: RequestContext,
         session: FetchSession,

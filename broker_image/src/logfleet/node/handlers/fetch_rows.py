@@ -7,17 +7,15 @@ fewer by a part of a batch, which is no reason to let it wait for min_bytes.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from logfleet.node.dispatch import RequestContext
+from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.partition import Partition
 from logfleet.node.partitions.partition_table import Leader
 from logfleet.sessions.fetch_session import Key
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
-
-if TYPE_CHECKING:
-    from logfleet.node.broker import Broker
 
 TOPIC_IDS_SINCE = 13
 REPLICA_STATE_SINCE = 15
@@ -60,7 +58,9 @@ class Reading:
         "unknown",
     )
 
-    def __init__(self, broker: "Broker", request: FetchRequest, context: RequestContext) -> None:
+    def __init__(
+        self, broker: PartitionHost, request: FetchRequest, context: RequestContext
+    ) -> None:
         self._table = table = broker.partitions
         self._by_id = context.api_version >= TOPIC_IDS_SINCE
         self.find: Callable[[Any, int], Partition | ErrorCode] = (

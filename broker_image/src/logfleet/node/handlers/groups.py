@@ -10,7 +10,7 @@ from typing import Any, Final
 from logfleet.groups.join import Caller, Join, protocols_of
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.groups.group_shard import GroupShard, Waiter
-from logfleet.node.handlers.group_host import GroupHost, shard_of
+from logfleet.node.handlers.host import GroupHost, shard_of
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     DeleteGroupsRequest,

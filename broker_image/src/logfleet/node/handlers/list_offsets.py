@@ -6,18 +6,16 @@ partition after the other, and the loop goes on with others.
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from logfleet.node.dispatch import Handler, RequestContext
+from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.partition import Partition
 from logfleet.storage.log_search import first_record_since, youngest_record
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ListOffsetsRequest, ListOffsetsResponse
-
-if TYPE_CHECKING:
-    from logfleet.node.broker import Broker
 
 LATEST = -1
 EARLIEST = -2
@@ -60,7 +58,7 @@ _Topics = dict[str, dict[int, Found | ErrorCode | _Search]]
 
 
 def list_offsets(
-    broker: "Broker", request: ListOffsetsRequest, context: RequestContext
+    broker: PartitionHost, request: ListOffsetsRequest, context: RequestContext
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
     """One row per partition; INVALID_REQUEST for one that the request names twice."""
     topics: _Topics = {}
@@ -79,7 +77,7 @@ def list_offsets(
 
 
 async def _answer_after_searches(
-    broker: "Broker", topics: _Topics, version: int
+    broker: PartitionHost, topics: _Topics, version: int
 ) -> ListOffsetsResponse:
     for rows in topics.values():
         for index, found in rows.items():
@@ -100,7 +98,7 @@ def _answer(topics: _Topics, version: int) -> ListOffsetsResponse:
 
 
 def _find(
-    broker: "Broker", topic: str, wanted: ListOffsetsRequest.ListOffsetsPartition, version: int
+    broker: PartitionHost, topic: str, wanted: ListOffsetsRequest.ListOffsetsPartition, version: int
 ) -> Found | ErrorCode | _Search:
     timestamp = wanted.timestamp
     if timestamp < 0 and version < SPECIAL_SINCE.get(timestamp, version + 1):
@@ -130,7 +128,7 @@ def _offset_for(partition: Partition, timestamp: int) -> Found | _Search:
     return _Search(partition, timestamp)
 
 
-async def _search(broker: "Broker", search: _Search) -> Found | ErrorCode:
+async def _search(broker: PartitionHost, search: _Search) -> Found | ErrorCode:
     """Look for one record. While a thread reads, everything may change, leadership too."""
     partition, log = search.partition, search.partition.log
     await asyncio.sleep(0)  # each partition in a step of its own, also if nothing has to be read

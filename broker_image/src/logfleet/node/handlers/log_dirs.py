@@ -5,16 +5,14 @@ Source: ReplicaManager.describeLogDirs.
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from logfleet.log.names import TopicPartition
 from logfleet.node.dispatch import Handler, RequestContext
+from logfleet.node.handlers.host import PartitionHost
 from logfleet.storage.log_dir import LogDir
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
-
-if TYPE_CHECKING:
-    from logfleet.node.broker import Broker
 
 ROOM_SINCE: Final = 4
 LOGS_AT_ONCE: Final = 500
@@ -26,7 +24,7 @@ _Row = DescribeLogDirsResponse.DescribeLogDirsPartition
 
 
 async def describe_log_dirs(
-    broker: "Broker", request: DescribeLogDirsRequest, context: RequestContext
+    broker: PartitionHost, request: DescribeLogDirsRequest, context: RequestContext
 ) -> DescribeLogDirsResponse:
     """All partitions, or those that are named and here: led or not, as each directory has them."""
     wanted = None
@@ -62,7 +60,7 @@ async def _topics(log_dir: LogDir, wanted: set[TopicPartition] | None) -> list[_
     return list(topics.values())
 
 
-async def _add_room(broker: "Broker", result: _Result, path: str) -> None:
+async def _add_room(broker: PartitionHost, result: _Result, path: str) -> None:
     """A disk that hangs is asked in a thread."""
     try:
         space = await broker.run_in_thread(broker.log_dirs.open_files.files.space, path)

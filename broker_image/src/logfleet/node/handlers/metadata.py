@@ -6,7 +6,7 @@ request came in by; a client can reach no other.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -14,6 +14,7 @@ from logfleet.control.topics import name_problem
 from logfleet.metadata.image import INTERNAL_TOPICS, Broker, ClusterImage, Partition, Topic
 from logfleet.metadata.keys import Listener
 from logfleet.node.dispatch import Handler, RequestContext
+from logfleet.node.handlers.host import AdminHost
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     DescribeClusterRequest,
@@ -24,9 +25,6 @@ from logfleet.wire.messages import (
     MetadataResponse,
 )
 from logfleet.wire.uuids import ZERO_UUID
-
-if TYPE_CHECKING:
-    from logfleet.node.handlers.admin.host import AdminHost
 
 NO_ID: Final = -1
 OPERATIONS_NOT_ASKED: Final = -(2**31)
@@ -89,7 +87,7 @@ class _View(msgspec.Struct, frozen=True):
 
 
 def metadata(
-    host: "AdminHost", request: MetadataRequest, context: RequestContext
+    host: AdminHost, request: MetadataRequest, context: RequestContext
 ) -> MetadataResponse:
     version = context.api_version
     if version in IDS_NOT_ASKED and any(map(_asks_by_id, request.topics or ())):
@@ -128,7 +126,7 @@ def _invalid(request: MetadataRequest) -> MetadataResponse:
 
 
 def _topics(
-    host: "AdminHost", view: _View, request: MetadataRequest, context: RequestContext
+    host: AdminHost, view: _View, request: MetadataRequest, context: RequestContext
 ) -> list[_Topic]:
     wanted, version = request.topics, context.api_version
     if wanted is None or (not wanted and version < NO_TOPICS_SINCE):
@@ -149,7 +147,7 @@ def _by_id(view: _View, topic_id: bytes, version: int) -> _Topic:
 
 
 def _by_name(
-    host: "AdminHost",
+    host: AdminHost,
     view: _View,
     names: Iterable[str],
     request: MetadataRequest,
@@ -207,7 +205,7 @@ def _partition(view: _View, topic: Topic, index: int, version: int) -> _Partitio
 
 
 def describe_topic_partitions(
-    host: "AdminHost", request: DescribeTopicPartitionsRequest, context: RequestContext
+    host: AdminHost, request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
     """Topics in the order of their names, partitions up to a limit, then a cursor to go on from (KIP-966)."""
     if not _is_cursor_of(request):
@@ -303,7 +301,7 @@ def _page(
 
 
 def describe_cluster(
-    host: "AdminHost", request: DescribeClusterRequest, context: RequestContext
+    host: AdminHost, request: DescribeClusterRequest, context: RequestContext
 ) -> DescribeClusterResponse:
     """The brokers, and those whose registration is not active if they are asked for (KIP-700, KIP-1073)."""
     if request.endpoint_type != BROKER_ENDPOINT:

@@ -10,7 +10,7 @@ from logfleet.groups.offsets import offset_deleted
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.groups.group_shard import Waiter
-from logfleet.node.handlers.group_host import GroupHost, shard_of
+from logfleet.node.handlers.host import GroupHost, shard_of
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import OffsetDeleteRequest, OffsetDeleteResponse
 

@@ -6,11 +6,12 @@ Per-partition answers follow Kafka's ReplicaManager.appendRecords and ProduceReq
 """
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from logfleet.log.validation import NeedsThread, Rejected, malformed, prepare_fully
 from logfleet.net.connection import CloseConnection
 from logfleet.node.dispatch import Handler, RequestContext
+from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.handlers.produce_repeats import remember
 from logfleet.node.partitions.partition import NotLeading, Partition
 from logfleet.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_BIT
@@ -18,9 +19,6 @@ from logfleet.records.compression import Codec
 from logfleet.storage.partition_log import AppendResult
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ProduceRequest, ProduceResponse
-
-if TYPE_CHECKING:
-    from logfleet.node.broker import Broker
 
 TOPIC_IDS_SINCE = 13
 LEADER_HINTS_SINCE = 10  # KIP-951
@@ -49,7 +47,7 @@ _Wait = tuple[_Row, _TopicData, Partition, int]
 
 
 def produce(
-    broker: "Broker", request: ProduceRequest, context: RequestContext
+    broker: PartitionHost, request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Append every partition's batch. With acks=0 there is no answer, and any failure closes the connection."""
     table = broker.partitions
@@ -84,7 +82,7 @@ class _Turn:
 
     def __init__(
         self,
-        broker: "Broker",
+        broker: PartitionHost,
         request: ProduceRequest,
         context: RequestContext,
         topics: list[_Topic],

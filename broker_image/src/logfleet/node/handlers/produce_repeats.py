@@ -6,9 +6,10 @@ as `produce` does. Whatever is not the ordinary case is left to `produce`: it fi
 """
 
 import struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from logfleet.node.dispatch import RequestContext
+from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.partition_table import HostedTopic
 from logfleet.records.batch import HEADER_SIZE, TRANSACTIONAL_BIT
 from logfleet.storage.partition_log import AppendResult
@@ -17,9 +18,6 @@ from logfleet.wire.errors import ErrorCode
 from logfleet.wire.frame import SIZE_BYTES, encode_request, encode_response
 from logfleet.wire.messages import ProduceRequest, ProduceResponse
 from logfleet.wire.primitives import read_uvarint, uvarint
-
-if TYPE_CHECKING:
-    from logfleet.node.broker import Broker
 
 VERSION_MIN: Final = 7
 """Before, not every codec is allowed, and answers lack fields."""
@@ -32,7 +30,7 @@ _OFFSETS_BYTES = 24  # base offset, log append time, log start offset
 
 
 def remember(
-    broker: "Broker",
+    broker: PartitionHost,
     request: ProduceRequest,
     context: RequestContext,
     answer: ProduceResponse,
@@ -83,7 +81,12 @@ class ProduceRepeat:
     )
 
     def __init__(
-        self, broker: "Broker", request: ProduceRequest, context: RequestContext, *, by_id: bool
+        self,
+        broker: PartitionHost,
+        request: ProduceRequest,
+        context: RequestContext,
+        *,
+        by_id: bool,
     ) -> None:
         topic = request.topic_data[0]
         data = topic.partition_data[0]

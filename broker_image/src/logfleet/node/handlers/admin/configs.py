@@ -8,7 +8,7 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -33,7 +33,9 @@ from logfleet.control.transactions import Refusal
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.cluster.controller_access import ControllerAccess, ControllerWork, Origin
 from logfleet.node.cluster.controller_term import Decision, Operation
+from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.admin.loggers import alter_loggers, describe_loggers
+from logfleet.node.handlers.host import AdminHost
 from logfleet.wire.encoded_rows import EncodedRow, EncodedRows
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
@@ -47,10 +49,6 @@ from logfleet.wire.messages import (
     ListConfigResourcesResponse,
 )
 from logfleet.wire.request_memory import REQUEST_MEMORY_BYTES_MAX
-
-if TYPE_CHECKING:
-    from logfleet.node.dispatch import RequestContext
-    from logfleet.node.handlers.admin.host import AdminHost
 
 RESOURCE_TYPES_SINCE: Final = 1
 # Kafka: ConfigResource.Type
@@ -83,7 +81,7 @@ _Resource = (
 
 
 async def describe_configs(
-    host: "AdminHost", request: DescribeConfigsRequest, context: "RequestContext"
+    host: AdminHost, request: DescribeConfigsRequest, context: RequestContext
 ) -> EncodedRows:
     """In the request's order, all by one image. What it names twice is told twice, as in Kafka, and described once.
 
@@ -108,7 +106,7 @@ async def describe_configs(
 class _Describing:
     """The work of one request, in steps of CONFIGS_AT_ONCE configs or refused resources."""
 
-    def __init__(self, host: "AdminHost", request: DescribeConfigsRequest) -> None:
+    def __init__(self, host: AdminHost, request: DescribeConfigsRequest) -> None:
         self._node_id = host.node_id
         self._image = host.image
         self._layers = in_force(layers_of(host.config.static, host.image, host.node_id))[0]
@@ -218,7 +216,7 @@ def _entry(config: DescribedConfig, request: DescribeConfigsRequest) -> _Entry:
 
 
 def list_config_resources(
-    host: "AdminHost", request: ListConfigResourcesRequest, context: "RequestContext"
+    host: AdminHost, request: ListConfigResourcesRequest, context: RequestContext
 ) -> ListConfigResourcesResponse:
     """Topics, brokers, and groups for which anything is set; all kinds if none is named (KIP-1142).
 
@@ -363,7 +361,7 @@ def _values(image: ClusterImage, resource: _Resource) -> Mapping[str, str]:
 
 
 async def alter_incrementally(
-    host: "AdminHost", request: IncrementalAlterConfigsRequest, context: "RequestContext"
+    host: AdminHost, request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
     """Levels of loggers change here, everything else at the controller; answers in the request's order."""
     rows, others = alter_loggers(host, request, BROKER_LOGGER)

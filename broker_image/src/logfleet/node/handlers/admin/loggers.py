@@ -3,7 +3,6 @@
 import logging
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,11 +11,9 @@ from logfleet.control.config_description import ConfigSource, DescribedConfig
 from logfleet.control.config_keys import ConfigType
 from logfleet.control.logger_configs import LEVELS, ROOT, level_name, refuse_logger_changes
 from logfleet.control.transactions import Refusal
+from logfleet.node.handlers.host import AdminHost
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
-
-if TYPE_CHECKING:
-    from logfleet.node.handlers.admin.host import AdminHost
 
 _Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
 _Row = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
@@ -50,7 +47,7 @@ def describe_loggers() -> Iterator[DescribedConfig]:
 
 
 def alter_loggers(
-    host: "AdminHost", request: IncrementalAlterConfigsRequest, kind: int
+    host: AdminHost, request: IncrementalAlterConfigsRequest, kind: int
 ) -> tuple[list[_Row], IncrementalAlterConfigsRequest]:
     """Carry out what a request wants of loggers, resources of type `kind`; their answers, and the request without them."""
     times = Counter(each.resource_name for each in request.resources if each.resource_type == kind)
@@ -75,7 +72,7 @@ def alter_loggers(
     return rows, msgspec.structs.replace(request, resources=others)
 
 
-def _alter(host: "AdminHost", resource: _Resource, *, validate_only: bool) -> Refusal | None:
+def _alter(host: AdminHost, resource: _Resource, *, validate_only: bool) -> Refusal | None:
     name = resource.resource_name
     if not name.isdecimal():
         message = f"Node id must be an integer, but it is: {name}"

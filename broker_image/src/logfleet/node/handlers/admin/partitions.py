@@ -5,12 +5,14 @@ Nothing of it changes anything yet, so that the broker that is asked answers fro
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from logfleet.control.elections import refuse_election
 from logfleet.control.reassignments import refuse_reassignment
 from logfleet.control.transactions import Refusal
 from logfleet.metadata.image import ClusterImage
+from logfleet.node.dispatch import RequestContext
+from logfleet.node.handlers.host import AdminHost
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     AlterPartitionReassignmentsRequest,
@@ -20,10 +22,6 @@ from logfleet.wire.messages import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-
-if TYPE_CHECKING:
-    from logfleet.node.dispatch import RequestContext
-    from logfleet.node.handlers.admin.host import AdminHost
 
 # Kafka: ElectionType
 PREFERRED: Final = 0
@@ -41,7 +39,7 @@ _Moved = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
 
 
 async def elect_leaders(
-    host: "AdminHost", request: ElectLeadersRequest, _context: "RequestContext"
+    host: AdminHost, request: ElectLeadersRequest, _context: RequestContext
 ) -> ElectLeadersResponse:
     """Of all topics, only what is not as it should be is told."""
     if request.election_type not in {PREFERRED, UNCLEAN}:
@@ -113,7 +111,7 @@ def _elected(index: int, refusal: Refusal) -> _Elected:
 
 
 def alter_partition_reassignments(
-    host: "AdminHost", request: AlterPartitionReassignmentsRequest, _context: "RequestContext"
+    host: AdminHost, request: AlterPartitionReassignmentsRequest, _context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
     responses = []
     for topic in request.topics:
@@ -144,7 +142,7 @@ def _moved(index: int, refusal: Refusal | None) -> _Moved:
 
 
 def list_partition_reassignments(
-    _host: "AdminHost", _request: ListPartitionReassignmentsRequest, _context: "RequestContext"
+    _host: AdminHost, _request: ListPartitionReassignmentsRequest, _context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
     """None is ever under way."""
     return ListPartitionReassignmentsResponse(error_message=None)

@@ -1,6 +1,6 @@
 """DescribeClientQuotas, answered by the broker that is asked, and AlterClientQuotas, done by the controller (KIP-546)."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from logfleet.control.quotas import (
     FilterComponent,
@@ -15,6 +15,8 @@ from logfleet.metadata.image import ClusterImage, Quotas
 from logfleet.metadata.keys import QuotaEntity
 from logfleet.node.cluster.controller_access import ControllerAccess, ControllerWork
 from logfleet.node.cluster.controller_term import Decision
+from logfleet.node.dispatch import RequestContext
+from logfleet.node.handlers.host import AdminHost
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     AlterClientQuotasRequest,
@@ -23,17 +25,13 @@ from logfleet.wire.messages import (
     DescribeClientQuotasResponse,
 )
 
-if TYPE_CHECKING:
-    from logfleet.node.dispatch import RequestContext
-    from logfleet.node.handlers.admin.host import AdminHost
-
 _Described = DescribeClientQuotasResponse.EntryData
 _Altered = AlterClientQuotasResponse.EntryData
 _Answers = dict[QuotaEntity, Refusal | None]
 
 
 def describe_client_quotas(
-    host: "AdminHost", request: DescribeClientQuotasRequest, _context: "RequestContext"
+    host: AdminHost, request: DescribeClientQuotasRequest, _context: RequestContext
 ) -> DescribeClientQuotasResponse:
     components = [
         FilterComponent(each.entity_type, each.match_type, each.match)

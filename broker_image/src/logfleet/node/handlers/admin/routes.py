@@ -1,6 +1,6 @@
 """The administrative requests: those that change something go to the controller, here or in an Envelope (KIP-590)."""
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -8,6 +8,7 @@ from logfleet.node.cluster.controller_access import ControllerWork, Origin
 from logfleet.node.cluster.controller_term import NotControllerError
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.admin import brokers, configs, partitions, quotas, topics
+from logfleet.node.handlers.host import AdminHost
 from logfleet.wire.apis import API_BY_KEY
 from logfleet.wire.errors import ErrorCode, MalformedMessage, UnsupportedVersion
 from logfleet.wire.frame import SIZE_BYTES, decode_request, decode_request_header, encode_response
@@ -29,9 +30,6 @@ from logfleet.wire.messages import (
     UnregisterBrokerRequest,
 )
 
-if TYPE_CHECKING:
-    from logfleet.node.handlers.admin.host import AdminHost
-
 WORK: Final[dict[type[msgspec.Struct], ControllerWork]] = {
     CreateTopicsRequest: topics.CREATE,
     DeleteTopicsRequest: topics.DELETE,
@@ -47,7 +45,7 @@ ADDRESS_BYTES: Final = (4, 16)
 
 
 async def change(
-    host: "AdminHost", request: msgspec.Struct, context: RequestContext
+    host: AdminHost, request: msgspec.Struct, context: RequestContext
 ) -> msgspec.Struct:
     """Any request of WORK."""
     origin = Origin(context.api_version, context.client_id, context.peer.host)
@@ -55,7 +53,7 @@ async def change(
 
 
 async def envelope(
-    host: "AdminHost", request: EnvelopeRequest, context: RequestContext
+    host: AdminHost, request: EnvelopeRequest, context: RequestContext
 ) -> EnvelopeResponse:
     """Do what another broker forwards, if this one is the controller; it is never forwarded on (Kafka: EnvelopeUtils)."""
     if context.listener != host.config.inter_broker_listener_name:

@@ -19,11 +19,11 @@ from logfleet.net.connection import Peer
 from logfleet.node.cluster.controller_access import ControllerAccess
 from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.node.cluster.producer_ids import ProducerIds
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.handlers import api_versions, metadata, producer_ids
 from logfleet.node.handlers.admin import routes as admin
 from logfleet.node.handlers.metadata_creation import TopicCreator
-from logfleet.node.handlers.producer_ids import ProducerIds
 from logfleet.node.quotas.client_quotas import ClientQuotas
 from logfleet.wire.apis import api_of
 from logfleet.wire.frame import SIZE_BYTES, decode_response, encode_request

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 from logfleet.control.producer_ids import BLOCK_SIZE
 from logfleet.metadata.store import StoreUnavailable
-from logfleet.node.handlers import producer_ids
+from logfleet.node.cluster import producer_ids
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import InitProducerIdRequest
 

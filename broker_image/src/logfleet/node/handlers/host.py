@@ -1,0 +1,97 @@
+"""What handlers need of the broker they run in, by the rooms of the node. A broker is all of it; it knows its handlers, they only this."""
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from logfleet.control.configs import BrokerConfig
+from logfleet.io.timers import TimerWheel
+from logfleet.metadata.image import ClusterImage
+from logfleet.node.cluster.controller_access import ControllerAccess
+from logfleet.node.cluster.producer_ids import ProducerIds
+from logfleet.node.dispatch import Dispatcher
+from logfleet.node.groups.coordinator_loop import CoordinatorLoop
+from logfleet.node.groups.group_shard import GroupShard
+from logfleet.node.handlers.metadata_creation import TopicCreator
+from logfleet.node.partitions.parked import Parked
+from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.partition_table import PartitionTable
+from logfleet.sessions.cache import SessionCache
+from logfleet.storage.checkpointer import Checkpointer
+from logfleet.storage.disk_space import DiskSpace
+from logfleet.storage.log_dirs import LogDirs
+from logfleet.wire.errors import ErrorCode
+
+T = TypeVar("T")
+
+
+class Host(Protocol):
+    """Any broker. image: the newest; cluster_id: the cluster's, in Kafka's text form."""
+
+    @property
+    def node_id(self) -> int: ...
+    @property
+    def cluster_id(self) -> str: ...
+    @property
+    def config(self) -> BrokerConfig: ...
+    @property
+    def image(self) -> ClusterImage: ...
+    @property
+    def dispatcher(self) -> Dispatcher[Any]: ...
+
+
+class PartitionHost(Host, Protocol):
+    """As the handlers of records and their logs see it."""
+
+    @property
+    def partitions(self) -> PartitionTable: ...
+    @property
+    def log_dirs(self) -> LogDirs: ...
+    @property
+    def checkpointer(self) -> Checkpointer: ...
+    @property
+    def disk_space(self) -> DiskSpace: ...
+    @property
+    def timers(self) -> TimerWheel: ...
+    @property
+    def parked(self) -> Parked: ...
+    @property
+    def fetch_sessions(self) -> SessionCache: ...
+
+    def now_ms(self) -> int:
+        """Wall clock."""
+
+    async def run_in_thread(self, work: Callable[..., T], *args: object) -> T:
+        """Run something that takes long and releases the interpreter lock."""
+
+    def storage_failed(self, partition: Partition, error: OSError) -> None:
+        """A log could not be written or read."""
+
+
+class GroupHost(Host, Protocol):
+    """As the handlers of groups and their offsets see it."""
+
+    @property
+    def partitions(self) -> PartitionTable: ...
+    @property
+    def coordinators(self) -> CoordinatorLoop: ...
+
+
+class AdminHost(Host, Protocol):
+    """As the handlers of administration and metadata see it."""
+
+    @property
+    def controller_access(self) -> ControllerAccess: ...
+    @property
+    def topic_creator(self) -> TopicCreator: ...
+    @property
+    def producer_ids(self) -> ProducerIds: ...
+
+
+class WholeHost(PartitionHost, GroupHost, AdminHost, Protocol):
+    """As all handlers together see it."""
+
+
+def shard_of(broker: GroupHost, group_id: str) -> GroupShard | ErrorCode:
+    """The coordinator of a group, or why this broker has none."""
+    coordinators = broker.coordinators
+    return coordinators.shard_of(group_id, coordinators.partitions(broker.image))
