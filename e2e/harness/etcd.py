@@ -8,7 +8,7 @@ from pathlib import Path
 
 from logfleet.node.tools.etcd_binary import EtcdBinary, etcd_binaries
 
-from e2e.harness.processes import Program
+from e2e.harness.program import Program
 
 __all__ = ["EtcdBinary", "EtcdServer", "TlsPaths", "etcd_binaries", "etcd_cluster", "etcd_server"]
 

@@ -19,7 +19,8 @@ import msgspec
 from confluent_kafka import Consumer, TopicPartition
 
 from e2e.harness.images import ROOT
-from e2e.harness.processes import Program, Rig
+from e2e.harness.processes import Rig
+from e2e.harness.program import Program
 from e2e.workloads.group_member import Settings
 
 PATIENCE_S = 60.0

@@ -10,7 +10,8 @@ import sys
 import urllib.request
 from pathlib import Path
 
-from e2e.harness.processes import HTTP_S_MAX, Program
+from e2e.harness.processes import HTTP_S_MAX
+from e2e.harness.program import Program
 
 ADDRESS = "BROKER_ADDRESS"
 

@@ -1,234 +1,28 @@
-"""The rig of processes on loopback: programs with their logs, single brokers, fleets on an etcd of their own.
+"""The rig of processes on loopback: single brokers, fleets on an etcd of their own, and other programs beside them.
 
-Every program is ended by its pid, at the latest when the process of the tests dies. Start them from the main thread:
-the kernel ties a program to the thread that started it.
+def test_it(rig):                                # the fixture of e2e/suites/local/conftest.py
+    broker = rig.broker({"num.partitions": "3"})
+    ... broker.bootstrap ...
+    broker.kill(); broker.start()                # same ports, same data
 
-    def test_it(rig):                                # the fixture of e2e/suites/local/conftest.py
-        broker = rig.broker({"num.partitions": "3"})
-        ... broker.bootstrap ...
-        broker.kill(); broker.start()                # same ports, same data
-
-    def test_a_fleet(rig):
-        fleet = rig.fleet(3, zones=["a", "b", "c"])
-        ... fleet.bootstrap ... fleet.brokers[0].terminate()
+def test_a_fleet(rig):
+    fleet = rig.fleet(3, zones=["a", "b", "c"])
+    ... fleet.bootstrap ... fleet.brokers[0].terminate()
 """
 
-import contextlib
 import http.client
-import os
 import re
-import signal
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from logfleet.io.tether import tethered
-from logfleet.node.tools.loopback_ports import LoopbackPorts
+from e2e.harness.etcd import EtcdServer, etcd_binaries
+from e2e.harness.program import Program
 
-from e2e.harness.signals import held
-
-if TYPE_CHECKING:
-    from e2e.harness.etcd import EtcdServer
-
-P = TypeVar("P", bound="Program")
-START_S_MAX = 90.0
-STOP_S_MAX = 60.0
-POLL_S = 0.01
-LOG_TAIL_LINES = 60
+P = TypeVar("P", bound=Program)
 HTTP_S_MAX = 30.0
 """A broker answers within milliseconds; beside other busy processes it has to wait for its turn."""
-
-
-class ProgramFailed(AssertionError):
-    """A program ended or was not ready in time. The text ends with the last lines of its log."""
-
-
-def reserve_row(ports: LoopbackPorts, count: int) -> int:
-    """The first of `count` reserved ports that follow one another."""
-    while True:
-        with contextlib.suppress(OSError):
-            first = ports.reserve()
-            for port in range(first + 1, first + count):
-                ports.reserve(port)
-            return first
-
-
-class Program:
-    """A command that can be started again and again, always with the same log (which grows).
-
-    directory: its working directory, made if need be; the log is `directory/NAME.log`. ports: where to reserve those it shall
-    listen on; nobody else gets them before `close`, whether it runs or not. prefix: a program that runs the command in its own place,
-    e.g. taskset.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        command: Sequence[str],
-        directory: Path,
-        environment: Mapping[str, str] | None = None,
-    ) -> None:
-        self.name = name
-        self.command = list(command)
-        self.directory = directory
-        self.environment = environment
-        self.log = directory / f"{name}.log"
-        self.ports = LoopbackPorts()
-        self.prefix: list[str] = []
-        self._process: subprocess.Popen[bytes] | None = None
-        self._log_position = 0
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None, f"{self.name} was never started"
-        return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def exit_code(self) -> int | None:
-        """As subprocess has it: negative for a signal; None while it runs."""
-        return None if self._process is None else self._process.poll()
-
-    def launch(self) -> None:
-        """Started, not necessarily ready."""
-        assert not self.running, f"{self.name} runs already"
-        self.directory.mkdir(parents=True, exist_ok=True)
-        with self.log.open("ab") as log, held():
-            self._log_position = log.seek(0, os.SEEK_END)
-            self._process = subprocess.Popen(
-                tethered([*self.prefix, *self.command]),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self.directory,
-                env=dict(self.environment) if self.environment is not None else None,
-                start_new_session=True,  # Ctrl-C is for the tests, which end it in order
-            )
-
-    def wait_until(self, ready: Callable[[], bool], timeout_s: float = START_S_MAX) -> None:
-        """Return when `ready()`. Raises ProgramFailed if it ends before, or at the time limit."""
-        give_up_s = time.monotonic() + timeout_s
-        while not ready():
-            if not self.running:
-                raise ProgramFailed(f"{self.name} ended with {self.exit_code}:\n{self.tail()}")
-            if time.monotonic() > give_up_s:
-                raise ProgramFailed(f"{self.name} is not ready in {timeout_s} s:\n{self.tail()}")
-            time.sleep(POLL_S)
-
-    def wait(self, timeout_s: float = STOP_S_MAX) -> int:
-        """Its exit code once it has ended by itself. Raises ProgramFailed at the time limit; it runs on then."""
-        assert self._process is not None
-        try:
-            return self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            raise ProgramFailed(
-                f"{self.name} did not end in {timeout_s} s:\n{self.tail()}"
-            ) from None
-
-    def send(self, number: signal.Signals) -> None:
-        assert self._process is not None
-        self._process.send_signal(number)
-
-    def terminate(self, timeout_s: float = STOP_S_MAX) -> int:
-        """SIGTERM; its exit code. Raises ProgramFailed (and kills it) if that takes longer."""
-        self.send(signal.SIGTERM)
-        try:
-            return self.wait(timeout_s)
-        except ProgramFailed:
-            self.kill()
-            raise
-
-    def kill(self) -> None:
-        """SIGKILL; done when it is gone. Nothing happens if it does not run."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-
-    def close(self) -> None:
-        """Kill it if it runs, and whatever it has started that still runs; let go of its ports."""
-        self.kill()
-        if self._process is not None:
-            end_session(self.pid)
-        self.ports.release()
-
-    def pause(self) -> None:
-        """SIGSTOP; done when all its threads have stopped (the signal reaches them one by one)."""
-        self.send(signal.SIGSTOP)
-        threads = Path(f"/proc/{self.pid}/task")
-        while not all(_has_stopped(thread) for thread in threads.iterdir()):
-            time.sleep(0.001)
-
-    def resume(self) -> None:
-        self.send(signal.SIGCONT)
-
-    def cpu_seconds(self) -> float:
-        """Processor time of the process and its threads since its start, user and system."""
-        fields = _stat(Path(f"/proc/{self.pid}"))
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def rss_bytes(self) -> int:
-        """Resident memory."""
-        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
-
-    def peak_rss_bytes(self) -> int:
-        """The most resident memory it ever had."""
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        return int(status.partition("VmHWM:")[2].split()[0]) * 1024
-
-    def said(self) -> str:
-        """What it has written since it was last launched."""
-        with self.log.open("rb") as log:
-            log.seek(self._log_position)
-            return log.read().decode(errors="replace")
-
-    def tail(self) -> str:
-        if not self.log.exists():
-            return "(it was never started)"
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
-
-
-def end_session(leader: int) -> None:
-    """Kill what runs in the session that a child of ours has begun, until nothing does.
-
-    Spark's Python workers, for one, leave their parent's process group, but not its session. While anything runs in a session,
-    its number is given to no other process; a leader that is not our child has it anew, and is let alone.
-    """
-    while members := dict(session_members(leader)):
-        if members.get(leader, os.getpid()) != os.getpid():
-            return
-        for pid in members:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(POLL_S)
-
-
-def session_members(leader: int) -> Iterator[tuple[int, int]]:
-    """Pid and parent's pid of the processes of a session that are not zombies."""
-    for process in Path("/proc").iterdir():
-        if process.name.isdecimal():
-            with contextlib.suppress(OSError):
-                state, parent, _, session = _stat(process)[:4]
-                if int(session) == leader and state not in "ZX":
-                    yield int(process.name), int(parent)
-
-
-def _stat(process: Path) -> list[str]:
-    """The fields of proc_pid_stat(5) from the third, the state, on."""
-    return (process / "stat").read_text().rpartition(")")[2].split()
-
-
-def _has_stopped(thread: Path) -> bool:
-    """Whether a thread stands still, or has ended since it was listed."""
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        return _stat(thread)[0] == "T"
-    return True
 
 
 class Broker(Program):
@@ -298,7 +92,7 @@ class Broker(Program):
 class Fleet:
     """Brokers 1 to N on one etcd, all started together."""
 
-    def __init__(self, etcd: "EtcdServer", endpoint: str, brokers: list[Broker]) -> None:
+    def __init__(self, etcd: EtcdServer, endpoint: str, brokers: list[Broker]) -> None:
         self.etcd = etcd
         self.brokers = brokers
         for broker in brokers:
@@ -346,8 +140,6 @@ class Rig:
         config: Mapping[str, str] | None = None,
     ) -> Fleet:
         """`size` brokers with ids from 1, their racks from `zones` in turns, on the best etcd of this machine; all ready."""
-        from e2e.harness.etcd import EtcdServer, etcd_binaries
-
         etcd = self.own(EtcdServer(etcd_binaries()[0], self.directory / "etcd"))
         etcd.start()
         brokers = []

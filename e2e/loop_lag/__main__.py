@@ -28,7 +28,8 @@ from logfleet.records.record import Record, build_batch
 from logfleet.wire.messages import ProduceRequest
 
 from e2e.harness.debian import install
-from e2e.harness.processes import Broker, Program, Rig
+from e2e.harness.processes import Broker, Rig
+from e2e.harness.program import Program
 from e2e.harness.results import RESULTS, ROOT, source_key, store
 from e2e.harness.wire_connection import WireConnection
 from e2e.loop_lag.load import TOPIC

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from e2e.harness.processes import Program, Rig
+from e2e.harness.processes import Rig
+from e2e.harness.program import Program
 from e2e.harness.results import RESULTS, ROOT, source_key, store
 from e2e.perf.cases import CASES
 from e2e.perf.clients import client_rows

@@ -9,7 +9,8 @@ from pathlib import Path
 from logfleet.node.tools.loopback_ports import is_taken
 
 from e2e.harness.kafka import HERE, KafkaBroker
-from e2e.harness.processes import Broker, Program, Rig
+from e2e.harness.processes import Broker, Rig
+from e2e.harness.program import Program
 
 BROKER_CPU, CLIENT_CPU = "0", "1"
 JVM = (

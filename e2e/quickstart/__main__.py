@@ -15,7 +15,8 @@ from confluent_kafka import KafkaError, Message, Producer
 from e2e.harness import flights
 from e2e.harness.fleet import example
 from e2e.harness.java import JavaMissing, find_java
-from e2e.harness.processes import ProgramFailed, Rig
+from e2e.harness.processes import Rig
+from e2e.harness.program import ProgramFailed
 from e2e.harness.signals import held, undisturbed
 from e2e.harness.watermark import appended_counts
 from e2e.quickstart.job import ALL, LATE, Mode, newest, read_batches, run_job

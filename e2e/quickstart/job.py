@@ -9,7 +9,8 @@ from pathlib import Path
 import pandas as pd
 
 from e2e.harness import flights
-from e2e.harness.processes import ProgramFailed, Rig
+from e2e.harness.processes import Rig
+from e2e.harness.program import ProgramFailed
 
 JOB = Path(__file__).resolve().parents[2] / "spark-on-k8s" / "jobs" / "window_counts.py"
 JOB_S_MAX = 1800.0

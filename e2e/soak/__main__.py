@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from e2e.harness.processes import ProgramFailed
+from e2e.harness.program import ProgramFailed
 from e2e.harness.results import RESULTS, entry_of, source_key, store
 from e2e.soak.round import Figures, SoakFailed, run_round
 

@@ -18,7 +18,7 @@ from logfleet.node.tools.local_fleet import FleetError, FleetSpec, LocalFleet
 from logfleet.node.tools.loopback_ports import LoopbackPorts
 
 from e2e.harness.etcd import etcd_binaries
-from e2e.harness.processes import reserve_row
+from e2e.harness.program import reserve_row
 
 pytestmark = pytest.mark.asyncio
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.harness.processes import Program, Rig, reserve_row
+from e2e.harness.processes import Rig
+from e2e.harness.program import Program, reserve_row
 
 COMMAND = [sys.executable, "-m", "logfleet", "local", "--brokers=3", "--zones=a,b,c"]
 

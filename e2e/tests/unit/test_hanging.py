@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.harness.processes import end_session
+from e2e.harness.program import end_session
 
 ROOT = Path(__file__).parents[3]
 RUN_WITHIN_S = 60
