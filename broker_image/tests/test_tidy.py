@@ -3,7 +3,9 @@
 import ast
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from graphlib import TopologicalSorter
+from importlib.util import resolve_name
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 FUNCTION_LINES_MAX = 60
 MODULE_LINES_MAX = 500
+SOURCE_TREES = ("broker_image/src/", "operator/src/", "spark-on-k8s/src/")
 BANNED_NAMES = {
     "utils.py",
     "util.py",
@@ -49,6 +52,33 @@ def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
             yield node
 
 
+def module_of(name: str) -> str:
+    """The module that a file is, by the name that it is imported by; of a folder the package."""
+    for tree in SOURCE_TREES:
+        name = name.removeprefix(tree)
+    return name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def import_graph(sources: Mapping[str, str]) -> dict[str, set[str]]:
+    """What each module imports of the others, wherever in it: for type checkers only and within functions as well.
+
+    A submodule stands for itself, not for the package that it is in. sources: texts by file name.
+    """
+    graph: dict[str, set[str]] = {module_of(name): set() for name in sources}
+    for name, text in sources.items():
+        package = module_of(name.rpartition("/")[0])
+        imported = graph[module_of(name)]
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Import):
+                imported.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                base = resolve_name("." * node.level + (node.module or ""), package)
+                inner = {f"{base}.{alias.name}" for alias in node.names}
+                imported.update(each if each in graph else base for each in inner)
+        imported.intersection_update(graph)
+    return graph
+
+
 def test_there_is_something_to_check() -> None:
     assert len(PYTHON) > 5
 
@@ -71,6 +101,31 @@ def test_modules_and_functions_stay_small(path: Path) -> None:
 
 def test_no_drawer_for_everything() -> None:
     assert [name_of(path) for path in PYTHON if path.name in BANNED_NAMES] == []
+
+
+def test_whatever_a_module_imports_is_seen() -> None:
+    graph = import_graph(
+        {
+            "e2e/room/__init__.py": "",
+            "e2e/room/typed.py": "if TYPE_CHECKING:\n    from e2e.room.late import Late\n",
+            "e2e/room/late.py": "def run():\n    from e2e.room import typed, lazy\n",
+            "e2e/room/lazy.py": "import os, e2e.room.late\nfrom . import NAME\n",
+            "operator/src/logfleet_operator/plan.py": "from e2e.room.lazy import x, y",
+        }
+    )
+    assert graph == {
+        "e2e.room": set(),
+        "e2e.room.typed": {"e2e.room.late"},
+        "e2e.room.late": {"e2e.room.typed", "e2e.room.lazy"},
+        "e2e.room.lazy": {"e2e.room.late", "e2e.room"},
+        "logfleet_operator.plan": {"e2e.room.lazy"},
+    }
+
+
+def test_no_modules_import_one_another_in_a_circle() -> None:
+    graph = import_graph({name_of(path): path.read_text() for path in PYTHON})
+    assert sum(map(len, graph.values())) > len(graph)
+    TopologicalSorter(graph).prepare()  # a CycleError names the modules of a circle in order
 
 
 def test_every_todo_names_its_issue() -> None:

@@ -1,28 +1,18 @@
-"""Cases and the corpora that they stand in."""
+"""Cases on one subject, together."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from logfleet.wire.apis import API_BY_NAME
 
+from e2e.oracle.case import Case, Script
+from e2e.oracle.runs import Oracle, Tally
 from e2e.oracle.side import Side
 
-if TYPE_CHECKING:
-    from e2e.oracle.runs import Oracle, Tally
-
-Script = Callable[[Side], None]
 VersionScript = Callable[[Side, int], None]
 S = TypeVar("S", bound=Script)
 V = TypeVar("V", bound=VersionScript)
-
-
-@dataclass(frozen=True)
-class Case:
-    """Something that is done to both brokers alike. name: unique, letters of a topic's name."""
-
-    name: str
-    run: Script
 
 
 class Playable(Protocol):
@@ -31,7 +21,7 @@ class Playable(Protocol):
     @property
     def name(self) -> str: ...
 
-    def play(self, oracle: "Oracle", wanted: Callable[[str], bool], tally: "Tally") -> None:
+    def play(self, oracle: Oracle, wanted: Callable[[str], bool], tally: Tally) -> None:
         """Run what is wanted by its name (CORPUS/CASE) and tell of differences as they come."""
 
 
@@ -42,7 +32,7 @@ class Corpus:
     name: str
     cases: list[Case] = field(default_factory=list)
 
-    def play(self, oracle: "Oracle", wanted: Callable[[str], bool], tally: "Tally") -> None:
+    def play(self, oracle: Oracle, wanted: Callable[[str], bool], tally: Tally) -> None:
         for case in self.cases:
             if wanted(f"{self.name}/{case.name}"):
                 oracle.tell(oracle.judge(self.name, case, tally))

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, Protocol
 
+from e2e.oracle.case import Case, Script
 from e2e.oracle.compare import ABSENT, Difference, differences
-from e2e.oracle.corpus import Case, Script
 from e2e.oracle.reviewed import Place, ReviewedList
 from e2e.oracle.side import Seen, Side
 

@@ -6,9 +6,10 @@ from logfleet.wire import messages as m
 from logfleet.wire.apis import API_BY_NAME
 
 from e2e.oracle import requests as r
+from e2e.oracle.case import Case
 from e2e.oracle.corpora.reading import BAD_NAMES, UNKNOWN_ID
 from e2e.oracle.corpora.versions import advertised
-from e2e.oracle.corpus import Case, Corpus
+from e2e.oracle.corpus import Corpus
 from e2e.oracle.side import MadeTopic, Side
 
 CORPUS: Final = Corpus("admin")

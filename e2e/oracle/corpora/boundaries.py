@@ -12,9 +12,10 @@ from logfleet.wire.apis import API_BY_NAME, Api
 from logfleet.wire.schema import Field, load_table
 
 from e2e.oracle import requests as r
+from e2e.oracle.case import Case, Script
 from e2e.oracle.corpora.bases import BASES, Stage
 from e2e.oracle.corpora.versions import advertised
-from e2e.oracle.corpus import Case, Corpus, Script
+from e2e.oracle.corpus import Corpus
 from e2e.oracle.side import Side
 
 BITS: Final = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}

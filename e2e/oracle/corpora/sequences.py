@@ -15,8 +15,8 @@ from logfleet.records.record import ProducerStamp
 from logfleet.wire import messages as m
 
 from e2e.oracle import requests as r
+from e2e.oracle.case import Case
 from e2e.oracle.corpora.versions import advertised
-from e2e.oracle.corpus import Case
 from e2e.oracle.runs import Finding, Oracle, Tally
 from e2e.oracle.side import MadeTopic, Side
 

@@ -8,7 +8,8 @@ from logfleet.wire.apis import API_BY_KEY, API_BY_NAME, Api
 
 from e2e.harness.admin_requests import TALKS
 from e2e.harness.client_requests import GROUP, TOPIC, World
-from e2e.oracle.corpus import Case, Corpus, Script
+from e2e.oracle.case import Case, Script
+from e2e.oracle.corpus import Corpus
 from e2e.oracle.side import Side
 
 
