@@ -51,13 +51,17 @@ from logfleet.node.handlers.admin.topics import create_one
 from logfleet.node.handlers.host import WholeHost
 from logfleet.node.handlers.metadata_creation import TopicCreator
 from logfleet.node.metrics.observation import Observation
+from logfleet.node.partitions.deletions import Deletions
 from logfleet.node.partitions.flush_rules import FlushRules
+from logfleet.node.partitions.leadership import Leadership
 from logfleet.node.partitions.local_partitions import LocalPartitions
 from logfleet.node.partitions.log_configs import LogConfigs
 from logfleet.node.partitions.maintenance import Maintenance
+from logfleet.node.partitions.missing_directories import MissingDirectories
 from logfleet.node.partitions.parked import Parked
 from logfleet.node.partitions.partition import Partition
 from logfleet.node.partitions.partition_table import PartitionTable
+from logfleet.node.partitions.replica_logs import ReplicaLogs
 from logfleet.node.partitions.strays import set_strays_aside
 from logfleet.node.quotas.client_quotas import quotas_of
 from logfleet.node.quotas.connection_rules import ConnectionRules
@@ -99,6 +103,7 @@ class Broker:
     store: MetadataStore
     follower: MetadataFollower
     local: LocalPartitions
+    leadership: Leadership
     controller: ControllerLoop
     controller_access: ControllerAccess
     topic_creator: TopicCreator
@@ -320,20 +325,23 @@ class Broker:
             self.disk_space.forget(path)
         rules = FlushRules(self._flusher, self.timers, self._disk_failed)
         self._stack.push_async_callback(rules.close)
-        self.local = LocalPartitions(
-            self.node_id,
-            self.follower,
-            self.store,
-            table=self.partitions,
-            log_dirs=self._log_dirs,
-            directories=DirectoryRecord(self.store, self.node_id, self._log_dirs.as_found()),
-            configs=self._configs,
-            flusher=self._flusher,
-            checkpointer=self.checkpointer,
-            on_disk_failure=self._disk_failed,
-            rule=rules,
+        logs = ReplicaLogs(
+            self.node_id, self._log_dirs, self.partitions, self._flusher, self.checkpointer
         )
-        self.local.take_lost_offline(self.image)
+        record = DirectoryRecord(self.store, self.node_id, self._log_dirs.as_found())
+        missing = MissingDirectories(self.node_id, record, logs, self.partitions.offline)
+        missing.take_offline(self.image)
+        self.leadership = Leadership(self.node_id, self.partitions, self._flusher, rules)
+        self.local = LocalPartitions(
+            self.follower,
+            self.partitions,
+            self._configs,
+            logs=logs,
+            leadership=self.leadership,
+            deletions=Deletions(self.node_id, self.store, logs),
+            missing=missing,
+            on_disk_failure=self._disk_failed,
+        )
 
     def _start_control(self) -> None:
         """The controller, should this broker be elected, and the ways to whoever is."""
@@ -363,8 +371,8 @@ class Broker:
             run_in_thread=self.run_in_thread,
             storage_failed=self.storage_failed,
         )
-        self.local.on_led.append(self.coordinators.led)
-        self.local.on_lost.append(self.coordinators.lost)
+        self.leadership.on_led.append(self.coordinators.led)
+        self.leadership.on_lost.append(self.coordinators.lost)
         self._spawn("coordinators", self.coordinators.run(self.follower.subscribe()))
 
     def _start_registration(self, addresses: tuple[Address, ...]) -> None:
@@ -376,7 +384,7 @@ class Broker:
                 addresses,
                 self.config.broker_rack,
                 directories,
-                self.partitions.offline_by_topic(),
+                self.partitions.offline.by_topic(),
             )
 
         registrar = self._registrar = Registrar(
@@ -387,7 +395,7 @@ class Broker:
             on_registered=self._registered,
             on_lost=self._unregistered,
         )
-        self.local.on_offline.append(lambda: registrar.tell(value()))
+        self.partitions.offline.on_change = lambda: registrar.tell(value())
         self._spawn("registration", registrar.run())
 
     def _registered(self, registration: Registration) -> None:
@@ -405,7 +413,7 @@ class Broker:
     def _leads_its_own(self, image: ClusterImage) -> bool:
         """Whether this broker is active and was given all partitions that only it holds."""
         broker = image.brokers.get(self.node_id)
-        return broker is not None and broker.is_active and self.local.leads_its_own(image)
+        return broker is not None and broker.is_active and self.leadership.leads_its_own(image)
 
     async def _start_dynamic_config(self, maintenance: Maintenance) -> None:
         async def producers(layers: BrokerLayers) -> None:
@@ -445,7 +453,7 @@ class Broker:
                 room=self.disk_space.room_to_compact,
                 on_disk_failure=self._disk_failed,
             )
-            self.local.on_lost.append(cleaner.lost)
+            self.leadership.on_lost.append(cleaner.lost)
             self._spawn("cleaner", cleaner.run())
         self._observation.tell_all(cleaner)
         return maintenance

@@ -1,19 +1,15 @@
 """The partitions that this broker leads, found by topic name or id; and what to say of those it does not."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
 
 import msgspec
 
 from logfleet.log.names import TopicPartition
 from logfleet.metadata.image import ClusterImage, Topic
+from logfleet.node.partitions.offline import OfflinePartitions
 from logfleet.node.partitions.partition import Partition
 from logfleet.node.partitions.traffic import Traffic
-from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
-
-OFFLINE_TOLD_MAX: Final = 10_000
-"""At 30 bytes each a third of what a transaction takes. The others answer KAFKA_STORAGE_ERROR, though their leader is still told."""
 
 
 class HostedTopic:
@@ -49,7 +45,7 @@ class PartitionTable:
         self.by_name: dict[str, HostedTopic] = {}
         self.by_id: dict[bytes, HostedTopic] = {}
         self.gone = Traffic()
-        self.offline: set[tuple[bytes, int]] = set()  # in a log directory that failed or is missing
+        self.offline = OfflinePartitions()
         self.unstarted: set[tuple[bytes, int]] = set()  # led, but their logs found no room yet
 
     def __iter__(self) -> Iterator[Partition]:
@@ -91,19 +87,17 @@ class PartitionTable:
 
     def forget_topic(self, topic_id: bytes) -> None:
         """The topic was deleted: nothing of it is offline or to be started any more."""
-        self.offline = {each for each in self.offline if each[0] != topic_id}
+        self.offline.forget_topic(topic_id)
         self.unstarted = {each for each in self.unstarted if each[0] != topic_id}
-
-    def offline_by_topic(self) -> dict[str, tuple[int, ...]]:
-        """What is offline, as a broker tells it (BrokerValue); of very much not all, as one key has to hold it."""
-        found: dict[str, list[int]] = {}
-        for topic_id, index in sorted(self.offline)[:OFFLINE_TOLD_MAX]:
-            found.setdefault(uuids.to_text(topic_id), []).append(index)
-        return {uuid: tuple(indexes) for uuid, indexes in found.items()}
 
     def get(self, topic: str, index: int) -> Partition | None:
         """The partition if this broker leads it."""
         hosted = self.by_name.get(topic)
+        return None if hosted is None else hosted.partitions.get(index)
+
+    def get_by_id(self, topic_id: bytes, index: int) -> Partition | None:
+        """As `get`, by the topic's id."""
+        hosted = self.by_id.get(topic_id)
         return None if hosted is None else hosted.partitions.get(index)
 
     def find(self, topic: str, index: int) -> Partition | ErrorCode:

@@ -348,7 +348,7 @@ class TestDurableFirst:
             host.know_topic("topic", {0: 1})
             pending = self.pending(host, batch(b"x"))
             await asyncio.sleep(0)
-            host.partitions.offline.add((partition.topic_id, 0))  # as the broker does it
+            host.partitions.offline.add([(partition.topic_id, 0)])  # as the broker does it
             host.partitions.remove(partition)
             row = only_row(await pending)
             assert (row.error_code, row.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)

@@ -176,7 +176,7 @@ async def test_a_missing_directory_is_forgotten_with_the_last_topic_that_it_held
         assert len(recorded(broker)) == 2
         await ask_broker(broker, DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000), 5)
         await until(lambda: len(recorded(broker)) == 1)
-        assert broker.partitions.offline == set()
+        assert not broker.partitions.offline
         await create_topic(broker, "t", 4)
         assert offline(broker, "t", 4) == set()
 
@@ -387,10 +387,10 @@ async def test_a_directory_that_fails_while_its_partitions_begin_gets_no_empty_l
         start = broker.local._start
         began = set()
 
-        async def fails_first(image: ClusterImage, topic: Topic, index: int, state: Partition):
+        async def fails_first(image: ClusterImage, topic: Topic, index: int):
             if not broker.log_dirs.failed:
                 broker._disk_failed(TopicPartition("t", min(there)), OSError("broken"))
-            await start(image, topic, index, state)
+            await start(image, topic, index)
             began.add(index)
 
         monkeypatch.setattr(broker.local, "_start", fails_first)

@@ -1,0 +1,117 @@
+"""What this broker leads: a partition only if the image says so for its present registration.
+
+It serves the partition once the new leader epoch is on disk (KAFKA-16541).
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from logfleet.io.slices import Slices
+from logfleet.metadata.image import ClusterImage, Topic
+from logfleet.metadata.image import Partition as PartitionState
+from logfleet.node.partitions.partition import CommitRule, Partition
+from logfleet.node.partitions.partition_table import PartitionTable
+from logfleet.storage.flusher import Flusher
+from logfleet.storage.partition_log import PartitionLog
+
+log = structlog.get_logger(__name__)
+
+# Leader epochs written at the same time.
+EPOCH_WRITES_MAX = 8
+
+
+class Leadership:
+    """rule: for all partitions led here. broker_epoch: of the present registration, None while there is none.
+
+    on_led and on_lost: called with each partition that this broker begins and ceases to lead.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        table: PartitionTable,
+        flusher: Flusher,
+        rule: CommitRule | None = None,
+    ) -> None:
+        self.broker_epoch: int | None = None
+        self.on_led: list[Callable[[Partition], None]] = []
+        self.on_lost: list[Callable[[Partition], None]] = []
+        self._node_id = node_id
+        self._table = table
+        self._flusher = flusher
+        self._rule = rule
+        self._epoch_writes = asyncio.Semaphore(EPOCH_WRITES_MAX)
+        self._slices = Slices()
+
+    def leads(self, state: PartitionState) -> bool:
+        """Whether this broker is to lead the partition, by its present registration."""
+        return (
+            state.leader == self._node_id
+            and self.broker_epoch is not None
+            and (self._node_id, self.broker_epoch) in state.isr
+        )
+
+    def leads_its_own(self, image: ClusterImage) -> bool:
+        """Whether the image gives this broker all the partitions that nobody else could lead, but for those that are offline."""
+        return all(
+            self.leads(state) or (topic.id, index) in self._table.offline
+            for topic in image.topics()
+            for index, state in enumerate(topic.partitions)
+            if state.replicas == (self._node_id,)
+        )
+
+    async def follow(self, topic: Topic) -> list[int]:
+        """End what is led elsewhere or in another epoch; the indexes of what is to begin."""
+        starting = []
+        for index, state in enumerate(topic.partitions):
+            partition = self._table.get_by_id(topic.id, index)
+            leads = self.leads(state)
+            if not leads:
+                self._table.unstarted.discard((topic.id, index))
+            if partition is not None and not (
+                leads and partition.leader_epoch == state.leader_epoch
+            ):
+                self.end(partition)
+                partition = None
+            if leads and partition is None and (topic.id, index) not in self._table.offline:
+                starting.append(index)
+            await self._slices.breathe()
+        return starting
+
+    async def begin(self, topic: Topic, index: int, partition_log: PartitionLog) -> None:
+        """Serve the partition, if nothing has come in between when its leader epoch is on disk. Raises OSError."""
+        state = topic.partitions[index]
+        partition_log.start_epoch(state.leader_epoch)
+        async with self._epoch_writes:
+            await self._flusher.flush(partition_log)
+        self._table.unstarted.discard((topic.id, index))
+        if not self.leads(state):
+            return  # the registration ended meanwhile
+        if (topic.id, index) in self._table.offline:
+            return  # its directory failed meanwhile
+        partition = Partition(
+            topic.name, topic.id, index, partition_log, state.leader_epoch, rule=self._rule
+        )
+        self._table.add(partition)
+        log.debug("leading", topic=topic.name, partition=index, leader_epoch=state.leader_epoch)
+        for callback in self.on_led:
+            callback(partition)
+
+    def end(self, partition: Partition) -> None:
+        self._table.remove(partition)
+        log.debug("no_longer_leading", topic=partition.topic, partition=partition.index)
+        for callback in self.on_lost:
+            callback(partition)
+
+    def end_topic(self, topic_id: bytes) -> None:
+        hosted = self._table.by_id.get(topic_id)
+        for partition in [] if hosted is None else list(hosted.partitions.values()):
+            self.end(partition)
+
+    def resign(self) -> None:
+        """The registration is over: nothing is led until there is another."""
+        self.broker_epoch = None
+        for partition in self._table:
+            self.end(partition)

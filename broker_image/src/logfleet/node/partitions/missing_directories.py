@@ -1,0 +1,96 @@
+"""Log directories that are on record and not there: what they may hold is offline (`control.log_directories` says why)."""
+
+from collections.abc import Iterator
+
+import structlog
+
+from logfleet.control.log_directories import is_new
+from logfleet.io.slices import Slices
+from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.image_builder import Changes
+from logfleet.node.cluster.directory_record import DirectoryRecord
+from logfleet.node.partitions.offline import OfflinePartitions
+from logfleet.node.partitions.replica_logs import ReplicaLogs
+
+log = structlog.get_logger(__name__)
+
+
+class MissingDirectories:
+    """Of one broker. record: names all that may hold logs of it."""
+
+    def __init__(
+        self,
+        node_id: int,
+        record: DirectoryRecord,
+        logs: ReplicaLogs,
+        offline: OfflinePartitions,
+    ) -> None:
+        self._node_id = node_id
+        self._record = record
+        self._logs = logs
+        self._offline = offline
+        self._slices = Slices()
+        self._are_lost_known = False
+        self._are_lost_told = False
+
+    def look_again(self) -> None:
+        """The broker has another registration, by which other partitions are new."""
+        self._are_lost_known = False
+
+    def take_offline(self, image: ClusterImage) -> None:
+        """After loading, before it is registered: what is in a missing directory is not to be had."""
+        missing = self._record.missing(image)
+        if missing:
+            lost = {each for each in self._lost(image, None) if each is not None}
+            self._take_offline(lost, missing)
+
+    async def follow(self, image: ClusterImage, changes: Changes, broker_epoch: int | None) -> bool:
+        """Take offline what a missing directory may hold; forget one that holds nothing. Whether logs may be made.
+
+        broker_epoch: of the present registration, None while there is none.
+        """
+        deleted = any(image.topic_by_id(topic_id) is None for topic_id in changes.topics)
+        if changes.everything or deleted:
+            self._are_lost_known = False
+        forgotten: frozenset[str] = frozenset()
+        missing = self._record.missing(image)
+        is_current = broker_epoch is not None and image.revision >= broker_epoch
+        if missing and not self._are_lost_known:
+            lost = set()
+            for each in self._lost(image, broker_epoch):
+                if each is not None:
+                    lost.add(each)
+                await self._slices.breathe()
+            self._take_offline(lost, missing)
+            self._are_lost_known = is_current
+            if is_current and not lost:
+                forgotten = missing
+        if broker_epoch is None or not is_current:
+            return False
+        if forgotten:
+            log.info("log_directories_forgotten", directories=sorted(forgotten))
+        return await self._record.keep(image, broker_epoch, forgotten)
+
+    def _take_offline(self, lost: set[tuple[bytes, int]], missing: frozenset[str]) -> None:
+        self._offline.add(lost)
+        if lost and not self._are_lost_told:
+            self._are_lost_told = True
+            log.error(
+                "log_directories_missing",
+                directories=sorted(missing),
+                partitions=len(lost),
+                note="what they hold stays offline: mount them again at a path of log.dirs and restart, or delete the topics",
+            )
+
+    def _lost(
+        self, image: ClusterImage, broker_epoch: int | None
+    ) -> Iterator[tuple[bytes, int] | None]:
+        """Partitions of this broker that are not new and have no log in the directories that are there; None for any other."""
+        for topic in image.topics():
+            for index, state in enumerate(topic.partitions):
+                is_lost = (
+                    self._node_id in state.replicas
+                    and not is_new(state, self._node_id, broker_epoch)
+                    and not self._logs.has(topic, index)
+                )
+                yield (topic.id, index) if is_lost else None

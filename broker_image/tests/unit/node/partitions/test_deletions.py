@@ -1,0 +1,151 @@
+"""Topics that are deleted: nothing of them is left, also not in a topic that is made anew under the name."""
+
+import errno
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from logfleet.control.topics import confirm_deleted
+from logfleet.io.files import PosixFiles
+from logfleet.log.config import LogConfig
+from logfleet.metadata.store import Txn
+from logfleet.node.broker import Broker
+from logfleet.node.partitions import local_partitions
+from logfleet.storage.log_dir import LogDir
+from logfleet.storage.open_files import OpenFiles
+from logfleet.storage.partition_log import PartitionLog
+
+from broker_image.tests.unit.node.broker_rig import config, create_topic
+from broker_image.tests.unit.node.partitions.topic_rig import (
+    NOW,
+    T0,
+    Refusing,
+    append,
+    delete_topic,
+    led,
+    offsets,
+)
+
+pytestmark = pytest.mark.asyncio
+
+
+def after_a_kill(broker: Broker, path: Path) -> PartitionLog:
+    """The log of t-0 as another start finds it if this broker is killed now."""
+    (log_dir,) = broker.log_dirs
+    shutil.copytree(log_dir.path, path)
+    found = LogDir(OpenFiles(PosixFiles()), str(path), broker.cluster_id, 1)
+    for _ in found.load(lambda _topic: LogConfig(), NOW):
+        pass
+    found.abandon()
+    return found.logs[T0]
+
+
+async def checkpoint(broker: Broker) -> None:
+    """As maintenance does it every five seconds."""
+    (log_dir,) = broker.log_dirs
+    await broker._flusher.flush(led(broker))
+    await broker.checkpointer.write(log_dir, dict)
+
+
+@pytest.mark.parametrize("how", ["deleted", "set aside", "gone before the start"])
+async def test_checkpoints_of_an_old_log_do_not_hold_for_a_new_one_after_a_kill(
+    tmp_path: Path, how: str
+) -> None:
+    """Kafka: LogManager.asyncDelete with checkpoint=true."""
+    async with Broker(config(tmp_path)) as broker:
+        await create_topic(broker, "t")
+        append(led(broker), 20)
+        led(broker).delete_records_before(15)
+        await checkpoint(broker)
+        if how == "set aside":
+            led(broker).topic_id = "A" * 22  # as one that a directory brought back
+        if how in {"deleted", "set aside"}:
+            await delete_topic(broker)
+            await create_topic(broker, "t")
+            append(led(broker), 10)
+            found = after_a_kill(broker, tmp_path / "killed")
+    if how == "gone before the start":
+        shutil.rmtree(tmp_path / "data" / "t-0")
+        (tmp_path / "data" / ".kafka_cleanshutdown").unlink()
+        async with Broker(config(tmp_path)) as broker:
+            append(led(broker), 10)
+            found = after_a_kill(broker, tmp_path / "killed")
+    assert (found.log_start_offset, found.log_end_offset, found.notes) == (0, 10, [])
+    assert found.recovery_point == 0
+
+
+class Recorded(PosixFiles):
+    """Notes what becomes of the names in the log directory."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+
+    def rename(self, source: str, target: str) -> None:
+        super().rename(source, target)
+        if target.endswith("-delete"):
+            self.steps.append("renamed")
+
+    def fsync_directory(self, path: str) -> None:
+        super().fsync_directory(path)
+        if path.endswith("/data"):
+            self.steps.append("durable")
+
+
+async def test_a_deletion_is_durable_before_it_is_confirmed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the directory could be back after a power loss, and nobody would know that it was to go."""
+    files = Recorded()
+    async with Broker(config(tmp_path), files) as broker:
+
+        def noted(*given: Any) -> Txn:
+            files.steps.append("confirmed")
+            return confirm_deleted(*given)
+
+        monkeypatch.setattr("logfleet.node.partitions.deletions.confirm_deleted", noted)
+        await create_topic(broker, "t")
+        files.steps.clear()
+        await delete_topic(broker)
+        assert files.steps[0] == "renamed"
+        assert "durable" in files.steps[: files.steps.index("confirmed")]
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EMFILE])
+async def test_a_deletion_that_the_disk_refused_is_tried_again_until_it_is_done(
+    tmp_path: Path, until: Any, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    async with Broker(config(tmp_path), Refusing(error, 2)) as broker:
+        retries: list[Callable[[], None]] = []
+        monkeypatch.setattr(broker.local, "_try_later", retries.append)
+        await create_topic(broker, "t")
+        append(led(broker), 5)
+        await delete_topic(broker)
+        for failed in (1, 2):
+            await until(lambda failed=failed: len(retries) == failed)
+            assert broker.image.deleted, "nothing is confirmed that is not done"
+            retries[-1]()
+        await until(lambda: not broker.image.deleted)
+        assert not (tmp_path / "data" / "t-0").exists()
+        await create_topic(broker, "t")
+        assert await offsets(broker, until) == (0, 0)
+        assert broker._log_dirs.failed == []
+
+
+async def test_a_directory_in_which_nothing_can_be_deleted_has_failed(
+    tmp_path: Path, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """KIP-112. The deletion is done then: what is there will be a stray, should it be back."""
+    monkeypatch.setattr(local_partitions, "TRY_AGAIN_S", 0)
+    dirs = f"{tmp_path / 'one'},{tmp_path / 'two'}"
+    async with Broker(config(tmp_path, **{"log.dirs": dirs}), Refusing(errno.EIO, 1)) as broker:
+        await create_topic(broker, "t")
+        append(led(broker), 5)
+        await delete_topic(broker)
+        await create_topic(broker, "t")
+        assert await offsets(broker, until) == (0, 0)
+        await until(lambda: not broker.image.deleted)
+        assert len(broker._log_dirs.failed) == 1
+        assert not broker.partitions.offline
+        assert broker.failure is None

@@ -1,0 +1,101 @@
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from logfleet.metadata.image import ClusterImage, Partition, Topic
+from logfleet.node.partitions.leadership import Leadership
+from logfleet.node.partitions.partition_table import PartitionTable
+from logfleet.storage.flusher import Flusher
+
+from broker_image.tests.unit.storage.log_rig import LogRig
+
+pytestmark = pytest.mark.asyncio
+
+ID, NODE, REGISTERED = bytes(range(16)), 1, 5
+
+
+def topic(*leader_epochs: int, broker_epoch: int = REGISTERED) -> Topic:
+    """All of its partitions are given to this broker as it was registered in that epoch."""
+    states = [
+        Partition((NODE,), ((NODE, broker_epoch),), NODE, epoch, 0, 0, revision=1)
+        for epoch in leader_epochs
+    ]
+    return Topic(ID, "topic", partitions=tuple(states))
+
+
+class Bench:
+    """told: what of the partitions began and ended, in order."""
+
+    def __init__(self, rig: LogRig) -> None:
+        self.rig = rig
+        self.table = PartitionTable(ClusterImage)
+        self.flusher = Flusher(rig.files)
+        self.leadership = Leadership(NODE, self.table, self.flusher)
+        self.leadership.broker_epoch = REGISTERED
+        self.told: list[tuple[str, int]] = []
+        self.leadership.on_led.append(lambda each: self.told.append(("led", each.index)))
+        self.leadership.on_lost.append(lambda each: self.told.append(("lost", each.index)))
+
+    async def lead(self, wanted: Topic) -> list[int]:
+        """What the image wants is begun; what that is."""
+        starting = await self.leadership.follow(wanted)
+        for index in starting:
+            await self.leadership.begin(wanted, index, self.rig.open())
+        return starting
+
+
+@pytest.fixture
+def bench(rig: LogRig) -> Iterator[Bench]:
+    made = Bench(rig)
+    yield made
+    made.flusher.stop()
+
+
+async def test_a_partition_is_served_once_its_leader_epoch_is_on_disk(bench: Bench) -> None:
+    """KAFKA-16541."""
+    file = Path(bench.rig.directory, "leader-epoch-checkpoint")
+    on_disk = []
+    bench.leadership.on_led.append(lambda _: on_disk.append(file.read_text().splitlines()[-1]))
+    await bench.lead(topic(7))
+    partition = bench.table.get("topic", 0)
+    assert partition is not None
+    assert (partition.leader_epoch, on_disk) == (7, ["7 0"])
+
+
+async def test_another_leader_epoch_ends_a_partition_and_begins_it_anew(bench: Bench) -> None:
+    assert await bench.lead(topic(0, 3)) == [0, 1]
+    assert await bench.lead(topic(0, 3)) == []
+    assert await bench.lead(topic(0, 4)) == [1]
+    assert bench.told == [("led", 0), ("led", 1), ("lost", 1), ("led", 1)]
+
+
+async def test_nothing_is_led_by_a_later_registration_than_the_image_means(bench: Bench) -> None:
+    """The controller has given it to a broker that may have gone since; what it gives to this one comes with another image."""
+    (index,) = await bench.leadership.follow(topic(0))
+    bench.leadership.resign()
+    bench.leadership.broker_epoch = REGISTERED + 1
+    await bench.leadership.begin(topic(0), index, bench.rig.open())
+    assert len(bench.table) == 0
+    assert await bench.lead(topic(1, broker_epoch=REGISTERED + 1)) == [0]
+
+
+async def test_a_registration_may_end_while_a_topic_is_looked_at(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.lead(topic(0, 0, 0))
+
+    async def ending() -> None:
+        bench.leadership.resign()
+
+    monkeypatch.setattr(bench.leadership, "_slices", SimpleNamespace(breathe=ending))
+    assert await bench.leadership.follow(topic(1, 1, 1)) == [0]
+    assert len(bench.table) == 0
+    assert sorted(index for what, index in bench.told if what == "lost") == [0, 1, 2]
+
+
+async def test_what_is_offline_is_not_led_and_not_waited_for(bench: Bench) -> None:
+    bench.table.offline.add([(ID, 1)])
+    assert await bench.lead(topic(0, 0)) == [0]
+    await bench.leadership.begin(topic(0, 0), 1, bench.rig.open())
+    assert bench.table.get("topic", 1) is None

@@ -1,0 +1,29 @@
+import pytest
+from logfleet.node.partitions import offline
+from logfleet.node.partitions.offline import OfflinePartitions
+from logfleet.wire import uuids
+
+ONE, TWO = bytes(range(16)), bytes(range(1, 17))
+
+
+def test_it_is_told_when_others_are_offline_than_before_and_only_then() -> None:
+    partitions = OfflinePartitions()
+    told: list[int] = []
+    partitions.on_change = lambda: told.append(len(partitions))
+    partitions.add([(ONE, 0), (ONE, 1), (TWO, 0)])
+    partitions.add([(ONE, 1)])
+    partitions.add([])
+    assert (ONE, 1) in partitions
+    assert told == [3]
+    partitions.forget_topic(ONE)
+    partitions.forget_topic(ONE)
+    assert told == [3, 1]
+    assert (ONE, 1) not in partitions
+
+
+def test_of_very_many_not_all_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    partitions = OfflinePartitions()
+    partitions.add([(TWO, 7), (ONE, 1), (ONE, 0)])
+    assert partitions.by_topic() == {uuids.to_text(ONE): (0, 1), uuids.to_text(TWO): (7,)}
+    monkeypatch.setattr(offline, "OFFLINE_TOLD_MAX", 1)
+    assert partitions.by_topic() == {uuids.to_text(ONE): (0,)}

@@ -1,0 +1,82 @@
+"""Where a log must be made, another topic's may still be."""
+
+import asyncio
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from logfleet.log.config import LogConfig
+from logfleet.node.broker import Broker
+from logfleet.node.partitions import local_partitions
+from logfleet.storage.partition_log import PartitionLog
+
+from broker_image.tests.unit.node.broker_rig import config, create_topic
+from broker_image.tests.unit.node.partitions.topic_rig import (
+    NOW,
+    T0,
+    Refusing,
+    append,
+    delete_topic,
+    led,
+    offsets,
+)
+
+pytestmark = pytest.mark.asyncio
+
+
+async def finished(broker: Broker, retries: list[Callable[[], None]]) -> None:
+    """Retry whenever something is to be, until the topic is served and no deletion is left."""
+    while broker.partitions.get("t", 0) is None or broker.image.deleted:
+        while retries:
+            retries.pop()()
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+async def test_a_topic_is_made_anew_where_the_old_log_could_not_be_removed_yet(
+    tmp_path: Path, until: Any, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    async with Broker(config(tmp_path), Refusing(errno.ENOSPC, times)) as broker:
+        retries: list[Callable[[], None]] = []
+        monkeypatch.setattr(broker.local, "_try_later", retries.append)
+        await create_topic(broker, "t")
+        append(led(broker), 5)
+        await delete_topic(broker)
+        await create_topic(broker, "t")
+        await finished(broker, retries)
+        assert await offsets(broker, until) == (0, 0)
+        assert list((tmp_path / "data").glob("*-stray")) == []
+
+
+async def test_a_stray_that_could_not_be_set_aside_is_not_taken_for_the_topics_log(
+    tmp_path: Path, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_partitions, "TRY_AGAIN_S", 0)
+    async with Broker(config(tmp_path), Refusing(errno.ENOSPC, 2)) as broker:
+        (log_dir,) = broker.log_dirs
+        append(log_dir.create(T0, "A" * 22, LogConfig(), NOW), 5)
+        await create_topic(broker, "t")
+        assert await offsets(broker, until) == (0, 0)
+        assert len(list((tmp_path / "data").glob("*-stray"))) == 1
+
+
+async def test_a_directory_that_fails_before_a_stray_is_set_aside_keeps_nobody_from_beginning(
+    tmp_path: Path, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dirs = f"{tmp_path / 'one'},{tmp_path / 'two'}"
+    async with Broker(config(tmp_path, **{"log.dirs": dirs})) as broker:
+        stray = next(iter(broker.log_dirs)).create(T0, "A" * 22, LogConfig(), NOW)
+        until_idle = broker._flusher.until_idle
+
+        async def failing(log: PartitionLog) -> None:
+            if log is stray and not broker.log_dirs.failed:
+                broker._disk_failed(T0, OSError(errno.EIO, "broken"))
+            await until_idle(log)
+
+        monkeypatch.setattr(broker._flusher, "until_idle", failing)
+        await create_topic(broker, "t")
+        assert await offsets(broker, until) == (0, 0)
+        assert len(broker.log_dirs.failed) == 1
+        assert broker.failure is None
