@@ -128,6 +128,18 @@ def test_no_modules_import_one_another_in_a_circle() -> None:
     TopologicalSorter(graph).prepare()  # a CycleError names the modules of a circle in order
 
 
+def test_the_architecture_has_all_packages_and_names_modules_that_are_there() -> None:
+    text = (ROOT / "broker_image" / "ARCHITECTURE.md").read_text()
+    modules = {module_of(name_of(path)) for path in PYTHON}
+    packages = {module_of(name_of(path)) for path in PYTHON if path.name == "__init__.py"}
+    told = {name for name in packages if re.fullmatch(r"logfleet\.(node\.)?\w+", name)}
+    assert set(re.findall(r"^\| `(logfleet\.[\w.]+)` \|", text, re.MULTILINE)) == told
+    named = {f"logfleet.{name}" for name in re.findall(r"`([a-z_]+\.[a-z_.]+)`", text)}
+    of_packages = {name for name in named if ".".join(name.split(".")[:2]) in told}
+    assert of_packages
+    assert of_packages - modules == set()
+
+
 def test_every_todo_names_its_issue() -> None:
     loose = []
     for path in PYTHON:
