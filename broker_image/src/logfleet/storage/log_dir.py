@@ -334,11 +334,15 @@ class LogDir:
         self._departures_told = job.departures
 
     def log_start_checkpoint(self) -> CheckpointJob:
-        """The file that tells where logs begin which still hold older records, as of now; to be run in a thread."""
+        """The file that tells where logs begin, as of now; to be run in a thread.
+
+        Of each that does not begin at 0: the segments before its start may come back with a power loss, as nothing orders their removal
+        before this file. Kafka leaves out those whose start is a segment's (LogManager.checkpointLogStartOffsetsInDir), and reads any.
+        """
         starts = {
             partition: log.log_start_offset
             for partition, log in self.logs.items()
-            if log.log_start_offset > log.segments[0].base_offset
+            if log.log_start_offset > 0
         }
         return CheckpointJob(((f"{self.path}/{LOG_STARTS}", format_offsets(starts)),))
 

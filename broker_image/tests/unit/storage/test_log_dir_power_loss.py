@@ -30,6 +30,7 @@ class Run:
         self.values = []  # the value of each record that may be there, by offset
         self.durable = 0  # offsets below this were flushed
         self.start = 0
+        self.told_start = 0  # records below it are deleted, and clients were told so
         self.epoch = 0
         self.next_value = 0
 
@@ -67,7 +68,7 @@ class Run:
         end = self.log.log_end_offset
         assert offset == end
         assert end >= self.durable, "what was flushed is lost"
-        assert self.log.log_start_offset <= self.start
+        assert self.told_start <= self.log.log_start_offset <= self.start
         if end < self.start:  # only what is committed is ever deleted, and that was flushed
             raise AssertionError
         expected = dict(list(enumerate(self.values))[:end])
@@ -108,10 +109,21 @@ class Run:
         self.log.start_epoch(self.epoch)
 
     def delete(self):
-        self.start = self.dice.randrange(self.start, self.durable + 1)
+        bases = [segment.base_offset for segment in self.log.segments]
+        possible = [base for base in bases if self.start <= base <= self.durable]
+        possible.append(self.dice.randrange(self.start, self.durable + 1))
+        self.start = self.dice.choice(possible)
         self.log.delete_records_before(self.start)
+        if self.dice.random() < 0.5:
+            self.tell_starts()
+            self.told_start = self.start
         retain(self.log, NOW, self.durable)
+        if self.dice.random() < 0.5:  # records of another log are deleted
+            self.tell_starts()
         trash.remove(self.disk, self.log_dir.take_removals(NOW))
+
+    def tell_starts(self):
+        self.log_dir.log_start_checkpoint().run(self.disk)
 
     def restart(self):
         end = self.log.log_end_offset
