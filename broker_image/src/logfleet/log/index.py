@@ -8,6 +8,8 @@ look-up finds a place at most that far (and one batch) before what it wants. Sou
 import struct
 from collections.abc import Iterable, Iterator
 
+from logfleet.records.batch import BatchHeader
+
 OFFSET_ENTRY = struct.Struct(">ii")
 TIME_ENTRY = struct.Struct(">qi")
 RELATIVE_OFFSET_MAX = 2**31 - 1
@@ -35,6 +37,18 @@ def sound_length(entries: Entries, *, first_max: int, second_min: int, second_ma
         last_first, last_second = first, second
         count += 1
     return count
+
+
+def offset_entries(
+    batches: Iterable[tuple[int, BatchHeader]], base_offset: int, interval_bytes: int
+) -> Iterator[tuple[int, int]]:
+    """The offset index of a segment with these (position, header), as appending them makes it."""
+    since_entry = 0
+    for position, header in batches:
+        if since_entry > interval_bytes:
+            yield header.last_offset - base_offset, position
+            since_entry = 0
+        since_entry += header.size
 
 
 def capacity(entry: struct.Struct, index_bytes_max: int) -> int:

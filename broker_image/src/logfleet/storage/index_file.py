@@ -6,7 +6,7 @@ Indexes may lag behind the log on disk: recovery rebuilds what is missing.
 
 import struct
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import overload
 
 from logfleet.io.files import File, is_shortage
@@ -136,11 +136,18 @@ class IndexFile(Sequence[tuple[int, int]]):
         """Give all entries to the file system, creating the file if there is none. Not durable before an fsync."""
         written = self._on_disk()
         file = self._file(create=True)
+        if not written:
+            file.truncate(0)  # what `replace` gave up
         if self._pending:
             file.pwrite(self._pending, written * self._entry.size)
             self._written = written + len(self._pending) // self._entry.size
             self._pending.clear()
             self._block = b""
+
+    def replace(self, entries: Iterable[tuple[int, int]]) -> None:
+        """Hold these entries and no others; on the disk they take the place of what is there with `write`."""
+        self._pending = bytearray().join(self._entry.pack(*entry) for entry in entries)
+        self._written, self._block, self.is_durable = 0, b"", False
 
     def truncate(self, count: int) -> None:
         """Keep the first `count` entries."""

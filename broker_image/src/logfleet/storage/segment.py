@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from logfleet.io.files import File, remove_if_there
 from logfleet.log.config import LONG_MAX
-from logfleet.log.index import OFFSET_ENTRY, RELATIVE_OFFSET_MAX, TIME_ENTRY
+from logfleet.log.index import OFFSET_ENTRY, RELATIVE_OFFSET_MAX, TIME_ENTRY, offset_entries
 from logfleet.log.names import INDEX, LOG, TIME_INDEX, offset_file
 from logfleet.log.recovery import scan_batches
 from logfleet.log.segment import ActiveSegment
@@ -311,7 +311,7 @@ class Segment:
         """(position, offset not beyond its batch's first) of the last index entry; the start if that entry is not true."""
         if len(self.offset_index):
             relative, position = self.offset_index[-1]
-            if position <= end - HEADER_SIZE:
+            if 0 < position <= end - HEADER_SIZE:
                 header = parse_header(self.file.pread(HEADER_SIZE, position))
                 if header.last_offset == self.base_offset + relative:
                     return position, header.base_offset
@@ -341,9 +341,8 @@ class Segment:
         known = self._resumptions.get(offset)
         if known is not None:
             return known
-        entry = self.offset_index.floor(offset - self.base_offset)
         # The entry's own batch ends at or before the offset, so it is where to begin.
-        start = self.offset_index[entry][1] if entry >= 0 else 0
+        start = self._indexed_position(offset - self.base_offset, 0)
         for position, header in self.headers(start):
             if header.last_offset >= offset:
                 return position
@@ -360,8 +359,23 @@ class Segment:
         """A batch's beginning at or before `position`, not further away than the index is sparse."""
         if position >= self.size:
             return self.size
-        entry = self.offset_index.floor(position, 1)
-        return self.offset_index[entry][1] if entry >= 0 else 0
+        return self._indexed_position(position, 1)
+
+    def _indexed_position(self, key: int, field: int) -> int:
+        """Position in the offset index's last entry whose `field` is <= `key`; the segment's start if there is none.
+
+        An index that leads out of the segment is not true: it is made anew, in memory until it is next written. That reads all headers.
+        """
+        entry = self.offset_index.floor(key, field)
+        if entry < 0:
+            return 0
+        position = self.offset_index[entry][1]
+        if 0 <= position < self.size:
+            return position
+        self.offset_index.replace(
+            offset_entries(self.headers(), self.base_offset, self._interval_bytes)
+        )
+        return self._indexed_position(key, field)
 
     @property
     def knows_times(self) -> bool:

@@ -6,9 +6,12 @@ from logfleet.log.index import (
     OFFSET_ENTRY,
     TIME_ENTRY,
     capacity,
+    offset_entries,
     sound_length,
     unpack_entries,
 )
+from logfleet.records.batch import parse_header
+from logfleet.records.record import Record, build_batch
 
 PAIRS = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500)), max_size=40)
 
@@ -34,6 +37,13 @@ def test_the_sound_part_ascends_within_its_bounds(entries):
 def test_zeros_after_a_power_loss_are_not_sound():
     entries = [(5, 100), (9, 200), (0, 0), (0, 0), (30, 500)]
     assert sound_length(entries, first_max=100, second_min=0, second_max=1000) == 2
+
+
+def test_an_index_made_anew_has_an_entry_behind_each_interval():
+    batch = parse_header(build_batch([Record(None, bytes(40), 0)] * 2, base_offset=100))
+    batches = [(number * batch.size, batch) for number in range(6)]
+    entries = list(offset_entries(batches, 90, 2 * batch.size))
+    assert entries == [(11, 3 * batch.size)]
 
 
 def test_an_index_holds_what_its_file_may_hold():

@@ -148,3 +148,18 @@ def test_a_block_that_could_not_be_read_changes_nothing(path, monkeypatch):
         with pytest.raises(OSError, match="Too many open files"):
             subject[1900]
     assert (subject[1900], subject[3]) == ((1900, 13300), (3, 21))
+
+
+def test_entries_that_take_the_place_of_all_are_on_disk_once_they_are_written(path):
+    subject = index(path)
+    for number in range(100):
+        subject.append(number, number * 7)
+    subject.write()
+    subject.replace([(5, 50), (6, 60)])
+    assert list(subject) == [(5, 50), (6, 60)]
+    assert len(index(path)) == 100
+    subject.write()
+    assert list(index(path)) == [(5, 50), (6, 60)]
+    subject.replace([])
+    subject.write()
+    assert size(path) == 0

@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 from logfleet.io.files import PosixFiles
+from logfleet.log.index import OFFSET_ENTRY
 from logfleet.records.batch import parse_header
 from logfleet.records.record import Record, build_batch
 from logfleet.storage.open_files import OpenFiles
@@ -51,6 +52,48 @@ def test_every_offset_is_found_in_its_batch(directory):
         assert segment.position_of(offset) == positions[offset - offset % 2]
     assert segment.position_of(200) == segment.size
     assert segment.position_of(0) == 0
+
+
+def damage_position(segment, number, position):
+    """Put another position into one of the index's entries on the disk."""
+    path = Path(segment.offset_index.path)
+    entries = list(OFFSET_ENTRY.iter_unpack(path.read_bytes()))
+    entries[number] = (entries[number][0], position)
+    path.write_bytes(b"".join(OFFSET_ENTRY.pack(*entry) for entry in entries))
+
+
+@pytest.mark.parametrize("position", [-(2**31), -1, 2**31 - 1])
+@pytest.mark.parametrize("number", [0, 7, -1])
+def test_an_index_that_leads_out_of_the_segment_is_rebuilt(directory, number, position):
+    segment = new(directory)
+    fill(segment, 50)
+    segment.finish()
+    positions = {header.base_offset: position for position, header in segment.headers()}
+    entries = list(segment.offset_index)
+    damage_position(segment, number, position)
+    found = reopened(segment, directory)
+    for offset in range(100, 200):
+        assert found.position_of(offset) == positions[offset - offset % 2]
+    assert list(found.offset_index) == entries
+    found.finish()
+    assert list(reopened(segment, directory).offset_index) == entries
+    damage_position(segment, number, position)
+    found = reopened(segment, directory)
+    for at in range(segment.size):
+        boundary = found.boundary_before(at)
+        assert boundary <= at
+        assert boundary in positions.values()
+
+
+def test_a_last_index_entry_that_leads_before_the_segment_is_no_error_at_a_start(directory):
+    segment = new(directory)
+    fill(segment, 50)
+    segment.finish()
+    entries = list(segment.offset_index)
+    damage_position(segment, -1, -5)
+    found = reopened(segment, directory)
+    assert found.restore(verify=False) == 200
+    assert list(found.offset_index) == entries
 
 
 def test_where_a_reader_goes_on_is_known_until_it_is_cut_off(directory):
