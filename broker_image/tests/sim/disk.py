@@ -213,6 +213,8 @@ class SimDisk:
         self._directories.discard(path)
 
     def remove(self, path: str) -> None:
+        if path in self._directories:
+            raise IsADirectoryError(errno.EISDIR, "Is a directory", path)
         self.open(path)
         self.may_fail(REMOVE, path)
         self._rename(_parent(path), lambda names: names.pop(path, None))

@@ -43,7 +43,7 @@ class FileLocked(OSError):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One name in a directory."""
+    """One name in a directory. is_directory: or a link to one."""
 
     name: str
     is_directory: bool
@@ -112,7 +112,10 @@ class Files(Protocol):
         ...
 
     def remove_directory(self, path: str) -> None: ...
-    def remove(self, path: str) -> None: ...
+    def remove(self, path: str) -> None:
+        """Remove a file or a link. Raises IsADirectoryError."""
+        ...
+
     def rename(self, source: str, target: str) -> None:
         """Rename a file (replacing the target) or a directory, atomically."""
         ...
@@ -254,7 +257,7 @@ class PosixFiles:
 
     def list_directory(self, path: str) -> list[Entry]:
         with os.scandir(path) as entries:
-            return [Entry(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+            return [Entry(entry.name, entry.is_dir()) for entry in entries]
 
     def make_directory(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)
@@ -355,18 +358,18 @@ def copy_file(files: Files, source: File, position: int, path: str) -> None:
 
 
 def remove_tree(files: Files, path: str) -> None:
-    """Remove a directory and everything in it; what vanished meanwhile is no error."""
+    """Remove a file, or a directory and everything in it; what vanished meanwhile is no error.
+
+    Of a link only itself, as Kafka does (Utils.delete): what it leads to is not ours.
+    """
     try:
-        entries = files.list_directory(path)
+        files.remove(path)
     except FileNotFoundError:
         return
-    for entry in entries:
-        inner = f"{path}/{entry.name}"
-        if entry.is_directory:
-            remove_tree(files, inner)
-        else:
-            remove_if_there(files, inner)
-    files.remove_directory(path)
+    except IsADirectoryError:
+        for entry in files.list_directory(path):
+            remove_tree(files, f"{path}/{entry.name}")
+        files.remove_directory(path)
 
 
 def remove_if_there(files: Files, path: str) -> None:

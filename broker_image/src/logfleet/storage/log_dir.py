@@ -207,7 +207,7 @@ class LogDir:
                 continue
             directory = f"{self.path}/{entry.name}"
             if leaving_suffix(entry.name) == DELETE_DIRECTORY:
-                self._trash.add(Discarded(directory, now_ms, is_directory=True))
+                self._trash.add(Discarded(directory, now_ms))
                 continue
             partition = parse_partition_directory(entry.name)
             if partition is None:  # -stray, lost+found and whatever people put here
@@ -268,7 +268,7 @@ class LogDir:
         """The partition is gone at once; its bytes follow after file.delete.delay.ms. Raises OSError: then it is still there."""
         delay_ms = self.logs[partition].config.file_delete_delay_ms
         path = self._take_out(partition, DELETE_DIRECTORY)
-        self._trash.add(Discarded(path, now_ms + delay_ms, is_directory=True))
+        self._trash.add(Discarded(path, now_ms + delay_ms))
 
     def set_aside(self, partition: TopicPartition) -> str:
         """The partition belongs to nothing known here: keep it under another name, for a person. Returns its new path.

@@ -13,11 +13,10 @@ from logfleet.storage.open_files import OpenFiles
 
 
 class Discarded(msgspec.Struct, frozen=True):
-    """Something to remove once `due_ms` (wall clock) has come."""
+    """A file or directory to remove once `due_ms` (wall clock) has come."""
 
     path: str
     due_ms: int
-    is_directory: bool = False
 
 
 class Trash:
@@ -63,7 +62,4 @@ class Trash:
 def remove(files: Files, due: list[Discarded]) -> None:
     """Remove for good. What vanished meanwhile, with its directory perhaps, is no error."""
     for discarded in due:
-        if discarded.is_directory:
-            remove_tree(files, discarded.path)
-        else:
-            remove_if_there(files, discarded.path)
+        remove_tree(files, discarded.path)

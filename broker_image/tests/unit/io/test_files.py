@@ -104,6 +104,19 @@ def test_directories_are_listed_made_and_removed(files, tmp_path):
     assert 0 < space.usable_bytes <= space.total_bytes
 
 
+def test_a_link_to_a_directory_is_one_and_is_removed_without_what_it_leads_to(files, tmp_path):
+    kept = tmp_path / "kept"
+    (kept / "inner").mkdir(parents=True)
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "link").symlink_to(kept)
+    assert files.list_directory(f"{tmp_path}/tree") == [Entry("link", is_directory=True)]
+    remove_tree(files, f"{tmp_path}/tree")
+    (tmp_path / "link").symlink_to(kept)
+    remove_tree(files, f"{tmp_path}/link")
+    assert [entry.name for entry in files.list_directory(str(tmp_path))] == ["kept"]
+    assert (kept / "inner").is_dir()
+
+
 def test_a_file_is_replaced_in_one_step(files, tmp_path):
     path = f"{tmp_path}/f"
     for content in (b"a longer content", b"short"):

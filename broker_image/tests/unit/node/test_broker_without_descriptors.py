@@ -149,9 +149,7 @@ async def test_what_could_not_be_removed_is_removed_later(tmp_path: Path) -> Non
         monkey_now = 1 << 60
         removed = log_dir.take_removals(monkey_now)
         assert len(removed) == 1
-        log_dir.put_back(
-            [type(each)(each.path, 0, is_directory=each.is_directory) for each in removed]
-        )
+        log_dir.put_back([type(each)(each.path, 0) for each in removed])
         rig.files.is_starved = True
         await maintenance.remove_discarded()
         assert Path(removed[0].path).exists()

@@ -174,6 +174,28 @@ def test_what_was_being_deleted_at_a_crash_is_deleted_at_the_next_start(path):
     assert list(path.glob("*-delete")) == []
 
 
+def test_a_partition_that_was_moved_and_linked_to_is_found_and_only_its_link_deleted(
+    path, tmp_path
+):
+    log_dir = opened(path)
+    log = log_dir.create(A0, TOPIC_ID, LogConfig(file_delete_delay_ms=0), NOW)
+    append(log, 5)
+    log.delete_records_before(3)
+    log_dir.close({})
+    moved = (path / "a-0").rename(tmp_path / "elsewhere")
+    (path / "a-0").symlink_to(moved)
+    again = opened(path)
+    found = again.logs[A0]
+    assert (found.log_start_offset, found.log_end_offset) == (3, 5)
+    append(found)
+    flush(again)
+    assert PosixFiles().status(str(moved / "00000000000000000000.log")).size == found.size
+    again.delete(A0, NOW)
+    purge(again, NOW + LogConfig().file_delete_delay_ms)
+    assert list(path.glob("a-0*")) == []
+    assert (moved / "00000000000000000000.log").exists()
+
+
 def test_a_log_that_belongs_to_nothing_is_kept_under_another_name(path):
     log_dir = opened(path)
     append(log_dir.create(A0, TOPIC_ID, LogConfig(), NOW))

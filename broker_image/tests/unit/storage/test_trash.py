@@ -25,7 +25,7 @@ def test_a_file_is_out_of_use_at_once_and_gone_when_due(trash, tmp_path):
 def test_a_directory_goes_with_all_it_holds(trash, tmp_path):
     (tmp_path / "d/e").mkdir(parents=True)
     (tmp_path / "d/e/f").write_text("x")
-    trash.add(Discarded(f"{tmp_path}/d", 5, is_directory=True))
+    trash.add(Discarded(f"{tmp_path}/d", 5))
     remove(PosixFiles(), trash.take_due(5))
     assert list(tmp_path.iterdir()) == []
 
@@ -36,7 +36,7 @@ def test_what_is_gone_already_is_no_error(trash, tmp_path):
     write_file(PosixFiles(), f"{tmp_path}/f", b"x", durable=False)
     trash.discard(f"{tmp_path}/f", 0)
     (tmp_path / "f.deleted").unlink()
-    trash.add(Discarded(f"{tmp_path}/absent", 0, is_directory=True))
+    trash.add(Discarded(f"{tmp_path}/absent", 0))
     remove(PosixFiles(), trash.take_due(0))
 
 
