@@ -130,7 +130,7 @@ class SimDisk:
         self._fault_in = self._faults_left = 0
         self._dice = random.Random(seed)
         self._names: dict[str, Inode] = {}
-        self._directories: set[str] = set()
+        self._directories = {"/"}
         # what the names would be without the changes that are not durable, and those changes
         self._durable_names: dict[str, Inode] = {}
         self._journal: list[tuple[str, Callable[[dict[str, Inode]], object]]] = []

@@ -357,6 +357,18 @@ def copy_file(files: Files, source: File, position: int, path: str) -> None:
     files.fsync_directory(path.rpartition("/")[0] or ".")
 
 
+def make_durable_directory(files: Files, path: str) -> None:
+    """Make the directory and its parents unless it is there; after a power loss those that were made are (Kafka: createAndValidateLogDirs)."""
+    path = os.path.abspath(path)
+    try:
+        files.list_directory(path)
+    except FileNotFoundError:
+        parent = os.path.dirname(path)
+        make_durable_directory(files, parent)
+        files.make_directory(path)
+        files.fsync_directory(parent)
+
+
 def remove_tree(files: Files, path: str) -> None:
     """Remove a file, or a directory and everything in it; what vanished meanwhile is no error.
 

@@ -12,7 +12,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
-from logfleet.io.files import FileLocked, Files, Lock, process_name, read_file, write_file
+from logfleet.io.files import (
+    FileLocked,
+    Files,
+    Lock,
+    make_durable_directory,
+    process_name,
+    read_file,
+    write_file,
+)
 from logfleet.log.checkpoints import (
     CorruptCheckpoint,
     format_offsets,
@@ -113,7 +121,7 @@ class LogDir:
         self._told: set[TopicPartition] = set()  # whom the checkpoints named before the load
         self._departures = 0
         self._departures_told = 0
-        self._files.make_directory(path)
+        make_durable_directory(self._files, path)
         self._lock = None if is_locked else self._locked()
         try:
             self.identity = self._identify(cluster_id, node_id)

@@ -70,6 +70,16 @@ def test_a_new_directory_gets_kafkas_files(path):
     assert (path / ".kafka_cleanshutdown").exists()
 
 
+def test_the_names_of_a_new_directory_and_its_parents_are_durable(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(PosixFiles, "fsync_directory", lambda _files, path: synced.append(path))
+    opened(tmp_path / "broker" / "data").abandon()
+    assert synced[:2] == [str(tmp_path), str(tmp_path / "broker")]
+    synced.clear()
+    opened(tmp_path / "broker" / "data").abandon()
+    assert synced == []
+
+
 def test_a_closed_directory_is_opened_as_it_was(path):
     log_dir = opened(path)
     for partition in (A0, A1, B0):
