@@ -16,6 +16,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if not __debug__:
-        sys.exit("logfleet: assertions guard the data; do not run with python -O")
     main()
