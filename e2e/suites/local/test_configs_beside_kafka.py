@@ -170,6 +170,7 @@ LAYERS: list[tuple[int, str, tuple[Change, ...]]] = [
             ("leader.replication.throttled.rate", SET, "1000"),
             ("listener.name.plaintext.max.connections", SET, "500"),
             ("log.retention.ms", SET, "3600000"),
+            ("log.cleaner.min.cleanable.ratio", SET, ".25"),
         ),
     ),
     (
@@ -178,10 +179,19 @@ LAYERS: list[tuple[int, str, tuple[Change, ...]]] = [
         (
             ("message.max.bytes", SET, "600000"),
             ("log.cleanup.policy", SET, "compact , delete"),
+            ("log.cleaner.io.max.bytes.per.second", SET, "1e7"),
             ("listener.name.plaintext.max.connection.creation.rate", SET, "70000"),
         ),
     ),
-    (TOPIC, "layered", (("max.message.bytes", SET, " 5 "), ("retention.ms", SET, "6"))),
+    (
+        TOPIC,
+        "layered",
+        (
+            ("max.message.bytes", SET, " 5 "),
+            ("retention.ms", SET, "6"),
+            ("min.cleanable.dirty.ratio", SET, "0"),
+        ),
+    ),
 ]
 
 

@@ -5,8 +5,10 @@ turns it into a Python value and is the only judge of what is valid (Kafka: Conf
 """
 
 import enum
+import math
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Final
 
 import msgspec
@@ -176,12 +178,12 @@ class ConfigKey(msgspec.Struct, frozen=True):
         return value
 
     def canonical(self, text: str) -> str:
-        """The text as Kafka shows it: `TRUE` as `true`, lists without blanks. Raises ConfigError."""
+        """The text as Kafka shows it: `TRUE` as `true`, `.5` as `0.5`, lists without blanks. Raises ConfigError."""
         match self.parse(text):
             case bool(value):
                 return "true" if value else "false"
-            case int(value):
-                return str(value)
+            case int(value) | float(value):
+                return java_text(value)
             case tuple(value):
                 return ",".join(value)
         return text.strip()
@@ -235,8 +237,15 @@ def parse_list(text: str) -> tuple[str, ...]:
 
 
 def java_text(value: float) -> str:
-    """A number as Java prints it."""
-    return str(value).replace("inf", "Infinity")
+    """A number as Java prints it (Double.toString): with an exponent below a thousandth and from ten million on."""
+    if isinstance(value, int):
+        return str(value)
+    if not math.isfinite(value):
+        return str(value).replace("inf", "Infinity").replace("nan", "NaN")
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    digits, _, exponent = f"{Decimal(repr(value)).normalize():E}".partition("E")
+    return f"{digits}{'' if '.' in digits else '.0'}E{int(exponent)}"
 
 
 def _check_replicas(key: str, value: ConfigValue) -> None:

@@ -120,12 +120,33 @@ def test_passwords_are_sensitive_and_update_modes_are_kafkas():
         ("preallocate", " TRUE", "true"),
         ("retention.ms", "+5 ", "5"),
         ("cleanup.policy", "compact , delete", "compact,delete"),
-        ("min.cleanable.dirty.ratio", " 0.50 ", "0.50"),
+        ("min.cleanable.dirty.ratio", " 0.50 ", "0.5"),
+        ("min.cleanable.dirty.ratio", "0", "0.0"),
+        ("min.cleanable.dirty.ratio", ".5d", "0.5"),
+        ("min.cleanable.dirty.ratio", "-0", "-0.0"),
+        ("min.cleanable.dirty.ratio", "NaN", "NaN"),
+        ("min.cleanable.dirty.ratio", "1e-3", "0.001"),
+        ("min.cleanable.dirty.ratio", "0.000123", "1.23E-4"),
         ("compression.type", "zstd ", "zstd"),
     ],
 )
 def test_values_are_shown_as_kafka_shows_them(name, text, shown):
     assert TOPIC_KEYS[name].canonical(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text, shown",
+    [
+        ("9999999", "9999999.0"),
+        ("1e7", "1.0E7"),
+        ("12345678.5", "1.23456785E7"),
+        ("1.7976931348623157e308", "1.7976931348623157E308"),
+        ("-Infinity", "-Infinity"),
+    ],
+)
+def test_large_numbers_are_shown_as_java_shows_them(text, shown):
+    """What Double.toString gives for them."""
+    assert BROKER_KEYS["log.cleaner.io.max.bytes.per.second"].canonical(text) == shown
 
 
 def test_what_no_key_knows_or_accepts_keeps_its_spelling():
