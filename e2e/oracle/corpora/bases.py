@@ -274,6 +274,11 @@ def _describe_client_quotas(stage: Stage) -> msgspec.Struct:
     return m.DescribeClientQuotasRequest(components=[row])
 
 
+def _describe_scram_credentials(_stage: Stage) -> msgspec.Struct:
+    kind = m.DescribeUserScramCredentialsRequest
+    return kind(users=[kind.UserName(name="u")])
+
+
 BASES: Final[dict[str, Base]] = {
     "Produce": _produce,
     "Fetch": _fetch,
@@ -313,4 +318,5 @@ BASES: Final[dict[str, Base]] = {
     "AlterClientQuotas": _alter_client_quotas,
     "DescribeClientQuotas": _describe_client_quotas,
     "UnregisterBroker": _unregister_broker,
+    "DescribeUserScramCredentials": _describe_scram_credentials,
 }

@@ -317,6 +317,13 @@ def test_without_an_authorizer_acls_are_refused_as_kafka_does(pair: Pair) -> Non
     pair.same(creation(), deletion_())
 
 
+def test_nobody_has_scram_credentials_and_who_is_asked_for_is_not_there(pair: Pair) -> None:
+    kind = m.DescribeUserScramCredentialsRequest
+    for names in ([], ["a"], ["a", "a"], [""]):
+        pair.same(kind(users=[kind.UserName(name=name) for name in names]))
+    pair.same(kind(users=None))
+
+
 # --- leaders and replicas
 
 

@@ -32,6 +32,9 @@ def test_kafkas_tool_sets_describes_and_removes_quotas(rig: Rig) -> None:
         assert "consumer_byte_rate=2048.0" in shown, shown
         configs(broker, *entity, "--alter", "--delete-config", "consumer_byte_rate")
         assert "consumer_byte_rate" not in configs(broker, *entity, "--describe")
+    every = configs(broker, "--entity-type", "users", "--describe")
+    assert "user-principal 'u'" not in every  # its quota is of user and client
+    assert "Quota configs for the default user-principal are" in every, every
     ip = ("--entity-type", "ips", "--entity-name", "127.0.0.9")
     configs(broker, *ip, "--alter", "--add-config", f"{X}=7")
     assert f"{X}=7.0" in configs(broker, *ip, "--describe")

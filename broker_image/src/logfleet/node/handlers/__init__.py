@@ -21,6 +21,7 @@ def all_handlers() -> Handlers[WholeHost]:
         offsets,
         produce,
         producer_ids,
+        scram_credentials,
     )
     from logfleet.node.handlers.admin import routes as admin
 
@@ -35,6 +36,7 @@ def all_handlers() -> Handlers[WholeHost]:
         api_versions,
         admin,
         acls,
+        scram_credentials,
         producer_ids,
         coordinator,
         groups,
