@@ -1,7 +1,7 @@
 """FindCoordinator: which broker coordinates a group, by the leader of its partition of the offsets topic.
 
-Asking is what has the offsets topic created. Transactions and share groups have no coordinator in this version;
-their keys get COORDINATOR_NOT_AVAILABLE, which clients retry.
+Asking is what has the offsets topic created. Transactions and share groups have no coordinator in this version; the keys of share groups
+get COORDINATOR_NOT_AVAILABLE, which clients retry.
 """
 
 from typing import Any, Final
@@ -17,10 +17,13 @@ from logfleet.wire.messages import FindCoordinatorRequest, FindCoordinatorRespon
 GROUP: Final = 0
 TRANSACTION: Final = 1
 SHARE: Final = 2
-KEY_TYPES: Final = {GROUP: "groups", TRANSACTION: "transactions", SHARE: "share groups"}
+KEY_TYPES: Final = frozenset({GROUP, TRANSACTION, SHARE})
 BATCHED_SINCE: Final = 4  # KIP-699
 SHARE_SINCE: Final = 6  # KIP-932
 NOT_AVAILABLE_MESSAGE: Final = "The coordinator is not available."
+NO_TRANSACTIONS: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+"""What producers with a transactional id get. Of all errors that librdkafka gives up at (rd_kafka_txn_handle_FindCoordinator; it retries others,
+UNSUPPORTED_VERSION too) the one with which the Java client tells the message of the answer (TransactionManager.FindCoordinatorHandler)."""
 
 
 class _Found(msgspec.Struct, frozen=True):
@@ -70,8 +73,10 @@ def _find(broker: GroupHost, key_type: int, key: str, context: RequestContext) -
     if key_type not in KEY_TYPES or (key_type == SHARE and context.api_version < SHARE_SINCE):
         message = f"There is no coordinator type {key_type}."
         return _Found(error=ErrorCode.INVALID_REQUEST, message=message)
-    if key_type != GROUP:
-        message = f"{NOT_AVAILABLE_MESSAGE} This version does not coordinate {KEY_TYPES[key_type]}."
+    if key_type == TRANSACTION:
+        return _Found(error=NO_TRANSACTIONS, message="This version does not serve transactions.")
+    if key_type == SHARE:
+        message = f"{NOT_AVAILABLE_MESSAGE} This version does not serve share groups."
         return _Found(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message=message)
     image = broker.image
     partitions = broker.coordinators.partitions(image)

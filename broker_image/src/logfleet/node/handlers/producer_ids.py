@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from logfleet.node.cluster.producer_ids import ProducerIds
 from logfleet.node.dispatch import Handler, RequestContext
+from logfleet.node.handlers.coordinator import NO_TRANSACTIONS
 from logfleet.node.handlers.host import AdminHost
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import InitProducerIdRequest, InitProducerIdResponse
@@ -21,10 +22,7 @@ def init_producer_id(
 ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
     """A new id with epoch 0, whatever id the producer had before (Kafka: TransactionCoordinator.handleInitProducerId)."""
     if request.transactional_id is not None:
-        error = (
-            ErrorCode.UNSUPPORTED_VERSION if request.transactional_id else ErrorCode.INVALID_REQUEST
-        )
-        return _refused(error)
+        return _refused(NO_TRANSACTIONS if request.transactional_id else ErrorCode.INVALID_REQUEST)
     if (request.producer_id == NONE) != (request.producer_epoch == NONE):
         return _refused(ErrorCode.INVALID_REQUEST)
     producer_id = host.producer_ids.take()

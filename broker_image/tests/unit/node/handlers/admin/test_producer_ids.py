@@ -49,7 +49,7 @@ async def test_an_id_of_before_is_replaced_by_a_new_one(node):
         ({"producer_id": 5}, "INVALID_REQUEST"),
         ({"producer_epoch": 5}, "INVALID_REQUEST"),
         ({"transactional_id": ""}, "INVALID_REQUEST"),
-        ({"transactional_id": "t"}, "UNSUPPORTED_VERSION"),
+        ({"transactional_id": "t"}, "CLUSTER_AUTHORIZATION_FAILED"),
     ],
 )
 async def test_what_cannot_be_is_refused(node, given, error):
