@@ -7,8 +7,9 @@ import hypothesis
 import pytest
 from pytest_timeout import Settings
 
-# Wall time on a busy machine says nothing about an example; pytest's timeout catches what hangs.
-hypothesis.settings.register_profile("logfleet", deadline=None)
+# Wall time on a busy machine says nothing about an example; pytest's timeout catches what hangs. Each run draws examples of
+# its own, also where Hypothesis sees continuous integration and would draw the same ones for ever; a failure tells how to repeat it.
+hypothesis.settings.register_profile("logfleet", deadline=None, derandomize=False, print_blob=True)
 hypothesis.settings.load_profile("logfleet")
 
 # How long a test may take to fail of the signal that its timeout sends.

@@ -285,7 +285,5 @@ class Groups(RuleBasedStateMachine):
         assert mine.offsets == other.offsets
 
 
-Groups.TestCase.settings = settings(
-    max_examples=200, stateful_step_count=30, deadline=None, derandomize=True
-)
+Groups.TestCase.settings = settings(max_examples=200, stateful_step_count=30)
 TestGroups = Groups.TestCase
