@@ -10,15 +10,17 @@ from logfleet.wire.messages import OffsetForLeaderEpochRequest
 NOW = 1_700_000_000_000
 
 
-def ask(host, epoch: int, current: int = -1, topic: str = "topic") -> Any:
+def ask(host, epoch: int, current: int = -1, topic: str = "topic", partition: int = 0) -> Any:
     wanted = OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
-        partition=0, current_leader_epoch=current, leader_epoch=epoch
+        partition=partition, current_leader_epoch=current, leader_epoch=epoch
     )
     topics = [OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic=topic, partitions=[wanted])]
     asked = OffsetForLeaderEpochRequest(topics=topics)
     answer = offset_for_leader_epoch(host, asked, host.context(4))
     encode(answer, 2)
-    ((row,),) = [found.partitions for found in answer.topics]
+    (found,) = answer.topics
+    (row,) = found.partitions
+    assert (found.topic, row.partition) == (topic, partition)
     return row.error_code, row.leader_epoch, row.end_offset
 
 
@@ -47,4 +49,5 @@ def test_the_leader_epoch_is_checked(host, partition) -> None:
 
 
 def test_a_partition_that_is_not_here_is_an_error(host) -> None:
-    assert ask(host, 5, topic="none") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
+    unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
+    assert ask(host, 5, topic="none") == ask(host, 5, partition=7) == unknown
