@@ -67,11 +67,23 @@ fmt: $(STAMP) ## format the sources
 
 .PHONY: test
 test: $(STAMP) ## all tests: what needs no Kubernetes, then the end-to-end suite
-	@$(PY) -m e2e.parts check coverage etcd-tests local-suites spark quickstart quickstart-late apiserver e2e
+	@$(PY) -m e2e.parts tools jars build check coverage etcd-tests local-suites spark quickstart quickstart-late apiserver e2e
 
 .PHONY: test-local
 test-local: $(STAMP) ## all tests that need no Kubernetes
-	@$(PY) -m e2e.parts check coverage etcd-tests local-suites spark quickstart quickstart-late apiserver
+	@$(PY) -m e2e.parts tools jars check coverage etcd-tests local-suites spark quickstart quickstart-late apiserver
+
+.PHONY: tools
+tools: $(STAMP) ## Kubernetes' programs and helm, built once per version in minutes (first part of test and test-local)
+	@$(PY) -m e2e.lab tools
+
+.PHONY: jars
+jars: $(STAMP)
+	@$(PY) -m e2e.kafka
+
+.PHONY: build
+build: $(STAMP) ## what e2e needs besides: packages, programs of the nodes, images (part of test; root, Linux)
+	@$(PY) -m e2e.lab build
 
 .PHONY: local-suites
 local-suites: $(STAMP) ## clients against brokers and fleets that run as processes (part of test-local)

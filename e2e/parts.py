@@ -1,7 +1,7 @@
 """`make test`: runs the parts one after another, prints minutes per part, fails if one failed.
 
-A part that this machine cannot run is left out and said so in one line; under continuous integration (CI=true) that is
-a failure.
+A part that this machine cannot run, or for which it could not build what the part needs, is left out and said so in one line; under
+continuous integration (CI=true) that is a failure.
 """
 
 import os
@@ -10,48 +10,56 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from e2e.lab.machine import obstacle
-from e2e.lab.settings import settings_from
-from e2e.lab.tools import CONTROL_PLANE, unbuilt
 
 Row = tuple[str, float, str]
 
-
-def no_control_plane() -> str | None:
-    """Continuous integration builds it; a person is not made to wait for that unasked."""
-    missing = unbuilt(settings_from(os.environ, Path.home()), CONTROL_PLANE)
-    if not missing or os.environ.get("CI") == "true":
-        return None
-    return "an API server and helm are not built here (make apiserver does it, in minutes)"
-
-
-OBSTACLES: dict[str, Callable[[], str | None]] = {"e2e": obstacle, "apiserver": no_control_plane}
+OBSTACLES: dict[str, Callable[[], str | None]] = {"build": obstacle, "e2e": obstacle}
 """Part -> why this machine cannot run it, if it cannot."""
+BUILDERS = ("tools", "jars", "build")
+"""What makes or fetches, once per version, what other parts use; the minutes of these are told apart."""
+BUILT_BY = {"apiserver": "tools", "e2e": "build"}
+"""Part -> the builder without which nothing of it can be run."""
 
 
-def run_part(part: str, *, is_ci: bool) -> Row:
-    """(part, minutes, result); the result is `ok`, or begins with `left out` or `FAILED`."""
+def why_not(part: str, broken: set[str]) -> str | None:
+    """Why a part cannot be run on this machine, if it cannot. broken: parts before it that did not end well."""
     reason = OBSTACLES[part]() if part in OBSTACLES else None
+    if reason is None and BUILT_BY.get(part) in broken:
+        return f"make {BUILT_BY[part]} failed"
+    return reason
+
+
+def run_part(part: str, broken: set[str], *, is_ci: bool) -> Row:
+    """(part, minutes, result); the result is `ok`, or begins with `left out` or `FAILED`."""
+    missing = "FAILED" if is_ci else "left out"
+    reason = why_not(part, broken)
     if reason is not None:
-        return (part, 0.0, f"FAILED: {reason}" if is_ci else f"left out: {reason}")
+        return (part, 0.0, f"{missing}: {reason}")
     print(f"\n=== {part}", flush=True)
     started = time.monotonic()
     code = subprocess.run(["make", "--no-print-directory", part], check=False).returncode
     minutes = (time.monotonic() - started) / 60
-    return (part, minutes, "ok" if code == 0 else f"FAILED ({code})")
+    if code == 0:
+        return (part, minutes, "ok")
+    return (part, minutes, f"{missing if part in BUILDERS else 'FAILED'} ({code})")
 
 
 def main(parts: list[str]) -> int:
     """Run `make PART` for each part; later parts run even if an earlier one failed."""
     # Started in the background by a script, we were told to ignore SIGINT, and so would be what the tests press Ctrl-C for.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    rows = [run_part(part, is_ci=os.environ.get("CI") == "true") for part in parts]
+    rows: list[Row] = []
+    for part in parts:
+        broken = {name for name, _, result in rows if result != "ok"}
+        rows.append(run_part(part, broken, is_ci=os.environ.get("CI") == "true"))
     print(f"\npart            minutes  result   (load average {os.getloadavg()[0]:.1f})")
     for part, minutes, result in rows:
         print(f"{part:<15} {minutes:>7.1f}  {result}")
-    print(f"{'all':<15} {sum(minutes for _, minutes, _ in rows):>7.1f}")
+    building = sum(minutes for part, minutes, _ in rows if part in BUILDERS)
+    total = sum(minutes for _, minutes, _ in rows)
+    print(f"{'all':<15} {total:>7.1f}  {building:.1f} of them for what is built once")
     return int(any(result.startswith("FAILED") for _, _, result in rows))
 
 

@@ -95,11 +95,6 @@ def linker_flags(module: str, go_mod: str) -> str:
     return " ".join(flags)
 
 
-def unbuilt(settings: Settings, modules: Sequence[Module]) -> list[str]:
-    """Names of the modules that are not there in their versions."""
-    return [module.name for module in modules if not module.built(settings).exists()]
-
-
 def ensure_tools(settings: Settings, report: Report, modules: Sequence[Module] = ALL) -> None:
     """Build what is not there in its version, and point `bin/` at it."""
     for module in modules:

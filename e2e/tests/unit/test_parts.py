@@ -1,10 +1,11 @@
+import re
 import signal
+import time
+from pathlib import Path
 
 import pytest
 
 from e2e import parts
-from e2e.lab.settings import settings_from
-from e2e.lab.tools import CONTROL_PLANE
 
 
 @pytest.fixture
@@ -48,14 +49,36 @@ def test_under_continuous_integration_that_is_a_failure(machine, capsys, monkeyp
     assert "FAILED: it needs root" in capsys.readouterr().out
 
 
-def test_an_api_server_is_built_by_ci_and_not_unasked_for_a_person(tmp_path, monkeypatch):
-    monkeypatch.setenv("LAB_ROOT", str(tmp_path))
-    monkeypatch.delenv("CI", raising=False)
-    assert "make apiserver" in (parts.no_control_plane() or "")
-    monkeypatch.setenv("CI", "true")
-    assert parts.no_control_plane() is None
-    monkeypatch.delenv("CI")
-    settings = settings_from({"LAB_ROOT": str(tmp_path)}, tmp_path)
-    for module in CONTROL_PLANE:
-        module.built(settings).mkdir(parents=True)
-    assert parts.no_control_plane() is None
+def test_what_builds_goes_first():
+    """On a machine that has nothing yet `make test` builds, and then leaves nothing out."""
+    makefile = Path(__file__).parents[3] / "Makefile"
+    runs = re.findall(r"-m e2e\.parts (.+)", makefile.read_text())
+    assert len(runs) == 2
+    for run in map(str.split, runs):
+        builders = [part for part in run if part in parts.BUILDERS]
+        assert run[: len(builders)] == builders
+        assert {parts.BUILT_BY[part] for part in run if part in parts.BUILT_BY} <= {*builders}
+
+
+@pytest.mark.parametrize(
+    "ci, code, said", [("false", 0, "left out"), ("true", 1, "FAILED")], ids=["person", "ci"]
+)
+def test_what_could_not_be_built_leaves_out_what_needs_it(
+    machine, capsys, monkeypatch, ci, code, said
+):
+    monkeypatch.setenv("CI", ci)
+    monkeypatch.setattr(parts, "BUILDERS", ("bad",))
+    monkeypatch.setattr(parts, "BUILT_BY", {"good": "bad"})
+    assert parts.main(["bad", "good"]) == code
+    assert machine.read_text() == "bad\n"
+    table = capsys.readouterr().out
+    assert f"{said} (2)" in table
+    assert f"{said}: make bad failed" in table
+
+
+def test_the_minutes_of_building_are_told_apart(machine, capsys, monkeypatch):
+    monkeypatch.setattr(parts, "BUILDERS", ("good",))
+    seconds = iter([0, 90, 90, 390])
+    monkeypatch.setattr(time, "monotonic", lambda: next(seconds))
+    parts.main(["good", "bad"])
+    assert "6.5  1.5 of them" in capsys.readouterr().out.splitlines()[-1]
