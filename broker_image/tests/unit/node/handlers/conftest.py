@@ -90,6 +90,10 @@ class Host:
         self.partitions.add(partition)
         return partition
 
+    def host_held(self, topic: str = "topic") -> Partition:
+        """One whose records wait for the disk."""
+        return self.host(topic, config=LogConfig(flush_messages=1), rule=Held())
+
     def know_topic(self, topic: str, leaders: Mapping[int, int]) -> None:
         """The image says who leads the topic's partitions, each in epoch 9."""
         uuid = uuids.to_text(topic_id_of(topic))
@@ -119,6 +123,13 @@ class Host:
     def close(self) -> None:
         self._flusher.stop()
         self._dir.abandon()
+
+
+class Held:
+    """flush.messages with a disk that is slow: what is appended waits for `Partition.commit`."""
+
+    def hold(self, _: Partition) -> bool:
+        return True
 
 
 def topic_id_of(topic: str) -> bytes:

@@ -71,6 +71,16 @@ async def test_each_partition_is_answered_for_itself(host) -> None:
     assert host.log_starts_on_disk() == {gone.log.partition: 3}
 
 
+async def test_what_is_not_committed_is_not_deleted(host) -> None:
+    partition = host.host_held()
+    for _ in range(3):
+        partition.append(build_batch([Record(None, b"v", NOW)]), NOW)
+    partition.commit(1)
+    assert await ask(host, ("topic", 0, 2)) == {("topic", 0): (ErrorCode.OFFSET_OUT_OF_RANGE, -1)}
+    assert await ask(host, ("topic", 0, -1)) == {("topic", 0): (0, 1)}
+    assert partition.log.log_start_offset == 1
+
+
 async def test_a_disk_that_fails_is_told_and_reported(host, monkeypatch) -> None:
     failing = fill(host, "failing")
     fill(host, "kept", cleanup_policy=frozenset({"compact"}))

@@ -37,6 +37,22 @@ def test_records_and_ends_are_returned(host, version) -> None:
     assert row.preferred_read_replica == -1
 
 
+def test_what_is_not_committed_is_not_returned(host) -> None:
+    """flush.messages holds it back; a reader that is there already is no error (Kafka: FetchIsolation)."""
+    partition = host.host_held()
+    append(partition, b"a")
+    append(partition, b"b")
+    partition.commit(1)
+    row = only_row(ask(host, request(("topic", 0, 0))))
+    assert values(row) == [b"a"]
+    assert (row.high_watermark, row.last_stable_offset) == (1, 1)
+    for offset in (1, 2):
+        row = only_row(ask(host, request(("topic", 0, offset))))
+        assert (row.error_code, values(row)) == (0, [])
+    partition.commit(2)
+    assert values(only_row(ask(host, request(("topic", 0, 1))))) == [b"b"]
+
+
 def test_a_reader_of_committed_records_sees_no_aborted_transactions(host) -> None:
     append(host.host(), b"a")
     row = only_row(ask(host, request(("topic", 0, 0), isolation_level=1)))

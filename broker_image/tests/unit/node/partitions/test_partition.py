@@ -61,6 +61,14 @@ def test_waiters_are_told_of_what_is_new_only(partition) -> None:
     assert len(told.sizes) == 2
 
 
+def test_what_is_committed_stays_so_when_less_of_it_is_on_disk(partition) -> None:
+    """A flush that began before the last append, which flush.messages does not hold back, tells where it began."""
+    partition.append(batch(b"a"), NOW)
+    partition.append(batch(b"b"), NOW)
+    partition.commit(1)
+    assert partition.high_watermark == 2
+
+
 def test_the_end_of_leadership_is_told_and_ends_everything(partition) -> None:
     told = Told()
     partition.wait(told)
