@@ -3,11 +3,15 @@
 import asyncio
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from logfleet.io.etcd.endpoints import Addresses, TlsFiles
 from logfleet.io.etcd.lease import EtcdLease, LeaseKeeper
+from logfleet.io.etcd.shim import rpc
+from logfleet.io.etcd.store import EtcdStore
 
 pytestmark = pytest.mark.asyncio
 NOWHERE = Addresses.parse(["127.0.0.1:1"])
@@ -103,3 +107,59 @@ async def test_credentials_that_cannot_be_read_are_no_answer_and_do_not_end_the_
         async with asyncio.timeout(30):
             await lease.lost()
     await keeper.stop()
+
+
+class SlowEtcd:
+    """Its own clock, and what is asked of it: each answer takes two seconds."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+        self._asked: Iterator[Any] = iter(())
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def LeaseKeepAlive(self, requests: Iterator[Any], timeout: float) -> "SlowEtcd":  # noqa: N802
+        assert timeout > 0
+        self._asked = requests
+        return self
+
+    def __next__(self) -> Any:
+        self.now_s += 2
+        return rpc.LeaseKeepAliveResponse(ID=next(self._asked).ID, TTL=60)
+
+    def cancel(self) -> None: ...
+
+    async def once(self, _call: object, _request: object) -> Any:
+        self.now_s += 2
+        return rpc.LeaseGrantResponse(ID=1, TTL=60)
+
+
+@pytest.fixture
+def slow_etcd(monkeypatch: pytest.MonkeyPatch) -> SlowEtcd:
+    etcd = SlowEtcd()
+    for module in ("lease", "store"):
+        monkeypatch.setattr(f"logfleet.io.etcd.{module}.time", etcd)
+    monkeypatch.setattr("logfleet.io.etcd.lease.stubs.LeaseStub", lambda _channel: etcd)
+    return etcd
+
+
+async def test_a_deadline_is_counted_from_when_the_keepalive_was_sent(slow_etcd: SlowEtcd) -> None:
+    """etcd may have begun to count the moment it was sent: counted from its answer, another broker could lead before the deadline."""
+    keeper = LeaseKeeper(NOWHERE)
+    leases = [lease_of(1), lease_of(2)]
+    assert keeper._renew(leases)
+    keeper._disconnect()
+    assert slow_etcd.now_s == 1004
+    assert [lease.deadline_s for lease in leases] == [1060, 1060]
+
+
+async def test_the_first_deadline_is_counted_from_when_the_lease_was_asked_for(
+    slow_etcd: SlowEtcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = EtcdStore(NOWHERE, "/logfleet/test/")
+    monkeypatch.setattr(store._members, "once", slow_etcd.once)
+    lease = await store.grant_lease(60)
+    await store.close()
+    assert slow_etcd.now_s == 1002
+    assert lease.deadline_s == 1060
