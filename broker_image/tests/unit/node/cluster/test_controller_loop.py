@@ -2,6 +2,7 @@ import asyncio
 
 import pytest
 from logfleet.control.config_changes import ConfigChange, ConfigOperation, alter_topic_configs
+from logfleet.control.elections import election_steps
 from logfleet.control.topics import (
     NewPartitions,
     TopicCreation,
@@ -26,6 +27,7 @@ from logfleet.metadata.store import (
     Txn,
     exists,
 )
+from logfleet.node.cluster import controller_term
 from logfleet.node.cluster.controller_term import Decision, NotControllerError
 
 from broker_image.tests.unit.node.cluster.controller_rig import (
@@ -398,16 +400,30 @@ async def test_an_abandoned_operation_is_skipped(store):
         assert node.follower.image.topic("b") is None
 
 
-async def test_many_partitions_are_elected_in_slices(store, monkeypatch):
-    monkeypatch.setattr("logfleet.node.cluster.controller_term.ELECTION_PARTITIONS", 2)
+async def test_many_partitions_are_looked_at_in_slices(store, monkeypatch):
+    """Between two of them the loop does something else, also where there is nothing to elect."""
+    monkeypatch.setattr(controller_term, "ELECTION_PARTITIONS", 4)
+    slices: list[list[str]] = [[]]
+
+    def noted(image, topic, layers):
+        if not slices[-1]:
+            asyncio.get_running_loop().call_soon(slices.append, [])
+        slices[-1].append(topic.name)
+        return election_steps(image, topic, layers)
+
+    names = [f"t{number}" for number in range(4)]
     async with running(store) as node:
         await start_broker(store, 1)
         await node.elected()
-        for number in range(5):
-            await node.create(f"t{number}")
+        for name in names:
+            await node.create(name, 2)
+        monkeypatch.setattr(controller_term, "election_steps", noted)
+        await start_broker(store, 2)
+        await until(lambda: {name for each in slices for name in each} == set(names))
         await stop_broker(store, 1)
-        for number in range(5):
-            await until_leader(node, f"t{number}", keys.NO_LEADER)
+        for name in names:
+            await until_leader(node, name, keys.NO_LEADER)
+    assert max(map(len, slices)) == 2
 
 
 async def test_the_controller_compacts_what_is_old_and_lives_on_if_it_cannot(store):
