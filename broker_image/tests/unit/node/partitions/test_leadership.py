@@ -7,6 +7,7 @@ from logfleet.metadata.image import ClusterImage, Partition, Topic
 from logfleet.node.partitions.leadership import Leadership
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.storage.flusher import Flusher
+from logfleet.storage.partition_log import PartitionLog
 
 from broker_image.tests.unit.storage.log_rig import LogRig
 
@@ -78,6 +79,22 @@ async def test_nothing_is_led_by_a_later_registration_than_the_image_means(bench
     await bench.leadership.begin(topic(0), index, bench.rig.open())
     assert len(bench.table) == 0
     assert await bench.lead(topic(1, broker_epoch=REGISTERED + 1)) == [0]
+
+
+@pytest.mark.parametrize("registers_anew", [False, True])
+async def test_what_a_registration_gave_is_not_led_if_it_ends_while_the_epoch_is_written(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, registers_anew: bool
+) -> None:
+    """Nothing else would take the partition back before the next image, which may be long in coming."""
+
+    async def flush(log: PartitionLog) -> None:
+        bench.leadership.resign()
+        if registers_anew:
+            bench.leadership.broker_epoch = REGISTERED + 1
+
+    monkeypatch.setattr(bench.flusher, "flush", flush)
+    assert await bench.lead(topic(0)) == [0]
+    assert (len(bench.table), bench.told) == (0, [])
 
 
 async def test_a_registration_may_end_while_a_topic_is_looked_at(
