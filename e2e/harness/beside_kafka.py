@@ -8,7 +8,7 @@ from typing import Self
 
 from e2e.harness.kafka import KafkaBroker
 from e2e.harness.processes import Broker
-from e2e.harness.talks import Talker
+from e2e.harness.wire.talks import Talker
 
 
 class BesideKafka:

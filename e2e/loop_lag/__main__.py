@@ -31,7 +31,7 @@ from e2e.harness.debian import install
 from e2e.harness.processes import Broker, Rig
 from e2e.harness.program import Program
 from e2e.harness.results import RESULTS, ROOT, source_key, store
-from e2e.harness.wire_connection import WireConnection
+from e2e.harness.wire.wire_connection import WireConnection
 from e2e.loop_lag.load import TOPIC
 from e2e.loop_lag.probe import LIMIT_S, Figures
 from e2e.loop_lag.watched import PHASES

@@ -16,9 +16,9 @@ from logfleet.wire.apis import api_of
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.uuids import to_text
 
-from e2e.harness.client_requests import fit
-from e2e.harness.talks import TRY_AGAIN, error_codes
-from e2e.harness.wire_connection import Disconnected, WireConnection
+from e2e.harness.wire.client_requests import fit
+from e2e.harness.wire.talks import TRY_AGAIN, error_codes
+from e2e.harness.wire.wire_connection import Disconnected, WireConnection
 from e2e.oracle.answers import CLOSED, NO_ANSWER, OTHER_CASES, Names, plain
 
 CONFIG_TOPIC, SET = 2, 0

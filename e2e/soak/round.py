@@ -11,7 +11,7 @@ from logfleet.log.names import TopicPartition
 
 from e2e.harness.numbers import PATIENCE_S
 from e2e.harness.processes import Rig
-from e2e.harness.wire_connection import WireConnection
+from e2e.harness.wire.wire_connection import WireConnection
 from e2e.soak.directory import check_directory, first_dirty_offsets, is_amid_compaction
 from e2e.soak.history import History, check_not_less
 from e2e.soak.load import (

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 from logfleet.wire import messages as m
 
-from e2e.harness.talks import error_codes
+from e2e.harness.wire.talks import error_codes
 from e2e.oracle import requests as r
 from e2e.oracle.side import MadeTopic, Side
 

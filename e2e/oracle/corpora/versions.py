@@ -6,8 +6,8 @@ The requests are those of the wire suites (client_requests, admin_requests): lat
 from logfleet.wire import messages as m
 from logfleet.wire.apis import API_BY_KEY, API_BY_NAME, Api
 
-from e2e.harness.admin_requests import TALKS
-from e2e.harness.client_requests import GROUP, TOPIC, World
+from e2e.harness.wire.admin_requests import TALKS
+from e2e.harness.wire.client_requests import GROUP, TOPIC, World
 from e2e.oracle.case import Case, Script
 from e2e.oracle.corpus import Corpus
 from e2e.oracle.side import Side

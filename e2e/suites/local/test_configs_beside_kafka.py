@@ -21,8 +21,8 @@ from e2e.harness.config_edges import (
     Change,
     edges,
 )
-from e2e.harness.talks import Talker
-from e2e.harness.wire_connection import Disconnected, WireConnection
+from e2e.harness.wire.talks import Talker
+from e2e.harness.wire.wire_connection import Disconnected, WireConnection
 
 pytestmark = [pytest.mark.xdist_group("configs-beside-kafka"), pytest.mark.timeout(900)]
 CONFIG = {

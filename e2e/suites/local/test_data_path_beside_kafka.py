@@ -5,8 +5,8 @@ from itertools import zip_longest
 
 import pytest
 
-from e2e.harness import fetch_talks, produce_talks, text_talks, topic_id_talks
-from e2e.harness.talks import Talker
+from e2e.harness.wire import fetch_talks, produce_talks, text_talks, topic_id_talks
+from e2e.harness.wire.talks import Talker
 from e2e.oracle.brokers import Pair
 
 pytestmark = [pytest.mark.xdist_group("beside-kafka"), pytest.mark.timeout(900)]

@@ -4,7 +4,7 @@ import base64
 
 from logfleet.wire import messages as m
 
-from e2e.harness.client_requests import (
+from e2e.harness.wire.client_requests import (
     LEAVING_MEMBER_EPOCH,
     NEW_MEMBER_EPOCH,
     TOPIC,

@@ -10,9 +10,9 @@ from logfleet.wire import messages as m
 from logfleet.wire.apis import Api, api_of
 from logfleet.wire.errors import ErrorCode
 
-from e2e.harness.admin_requests import TALKS
-from e2e.harness.client_requests import TOPIC, World, fit
-from e2e.harness.wire_connection import WireConnection
+from e2e.harness.wire.admin_requests import TALKS
+from e2e.harness.wire.client_requests import TOPIC, World, fit
+from e2e.harness.wire.wire_connection import WireConnection
 
 READY_WITHIN_S = 60.0
 """A cold coordinator makes its topic and loads it at the first request."""

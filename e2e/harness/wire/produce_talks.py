@@ -14,8 +14,8 @@ from logfleet.records.record import ProducerStamp, Record, build_batch, read_rec
 from logfleet.wire import messages as m
 from logfleet.wire.errors import ErrorCode
 
-from e2e.harness.talks import Talker
-from e2e.harness.wire_connection import Disconnected
+from e2e.harness.wire.talks import Talker
+from e2e.harness.wire.wire_connection import Disconnected
 
 Outcomes = Iterator[object]
 NEWEST = 13

@@ -8,8 +8,8 @@ from logfleet.records.record import Record, build_batch
 from logfleet.wire import messages as m
 from logfleet.wire.errors import ErrorCode
 
-from e2e.harness.talks import Talker
-from e2e.harness.wire_connection import WireConnection
+from e2e.harness.wire.talks import Talker
+from e2e.harness.wire.wire_connection import WireConnection
 
 Outcomes = Iterator[object]
 FIRST_SESSION_VERSION, LAST_NAMES_VERSION, NEWEST = 7, 12, 18

@@ -9,10 +9,10 @@ import msgspec
 from logfleet.records.record import Record, build_batch
 from logfleet.wire import messages as m
 
-from e2e.harness.client_requests import fit
-from e2e.harness.produce_talks import now_ms
-from e2e.harness.talks import READY_WITHIN_S, Talker
-from e2e.harness.wire_connection import Disconnected
+from e2e.harness.wire.client_requests import fit
+from e2e.harness.wire.produce_talks import now_ms
+from e2e.harness.wire.talks import READY_WITHIN_S, Talker
+from e2e.harness.wire.wire_connection import Disconnected
 
 Outcomes = Iterator[object]
 TAG = ""

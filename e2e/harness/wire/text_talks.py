@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 from logfleet.wire import messages as m
 
-from e2e.harness.client_requests import fit
-from e2e.harness.talks import Talker
-from e2e.harness.wire_connection import WireConnection
+from e2e.harness.wire.client_requests import fit
+from e2e.harness.wire.talks import Talker
+from e2e.harness.wire.wire_connection import WireConnection
 
 Outcomes = Iterator[object]
 TEXTS = (

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from logfleet.wire import messages as m
 from logfleet.wire.errors import ErrorCode
 
-from e2e.harness import client_requests as client
-from e2e.harness import share_requests as share
-from e2e.harness.client_requests import TOPIC, Talk, World
+from e2e.harness.wire import client_requests as client
+from e2e.harness.wire import share_requests as share
+from e2e.harness.wire.client_requests import TOPIC, Talk, World
 
 NOBODY = 99
 ANY, RESOURCE_TOPIC, READ, ALLOW, LITERAL = 1, 2, 3, 3, 3
