@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 
 from e2e.harness.images import ROOT, image_name
-from e2e.harness.kubernetes import RESTRICTED, Kubernetes
-from e2e.harness.kubernetes_rig import SPARK_ZONE
+from e2e.harness.kube.kubernetes import RESTRICTED, Kubernetes
+from e2e.harness.kube.kubernetes_rig import SPARK_ZONE
 from e2e.lab.commands import Argument, run
 
 SUBMIT = ROOT / "spark-on-k8s" / "submit"

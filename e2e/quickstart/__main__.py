@@ -13,8 +13,8 @@ import pandas as pd
 from confluent_kafka import KafkaError, Message, Producer
 
 from e2e.harness import flights
-from e2e.harness.fleet import example
 from e2e.harness.java import JavaMissing, find_java
+from e2e.harness.kube.fleet import example
 from e2e.harness.processes import Rig
 from e2e.harness.program import ProgramFailed
 from e2e.harness.signals import held, undisturbed

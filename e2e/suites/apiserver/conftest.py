@@ -1,4 +1,4 @@
-"""A Kubernetes without nodes for what the API server decides; see e2e/harness/control_plane.py."""
+"""A Kubernetes without nodes for what the API server decides; see e2e/harness/kube/control_plane.py."""
 
 import os
 from collections.abc import Iterator
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.harness.control_plane import ControlPlane
-from e2e.harness.kubernetes import Kubernetes
+from e2e.harness.kube.control_plane import ControlPlane
+from e2e.harness.kube.kubernetes import Kubernetes
 from e2e.lab.settings import settings_from
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from e2e.harness.fleet import CHARTS, CLUSTERS, TOPICS, example
-from e2e.harness.kubernetes import Kubernetes, condition
+from e2e.harness.kube.fleet import CHARTS, CLUSTERS, TOPICS, example
+from e2e.harness.kube.kubernetes import Kubernetes, condition
 
 OPERATOR_AT = "releases-system"
 FLEET_AT = "releases"

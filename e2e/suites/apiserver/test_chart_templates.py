@@ -15,9 +15,9 @@ from logfleet.resources.cluster import parse_cluster
 from logfleet.resources.topic import parse_topic
 from logfleet_operator.names import BROKER, selector
 
-from e2e.harness.fleet import CHARTS
 from e2e.harness.images import ROOT
-from e2e.harness.kubernetes import Kubernetes
+from e2e.harness.kube.fleet import CHARTS
+from e2e.harness.kube.kubernetes import Kubernetes
 from e2e.harness.processes import Broker
 from e2e.harness.promql import OF_EVERY_TARGET, named
 from e2e.lab.tools import KUBE, module_version

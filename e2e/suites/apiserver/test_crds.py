@@ -11,9 +11,9 @@ from logfleet.resources.cluster import parse_cluster
 from logfleet.resources.document import InvalidResourceError
 from logfleet.resources.topic import parse_topic
 
-from e2e.harness.fleet import CLUSTERS, EXAMPLES, TOPICS, example
 from e2e.harness.images import ROOT
-from e2e.harness.kubernetes import Kubernetes, Object, condition, wait_for
+from e2e.harness.kube.fleet import CLUSTERS, EXAMPLES, TOPICS, example
+from e2e.harness.kube.kubernetes import Kubernetes, Object, condition, wait_for
 
 CRDS = sorted((ROOT / "crds").glob("*.yaml"))
 NAMESPACE = "schemas"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from e2e.harness.control_plane import ControlPlane, Kubelets, Right
-from e2e.harness.fleet import (
+from e2e.harness.kube.control_plane import ControlPlane, Kubelets, Right
+from e2e.harness.kube.fleet import (
     CHARTS,
     CLUSTERS,
     OPERATOR_NAMESPACE,
@@ -20,7 +20,7 @@ from e2e.harness.fleet import (
     example,
     topic,
 )
-from e2e.harness.kubernetes import RESTRICTED, Kubernetes, Object, condition, wait_for
+from e2e.harness.kube.kubernetes import RESTRICTED, Kubernetes, Object, condition, wait_for
 from e2e.harness.operator_program import Operator
 from e2e.harness.processes import Broker
 

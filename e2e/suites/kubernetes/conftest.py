@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from e2e.harness.fleet import Fleet, install_example_fleet, install_operator
 from e2e.harness.java import find_java
-from e2e.harness.kubernetes import Kubernetes
-from e2e.harness.kubernetes_rig import Rig, running_rig
+from e2e.harness.kube.fleet import Fleet, install_example_fleet, install_operator
+from e2e.harness.kube.kubernetes import Kubernetes
+from e2e.harness.kube.kubernetes_rig import Rig, running_rig
 from e2e.lab.settings import settings_from
 
 HERE = Path(__file__).parent

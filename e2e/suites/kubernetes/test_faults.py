@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from e2e.harness.fleet import (
+from e2e.harness.kube.fleet import (
     CHARTS,
     CLUSTERS,
     OPERATOR_NAMESPACE,
@@ -21,7 +21,7 @@ from e2e.harness.fleet import (
     set_operator,
     topic,
 )
-from e2e.harness.kubernetes import wait_for
+from e2e.harness.kube.kubernetes import wait_for
 
 POD_BACK_WITHIN_S = 240
 NAMESPACE_GONE_WITHIN_S = 240

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from e2e.harness import flights
-from e2e.harness.fleet import example
 from e2e.harness.images import ROOT, image_name
-from e2e.harness.kubernetes import ZONE_LABEL
-from e2e.harness.kubernetes_rig import TEST_ZONE
+from e2e.harness.kube.fleet import example
+from e2e.harness.kube.kubernetes import ZONE_LABEL
+from e2e.harness.kube.kubernetes_rig import TEST_ZONE
 from e2e.harness.numbers import held
 from e2e.harness.spark import SparkJobs
 

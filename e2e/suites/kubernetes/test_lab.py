@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from e2e.harness.images import image_name
-from e2e.harness.kubernetes import RESTRICTED, condition, wait_for
+from e2e.harness.kube.kubernetes import RESTRICTED, condition, wait_for
 from e2e.lab.commands import LabError
 
 NAMESPACE = "zonal"

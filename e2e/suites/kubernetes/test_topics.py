@@ -8,8 +8,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     ResourceType,
 )
 
-from e2e.harness.fleet import TOPICS, Fleet, example, set_operator, topic
-from e2e.harness.kubernetes import condition, wait_for
+from e2e.harness.kube.fleet import TOPICS, Fleet, example, set_operator, topic
+from e2e.harness.kube.kubernetes import condition, wait_for
 
 # An operator that was down asks twice, 30 s apart, before it believes that a Topic is gone.
 DELETED_WITHIN_S = 180

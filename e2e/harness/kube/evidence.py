@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from e2e.harness.kubernetes import Kubernetes, Object
+from e2e.harness.kube.kubernetes import Kubernetes, Object
 
 # At once: each kubectl is a process of its own, on a machine that is busy already.
 LOGS_AT_ONCE = 4

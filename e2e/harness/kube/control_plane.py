@@ -20,7 +20,7 @@ from typing import Any
 from cryptography.hazmat.primitives import serialization
 
 from e2e.harness.etcd import EtcdServer, etcd_binaries
-from e2e.harness.kubernetes import Kubernetes, Object
+from e2e.harness.kube.kubernetes import Kubernetes, Object
 from e2e.harness.program import Program
 from e2e.lab import pki
 from e2e.lab.commands import LabError

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.harness.kubernetes import Kubernetes, condition, wait_for
+from e2e.harness.kube.kubernetes import Kubernetes, condition, wait_for
 from e2e.lab.commands import LabError
 
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.harness import evidence
-from e2e.harness.kubernetes import Kubernetes
+from e2e.harness.kube import evidence
+from e2e.harness.kube.kubernetes import Kubernetes
 
 METADATA = {"namespace": "there", "name": "x", "creationTimestamp": "2026-01-01T00:00:01Z"}
 READY = {"type": "Ready", "status": "True", "reason": "Ready", "message": ""}

@@ -7,8 +7,15 @@ from typing import Any
 import yaml
 
 from e2e.harness.images import ROOT
-from e2e.harness.kubernetes import RESTRICTED, ZONE_LABEL, Kubernetes, Object, condition, wait_for
-from e2e.harness.kubernetes_rig import OPERATOR_ZONE
+from e2e.harness.kube.kubernetes import (
+    RESTRICTED,
+    ZONE_LABEL,
+    Kubernetes,
+    Object,
+    condition,
+    wait_for,
+)
+from e2e.harness.kube.kubernetes_rig import OPERATOR_ZONE
 
 OPERATOR_NAMESPACE = "logfleet-system"
 OPERATOR_RELEASE = "logfleet-operator"

@@ -7,9 +7,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from e2e.harness import evidence
 from e2e.harness.images import ROOT, TARGETS, image_builds
-from e2e.harness.kubernetes import Kubernetes
+from e2e.harness.kube import evidence
+from e2e.harness.kube.kubernetes import Kubernetes
 from e2e.lab import network
 from e2e.lab.commands import LabError
 from e2e.lab.lab import Lab
