@@ -19,7 +19,7 @@ from logfleet_operator.credentials import NoCredentials, login
 from logfleet_operator.handlers import Feed, Watcher, watch_settings
 from logfleet_operator.kube import ApiServer, Kube, KubeError, KubeUnavailable
 from logfleet_operator.settings import Settings, SettingsError
-from logfleet_operator.topic_reconciler import TopicReconciler
+from logfleet_operator.topics.topic_reconciler import TopicReconciler
 from logfleet_operator.worker import Worker
 
 CRDS: Final = (f"clusters.{GROUP}", f"topics.{GROUP}")

@@ -18,10 +18,10 @@ from kopf._core.engines.peering import Identity
 from logfleet.resources.document import GROUP, VERSION
 
 from logfleet_operator.credentials import login
-from logfleet_operator.ledger import policy_of
 from logfleet_operator.names import CLUSTER_LABEL, FIELD_MANAGER
 from logfleet_operator.settings import Settings
-from logfleet_operator.topic_reconciler import TopicReconciler
+from logfleet_operator.topics.ledger import policy_of
+from logfleet_operator.topics.topic_reconciler import TopicReconciler
 from logfleet_operator.worker import Key, Worker
 
 # What a Cluster owns and whose events are worth an early look: (group, version, plural).

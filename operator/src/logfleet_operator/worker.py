@@ -17,7 +17,7 @@ from logfleet_operator.kube import Kube, KubeConflict, KubeError, KubeUnavailabl
 from logfleet_operator.metrics import Metrics
 from logfleet_operator.queue import WorkQueue
 from logfleet_operator.settings import Settings
-from logfleet_operator.topic_reconciler import TopicReconciler
+from logfleet_operator.topics.topic_reconciler import TopicReconciler
 
 AT_ONCE_MAX: Final = 8
 RESYNC_S: Final = 60.0

@@ -12,7 +12,7 @@ from logfleet_operator import names
 from logfleet_operator.cluster_reconciler import ClusterReconciler
 from logfleet_operator.handlers import Feed
 from logfleet_operator.settings import Settings
-from logfleet_operator.topic_reconciler import TopicReconciler
+from logfleet_operator.topics.topic_reconciler import TopicReconciler
 from logfleet_operator.worker import Worker
 
 from .world import Manifest, World

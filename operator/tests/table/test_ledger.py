@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logfleet.resources.topic import TOPIC_NAME_LENGTH_MAX
-from logfleet_operator.ledger import Ledger, Line, read, shards
+from logfleet_operator.topics.ledger import Ledger, Line, read, shards
 
 from .world import is_config_map_key
 

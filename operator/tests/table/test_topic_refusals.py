@@ -2,9 +2,9 @@
 
 import pytest
 from logfleet_operator import names
-from logfleet_operator.ledger import shard_name, shard_of
 from logfleet_operator.queue import BACKOFF_MAX_S, WorkQueue
-from logfleet_operator.topic_reconciler import UNAVAILABLE_S
+from logfleet_operator.topics.ledger import shard_name, shard_of
+from logfleet_operator.topics.topic_reconciler import UNAVAILABLE_S
 from logfleet_operator.worker import Key
 
 from .operation import Operation, blocked, cluster, fleet, ledger, token_in, topic

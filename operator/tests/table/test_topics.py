@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from logfleet.resources.plan import ObservedTopic
 from logfleet_operator import names
-from logfleet_operator.ledger import shard_name, shard_of
+from logfleet_operator.topics.ledger import shard_name, shard_of
 
 from .operation import Operation, blocked, cluster, fleet, ledger, token_in, topic
 from .world import World

@@ -15,7 +15,7 @@ from logfleet.resources.document import GROUP, VERSION
 from logfleet_operator import handlers
 from logfleet_operator.handlers import OWNED, Feed, Watcher
 from logfleet_operator.settings import Settings
-from logfleet_operator.topic_reconciler import TopicReconciler
+from logfleet_operator.topics.topic_reconciler import TopicReconciler
 from logfleet_operator.worker import Worker
 
 pytestmark = [

@@ -23,9 +23,16 @@ from logfleet.resources.plan import (
 )
 from logfleet.resources.topic import TopicResource
 
-from logfleet_operator import ledger
 from logfleet_operator.admin import AdminRefused
-from logfleet_operator.ledger import Evidence, Judgement, Ledger, Line, Surroundings, line_for
+from logfleet_operator.topics import ledger
+from logfleet_operator.topics.ledger import (
+    Evidence,
+    Judgement,
+    Ledger,
+    Line,
+    Surroundings,
+    line_for,
+)
 
 
 @dataclass(frozen=True, slots=True)

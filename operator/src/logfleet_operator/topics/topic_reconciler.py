@@ -19,16 +19,17 @@ from logfleet.resources.document import GROUP, InvalidResourceError, Metadata
 from logfleet.resources.plan import ObservedTopic, Reason, Refusal, TopicAction
 from logfleet.resources.topic import DeletionPolicy, TopicResource, parse_topic
 
-from logfleet_operator import conditions, ledger, manifests, names, topic_plan
+from logfleet_operator import conditions, manifests, names
 from logfleet_operator.admin import Admin, AdminFactory, AdminRefused, AdminUnavailable
 from logfleet_operator.cluster_reconciler import timestamp
 from logfleet_operator.kube import Kube, Refused
-from logfleet_operator.ledger import Evidence, Judgement, Ledger, LedgerDamaged, Surroundings
-from logfleet_operator.ledger_store import LedgerStore
 from logfleet_operator.names import Manifest
 from logfleet_operator.settings import Settings
-from logfleet_operator.topic_plan import Claims, TopicsPlan
-from logfleet_operator.topic_statuses import TopicStatuses
+from logfleet_operator.topics import ledger, topic_plan
+from logfleet_operator.topics.ledger import Evidence, Judgement, Ledger, LedgerDamaged, Surroundings
+from logfleet_operator.topics.ledger_store import LedgerStore
+from logfleet_operator.topics.topic_plan import Claims, TopicsPlan
+from logfleet_operator.topics.topic_statuses import TopicStatuses
 
 CRD_NAME: Final = f"topics.{GROUP}"
 # Brokers learn of a new topic a moment after it was made.

@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from logfleet.resources.document import Metadata
 from logfleet.resources.plan import Reason, Refusal
 
-from logfleet_operator import ledger, manifests, names
+from logfleet_operator import manifests, names
 from logfleet_operator.cluster_reconciler import refuse_foreign
 from logfleet_operator.kube import Kube, KubeConflict, KubeError, Refused
-from logfleet_operator.ledger import Ledger
 from logfleet_operator.names import Manifest
 from logfleet_operator.observed import ObjectConflict
+from logfleet_operator.topics import ledger
+from logfleet_operator.topics.ledger import Ledger
 
 
 class LedgerStore:
