@@ -5,14 +5,10 @@ Kafka 4.4.0 takes the requests and its answers are read here to the last byte (L
 are read from its own __consumer_offsets (RECORDS), those of its metadata from the directory that it left (ADOPTED). A version with CLASSES alone is one that a 4.4.0 broker no longer writes.
 """
 
-CLASSES = (
-    "e2e/suites/local/test_wire_kafka_classes.py::test_kafka_reads_our_bytes_and_writes_the_same"
-)
-LIVE = "e2e/suites/local/test_wire_kafka_live.py::test_kafka_serves_every_version_that_we_encode"
+CLASSES = "e2e/suites/local/beside_kafka/test_wire_kafka_classes.py::test_kafka_reads_our_bytes_and_writes_the_same"
+LIVE = "e2e/suites/local/beside_kafka/test_wire_kafka_live.py::test_kafka_serves_every_version_that_we_encode"
 ADOPTED = "e2e/suites/local/test_adopt.py::test_what_kafka_left_is_served_by_our_broker"
-RECORDS = (
-    "e2e/suites/local/test_wire_kafka_live.py::test_the_group_records_that_kafka_wrote_are_read"
-)
+RECORDS = "e2e/suites/local/beside_kafka/test_wire_kafka_live.py::test_the_group_records_that_kafka_wrote_are_read"
 
 CHECKS = {
     ("AccessControlEntryRecord", 0): (CLASSES,),

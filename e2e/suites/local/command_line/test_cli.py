@@ -18,7 +18,7 @@ from e2e.harness.command_line import (
 )
 from e2e.harness.processes import Broker, Rig
 
-TOPIC_YAML = Path(__file__).resolve().parents[3] / "crds" / "examples" / "topic.yaml"
+TOPIC_YAML = Path(__file__).resolve().parents[4] / "crds" / "examples" / "topic.yaml"
 
 
 @pytest.fixture
