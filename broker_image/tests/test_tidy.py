@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from graphlib import TopologicalSorter
 from importlib.util import resolve_name
@@ -13,6 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 FUNCTION_LINES_MAX = 60
 MODULE_LINES_MAX = 500
+FOLDER_MODULES_MAX = 25
 SOURCE_TREES = ("broker_image/src/", "operator/src/", "spark-on-k8s/src/")
 BANNED_NAMES = {
     "utils.py",
@@ -101,6 +103,15 @@ def test_modules_and_functions_stay_small(path: Path) -> None:
 
 def test_no_drawer_for_everything() -> None:
     assert [name_of(path) for path in PYTHON if path.name in BANNED_NAMES] == []
+
+
+def test_no_folder_holds_too_many_modules() -> None:
+    """Of sources and end-to-end tests; unit tests mirror modules, and have some more of each."""
+    trees = (*SOURCE_TREES, "e2e/")
+    modules = [name for path in PYTHON if (name := name_of(path)).startswith(trees)]
+    counts = Counter(name.rpartition("/")[0] for name in modules if "__init__" not in name)
+    assert counts
+    assert {folder: n for folder, n in counts.items() if n > FOLDER_MODULES_MAX} == {}
 
 
 def test_whatever_a_module_imports_is_seen() -> None:
