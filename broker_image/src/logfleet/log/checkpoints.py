@@ -4,7 +4,7 @@ Offset checkpoints and leader epochs: a version, a count, one entry per line (`O
 `partition.metadata` and `meta.properties` are key-value files (`PartitionMetadataFile`, `MetaProperties` version 1).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from logfleet.log.epochs import EpochStart
 from logfleet.log.names import TopicPartition
@@ -14,10 +14,14 @@ class CorruptCheckpoint(Exception):
     """A checkpoint file that does not follow its format."""
 
 
-def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """The file for these offsets, in a stable order."""
-    lines = (f"{tp.topic} {tp.partition} {offset}\n" for tp, offset in sorted(offsets.items()))
-    return _with_head(len(offsets), lines)
+def offset_line(partition: TopicPartition, offset: int) -> str:
+    """A partition's entry in an offset checkpoint."""
+    return f"{partition.topic} {partition.partition} {offset}\n"
+
+
+def format_offsets(lines: Sequence[str]) -> bytes:
+    """The file of these entries; they may be in any order."""
+    return _with_head(len(lines), lines)
 
 
 def parse_offsets(data: bytes) -> dict[TopicPartition, int]:

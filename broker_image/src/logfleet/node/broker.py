@@ -448,7 +448,7 @@ class Broker:
                 log_dirs=self._log_dirs,
                 flusher=self._flusher,
                 checkpoint=partial(
-                    self.checkpointer.write, high_watermarks=self.partitions.high_watermarks
+                    self.checkpointer.write, high_watermark_of=self.partitions.high_watermark_of
                 ),
                 room=self.disk_space.room_to_compact,
                 on_disk_failure=self._disk_failed,

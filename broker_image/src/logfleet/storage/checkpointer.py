@@ -5,16 +5,18 @@ never shows deleted records again after a crash.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from logfleet.io.files import Files
-from logfleet.log.names import TopicPartition
+from logfleet.io.slices import Slices
+from logfleet.log.names import LOG_STARTS, TopicPartition
+from logfleet.storage.checkpoint_job import CheckpointJob
 from logfleet.storage.flusher import Flusher
 from logfleet.storage.log_dir import LogDir
 
-HighWatermarks = Callable[[], Mapping[TopicPartition, int]]
-"""Those of all partitions that this broker leads."""
+HighWatermarkOf = Callable[[TopicPartition], int | None]
+"""That of a partition, None if this broker does not lead it."""
 
 
 class Checkpointer:
@@ -23,14 +25,15 @@ class Checkpointer:
     def __init__(self, files: Files, flusher: Flusher) -> None:
         self._files = files
         self._flusher = flusher
+        self._slices = Slices()
         self._locks: dict[str, asyncio.Lock] = {}
         self._asked: dict[str, int] = {}
         self._written: dict[str, int] = {}
         self._running: set[asyncio.Task[None]] = set()
 
-    async def write(self, log_dir: LogDir, high_watermarks: HighWatermarks) -> None:
+    async def write(self, log_dir: LogDir, high_watermark_of: HighWatermarkOf) -> None:
         """All checkpoints, as they are when it is this write's turn."""
-        await self._complete(self._write_all(log_dir, high_watermarks))
+        await self._complete(self._write_all(log_dir, high_watermark_of))
 
     async def write_log_starts(self, log_dir: LogDir) -> None:
         """Return once the log start offsets that are known now are durable. Calls that wait for one another share a write."""
@@ -38,14 +41,14 @@ class Checkpointer:
         mine = self._asked[path] = self._asked.get(path, 0) + 1
         await self._complete(self._write_starts(log_dir, mine))
 
-    async def forget_departed(self, log_dir: LogDir, high_watermarks: HighWatermarks) -> None:
+    async def forget_departed(self, log_dir: LogDir, high_watermark_of: HighWatermarkOf) -> None:
         """Return once no checkpoint names a log that has left the directory by now, nor the directory has it under its old name.
 
         As Kafka's LogManager.asyncDelete: else what they say would hold for a new log of that name. Calls that wait for one another
         share a write.
         """
         if log_dir.has_departed:
-            await self._complete(self._write_departed(log_dir, high_watermarks))
+            await self._complete(self._write_departed(log_dir, high_watermark_of))
 
     async def until_idle(self) -> None:
         """Return once no write is under way that has begun by now: before log directories are closed."""
@@ -69,23 +72,32 @@ class Checkpointer:
             if self._written.get(log_dir.path, 0) >= mine:
                 return
             covered = self._asked[log_dir.path]
-            job = log_dir.log_start_checkpoint()
-            await self._flusher.run(job.run, self._files)
+            await self._run(log_dir.begin_checkpoint([LOG_STARTS]), log_dir, lambda _: None)
             self._written[log_dir.path] = covered
 
-    async def _write_all(self, log_dir: LogDir, high_watermarks: HighWatermarks) -> None:
+    async def _write_all(self, log_dir: LogDir, high_watermark_of: HighWatermarkOf) -> None:
         async with self._lock(log_dir):
-            await self._write(log_dir, high_watermarks())
+            await self._write(log_dir, high_watermark_of)
 
-    async def _write_departed(self, log_dir: LogDir, high_watermarks: HighWatermarks) -> None:
+    async def _write_departed(self, log_dir: LogDir, high_watermark_of: HighWatermarkOf) -> None:
         async with self._lock(log_dir):
             if log_dir.has_departed:
-                await self._write(log_dir, high_watermarks())
+                await self._write(log_dir, high_watermark_of)
 
-    async def _write(self, log_dir: LogDir, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        job = log_dir.checkpoint(high_watermarks)
+    async def _write(self, log_dir: LogDir, high_watermark_of: HighWatermarkOf) -> None:
+        job = log_dir.begin_checkpoint()
+        await self._run(job, log_dir, high_watermark_of)
+        for _ in log_dir.complete_checkpoint(job):
+            await self._slices.breathe()
+
+    async def _run(
+        self, job: CheckpointJob, log_dir: LogDir, high_watermark_of: HighWatermarkOf
+    ) -> None:
+        """Each log is told as it is when it is looked at: what it says is true later, too. One that leaves meanwhile counts as departed."""
+        for partition in list(log_dir.logs):
+            log_dir.note(job, partition, high_watermark_of(partition))
+            await self._slices.breathe()
         await self._flusher.run(job.run, self._files)
-        log_dir.complete_checkpoint(job)
 
     def _lock(self, log_dir: LogDir) -> asyncio.Lock:
         return self._locks.setdefault(log_dir.path, asyncio.Lock())

@@ -8,13 +8,12 @@ Errors: LogDirRefused (one line for a person: not this broker's directory, or in
 
 import base64
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from logfleet.io.files import (
     FileLocked,
-    Files,
     Lock,
     make_durable_directory,
     process_name,
@@ -45,6 +44,7 @@ from logfleet.log.names import (
     leaving_suffix,
     parse_partition_directory,
 )
+from logfleet.storage.checkpoint_job import ALL, CheckpointJob
 from logfleet.storage.log_loader import LoadRequest, prepare_directory
 from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.partition_log import PartitionLog
@@ -68,23 +68,6 @@ class Identity(msgspec.Struct, frozen=True):
     cluster_id: str
     node_id: int
     directory_id: str
-
-
-class CheckpointJob(msgspec.Struct, frozen=True):
-    """Checkpoint files as they are to be: decided on the loop, written in a thread.
-
-    points: recovery points as they will be there. first_dirty: how far logs are compacted, likewise. departures: how many logs had left
-    the directory when it was decided.
-    """
-
-    writes: tuple[tuple[str, bytes], ...]
-    points: tuple[tuple[PartitionLog, int], ...] = ()
-    first_dirty: Mapping[TopicPartition, int] = {}
-    departures: int = 0
-
-    def run(self, files: Files) -> None:
-        for path, content in self.writes:
-            write_file(files, path, content, durable=True)
 
 
 class LogDir:
@@ -117,7 +100,6 @@ class LogDir:
         self._open_files = open_files
         self._files = open_files.files
         self._trash = Trash(open_files)
-        self._first_dirty: Mapping[TopicPartition, int] = {}
         self._told: set[TopicPartition] = set()  # whom the checkpoints named before the load
         self._departures = 0
         self._departures_told = 0
@@ -127,6 +109,9 @@ class LogDir:
             self.identity = self._identify(cluster_id, node_id)
             self.was_clean = self._read(CLEAN_SHUTDOWN) is not None
             self.high_watermarks = self._read_offsets(HIGH_WATERMARKS)
+            self._written = {
+                FIRST_DIRTY_OFFSETS: self._read(FIRST_DIRTY_OFFSETS) or format_offsets([])
+            }
         except BaseException:
             self.abandon()
             raise
@@ -205,7 +190,7 @@ class LogDir:
         recovery_points = self._read_offsets(RECOVERY_POINTS)
         gaps_are_damage = not by_kafka and len(self.notes) == notes_before
         log_starts = self._read_offsets(LOG_STARTS)
-        first_dirty = self._first_dirty = self._read_offsets(FIRST_DIRTY_OFFSETS)
+        first_dirty = self._read_offsets(FIRST_DIRTY_OFFSETS)
         self._told = {*recovery_points, *log_starts, *first_dirty, *self.high_watermarks}
         if self.was_clean:
             self._files.remove(f"{self.path}/{CLEAN_SHUTDOWN}")
@@ -312,55 +297,37 @@ class LogDir:
         """Whether the checkpoint files may name logs that are gone: what they say is not true of a new log of the same name."""
         return self._departures > self._departures_told
 
-    def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> CheckpointJob:
-        """The checkpoint files as of now. Run it in a thread, after the flushes that moved the recovery points; then `complete_checkpoint`."""
-        points = {partition: log.recovery_point for partition, log in self.logs.items()}
-        known = {p: offset for p, offset in high_watermarks.items() if p in self.logs}
-        self.high_watermarks.update(known)
-        first_dirty = {
-            partition: log.first_dirty_offset
-            for partition, log in self.logs.items()
-            if log.first_dirty_offset > 0
-        }
-        return CheckpointJob(
-            (
-                (f"{self.path}/{RECOVERY_POINTS}", format_offsets(points)),
-                *self.log_start_checkpoint().writes,
-                *self._first_dirty_checkpoint(first_dirty),
-                (f"{self.path}/{HIGH_WATERMARKS}", format_offsets(self.high_watermarks)),
-            ),
-            tuple((self.logs[partition], point) for partition, point in points.items()),
-            first_dirty,
-            self._departures,
-        )
+    def begin_checkpoint(self, names: Sequence[str] = ALL) -> CheckpointJob:
+        """Checkpoint files of which nothing is decided yet.
 
-    def complete_checkpoint(self, job: CheckpointJob) -> None:
-        """A job of `checkpoint` has run: a crash finds what it tells."""
+        `note` each log, after the flushes that moved the recovery points; run the job in a thread; then `complete_checkpoint`.
+        """
+        return CheckpointJob(self.path, names, self._written, self._departures)
+
+    def note(
+        self, job: CheckpointJob, partition: TopicPartition, high_watermark: int | None
+    ) -> None:
+        """Put the log as it is now into the files, if it has not left. high_watermark: None if it is not led."""
+        log = self.logs.get(partition)
+        if log is None:
+            return
+        if high_watermark is not None:
+            self.high_watermarks[partition] = high_watermark
+        job.note(partition, log, self.high_watermarks.get(partition))
+
+    def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> CheckpointJob:
+        """The checkpoint files as of now, decided in one step: for who does not mind how long it takes."""
+        job = self.begin_checkpoint()
+        for partition in self.logs:
+            self.note(job, partition, high_watermarks.get(partition))
+        return job
+
+    def complete_checkpoint(self, job: CheckpointJob) -> Iterator[None]:
+        """A job of all files has run: a crash finds what it tells. Nothing has happened before the first step; each but the last is a log."""
         for log, point in job.points:
             log.checkpointed_point = min(point, log.recovery_point)
-        self._first_dirty = job.first_dirty
+            yield
         self._departures_told = job.departures
-
-    def log_start_checkpoint(self) -> CheckpointJob:
-        """The file that tells where logs begin, as of now; to be run in a thread.
-
-        Of each that does not begin at 0: the segments before its start may come back with a power loss, as nothing orders their removal
-        before this file. Kafka leaves out those whose start is a segment's (LogManager.checkpointLogStartOffsetsInDir), and reads any.
-        """
-        starts = {
-            partition: log.log_start_offset
-            for partition, log in self.logs.items()
-            if log.log_start_offset > 0
-        }
-        return CheckpointJob(((f"{self.path}/{LOG_STARTS}", format_offsets(starts)),))
-
-    def _first_dirty_checkpoint(
-        self, offsets: Mapping[TopicPartition, int]
-    ) -> list[tuple[str, bytes]]:
-        """How far logs are compacted, if the file says something else."""
-        if offsets == self._first_dirty:
-            return []
-        return [(f"{self.path}/{FIRST_DIRTY_OFFSETS}", format_offsets(offsets))]
 
     def close(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Make everything durable and mark the directory as closed properly. Blocks; nothing may append any more."""

@@ -1,3 +1,5 @@
+from itertools import starmap
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from logfleet.log.checkpoints import (
     format_offsets,
     format_partition_metadata,
     format_properties,
+    offset_line,
     parse_epochs,
     parse_offsets,
     parse_partition_metadata,
@@ -25,12 +28,12 @@ OFFSETS = st.dictionaries(
 
 @given(OFFSETS)
 def test_offset_checkpoints_survive_a_round_trip(offsets):
-    assert parse_offsets(format_offsets(offsets)) == offsets
+    assert parse_offsets(format_offsets(list(starmap(offset_line, offsets.items())))) == offsets
 
 
 def test_offset_checkpoints_are_kafkas_files():
-    offsets = {TopicPartition("b", 0): 7, TopicPartition("a", 10): 5, TopicPartition("a", 9): 6}
-    assert format_offsets(offsets) == b"0\n3\na 9 6\na 10 5\nb 0 7\n"
+    lines = [offset_line(TopicPartition("b", 0), 7), offset_line(TopicPartition("a", 10), 5)]
+    assert format_offsets(lines) == b"0\n2\nb 0 7\na 10 5\n"
 
 
 def test_epochs_are_kafkas_file():

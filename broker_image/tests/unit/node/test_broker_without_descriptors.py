@@ -113,7 +113,7 @@ async def test_flushes_and_checkpoints_are_made_up_for(tmp_path: Path) -> None:
         rig.files.is_starved = True
         for work in (
             lambda: broker._flusher.flush(partition.log),
-            lambda: broker.checkpointer.write(log_dir, dict),
+            lambda: broker.checkpointer.write(log_dir, lambda _: None),
         ):
             with pytest.raises(OSError, match="Too many open files") as failed:
                 await work()
@@ -121,7 +121,7 @@ async def test_flushes_and_checkpoints_are_made_up_for(tmp_path: Path) -> None:
         assert partition.log.recovery_point == 0
         rig.files.is_starved = False
         await broker._flusher.flush(partition.log)
-        await broker.checkpointer.write(log_dir, dict)
+        await broker.checkpointer.write(log_dir, lambda _: None)
         assert partition.log.recovery_point == partition.log.checkpointed_point == 1
 
 

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from logfleet.io.files import PosixFiles, write_file
+from logfleet.io.slices import Slices
 from logfleet.log.checkpoints import parse_offsets
 from logfleet.log.config import LogConfig
-from logfleet.log.names import LOG_STARTS, TopicPartition
+from logfleet.log.names import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, TopicPartition
 from logfleet.records.record import Record, build_batch
 from logfleet.storage.checkpointer import Checkpointer
 from logfleet.storage.flusher import Flusher
@@ -33,13 +34,15 @@ class Disk:
         self.checkpointer = Checkpointer(self.files, self.flusher)
         self.writing, self.may_go = asyncio.Event(), threading.Event()
         self.writes = 0
+        self.written: list[str] = []
         self.error: OSError | None = None
         self._loop = asyncio.get_running_loop()
-        monkeypatch.setattr("logfleet.storage.log_dir.write_file", self.write_file)
+        monkeypatch.setattr("logfleet.storage.checkpoint_job.write_file", self.write_file)
 
     def write_file(self, files, path, content, *, durable) -> None:
         self._loop.call_soon_threadsafe(self.writing.set)
         self.may_go.wait(60)
+        self.written.append(path.rpartition("/")[2])
         self.writes += path.endswith(LOG_STARTS)
         if self.error is not None:
             raise self.error
@@ -80,7 +83,7 @@ async def test_log_starts_that_wait_for_one_another_share_a_write(disk) -> None:
 async def test_an_older_state_never_replaces_a_newer_one(disk) -> None:
     """Two writers of the file: the one that comes second looks at the log second."""
     disk.log.delete_records_before(1)
-    first = later(disk.checkpointer.write(disk.log_dir, dict))
+    first = later(disk.checkpointer.write(disk.log_dir, {}.get))
     await disk.writing.wait()
     second = later(disk.checkpointer.write_log_starts(disk.log_dir))
     await asyncio.sleep(0)
@@ -117,14 +120,73 @@ async def test_an_error_of_the_disk_reaches_everybody_who_waits(disk) -> None:
 async def test_a_log_that_left_is_in_no_checkpoint_and_who_asks_shares_a_write(disk) -> None:
     """One that was decided on before it left is under way."""
     disk.log.delete_records_before(1)
-    before = later(disk.checkpointer.write(disk.log_dir, dict))
+    before = later(disk.checkpointer.write(disk.log_dir, {}.get))
     await disk.writing.wait()
     disk.log_dir.delete(NAME, NOW)
-    asked = [later(disk.checkpointer.forget_departed(disk.log_dir, dict)) for _ in range(3)]
+    asked = [later(disk.checkpointer.forget_departed(disk.log_dir, {}.get)) for _ in range(3)]
     await asyncio.sleep(0)
     disk.may_go.set()
     await before
     await asyncio.gather(*asked)
     assert (disk.begins(), disk.writes) == (None, 2)
-    await disk.checkpointer.forget_departed(disk.log_dir, dict)
+    await disk.checkpointer.forget_departed(disk.log_dir, {}.get)
     assert disk.writes == 2
+
+
+@pytest.mark.parametrize("what", ["all", "log starts"])
+async def test_others_may_have_their_turn_after_each_log(disk, monkeypatch, what) -> None:
+    turns = 0
+
+    async def breathe(_self) -> None:
+        nonlocal turns
+        turns += 1
+
+    monkeypatch.setattr(Slices, "breathe", breathe)
+    for index in range(1, 20):
+        disk.log_dir.create(TopicPartition("topic", index), "A" * 22, LogConfig(), NOW)
+    disk.may_go.set()
+    if what == "all":
+        await disk.checkpointer.write(disk.log_dir, {}.get)
+    else:
+        await disk.checkpointer.write_log_starts(disk.log_dir)
+    assert turns == (40 if what == "all" else 20), "once decided, and once done"
+
+
+async def test_a_log_that_leaves_before_all_are_told_is_not_and_the_files_are_behind(
+    disk, monkeypatch
+) -> None:
+    """Its own entry may be among them already; the next write is without."""
+    other = TopicPartition("topic", 1)
+    disk.log_dir.create(other, "A" * 22, LogConfig(), NOW)
+    marks = {NAME: 3, other: 4}
+
+    async def breathe(_self) -> None:
+        if other in disk.log_dir.logs:
+            disk.log_dir.delete(other, NOW)
+
+    monkeypatch.setattr(Slices, "breathe", breathe)
+    disk.may_go.set()
+    await disk.checkpointer.write(disk.log_dir, marks.get)
+    assert disk.log_dir.high_watermarks == {NAME: 3}
+    assert parse_offsets(Path(disk.log_dir.path, HIGH_WATERMARKS).read_bytes()) == {NAME: 3}
+    assert disk.log_dir.has_departed
+
+
+async def test_a_file_that_would_say_the_same_is_not_written_again(disk) -> None:
+    disk.may_go.set()
+    await disk.checkpointer.write(disk.log_dir, {NAME: 3}.get)
+    assert disk.written == [RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS]
+    disk.log.delete_records_before(2)
+    await disk.checkpointer.write(disk.log_dir, {NAME: 4}.get)
+    assert disk.written[3:] == [LOG_STARTS, HIGH_WATERMARKS]
+
+
+async def test_a_file_whose_writing_failed_is_written_again(disk) -> None:
+    disk.may_go.set()
+    await disk.checkpointer.write(disk.log_dir, {NAME: 3}.get)
+    disk.error = OSError(28, "no room")
+    with pytest.raises(OSError, match="no room"):
+        await disk.checkpointer.write(disk.log_dir, {NAME: 4}.get)
+    disk.error = None
+    await disk.checkpointer.write(disk.log_dir, {NAME: 3}.get)
+    assert disk.written[3:] == [HIGH_WATERMARKS, HIGH_WATERMARKS]

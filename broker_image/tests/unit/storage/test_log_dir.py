@@ -265,12 +265,14 @@ def test_checkpoints_are_behind_once_a_log_has_left_until_they_are_written(path)
     job = log_dir.checkpoint({})
     log_dir.set_aside(B0)
     job.run(PosixFiles())
-    log_dir.complete_checkpoint(job)
+    for _ in log_dir.complete_checkpoint(job):
+        pass
     assert log_dir.has_departed, "B0 left after it was decided what to write"
     job = log_dir.checkpoint({})
     job.run(PosixFiles())
     assert log_dir.has_departed
-    log_dir.complete_checkpoint(job)
+    for _ in log_dir.complete_checkpoint(job):
+        pass
     assert not log_dir.has_departed
 
 
@@ -291,7 +293,8 @@ def test_a_checkpoint_that_names_a_log_which_is_not_there_is_behind(path, name):
     assert again.has_departed
     job = again.checkpoint({})
     job.run(PosixFiles())
-    again.complete_checkpoint(job)
+    for _ in again.complete_checkpoint(job):
+        pass
     assert (path / name).read_text() == "0\n0\n"
     again.abandon()
     assert not opened(path).has_departed

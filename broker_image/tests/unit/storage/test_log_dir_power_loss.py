@@ -4,7 +4,7 @@ import random
 
 import pytest
 from logfleet.log.config import LogConfig
-from logfleet.log.names import TopicPartition
+from logfleet.log.names import LOG_STARTS, TopicPartition
 from logfleet.records.batch import iterate_headers
 from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
 from logfleet.storage import trash
@@ -123,7 +123,9 @@ class Run:
         trash.remove(self.disk, self.log_dir.take_removals(NOW))
 
     def tell_starts(self):
-        self.log_dir.log_start_checkpoint().run(self.disk)
+        job = self.log_dir.begin_checkpoint([LOG_STARTS])
+        self.log_dir.note(job, PARTITION, None)
+        job.run(self.disk)
 
     def restart(self):
         end = self.log.log_end_offset

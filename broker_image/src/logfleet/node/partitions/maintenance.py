@@ -161,7 +161,7 @@ class Maintenance:
         self._moved.discard(log_dir.path)
         self._checkpointed_s[log_dir.path] = time.monotonic()
         try:
-            await self._checkpointer.write(log_dir, self._table.high_watermarks)
+            await self._checkpointer.write(log_dir, self._table.high_watermark_of)
         except OSError as error:
             name = next(iter(log_dir.logs), None)
             if name is not None:

@@ -62,6 +62,12 @@ class PartitionTable:
             for partition in self
         }
 
+    def high_watermark_of(self, name: TopicPartition) -> int | None:
+        """None of a partition that this broker does not lead."""
+        topic = self.by_name.get(name.topic)
+        partition = None if topic is None else topic.partitions.get(name.partition)
+        return None if partition is None else partition.high_watermark
+
     def add(self, partition: Partition) -> None:
         """Serve the partition from now on."""
         topic = self.by_id.get(partition.topic_id)

@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from logfleet.log.names import TopicPartition
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.partitions.partition import Partition
 from logfleet.node.partitions.partition_table import PartitionTable
@@ -27,6 +28,11 @@ def test_partitions_are_found_by_name_and_id(table, rig) -> None:
     assert table.get("topic", 1) is two
     assert table.get("topic", 2) is None
     assert table.get("none", 0) is None
+    two.high_watermark = 7
+    names = [
+        TopicPartition(topic, index) for topic, index in [("topic", 1), ("topic", 2), ("t", 1)]
+    ]
+    assert [table.high_watermark_of(name) for name in names] == [7, None, None]
     assert table.find("topic", 0) is one
     assert table.find_by_id(ID, 1) is two
     assert table.find("topic", 2) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -60,7 +60,8 @@ class Rig:
     async def checkpoint(self, log_dir):
         job = log_dir.checkpoint({})
         job.run(self.files)
-        log_dir.complete_checkpoint(job)
+        for _ in log_dir.complete_checkpoint(job):
+            pass
 
     def add(self, index, count=100, stamp=None):
         name = TopicPartition("topic", index)

@@ -1,0 +1,63 @@
+"""Checkpoint files of a log directory as they are to be: noted log by log on the loop, written in a thread."""
+
+from collections.abc import Sequence
+
+from logfleet.io.files import Files, write_file
+from logfleet.log.checkpoints import format_offsets, offset_line
+from logfleet.log.names import (
+    FIRST_DIRTY_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    TopicPartition,
+)
+from logfleet.storage.partition_log import PartitionLog
+
+ALL = (RECOVERY_POINTS, LOG_STARTS, FIRST_DIRTY_OFFSETS, HIGH_WATERMARKS)
+"""In the order in which they are written."""
+
+
+class CheckpointJob:
+    """What some of these files are to say.
+
+    written: what the directory's files say for certain, by name; one that says the same already is not written. points: recovery points
+    as they will be there. departures: how many logs had left the directory when the job was begun.
+    """
+
+    def __init__(
+        self, directory: str, names: Sequence[str], written: dict[str, bytes], departures: int
+    ) -> None:
+        self.points: list[tuple[PartitionLog, int]] = []
+        self.departures = departures
+        self._directory = directory
+        self._written = written
+        self._lines: dict[str, list[str]] = {name: [] for name in names}
+
+    def note(
+        self, partition: TopicPartition, log: PartitionLog, high_watermark: int | None
+    ) -> None:
+        """Put in what there is to say of a log.
+
+        Its start, unless that is 0: the segments before it may come back with a power loss, as nothing orders their removal before this
+        file. Kafka leaves out a start that is a segment's (LogManager.checkpointLogStartOffsetsInDir), and reads any.
+        """
+        point = log.recovery_point
+        self.points.append((log, point))
+        self._put(RECOVERY_POINTS, partition, point)
+        self._put(LOG_STARTS, partition, log.log_start_offset or None)
+        self._put(FIRST_DIRTY_OFFSETS, partition, log.first_dirty_offset or None)
+        self._put(HIGH_WATERMARKS, partition, high_watermark)
+
+    def _put(self, name: str, partition: TopicPartition, offset: int | None) -> None:
+        lines = self._lines.get(name)
+        if lines is not None and offset is not None:
+            lines.append(offset_line(partition, offset))
+
+    def run(self, files: Files) -> None:
+        """Make the files durable. Blocks; no two jobs of a directory may run at a time."""
+        for name, lines in self._lines.items():
+            content = format_offsets(lines)
+            if self._written.get(name) != content:
+                self._written.pop(name, None)
+                write_file(files, f"{self._directory}/{name}", content, durable=True)
+                self._written[name] = content
