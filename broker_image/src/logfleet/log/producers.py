@@ -25,6 +25,8 @@ _SNAPSHOT_VERSION = 1
 _SNAPSHOT_HEAD = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")
 _ENTRY = struct.Struct(">qhiqiqiq")
+_NO_ENTRY = bytes(_ENTRY.size)
+_ID = struct.Struct(">q")
 
 
 class CorruptSnapshot(Exception):
@@ -59,12 +61,14 @@ class SeenBatch(msgspec.Struct, frozen=True, gc=False):
 class ProducerEntry(msgspec.Struct):
     """What is known of one producer id. batches: oldest first, all of `epoch`, none after a snapshot of a mere marker.
 
-    restored: the oldest comes from a snapshot, which held only the last: there may be earlier ones in the log.
+    restored: the oldest comes from a snapshot, which held only the last: there may be earlier ones in the log. position: where in the
+    snapshot's body it is.
     """
 
     epoch: int
     batches: list[SeenBatch]
     last_timestamp: int
+    position: int
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
     transaction_first_offset: int = NO_OFFSET
     restored: bool = False
@@ -75,12 +79,16 @@ class ProducerEntry(msgspec.Struct):
 
 
 class ProducerStates:
-    """All producers seen in one partition, by id."""
+    """All producers seen in one partition, by id.
 
-    __slots__ = ("_entries",)
+    The body of a snapshot is kept as it is to be: formatting all producers when one is due would hold everybody up.
+    """
+
+    __slots__ = ("_body", "_entries")
 
     def __init__(self) -> None:
         self._entries: dict[int, ProducerEntry] = {}
+        self._body = bytearray(_COUNT.size)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -126,11 +134,11 @@ class ProducerStates:
         seen = SeenBatch.of(header, base_offset)
         entry = self._entries.get(header.producer_id)
         if entry is None:
-            self._entries[header.producer_id] = ProducerEntry(
-                header.producer_epoch, [seen], header.max_timestamp
+            entry = self._entries[header.producer_id] = ProducerEntry(
+                header.producer_epoch, [], header.max_timestamp, len(self._body)
             )
-            return
-        if header.producer_epoch != entry.epoch:
+            self._body += _NO_ENTRY
+        elif header.producer_epoch != entry.epoch:
             entry.epoch = header.producer_epoch
             entry.batches.clear()
             entry.restored = False
@@ -139,6 +147,18 @@ class ProducerStates:
             entry.restored = False
         entry.batches.append(seen)
         entry.last_timestamp = header.max_timestamp
+        _ENTRY.pack_into(
+            self._body,
+            entry.position,
+            header.producer_id,
+            entry.epoch,
+            seen.last_sequence,
+            seen.last_offset,
+            seen.offset_delta,
+            entry.last_timestamp,
+            entry.coordinator_epoch,
+            entry.transaction_first_offset,
+        )
 
     def recall(self, producer_id: int, earlier: Iterable[SeenBatch]) -> None:
         """Put batches found again in the log, in their order, before those remembered of a restored entry."""
@@ -146,37 +166,30 @@ class ProducerStates:
         entry.batches = [*earlier, *entry.batches][-BATCHES_REMEMBERED:]
         entry.restored = False
 
-    def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers without an open transaction that wrote nothing for `expiration_ms`; how many."""
-        stale = [
-            producer_id
-            for producer_id, entry in self._entries.items()
-            if entry.transaction_first_offset == NO_OFFSET
-            and now_ms - entry.last_timestamp >= expiration_ms
-        ]
-        for producer_id in stale:
-            del self._entries[producer_id]
-        return len(stale)
+    def expire(self, ids: Iterable[int], now_ms: int, expiration_ms: int) -> None:
+        """Forget those of these producers that have no open transaction and wrote nothing for `expiration_ms`."""
+        for producer_id in ids:
+            entry = self._entries.get(producer_id)
+            if (
+                entry is not None
+                and entry.transaction_first_offset == NO_OFFSET
+                and now_ms - entry.last_timestamp >= expiration_ms
+            ):
+                del self._entries[producer_id]
+                self._take_out(entry.position)
 
-    def clear(self) -> None:
-        self._entries.clear()
+    def _take_out(self, position: int) -> None:
+        """The last entry of the snapshot's body takes the place of this one."""
+        last = bytes(self._body[-_ENTRY.size :])
+        del self._body[-_ENTRY.size :]
+        if position < len(self._body):
+            self._body[position : position + _ENTRY.size] = last
+            self._entries[_ID.unpack_from(last)[0]].position = position
 
     def snapshot(self) -> bytes:
-        """The file that Kafka writes at each roll (`ProducerSnapshot` version 1): each producer's last batch."""
-        body = bytearray(_COUNT.pack(len(self._entries)))
-        for producer_id, entry in self._entries.items():
-            last = entry.batches[-1] if entry.batches else None
-            body += _ENTRY.pack(
-                producer_id,
-                entry.epoch,
-                last.last_sequence if last else NO_SEQUENCE,
-                last.last_offset if last else NO_OFFSET,
-                last.offset_delta if last else 0,
-                entry.last_timestamp,
-                entry.coordinator_epoch,
-                entry.transaction_first_offset,
-            )
-        return _SNAPSHOT_HEAD.pack(_SNAPSHOT_VERSION, crc32c(body)) + bytes(body)
+        """The file that Kafka writes at each roll (`ProducerSnapshot` version 1): each producer's last batch. A copy, and its checksum."""
+        _COUNT.pack_into(self._body, 0, len(self._entries))
+        return b"".join((_SNAPSHOT_HEAD.pack(_SNAPSHOT_VERSION, crc32c(self._body)), self._body))
 
     @classmethod
     def from_snapshot(cls, data: bytes) -> "ProducerStates":
@@ -192,14 +205,22 @@ class ProducerStates:
         if len(entries) != count * _ENTRY.size:
             raise CorruptSnapshot(f"{len(entries)} bytes for {count} entries")
         states = cls()
-        for fields in _ENTRY.iter_unpack(entries):
+        states._body += entries
+        for number, fields in enumerate(_ENTRY.iter_unpack(entries)):
             producer_id, epoch, sequence, offset, delta, timestamp, coordinator, first = fields
             # Kafka's snapshots have a batch only where an offset is known
             last = SeenBatch(_first_sequence(sequence, delta), sequence, offset, delta, timestamp)
-            batches = [last] if offset >= 0 else []
             states._entries[producer_id] = ProducerEntry(
-                epoch, batches, timestamp, coordinator, first, restored=True
+                epoch,
+                [last] if offset >= 0 else [],
+                timestamp,
+                _COUNT.size + number * _ENTRY.size,
+                coordinator,
+                first,
+                restored=True,
             )
+        if len(states) != count:
+            raise CorruptSnapshot(f"{len(states)} producers in {count} entries")
         return states
 
 

@@ -1,6 +1,6 @@
 """Which producer snapshots of a log stay on disk.
 
-One at each segment's base offset, written when it was rolled: truncation to any place finds one at most a segment before. And the
+One at each segment's base offset, written when it was rolled unless there are very many producers: truncation to any place finds one at most a segment before. And the
 newest of those written in between, which keep the replay after a crash short. Kafka keeps the same when it loads a log
 (`ProducerStateManager.removeStraySnapshots`).
 """

@@ -206,7 +206,7 @@ class PartitionLog:
         self._recent = RecentBatches(self.log_end_offset, 0)
         self._draw_jitter()
         # the last, as it may find no room; without a snapshot here a start reads from the one before
-        self.producers.write(self._segments, self.log_end_offset)
+        self.producers.note_roll(self._segments, self.log_end_offset)
 
     def _create_segment(self, base_offset: int, now_ms: int) -> Segment:
         self._new_names = True

@@ -14,6 +14,9 @@ RECALL_BYTES = 1024 * 1024
 """How far back in the log the batches of a producer are looked for that a snapshot does not hold: more than five full batches of a
 client's default size, little enough for the loop."""
 
+PRODUCERS_AT_ROLL_MAX = 20_000
+"""Their snapshot is a megabyte, copied and written to the page cache in about a millisecond."""
+
 
 class ProducerHistory:
     """Which batches were seen last, per producer; restored from the newest readable snapshot and the batches after it.
@@ -112,6 +115,13 @@ class ProducerHistory:
     def is_due(self) -> bool:
         """Whether so much was appended since the last snapshot that the next flush should bring one."""
         return self._bytes_since_snapshot >= SNAPSHOT_INTERVAL_BYTES
+
+    def note_roll(self, segments: Sequence[Segment], log_end_offset: int) -> None:
+        """A segment begins at the log's end: a snapshot there; the next flush brings one if there are too many producers for the loop."""
+        if len(self.states) > PRODUCERS_AT_ROLL_MAX:
+            self._bytes_since_snapshot = SNAPSHOT_INTERVAL_BYTES
+        else:
+            self.write(segments, log_end_offset)
 
     def write(self, segments: Sequence[Segment], log_end_offset: int) -> None:
         """Write a snapshot at the log's end; not durable, its checksum tells whether it got to the disk."""

@@ -3,6 +3,7 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from logfleet.log import producers
 from logfleet.log.producers import BATCHES_REMEMBERED, CorruptSnapshot, ProducerStates, SeenBatch
 from logfleet.records.batch import SEQUENCE_MAX, BatchHeader, parse_header
 from logfleet.records.checksum import crc32c
@@ -107,6 +108,55 @@ def test_a_snapshot_holds_the_last_batch_of_each_producer():
     assert restored.snapshot() == states.snapshot()
 
 
+class Counting:
+    """Counts how often an entry is formatted."""
+
+    def __init__(self, entry):
+        self._entry, self.size = entry, entry.size
+        self.count = 0
+
+    def pack(self, *fields):
+        self.count += 1
+        return self._entry.pack(*fields)
+
+    def pack_into(self, *arguments):
+        self.count += 1
+        self._entry.pack_into(*arguments)
+
+
+def test_a_snapshot_formats_no_entry_so_that_many_producers_hold_nobody_up(monkeypatch):
+    states = states_after(*(batch(0, producer=number) for number in range(100)))
+    expected = states.snapshot()
+    counting = Counting(producers._ENTRY)
+    monkeypatch.setattr(producers, "_ENTRY", counting)
+    assert states.snapshot() == expected
+    assert counting.count == 0
+    states.update(batch(3), 500)
+    assert counting.count == 1
+
+
+@given(st.lists(st.tuples(st.sampled_from(["update", "expire", "restore"]), st.integers(0, 9))))
+def test_a_snapshot_says_what_is_known_whatever_went_before(steps):
+    states, last = ProducerStates(), {}
+    for number, (step, producer) in enumerate(steps):
+        if step == "update":
+            header = batch(number, producer=producer, epoch=number, timestamp=1000 + producer)
+            states.update(header, number)
+            last[producer] = SeenBatch.of(header, number)
+        elif step == "expire":
+            states.expire([producer], 1000 + producer, 0)
+            last.pop(producer, None)
+        else:
+            states = ProducerStates.from_snapshot(states.snapshot())
+    found = ProducerStates.from_snapshot(states.snapshot())
+    assert set(found.ids()) == set(last)
+    for producer, seen in last.items():
+        told, known = found.get(producer), states.get(producer)
+        assert told is not None
+        assert known is not None
+        assert (told.batches, told.epoch) == ([seen], known.epoch)
+
+
 def test_a_snapshot_is_kafkas_file():
     data = states_after(batch(5, count=3, epoch=1, timestamp=1234)).snapshot()
     version, crc, count = struct.unpack_from(">hIi", data)
@@ -159,7 +209,10 @@ def test_batches_found_in_the_log_again_complete_a_restored_producer():
 
 def test_idle_producers_are_forgotten():
     states = states_after(batch(0, timestamp=1000), batch(0, producer=8, timestamp=5000))
-    assert states.expire(now_ms=5999, expiration_ms=5000) == 0
-    assert states.expire(now_ms=6000, expiration_ms=5000) == 1
+    states.expire([PRODUCER, 8, 9], now_ms=5999, expiration_ms=5000)
+    assert len(states) == 2
+    states.expire([8], now_ms=6000, expiration_ms=5000)
+    assert len(states) == 2
+    states.expire([PRODUCER, 8, 9], now_ms=6000, expiration_ms=5000)
     assert states.get(PRODUCER) is None
     assert states.get(8) is not None

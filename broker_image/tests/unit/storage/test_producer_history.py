@@ -115,6 +115,21 @@ def test_a_roll_does_not_disturb_a_flush_that_writes_the_same_snapshot(rig, monk
     assert send(log, end).duplicate
 
 
+def test_a_roll_with_many_producers_leaves_the_snapshot_to_the_next_flush(rig, monkeypatch):
+    monkeypatch.setattr("logfleet.storage.producer_history.PRODUCERS_AT_ROLL_MAX", 2)
+    log = rig.open(SMALL)
+    for producer_id in range(3):
+        send(log, 0, producer_id=producer_id)
+    while len(log.segments) < 2:
+        send(log, log.log_end_offset - 2, producer_id=2)
+    assert rig.names(".snapshot") == []
+    end = log.log_end_offset
+    rig.flush(log)
+    assert rig.names(".snapshot") == [f"{end:020d}.snapshot"]
+    log = rig.open(SMALL, clean=False, recovery_point=end)
+    assert [send(log, 0, producer_id=each).duplicate for each in (0, 1)] == [True, True]
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_a_snapshot_of_bytes_that_were_lost_does_not_come_back_with_others(seed):
     """Two power losses: the first takes the batches of a durable snapshot, the second comes after others took their offsets."""

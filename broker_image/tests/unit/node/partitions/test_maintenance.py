@@ -136,3 +136,27 @@ def test_retention_takes_all_steps_of_a_log_as_long_as_it_is_led(lost_with_left,
     maintenance._table, maintenance._slices = [partition], Slices()
     asyncio.run(maintenance.apply_retention())
     assert 4 - len(log.steps) == taken
+
+
+def test_producers_are_looked_at_some_at_a_time(monkeypatch):
+    steps: list[list[int]] = []
+
+    class States:
+        def ids(self):
+            return range(2500)
+
+        def expire(self, ids, _now_ms, expiration_ms):
+            assert expiration_ms == 5
+            steps.append(list(ids))
+
+    async def breathe(_slices):
+        steps.append([])
+
+    monkeypatch.setattr(Slices, "breathe", breathe)
+    log = SimpleNamespace(producers=SimpleNamespace(states=States()))
+    maintenance: Any = Maintenance.__new__(Maintenance)
+    maintenance._table, maintenance._slices = [SimpleNamespace(log=log)], Slices()
+    maintenance.producer_id_expiration_ms = 5
+    asyncio.run(maintenance.expire_producers())
+    assert [len(step) for step in steps] == [0, 1000, 0, 1000, 0, 500, 0]
+    assert [producer_id for step in steps for producer_id in step] == list(range(2500))

@@ -177,10 +177,12 @@ async def test_the_metadata_must_be_somewhere_and_once(left, tmp_path):
 async def test_transactions_are_found(left):
     states = ProducerStates()
     stamp = ProducerStamp(7, 0, 0, transactional=True)
-    states.update(parse_header(build_batch([Record(None, b"v", NOW)], producer=stamp)), 0)
+    header = parse_header(build_batch([Record(None, b"v", NOW)], producer=stamp))
+    states.update(header, 0)
     entry = states.get(7)
     assert entry is not None
     entry.transaction_first_offset = 0
+    states.update(header, 1)
     (left / "a-0" / f"{3:020d}.snapshot").write_bytes(states.snapshot())
     (left / "a-0" / f"{0:020d}.txnindex").write_bytes(b"1")
     problems = (await adopted(left)).adoption.problems
