@@ -186,6 +186,12 @@ def test_a_damaged_snapshot_is_noticed(data):
         ProducerStates.from_snapshot(bytes(snapshot[: data.draw(st.integers(0, len(snapshot)))]))
 
 
+def test_a_snapshot_that_names_a_producer_twice_is_damaged():
+    body = struct.pack(">i", 2) + 2 * struct.pack(">qhiqiqiq", PRODUCER, 0, 0, 0, 0, 50, -1, -1)
+    with pytest.raises(CorruptSnapshot, match="1 producers in 2 entries"):
+        ProducerStates.from_snapshot(struct.pack(">hI", 1, crc32c(body)) + body)
+
+
 def test_a_snapshot_of_a_mere_marker_has_no_batch():
     entry = struct.pack(">qhiqiqiq", PRODUCER, 3, -1, -1, 0, 50, 2, -1)
     good = ProducerStates()

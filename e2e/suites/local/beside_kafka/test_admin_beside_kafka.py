@@ -68,13 +68,18 @@ def _ask(talker: Talker, request: msgspec.Struct, version: int) -> Any:
 def fill(talker: Talker) -> None:
     """Make TOPICS, and the topic of the groups' coordinators."""
     for name, (partitions, configs) in TOPICS.items():
-        topic_id = talker.make_topic(name, partitions, configs)
-        batch = bytes(build_batch([Record(b"k%d" % n, b"v", NOW) for n in range(RECORDS)]))
-        data = m.ProduceRequest.PartitionProduceData(records=batch)
-        topic = m.ProduceRequest.TopicProduceData(topic_id=topic_id, partition_data=[data])
-        answer = talker.call(m.ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic]), 13)
-        assert not any(error_codes(answer)), answer
+        send(talker, talker.make_topic(name, partitions, configs), [0])
     talker.call(m.FindCoordinatorRequest(coordinator_keys=["group"]), 4)
+
+
+def send(talker: Talker, topic_id: bytes, indexes: list[int]) -> None:
+    """RECORDS records to each of the partitions."""
+    kind = m.ProduceRequest
+    batch = bytes(build_batch([Record(b"k%d" % n, b"v", NOW) for n in range(RECORDS)]))
+    data = [kind.PartitionProduceData(index=index, records=batch) for index in indexes]
+    topic = kind.TopicProduceData(topic_id=topic_id, partition_data=data)
+    answer = talker.call(kind(acks=-1, timeout_ms=30_000, topic_data=[topic]), 13)
+    assert not any(error_codes(answer)), answer
 
 
 @pytest.fixture(scope="module")
@@ -272,9 +277,9 @@ def test_a_log_directory_that_fails_is_told_while_the_broker_lives_on(rig, tmp_p
     one, two = tmp_path / "one", tmp_path / "two"
     broker = rig.broker({"log.dirs": f"{one},{two}"})
     talker = Talker(broker.port, one)
-    talker.make_topic("t", 2)
+    send(talker, talker.make_topic("t", 2), [0, 1])
     (one / "log-start-offset-checkpoint.tmp").mkdir()  # nothing can be written there any more
-    answer = talker.call(deletion(("t", 0, 0), ("t", 1, 0)), 2)
+    answer = talker.call(deletion(("t", 0, 1), ("t", 1, 1)), 2)
     assert sorted(error_codes(answer)) == [0, ErrorCode.KAFKA_STORAGE_ERROR]
     results = talker.call(m.DescribeLogDirsRequest(topics=None), 5).results
     talker.close()
