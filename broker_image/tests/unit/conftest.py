@@ -11,6 +11,7 @@ from broker_image.tests.unit.waiting import Until
 ON_BOTH_LOOPS = {
     "test_connection.py",
     "test_connection_descriptors.py",
+    "test_connection_files.py",
     "test_file_sender.py",
     "test_listener.py",
 }

@@ -16,7 +16,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from e2e.harness.numbers import PATIENCE_S, create_topic
-from e2e.harness.processes import Broker, Program, Rig
+from e2e.harness.processes import Broker, Rig
+from e2e.harness.program import Program
 
 PROGRAM = """
 import os, sys, time

@@ -14,7 +14,7 @@ from logfleet.wire.messages import ProduceRequest
 
 from e2e.harness.numbers import PATIENCE_S
 from e2e.harness.processes import Broker, Rig
-from e2e.harness.wire_connection import Disconnected, WireConnection
+from e2e.harness.wire.wire_connection import Disconnected, WireConnection
 
 pytestmark = pytest.mark.timeout(300)
 T = TypeVar("T")

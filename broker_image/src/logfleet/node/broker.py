@@ -6,7 +6,6 @@ Handlers get the Broker as their first argument; what of it they use is in `node
 import asyncio
 import contextlib
 import random
-import socket
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -50,6 +49,7 @@ from logfleet.node.handlers.admin.routes import UNFENCED
 from logfleet.node.handlers.admin.topics import create_one
 from logfleet.node.handlers.host import WholeHost
 from logfleet.node.handlers.metadata_creation import TopicCreator
+from logfleet.node.listening import advertised, listener_of
 from logfleet.node.metrics.observation import Observation
 from logfleet.node.partitions.deletions import Deletions
 from logfleet.node.partitions.flush_rules import FlushRules
@@ -268,16 +268,12 @@ class Broker:
         """Take the ports; the addresses that clients are told."""
         ports = {}
         for address in self.config.listeners:
-            listener = Listener(
-                address.name,
+            listener = listener_of(
+                address,
+                self.config,
                 self.dispatcher,
                 disk=self._compute,
-                request_bytes_max=self.config.socket_request_max_bytes,
-                idle_s_max=self.config.connections_max_idle_ms / 1000,
                 quotas=self._connection_rules.quotas,
-                backlog=self.config.socket_listen_backlog_size,
-                receive_buffer_bytes=self.config.socket_receive_buffer_bytes,
-                send_buffer_bytes=self.config.socket_send_buffer_bytes,
                 throttle=self.quotas.connection.charge,
             )
             try:
@@ -286,15 +282,7 @@ class Broker:
                 raise _cannot_listen(f"listener {address.name}", address, error) from error
             self._stack.push_async_callback(listener.stop, 0)
             self._listeners.append(listener)
-        return tuple(
-            Address(
-                each.name,
-                each.host or socket.gethostname(),
-                each.port or ports[each.name],
-                each.protocol,
-            )
-            for each in self.config.advertised_listeners
-        )
+        return advertised(self.config, ports)
 
     async def _open_log_dirs(self) -> None:
         for log_dir in self._log_dirs.open_each(

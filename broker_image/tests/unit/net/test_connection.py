@@ -1,14 +1,11 @@
-"""Connections over real sockets: the service under them echoes, parks, refuses or sends files."""
+"""Connections over real sockets."""
 
 import asyncio
 import contextlib
 import itertools
 import os
-import select
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,149 +15,21 @@ from logfleet.net.connection import (
     WRITE_PAUSED,
     Answer,
     CloseConnection,
-    Peer,
 )
-from logfleet.net.file_sender import INLINE_BYTES_MAX
-from logfleet.net.listener import Listener
 from logfleet.net.turns import REQUESTS_PER_STEP_MAX
 
+from broker_image.tests.unit.net.connection_rig import (
+    REQUEST_BYTES_MAX,
+    framed,
+    running,
+    send_slowly,
+)
 from broker_image.tests.unit.waiting import Until
 
 pytestmark = pytest.mark.asyncio
 
-REQUEST_BYTES_MAX = 4 * 1024 * 1024
 TICK_S = 0.005
 """As exactly as a loop keeps time: uvloop in whole milliseconds."""
-THROTTLES_MS = {b"T": 3_600_000, b"t": 100}
-"""By a frame's kind: the long one for what must not happen meanwhile, and it is shortened then."""
-
-
-def framed(body: bytes) -> bytes:
-    return struct.pack(">i", len(body)) + body
-
-
-class Slice:
-    def __init__(self, fd: int, position: int, length: int) -> None:
-        self.fd = fd
-        self.position = position
-        self.length = length
-
-    def __len__(self) -> int:
-        return self.length
-
-
-class Service:
-    """Echoes frames; a frame's third byte (after a Produce key or not) tells another behaviour."""
-
-    def __init__(self, file: Path) -> None:
-        self.seen: list[bytes] = []
-        self.parked: list[asyncio.Future[Answer]] = []
-        self.peers: list[Peer] = []
-        self.fd = os.open(file, os.O_RDONLY)
-        self.arrived = asyncio.Event()
-
-    def __call__(self, peer: Peer, frame: memoryview) -> Answer | Awaitable[Answer]:
-        data = bytes(frame)
-        self.seen.append(data)
-        self.peers.append(peer)
-        self.arrived.set()
-        kind = data[2:3]
-        if kind == b"X":
-            raise CloseConnection("told to")
-        if kind == b"N":
-            return None
-        if kind == b"P":
-            future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-            self.parked.append(future)
-            return future
-        if kind in THROTTLES_MS:
-            peer.throttle(THROTTLES_MS[kind])
-        if kind == b"F":
-            position, length = struct.unpack_from(">ii", data, 3)
-            body = Slice(self.fd, position, length)
-            return [struct.pack(">i", 2 + length + 3), b"<<", body, b">>>"]
-        if kind == b"B":
-            return framed(bytes(struct.unpack_from(">i", data, 3)[0]))
-        return framed(data)
-
-    async def until_seen(self, count: int) -> None:
-        while len(self.seen) < count:
-            self.arrived.clear()
-            await self.arrived.wait()
-
-
-class Client:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    def send(self, *bodies: bytes) -> None:
-        self.writer.write(b"".join(framed(body) for body in bodies))
-
-    async def receive(self) -> bytes:
-        (size,) = struct.unpack(">i", await self.reader.readexactly(4))
-        return await self.reader.readexactly(size)
-
-    async def is_closed_by_broker(self) -> bool:
-        with contextlib.suppress(ConnectionResetError):
-            return await self.reader.read() == b""
-        return True
-
-    async def close(self) -> None:
-        self.writer.close()
-        with contextlib.suppress(OSError):
-            await self.writer.wait_closed()
-
-
-class Rig:
-    def __init__(self, service: Service, listener: Listener, port: int) -> None:
-        self.service = service
-        self.listener = listener
-        self.port = port
-
-    @contextlib.asynccontextmanager
-    async def client(self) -> AsyncIterator[Client]:
-        client = Client(*await asyncio.open_connection("127.0.0.1", self.port))
-        try:
-            yield client
-        finally:
-            await client.close()
-
-    async def until_no_connection(self) -> None:
-        await self.listener._until_empty()
-
-
-@pytest.fixture
-def content(tmp_path: Path) -> bytes:
-    data = os.urandom(1024 * 1024) * 8
-    (tmp_path / "segment").write_bytes(data)
-    return data
-
-
-@contextlib.asynccontextmanager
-async def running(
-    tmp_path: Path, idle_s_max: float = 600.0, throttle: Callable[[str], int] = lambda _: 0
-) -> AsyncIterator[Rig]:
-    (tmp_path / "segment").touch()
-    service = Service(tmp_path / "segment")
-    with ThreadPoolExecutor(1) as disk:
-        listener = Listener(
-            "PLAINTEXT",
-            service,
-            disk=disk,
-            request_bytes_max=REQUEST_BYTES_MAX,
-            idle_s_max=idle_s_max,
-            throttle=throttle,
-        )
-        port = await listener.bind("127.0.0.1", 0)
-        await listener.serve()
-        try:
-            yield Rig(service, listener, port)
-        finally:
-            for future in service.parked:
-                future.cancel()
-            await listener.stop(grace_s=5)
-            os.close(service.fd)
 
 
 async def test_a_request_is_answered(tmp_path: Path) -> None:
@@ -204,15 +73,9 @@ async def test_frames_of_mixed_sizes_are_answered_in_order(tmp_path: Path) -> No
     sizes = [5, 70_000, 0, 1, 65_536, 300_000, 3, 2_000_000, 17_000, 16_384, 131_072, 9] * 2
     bodies = [b"\0\0e" + os.urandom(size) for size in sizes]
     async with running(tmp_path) as rig, rig.client() as client:
-        sending = asyncio.ensure_future(_send_slowly(client, bodies))
+        sending = asyncio.ensure_future(send_slowly(client, bodies))
         assert [await client.receive() for _ in bodies] == bodies
         await sending
-
-
-async def _send_slowly(client: Client, bodies: list[bytes]) -> None:
-    for body in bodies:
-        client.send(body)
-        await client.writer.drain()
 
 
 async def test_frames_split_at_each_byte_are_put_together(tmp_path: Path) -> None:
@@ -257,7 +120,7 @@ async def test_a_frame_of_impossible_size_closes_the_connection(tmp_path: Path, 
 async def test_a_frame_of_the_largest_size_is_served(tmp_path: Path) -> None:
     async with running(tmp_path) as rig, rig.client() as client:
         body = b"\0\0e" + bytes(REQUEST_BYTES_MAX - 3)
-        sending = asyncio.ensure_future(_send_slowly(client, [body, body]))
+        sending = asyncio.ensure_future(send_slowly(client, [body, body]))
         assert await client.receive() == body
         assert await client.receive() == body
         await sending
@@ -383,90 +246,6 @@ async def test_a_client_that_never_reads_stops_being_served(tmp_path: Path, unti
         assert unsent <= UNSENT_BYTES_MAX + 256 * 1024 + 4
         sock.close()
         await rig.until_no_connection()
-
-
-@pytest.mark.parametrize(
-    "position, length",
-    [(0, 1), (17, INLINE_BYTES_MAX), (5, INLINE_BYTES_MAX + 1), (1000, 7_000_000)],
-)
-async def test_slices_of_files_are_sent_in_their_place(
-    tmp_path: Path, content: bytes, position: int, length: int
-) -> None:
-    expected = b"<<" + content[position : position + length] + b">>>"
-    async with running(tmp_path) as rig, rig.client() as client:
-        for _ in range(2):
-            client.send(b"\0\1F" + struct.pack(">ii", position, length), b"\0\1after")
-            assert await client.receive() == expected
-            assert await client.receive() == b"\0\1after"
-
-
-async def test_a_file_waits_for_the_answers_before_it(tmp_path: Path, content: bytes) -> None:
-    async with running(tmp_path) as rig, rig.client() as client:
-        large = UNSENT_BYTES_MAX - 1000
-        bodies = [b"\0\1e" + bytes([number]) * large for number in range(40)]
-        file = b"\0\1F" + struct.pack(">ii", 0, 3_000_000)
-        requests = [request for body in bodies for request in (body, file)]
-        sending = asyncio.ensure_future(_send_slowly(client, requests))
-        for body in bodies:
-            assert await client.receive() == body
-            assert await client.receive() == b"<<" + content[:3_000_000] + b">>>"
-        await sending
-
-
-async def test_a_file_does_not_overtake_what_the_transport_keeps(
-    tmp_path: Path, content: bytes, until: Until
-) -> None:
-    """Its sender writes past the transport; here the peer has made room of which the transport does not know yet."""
-    answer = framed(bytes(30_000))
-    ask = framed(b"\0\1B" + struct.pack(">i", 30_000))
-    file = [struct.pack(">i", 1_000_000)]
-    async with running(tmp_path) as rig:
-        with socket.socket() as sock:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)  # the least that there is
-            sock.connect(("127.0.0.1", rig.port))
-            sock.setblocking(False)
-            await until(lambda: rig.listener.connections)
-            (connection,) = rig.listener.connections
-            while not connection._transport.get_write_buffer_size():
-                sock.send(ask)
-                await rig.service.until_seen(len(rig.service.seen) + 1)
-                for _ in range(2):  # a loop may write at the end of its step
-                    await asyncio.sleep(0)
-            expected = answer * len(rig.service.seen) + file[0] + content[:1_000_000]
-            sock.send(framed(b"\0\1P"))
-            await rig.service.until_seen(len(rig.service.seen) + 1)
-            received = bytearray()
-            while not select.select([], [connection._transport.get_extra_info("socket")], [], 0)[1]:
-                with contextlib.suppress(BlockingIOError):
-                    received += sock.recv(len(answer))
-            rig.service.parked[0].set_result([*file, Slice(rig.service.fd, 0, 1_000_000)])
-            while len(received) < len(expected):
-                received += await asyncio.get_running_loop().sock_recv(sock, len(answer))
-            assert received == expected
-
-
-async def test_a_slow_reader_of_files_is_not_served_further(
-    tmp_path: Path, content: bytes, until: Until
-) -> None:
-    async with running(tmp_path) as rig:
-        sock = socket.create_connection(("127.0.0.1", rig.port))
-        request = framed(b"\0\1F" + struct.pack(">ii", 0, len(content)))
-        sock.sendall(request * 5)
-        await rig.service.until_seen(1)
-        (connection,) = rig.listener.connections
-        await until(lambda: connection._sender and connection._sender._watching)
-        assert len(rig.service.seen) == 1
-        sock.close()
-        await rig.until_no_connection()
-
-
-async def test_a_file_shorter_than_its_slice_cuts_the_connection(
-    tmp_path: Path, content: bytes
-) -> None:
-    async with running(tmp_path) as rig, rig.client() as client:
-        client.send(b"\0\1F" + struct.pack(">ii", len(content) - 10, 1_000_000))
-        with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
-            await client.receive()
 
 
 @pytest.mark.parametrize("size", [0, 100_000])

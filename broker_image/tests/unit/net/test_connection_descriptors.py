@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_image.tests.unit.net.test_connection import Slice, running
+from broker_image.tests.unit.net.connection_rig import Slice, running
 
 pytestmark = pytest.mark.asyncio
 

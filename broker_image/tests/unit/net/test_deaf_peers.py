@@ -9,8 +9,8 @@ import pytest
 from logfleet.net.connection import IDLE, Connection
 from logfleet.net.listener import Listener
 
+from broker_image.tests.unit.net.connection_rig import framed, running
 from broker_image.tests.unit.net.listening import stop_ticking
-from broker_image.tests.unit.net.test_connection import framed, running
 from broker_image.tests.unit.waiting import Until
 
 pytestmark = pytest.mark.asyncio

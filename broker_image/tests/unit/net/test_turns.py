@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from logfleet.net.turns import REQUESTS_PER_STEP_MAX
 
-from broker_image.tests.unit.net.test_connection import framed, running
+from broker_image.tests.unit.net.connection_rig import framed, running
 from broker_image.tests.unit.waiting import Until
 
 pytestmark = pytest.mark.asyncio

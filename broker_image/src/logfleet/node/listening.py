@@ -1,0 +1,48 @@
+"""The listeners that a broker's configuration names, and the addresses that clients are told."""
+
+import socket
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+
+from logfleet.control.configs import BrokerConfig
+from logfleet.metadata.keys import Listener as Address
+from logfleet.net.connection import Service
+from logfleet.net.connection_quotas import ConnectionQuotas
+from logfleet.net.listener import Listener
+
+
+def listener_of(
+    address: Address,
+    config: BrokerConfig,
+    service: Service,
+    *,
+    disk: Executor,
+    quotas: ConnectionQuotas,
+    throttle: Callable[[str], int],
+) -> Listener:
+    """Not bound yet. disk, quotas, throttle: see Listener."""
+    return Listener(
+        address.name,
+        service,
+        disk=disk,
+        request_bytes_max=config.socket_request_max_bytes,
+        idle_s_max=config.connections_max_idle_ms / 1000,
+        quotas=quotas,
+        backlog=config.socket_listen_backlog_size,
+        receive_buffer_bytes=config.socket_receive_buffer_bytes,
+        send_buffer_bytes=config.socket_send_buffer_bytes,
+        throttle=throttle,
+    )
+
+
+def advertised(config: BrokerConfig, ports: Mapping[str, int]) -> tuple[Address, ...]:
+    """What clients are told (advertised.listeners); where it leaves out host or port, this machine's name and the port of `ports` that was bound."""
+    return tuple(
+        Address(
+            each.name,
+            each.host or socket.gethostname(),
+            each.port or ports[each.name],
+            each.protocol,
+        )
+        for each in config.advertised_listeners
+    )
