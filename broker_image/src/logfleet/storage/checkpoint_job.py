@@ -20,8 +20,9 @@ ALL = (RECOVERY_POINTS, LOG_STARTS, FIRST_DIRTY_OFFSETS, HIGH_WATERMARKS)
 class CheckpointJob:
     """What some of these files are to say.
 
-    written: what the directory's files say for certain, by name; one that says the same already is not written. points: recovery points
-    as they will be there. departures: how many logs had left the directory when the job was begun.
+    written: what the directory's files say for certain, by name; one that says the same already is not written, but for the recovery
+    points, as with them the names of logs that have left become durable. points: recovery points as they will be there. departures: how
+    many logs had left the directory when the job was begun.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class CheckpointJob:
         """Make the files durable. Blocks; no two jobs of a directory may run at a time."""
         for name, lines in self._lines.items():
             content = format_offsets(lines)
-            if self._written.get(name) != content:
+            if name == RECOVERY_POINTS or self._written.get(name) != content:
                 self._written.pop(name, None)
                 write_file(files, f"{self._directory}/{name}", content, durable=True)
                 self._written[name] = content

@@ -36,6 +36,7 @@ class Disk:
         self.writes = 0
         self.written: list[str] = []
         self.error: OSError | None = None
+        self.failing = ""
         self._loop = asyncio.get_running_loop()
         monkeypatch.setattr("logfleet.storage.checkpoint_job.write_file", self.write_file)
 
@@ -44,7 +45,7 @@ class Disk:
         self.may_go.wait(60)
         self.written.append(path.rpartition("/")[2])
         self.writes += path.endswith(LOG_STARTS)
-        if self.error is not None:
+        if self.error is not None and path.endswith(self.failing):
             raise self.error
         write_file(files, path, content, durable=durable)
 
@@ -178,15 +179,31 @@ async def test_a_file_that_would_say_the_same_is_not_written_again(disk) -> None
     assert disk.written == [RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS]
     disk.log.delete_records_before(2)
     await disk.checkpointer.write(disk.log_dir, {NAME: 4}.get)
-    assert disk.written[3:] == [LOG_STARTS, HIGH_WATERMARKS]
+    assert disk.written[3:] == [RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS]
+    await disk.checkpointer.write(disk.log_dir, {NAME: 4}.get)
+    assert disk.written[6:] == [RECOVERY_POINTS]
+
+
+async def test_a_log_that_no_checkpoint_has_named_leaves_durably(disk, monkeypatch) -> None:
+    """Its new name has to be durable, too, before its deletion is confirmed."""
+    disk.may_go.set()
+    await disk.checkpointer.write(disk.log_dir, {}.get)
+    other = TopicPartition("topic", 1)
+    disk.log_dir.create(other, "A" * 22, LogConfig(), NOW)
+    disk.log_dir.delete(other, NOW)
+    synced = []
+    monkeypatch.setattr(PosixFiles, "fsync_directory", lambda _files, path: synced.append(path))
+    await disk.checkpointer.forget_departed(disk.log_dir, {}.get)
+    assert synced == [disk.log_dir.path]
+    assert not disk.log_dir.has_departed
 
 
 async def test_a_file_whose_writing_failed_is_written_again(disk) -> None:
     disk.may_go.set()
     await disk.checkpointer.write(disk.log_dir, {NAME: 3}.get)
-    disk.error = OSError(28, "no room")
+    disk.error, disk.failing = OSError(28, "no room"), HIGH_WATERMARKS
     with pytest.raises(OSError, match="no room"):
         await disk.checkpointer.write(disk.log_dir, {NAME: 4}.get)
     disk.error = None
     await disk.checkpointer.write(disk.log_dir, {NAME: 3}.get)
-    assert disk.written[3:] == [HIGH_WATERMARKS, HIGH_WATERMARKS]
+    assert disk.written[3:] == 2 * [RECOVERY_POINTS, HIGH_WATERMARKS]
