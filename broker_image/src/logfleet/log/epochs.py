@@ -20,15 +20,14 @@ class EpochStart(msgspec.Struct, frozen=True, gc=False):
 
 
 class LeaderEpochs:
-    """The cache behind `leader-epoch-checkpoint`. `changed` is set by every change; whoever writes the file clears it."""
+    """The cache behind `leader-epoch-checkpoint`."""
 
-    __slots__ = ("_entries", "changed")
+    __slots__ = ("_entries",)
 
     def __init__(self, entries: tuple[EpochStart, ...] = ()) -> None:
         self._entries: list[EpochStart] = []
         for entry in entries:
             self.assign(entry.epoch, entry.start_offset)
-        self.changed = False
 
     @property
     def entries(self) -> tuple[EpochStart, ...]:
@@ -46,13 +45,11 @@ class LeaderEpochs:
         entries = self._entries
         while entries and entries[-1].epoch > epoch:
             entries.pop()
-            self.changed = True
         if entries and entries[-1].epoch == epoch and entries[-1].start_offset <= start_offset:
             return
         while entries and (entries[-1].epoch == epoch or entries[-1].start_offset >= start_offset):
             entries.pop()
         entries.append(EpochStart(epoch, start_offset))
-        self.changed = True
 
     def observe(self, epoch: int, offset: int) -> None:
         """A batch of `epoch` lies at `offset`, whether this was known or not."""
@@ -83,7 +80,6 @@ class LeaderEpochs:
         """Forget epochs that start at or after `end_offset`; also when nothing of the log was there (KAFKA-10706)."""
         while self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries.pop()
-            self.changed = True
 
     def truncate_start(self, start_offset: int) -> None:
         """Forget epochs that ended before `start_offset`; the one that holds it starts there."""
@@ -91,4 +87,3 @@ class LeaderEpochs:
         if keep == 0 or (keep == 1 and self._entries[0].start_offset == start_offset):
             return
         self._entries[:keep] = [EpochStart(self._entries[keep - 1].epoch, start_offset)]
-        self.changed = True

@@ -11,14 +11,9 @@ from functools import partial
 import msgspec
 
 from logfleet.io.files import copy_file, read_file, remove_if_there, write_file
-from logfleet.log.checkpoints import (
-    CorruptCheckpoint,
-    format_partition_metadata,
-    parse_epochs,
-    parse_partition_metadata,
-)
+from logfleet.log.checkpoints import CorruptCheckpoint, parse_epochs, parse_partition_metadata
 from logfleet.log.config import LONG_MAX, LogConfig
-from logfleet.log.epochs import LeaderEpochs
+from logfleet.log.epochs import EpochStart, LeaderEpochs
 from logfleet.log.index import RELATIVE_OFFSET_MAX
 from logfleet.log.names import (
     CLEANED,
@@ -41,6 +36,7 @@ from logfleet.storage.producer_history import ProducerHistory
 from logfleet.storage.segment import Segment, segment_number
 from logfleet.storage.segment_swap import recover
 from logfleet.storage.trash import Trash
+from logfleet.storage.unflushed import NOT_CLOSED, Stored, Unflushed, topic_id_file
 
 
 class LoadRequest(msgspec.Struct, frozen=True):
@@ -79,11 +75,7 @@ class LoadRequest(msgspec.Struct, frozen=True):
 
 
 class LoadedLog(msgspec.Struct):
-    """A partition's log as found, ready for appends.
-
-    rebuilt: old segments whose indexes were made anew and are not durable. is_new: there was no segment. notes: what a person should
-    know about how it was found.
-    """
+    """A partition's log as found, ready for appends. notes: what a person should know about how it was found."""
 
     segments: list[Segment]
     epochs: LeaderEpochs
@@ -92,8 +84,7 @@ class LoadedLog(msgspec.Struct):
     log_start_offset: int
     log_end_offset: int
     recovered_bytes: int
-    rebuilt: list[Segment]
-    is_new: bool
+    unflushed: Unflushed
     notes: list[str]
 
 
@@ -113,35 +104,45 @@ class LogLoader:
     def load(self) -> LoadedLog:
         """The log; its directory is changed where what it holds is not true. Raises OSError."""
         names = self._names()
-        self._epochs = self._read_epochs()
+        stored_epochs = self._read_epochs()
+        self._epochs = LeaderEpochs(stored_epochs)
+        topic_id = self._read_topic_id()
         segments = self._segments(names)
         is_new = not segments
         log_end = self._restore(segments, names)
         log_start = max(self._request.log_start_offset, segments[0].base_offset if segments else 0)
         producers = self._producers(names)
         self._notes += producers.restore(segments, log_end)
-        if not segments or log_end < log_start:
+        is_as_closed = self._request.clean and not self._recovered_bytes
+        if is_new or log_end < log_start:
             if segments:
                 self._notes.append(
                     f"the log ends at {log_end}, below its start {log_start}: it begins anew there"
                 )
                 self._remove_segments(segments)
                 producers.write([], log_start)
-            segments = [self._new_segment(log_start)]
-            log_end = log_start
+            segments, log_end = [self._new_segment(log_start)], log_start
+            is_as_closed = False
         self._epochs.truncate_end(log_end)
         self._complete_epochs(segments, log_start, log_end)
         self._epochs.truncate_start(log_start)
+        durable_end = min(self._request.durable_end, log_end)
         return LoadedLog(
             segments=segments,
             epochs=self._epochs,
             producers=producers,
-            topic_id=self._read_topic_id(),
+            topic_id=topic_id,
             log_start_offset=log_start,
             log_end_offset=log_end,
             recovered_bytes=self._recovered_bytes,
-            rebuilt=self._rebuilt,
-            is_new=is_new,
+            unflushed=Unflushed(
+                self._files,
+                self._request.directory,
+                Stored(durable_end, stored_epochs, topic_id),
+                segments=self._rebuilt,
+                is_new=is_new,
+                closed_end=log_end if is_as_closed else NOT_CLOSED,
+            ),
             notes=self._notes,
         )
 
@@ -182,13 +183,13 @@ class LogLoader:
             self._notes.append(f"{PARTITION_METADATA} is unreadable: {error}")
             return None
 
-    def _read_epochs(self) -> LeaderEpochs:
+    def _read_epochs(self) -> tuple[EpochStart, ...]:
         data = read_file(self._files, f"{self._request.directory}/{LEADER_EPOCHS}")
         try:
-            return LeaderEpochs(parse_epochs(data)) if data is not None else LeaderEpochs()
+            return parse_epochs(data) if data is not None else ()
         except CorruptCheckpoint as error:
             self._notes.append(f"{LEADER_EPOCHS} is unreadable ({error}): rebuilt from the batches")
-            return LeaderEpochs()
+            return ()
 
     def _complete_epochs(self, segments: Sequence[Segment], log_start: int, log_end: int) -> None:
         """Read from the batches what the file does not tell about the log's first part.
@@ -369,8 +370,3 @@ def prepare_directory(open_files: OpenFiles, directory: str, topic_id: str) -> N
     """Make the directory of a new partition. topic_id: Kafka's text form of the topic's uuid."""
     open_files.files.make_directory(directory)
     write_file(open_files.files, *topic_id_file(directory, topic_id), durable=False)
-
-
-def topic_id_file(directory: str, topic_id: str) -> tuple[str, bytes]:
-    """Path and content of the file that says whose a log is. topic_id: Kafka's text form."""
-    return f"{directory}/{PARTITION_METADATA}", format_partition_metadata(topic_id)

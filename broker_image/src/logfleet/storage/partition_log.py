@@ -10,10 +10,9 @@ from typing import Final
 
 import msgspec
 
-from logfleet.log.checkpoints import format_epochs
 from logfleet.log.config import LONG_MAX, LogConfig
 from logfleet.log.lookup import RecentBatches
-from logfleet.log.names import LEADER_EPOCHS, PARTITION_METADATA, TopicPartition
+from logfleet.log.names import TopicPartition
 from logfleet.log.producers import SeenBatch
 from logfleet.log.retention import Retention, SegmentAge, plan_retention
 from logfleet.log.segment import NO_ROOM, room_in, should_roll
@@ -21,11 +20,12 @@ from logfleet.log.validation import NeedsThread, Prepared, Rejected, prepare
 from logfleet.records.batch import BatchHeader, assign_offsets
 from logfleet.storage.file_slice import FileSlice
 from logfleet.storage.flush_job import FlushJob
-from logfleet.storage.log_loader import LoadRequest, LogLoader, topic_id_file
+from logfleet.storage.log_loader import LoadRequest, LogLoader
 from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.segment import Segment, segment_number
 from logfleet.storage.segment_swap import Swap
 from logfleet.storage.trash import Trash
+from logfleet.storage.unflushed import Stored
 from logfleet.wire.errors import ErrorCode
 
 REMOVED_AT_ONCE: Final = 4
@@ -67,9 +67,6 @@ class PartitionLog:
         self.recovered_bytes = loaded.recovered_bytes
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
-        self.recovery_point = min(request.recovery_point, loaded.log_end_offset)
-        if request.clean:
-            self.recovery_point = loaded.log_end_offset
         self.checkpointed_point = min(request.recovery_point, loaded.log_end_offset)
         self.first_dirty_offset = request.first_dirty_offset
         self.truncations = 0
@@ -83,16 +80,9 @@ class PartitionLog:
         self._active = loaded.segments[-1]
         self._recent = RecentBatches(self.log_end_offset, self._active.size)
         self._jitter_ms = 0
-        self._rolled = loaded.rebuilt  # old segments whose indexes are not durable
-        self._is_unnamed = loaded.topic_id is None  # no file says whose it is
-        self._is_new = loaded.is_new and not self._is_unnamed
-        # files were made since the last flush: their names are not durable
-        self._new_names = loaded.is_new or bool(loaded.rebuilt)
-        self._flushing = False
+        self._unflushed = loaded.unflushed
         self.flushed_ms = 0  # when the last flush that maintenance asked for began
         self._swap: Swap | None = None
-        # nothing was written since the log was last closed properly: closing it has nothing to do
-        self._is_as_closed = request.clean and not loaded.is_new and not loaded.recovered_bytes
         self.on_start_moved: Callable[[], None] = lambda: None
         self._draw_jitter()
 
@@ -151,7 +141,6 @@ class PartitionLog:
             self._make_room(header, last_offset, now_ms)
         assign_offsets(prepared.buffer, base_offset, leader_epoch)
         self._active.append(prepared.buffer, header, base_offset)
-        self._is_as_closed = False
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
         self.producers.update(header, base_offset)
@@ -199,7 +188,7 @@ class PartitionLog:
         """Make the active segment the last of the old ones and begin another at the log's end."""
         self._active.finish()
         created = self._create_segment(self.log_end_offset, now_ms)
-        self._rolled.append(self._active)
+        self._unflushed.rolled(self._active)
         self._active = created
         self._room = NO_ROOM
         self._segments.append(self._active)
@@ -209,8 +198,7 @@ class PartitionLog:
         self.producers.note_roll(self._segments, self.log_end_offset)
 
     def _create_segment(self, base_offset: int, now_ms: int) -> Segment:
-        self._new_names = True
-        self._is_as_closed = False
+        self._unflushed.renamed()
         return Segment.create(
             self.open_files,
             self.directory,
@@ -313,14 +301,13 @@ class PartitionLog:
         `offset`, there. Not while a flush is under way: it would make durable what is cut off; nor while compacted segments are put
         in place. Slices that reach beyond the new end come up short.
         """
-        assert not self._flushing
+        assert not self._unflushed.is_flushing
         assert self._swap is None
         if offset >= self.log_end_offset:
             self.epochs.truncate_end(offset)
             return
         self.truncations += 1
         keep = self._number_of(offset) + 1
-        self._is_as_closed = False
         gone, self._segments = self._segments[keep:], self._segments[:keep]
         self._discard(gone[::-1], 0)  # newest first: a crash in between leaves a log
         self._active = self._segments[-1]
@@ -330,7 +317,7 @@ class PartitionLog:
         self.notes = self.producers.restore(self._segments, self.log_end_offset)
         if self.log_end_offset < self.log_start_offset:
             self._begin_at(min(offset, self.log_start_offset), now_ms)
-        self.recovery_point = min(self.recovery_point, self.log_end_offset)
+        self._unflushed.truncated(self._active, self.log_end_offset)
         self.checkpointed_point = min(self.checkpointed_point, self.log_end_offset)
         self.first_dirty_offset = min(self.first_dirty_offset, self.log_end_offset)
         self._recent = RecentBatches(self.log_end_offset, self._active.size)
@@ -391,11 +378,10 @@ class PartitionLog:
             self.producers.forget(segment.base_offset)
 
     def _discard(self, segments: Sequence[Segment], due_ms: int) -> None:
+        self._unflushed.renamed()
         for segment in segments:
             for path in segment.paths:
                 self._trash.discard(path, due_ms)
-        self._new_names = True
-        self._rolled = [segment for segment in self._segments[:-1] if segment in self._rolled]
 
     # Compaction
 
@@ -417,78 +403,53 @@ class PartitionLog:
             self._discard(swap.gone, due_ms)
             self._drop_snapshots(swap.gone[1:], due_ms)
             swap.is_cleared = True
+        self._unflushed.renamed()
         swap.complete(self.files, self.directory)
         first = self._segments.index(swap.gone[0])
         self._segments[first : first + len(swap.gone)] = [swap.gone[0].successor(size)]
-        self._rolled = [segment for segment in self._rolled if segment not in swap.gone]
         self._swap = None
 
     def cancel_swap(self) -> None:
         """The held segments stay: the new one was not promoted, or is no longer (see segment_swap.demote)."""
         self._swap = None
-        self._new_names = True
+        self._unflushed.renamed()
 
     # Durability
 
     @property
+    def recovery_point(self) -> int:
+        """Everything below it is durable."""
+        return self._unflushed.stored.end_offset
+
+    @property
     def unflushed(self) -> bool:
         """Whether a flush would make anything durable that is not yet."""
-        return self.recovery_point < self.log_end_offset or self.epochs.changed or self._new_names
+        return self._unflushed.differs(self._to_store())
+
+    def _to_store(self) -> Stored:
+        return Stored(self.log_end_offset, self.epochs.entries, self.topic_id)
 
     def begin_flush(self) -> FlushJob:
         """What makes the log durable up to its present end: run it in a thread, then give it to `complete_flush`."""
-        assert not self._flushing, "one flush at a time"
-        self._flushing = True
-        changed = self._changed_segments()
-        files = [file for segment in changed for file in segment.take_changed()]
-        writes = []
-        if self.epochs.changed:
-            writes.append((f"{self.directory}/{LEADER_EPOCHS}", format_epochs(self.epochs.entries)))
-        if self.producers.is_due:
-            writes.append(self.producers.take(self.log_end_offset))
-        if self._is_unnamed and self.topic_id is not None:
-            writes.append(topic_id_file(self.directory, self.topic_id))
-        # more files than segments are indexes, and those may have been made just now
-        directories = [self.directory] if self._new_names or len(files) > len(changed) else []
-        if self._is_new:
-            files.append(self.open_files.files.open(f"{self.directory}/{PARTITION_METADATA}"))
-            directories.append(self.directory.rpartition("/")[0] or ".")
-        self.epochs.changed = self._new_names = self._is_new = False
-        self._rolled = []
-        return FlushJob(self.log_end_offset, files, writes, directories)
-
-    def _changed_segments(self) -> list[Segment]:
-        changed = []
-        if self.recovery_point < self.log_end_offset:
-            changed = self._segments[self._number_of(self.recovery_point) :]
-        return [segment for segment in self._rolled if segment not in changed] + changed
+        snapshots = [self.producers.take(self.log_end_offset)] if self.producers.is_due else []
+        return self._unflushed.begin(self._to_store(), self._segments, snapshots)
 
     def abandon_flush(self) -> None:
-        """The flush found no room, or an error: nothing of it counts, and the next one does it all again."""
-        self._flushing = False
-        self._rolled = self._segments[:-1]
-        for segment in self._segments:
-            segment.distrust_durability()
-        self.epochs.changed = self._new_names = True
-        self._is_new = not self._is_unnamed
+        """The flush found no room, or an error."""
+        self._unflushed.abandoned()
 
     def complete_flush(self, job: FlushJob) -> None:
         """The job has run: what lies below its end needs no recovery any more."""
-        self._flushing = False
-        self._is_unnamed = self.topic_id is None
-        self.recovery_point = max(self.recovery_point, job.end_offset)
         if self.producers.path(job.end_offset) in (path for path, _ in job.writes):
             self.producers.note_written(job.end_offset, self._segments, self.log_end_offset)
+        self._unflushed.completed()
 
     def close(self) -> FlushJob:
         """Complete indexes and producer state; once the job has run, the log can be opened as clean. Nothing may follow."""
-        assert not self._flushing
-        if self._is_as_closed and not self.unflushed:
-            return FlushJob(self.log_end_offset, [], [], [])
-        self._active.finish()
-        self._rolled.append(self._active)
-        self.producers.write(self._segments, self.log_end_offset)
-        self._new_names = self._is_as_closed = True
+        if not self._unflushed.is_as_closed(self._to_store()):
+            self._active.finish()
+            self.producers.write(self._segments, self.log_end_offset)
+            self._unflushed.closed(self._active, self.log_end_offset)
         return self.begin_flush()
 
     def forget_files(self) -> None:

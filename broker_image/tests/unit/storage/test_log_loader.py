@@ -227,6 +227,20 @@ def test_a_log_that_ends_before_its_start_begins_anew_there(rig):
     assert offsets(log) == [500, 501]
 
 
+def test_a_log_that_begins_anew_after_a_crash_can_be_flushed(rig):
+    """DeleteRecords reaches the disk before the records do; the flush before leading is the first that comes."""
+    log = rig.open(CONFIG)
+    append(log, 60)
+    assert len(log.segments) > 2
+    damage(log.segments[-1], -1, PAYLOAD)
+    crash(rig, log)
+    log = rig.open(CONFIG, clean=False, log_start_offset=60)
+    assert (log.log_start_offset, log.log_end_offset) == (60, 60)
+    rig.flush(log)
+    append(log, 2, producer_id=8)
+    assert offsets(log) == [60, 61]
+
+
 def test_an_unreadable_epoch_file_is_rebuilt_from_the_batches(rig):
     log = rig.open(CONFIG)
     append(log, 20, epoch=1)
