@@ -98,6 +98,7 @@ class LogLoader:
         self._request = request
         self._notes: list[str] = []
         self._recovered_bytes = 0
+        self._epochs_from = 0  # the file tells about batches from here on
         self._rebuilt: list[Segment] = []
         self._epochs = LeaderEpochs()
 
@@ -106,6 +107,7 @@ class LogLoader:
         names = self._names()
         stored_epochs = self._read_epochs()
         self._epochs = LeaderEpochs(stored_epochs)
+        self._epochs_from = stored_epochs[0].start_offset if stored_epochs else 0
         topic_id = self._read_topic_id()
         segments = self._segments(names)
         is_new = not segments
@@ -342,7 +344,9 @@ class LogLoader:
         self._notes.append(f"{name}: the batch at position {position} has {what}")
 
     def _note_epoch(self, header: BatchHeader) -> None:
-        self._epochs.observe(header.leader_epoch, header.base_offset)
+        """What lies before the file's first epoch says nothing against it: it is deleted, or `_complete_epochs` reads it."""
+        if header.base_offset >= self._epochs_from:
+            self._epochs.observe(header.leader_epoch, header.base_offset)
 
     def _cut(self, segment: Segment, torn: int) -> None:
         self._notes.append(

@@ -253,6 +253,22 @@ def test_an_unreadable_epoch_file_is_rebuilt_from_the_batches(rig):
     assert log.notes
 
 
+@pytest.mark.parametrize("log_start", [0, 1], ids=["deletion not acknowledged", "acknowledged"])
+def test_a_missing_index_below_the_log_start_changes_no_later_epoch(rig, log_start):
+    """The epoch file begins at the log start that was known then; the batches before it are none the less there."""
+    log = rig.open(CONFIG)
+    append(log, 20, epoch=6)
+    append(log, 40, epoch=14)
+    append(log, 40, epoch=15)
+    first = log.segments[0]
+    log.delete_records_before(log.segments[1].base_offset)
+    rig.close(log)
+    rig.files.remove(first.offset_index.path)
+    log = rig.open(CONFIG, log_start_offset=log_start * log.log_start_offset)
+    assert [log.epochs.epoch_of(offset) for offset in (19, 20, 59, 60)] == [6, 14, 14, 15]
+    assert log.epochs.epoch_of(log.log_start_offset) == 6
+
+
 class TestProducers:
     def test_the_last_five_batches_are_known_after_a_clean_stop(self, rig):
         log = rig.open(CONFIG)
