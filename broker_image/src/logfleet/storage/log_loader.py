@@ -74,6 +74,23 @@ class LoadRequest(msgspec.Struct, frozen=True):
         return LONG_MAX if self.clean else self.recovery_point
 
 
+class FoundSegment(msgspec.Struct, frozen=True):
+    """A segment as the names in the directory tell it, before anything of it is read, and what is to be done about it.
+
+    end_offset: where the next one begins, LONG_MAX for the last. has_indexes: both of them. is_unsafe: a crash may have taken some of it.
+    """
+
+    segment: Segment
+    end_offset: int
+    has_indexes: bool
+    is_unsafe: bool
+
+    @property
+    def is_trusted(self) -> bool:
+        """Nothing of it need be read: it is durable and whole, and another one tells where it ends."""
+        return self.has_indexes and not self.is_unsafe and self.end_offset != LONG_MAX
+
+
 class LoadedLog(msgspec.Struct):
     """A partition's log as found, ready for appends. notes: what a person should know about how it was found."""
 
@@ -99,7 +116,6 @@ class LogLoader:
         self._notes: list[str] = []
         self._recovered_bytes = 0
         self._epochs_from = 0  # the file tells about batches from here on
-        self._rebuilt: list[Segment] = []
         self._epochs = LeaderEpochs()
 
     def load(self) -> LoadedLog:
@@ -109,21 +125,20 @@ class LogLoader:
         self._epochs = LeaderEpochs(stored_epochs)
         self._epochs_from = stored_epochs[0].start_offset if stored_epochs else 0
         topic_id = self._read_topic_id()
-        segments = self._segments(names)
-        is_new = not segments
-        log_end = self._restore(segments, names)
-        log_start = max(self._request.log_start_offset, segments[0].base_offset if segments else 0)
+        found = self._found(names)
+        segments, rebuilt, log_end = self._restore(found)
+        log_start = max(self._request.log_start_offset, segments[0].base_offset if found else 0)
         producers = self._producers(names)
         self._notes += producers.restore(segments, log_end)
         is_as_closed = self._request.clean and not self._recovered_bytes
-        if is_new or log_end < log_start:
-            if segments:
+        if not found or log_end < log_start:
+            if found:
                 self._notes.append(
                     f"the log ends at {log_end}, below its start {log_start}: it begins anew there"
                 )
                 self._remove_segments(segments)
                 producers.write([], log_start)
-            segments, log_end = [self._new_segment(log_start)], log_start
+            segments, rebuilt, log_end = [self._new_segment(log_start)], [], log_start
             is_as_closed = False
         self._epochs.truncate_end(log_end)
         self._complete_epochs(segments, log_start, log_end)
@@ -141,8 +156,8 @@ class LogLoader:
                 self._files,
                 self._request.directory,
                 Stored(durable_end, stored_epochs, topic_id),
-                segments=self._rebuilt,
-                is_new=is_new,
+                segments=rebuilt,
+                is_new=not found,
                 closed_end=log_end if is_as_closed else NOT_CLOSED,
             ),
             notes=self._notes,
@@ -213,10 +228,18 @@ class LogLoader:
         for entry in known:
             self._epochs.observe(entry.epoch, entry.start_offset)
 
-    def _segments(self, names: set[tuple[int, str]]) -> list[Segment]:
-        """All segments as their files' sizes tell them, in order; nothing of them is read yet."""
+    def _found(self, names: set[tuple[int, str]]) -> list[FoundSegment]:
+        """All segments in order, as the names of their files and what is known to be durable tell them."""
         bases = sorted(offset for offset, suffix in names if suffix == LOG)
-        return [self._segment(base) for base in bases]
+        return [
+            self._found_segment(base, end, has_indexes={(base, INDEX), (base, TIME_INDEX)} <= names)
+            for base, end in zip(bases, [*bases[1:], LONG_MAX], strict=False)
+        ]
+
+    def _found_segment(self, base: int, end_offset: int, *, has_indexes: bool) -> FoundSegment:
+        # One that ends at the recovery point was the active one then: its last time index entry came later.
+        is_unsafe = not self._request.clean and end_offset >= self._request.recovery_point
+        return FoundSegment(self._segment(base), end_offset, has_indexes, is_unsafe)
 
     def _segment(self, base_offset: int) -> Segment:
         return Segment(
@@ -237,55 +260,61 @@ class LogLoader:
             created_ms=self._request.now_ms,
         )
 
-    def _restore(self, segments: list[Segment], names: set[tuple[int, str]]) -> int:
-        """Bring the segments into a true state and return the log end offset (0 without segments)."""
-        log_end = number = 0
-        while number < len(segments):
-            segment, number = segments[number], number + 1
-            is_last = number == len(segments)
-            end_offset = None if is_last else segments[number].base_offset
-            complete = {(segment.base_offset, INDEX), (segment.base_offset, TIME_INDEX)} <= names
-            # One that ends at the recovery point was the active one then: its last time index entry came later.
-            unsafe = not self._request.clean and (
-                end_offset is None or end_offset >= self._request.recovery_point
-            )
-            if end_offset is not None and complete and not unsafe:
-                log_end = end_offset
-                continue
-            log_end = self._restore_segment(segment, end_offset, unsafe=unsafe, complete=complete)
-            torn = segment.file.size() - segment.size
-            is_durable = log_end < self._request.durable_end
-            if torn and is_durable and (rest := self._split(segment, log_end, end_offset)):
-                number -= 1  # what is left of it comes again, without indexes
-                segments[number : number + 1] = map(self._segment, (segment.base_offset, rest))
-                names -= {(segment.base_offset, INDEX), (segment.base_offset, TIME_INDEX)}
-                continue
-            if torn:
-                self._cut(segment, torn)
-            is_compacted = end_offset is None or end_offset <= self._request.compacted_end
-            if (torn and not is_durable) or (
-                unsafe and not is_compacted and log_end < (end_offset or 0)
-            ):
-                self._remove_segments(segments[number:])
-                del segments[number:]
-                return log_end
-            if not is_last:
-                segment.finish()
-                self._rebuilt.append(segment)
-        return log_end
+    def _restore(self, found: Sequence[FoundSegment]) -> tuple[list[Segment], list[Segment], int]:
+        """Bring the log into a true state: its segments, the old ones with rebuilt indexes, and its end (0 without segments).
 
-    def _restore_segment(
-        self, segment: Segment, limit: int | None, *, unsafe: bool, complete: bool
-    ) -> int:
-        """Find its batches; the offset after the last. limit: where the next segment begins."""
-        verify = unsafe or not complete
-        distrust = self._request.recovery_point if unsafe and complete else 0
+        It ends where a crash took batches: what lies behind them goes. Behind the last segment there is nothing.
+        """
+        segments: list[Segment] = []
+        restored: list[Segment] = []
+        log_end = 0
+        for number, each in enumerate(found, 1):
+            if each.is_trusted:
+                segments.append(each.segment)
+                continue
+            parts, log_end, is_torn = self._restore_segment(each)
+            segments += parts
+            restored += parts
+            lacks_batches = (
+                log_end < each.end_offset and each.end_offset > self._request.compacted_end
+            )
+            if is_torn or (each.is_unsafe and lacks_batches):
+                self._remove_segments([behind.segment for behind in found[number:]])
+                break
+        rebuilt = [segment for segment in restored if segment is not segments[-1]]
+        for segment in rebuilt:
+            segment.finish()
+        return segments, rebuilt, log_end
+
+    def _restore_segment(self, found: FoundSegment) -> tuple[list[Segment], int, bool]:
+        """The segments that it becomes, the offset after the last batch, and whether a crash has torn it there.
+
+        They are several if durable batches lie behind what cannot be read.
+        """
+        parts = []
+        log_end, unread = self._find_end(found)
+        while unread and log_end < self._request.durable_end:
+            rest = self._split(found, log_end)
+            if rest is None:
+                break
+            base, end_offset = found.segment.base_offset, found.end_offset
+            first = self._found_segment(base, rest, has_indexes=False)
+            self._find_end(first)
+            parts.append(first.segment)
+            found = self._found_segment(rest, end_offset, has_indexes=False)
+            log_end, unread = self._find_end(found)
+        if unread:
+            self._cut(found.segment, unread)
+        is_torn = unread > 0 and log_end >= self._request.durable_end
+        return [*parts, found.segment], log_end, is_torn
+
+    def _find_end(self, found: FoundSegment) -> tuple[int, int]:
+        """Restore what is known of a segment: the offset after its last batch, and how many bytes behind that are none."""
+        segment, durable_end = found.segment, self._request.durable_end
+        verify = found.is_unsafe or not found.has_indexes
+        distrust = self._request.recovery_point if found.is_unsafe and found.has_indexes else 0
         size_before = segment.size
-        restore = partial(
-            segment.restore,
-            end_offset=LONG_MAX if limit is None else limit,
-            on_batch=self._note_epoch,
-        )
+        restore = partial(segment.restore, end_offset=found.end_offset, on_batch=self._note_epoch)
         end_offset = restore(verify=verify, distrust_offset=distrust)
         if not verify and segment.size != segment.file.size():
             # Closed properly, they said. Look at every byte before any is cut off.
@@ -294,26 +323,25 @@ class LogLoader:
         if verify:
             self._recovered_bytes += size_before
         position = segment.size
-        if position == segment.file.size() or end_offset >= self._request.durable_end:
-            return end_offset
-        # Readers take such a batch for what it is, as they do where no index is missing; what follows it is good.
-        durable_end = self._request.durable_end
-        with_damaged = restore(verify=True, distrust_offset=distrust, verify_from=durable_end)
-        if segment.size == segment.file.size() or with_damaged >= durable_end:
-            self._note_damage(
-                segment, position, "a wrong checksum, and perhaps others: left as it is"
-            )
-            return with_damaged
-        return restore(verify=True, distrust_offset=distrust)
+        if position != segment.file.size() and end_offset < durable_end:
+            # Readers take such a batch for what it is, as they do where no index is missing; what follows it is good.
+            end_offset = restore(verify=True, distrust_offset=distrust, verify_from=durable_end)
+            if segment.size == segment.file.size() or end_offset >= durable_end:
+                what = "a wrong checksum, and perhaps others: left as it is"
+                self._note_damage(segment, position, what)
+            else:
+                end_offset = restore(verify=True, distrust_offset=distrust)
+        return end_offset, segment.file.size() - segment.size
 
-    def _split(self, segment: Segment, log_end: int, limit: int | None) -> int | None:
-        """Put the durable batches behind the damage that begins at `segment.size` into a segment of their own, and cut it there.
+    def _split(self, damaged: FoundSegment, log_end: int) -> int | None:
+        """Put the durable batches behind the damage that begins at its `size` into a segment of their own, and cut it there.
 
-        Offsets may be missing between two segments, as after compaction. limit: where the next segment begins. Returns the new one's base
-        offset, None if there are no such batches; nothing has changed then. The segment's indexes are gone afterwards.
+        Offsets may be missing between two segments, as after compaction. Returns the new one's base offset, None if there are no such
+        batches; nothing has changed then. The segment's indexes are gone afterwards.
         """
+        segment = damaged.segment
         file, base = segment.file, segment.base_offset
-        end_offset = base + RELATIVE_OFFSET_MAX + 1 if limit is None else limit
+        end_offset = min(damaged.end_offset, base + RELATIVE_OFFSET_MAX + 1)
         found = find_batch(
             file.pread,
             segment.size,
