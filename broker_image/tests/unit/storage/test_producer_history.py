@@ -84,6 +84,28 @@ def test_a_log_begun_anew_by_truncation_knows_its_producers(rig):
     assert send(log, 3).base_offset == 4
 
 
+def test_a_snapshot_that_only_its_checksum_tells_wrong_is_refused(rig):
+    """The sequence of an older write in the pages of a newer one: all of it could be true."""
+    log = rig.open()
+    for sequence in range(3):
+        send(log, sequence)
+    rig.close(log)
+    (name,) = rig.names(".snapshot")
+    newest = rig.files.open(f"{rig.directory}/{name}").pread(1 << 10, 0)
+    older = ProducerStates()
+    older.update(
+        parse_header(build_batch([Record(None, None, NOW)], producer=ProducerStamp(7, 0, 1))), 1
+    )
+    torn = newest[:6] + older.snapshot()[6:]
+    assert len(torn) == len(newest)
+    write_file(rig.files, f"{rig.directory}/{name}", torn, durable=False)
+    log = rig.open()
+    assert [note for note in log.notes if f"{name} is unreadable" in note]
+    assert name not in rig.names()
+    assert log.producers.states.get(7).last_sequence == 2
+    assert send(log, 2).duplicate
+
+
 class MeanwhileFiles(PosixFiles):
     """Lets something happen between the writing of a snapshot and its renaming."""
 
