@@ -1,11 +1,11 @@
 """Keys of brokers: listeners, connections, requests."""
 
 NETWORK = """
-advertised.listeners LIST ro high null | Addresses told to clients and other brokers; without a value those of listeners. | in node.broker
+advertised.listeners LIST ro high null | Addresses told to clients and other brokers; without a value those of listeners. | in node.listening
 background.threads INT cluster high 10 1.. | Threads for work in the background; here one event loop does.
 client.quota.callback.class CLASS ro low null | Java class that decides on quotas.
 connection.failed.authentication.delay.ms INT ro low 100 0.. | A connection whose authentication failed is closed after this time.
-connections.max.idle.ms LONG ro medium 600000 | A connection on which nothing moved for this long is closed; below 0 none is. | in node.broker
+connections.max.idle.ms LONG ro medium 600000 | A connection on which nothing moved for this long is closed; below 0 none is. | in node.listening
 connections.max.reauth.ms LONG ro medium 0 | SASL connections must authenticate again after this time; 0 never.
 controller.quota.window.num INT ro low 11 1.. | Windows over which the rate of topic changes is measured. | in node.quotas.client_quotas
 controller.quota.window.size.seconds INT ro low 1 1.. | Length of one such window. | in node.quotas.client_quotas
@@ -34,9 +34,9 @@ security.inter.broker.protocol STRING ro medium PLAINTEXT {PLAINTEXT,SSL,SASL_PL
 share.fetch.purgatory.purge.interval.requests INT ro medium 1000 | Finished share fetches that may stay on the waiting list.
 socket.connection.setup.timeout.max.ms LONG ro medium 30000 | Longest time to set up a connection to another broker, after repeated failures.
 socket.connection.setup.timeout.ms LONG ro medium 10000 | Time to set up a connection to another broker.
-socket.listen.backlog.size INT ro medium 50 1.. | Connections that may wait to be accepted; 1,024 where it is not set. | in node.broker
-socket.receive.buffer.bytes INT ro high 102400 | Receive buffer of a connection's socket; left to the system where it is -1 or not set. | in node.broker
-socket.request.max.bytes INT ro high 104857600 1.. | Longest request; a longer one closes the connection. | in node.broker
-socket.send.buffer.bytes INT ro high 102400 | Send buffer of a connection's socket; left to the system where it is -1. | in node.broker
+socket.listen.backlog.size INT ro medium 50 1.. | Connections that may wait to be accepted; 1,024 where it is not set. | in node.listening
+socket.receive.buffer.bytes INT ro high 102400 | Receive buffer of a connection's socket; left to the system where it is -1 or not set. | in node.listening
+socket.request.max.bytes INT ro high 104857600 1.. | Longest request; a longer one closes the connection. | in node.listening
+socket.send.buffer.bytes INT ro high 102400 | Send buffer of a connection's socket; left to the system where it is -1. | in node.listening
 telemetry.max.bytes INT ro low 1048576 1.. | Longest client telemetry that is accepted.
 """
