@@ -19,8 +19,7 @@ from logfleet.control.cleaner_settings import settings_of
 from logfleet.control.configs import BrokerConfig
 from logfleet.control.dynamic_configs import Piece
 from logfleet.control.topic_configs import BrokerLayers
-from logfleet.io import descriptors
-from logfleet.io.clock import now_ms
+from logfleet.io import clock, descriptors
 from logfleet.io.files import Files, PosixFiles
 from logfleet.io.timers import TimerWheel
 from logfleet.log.names import TopicPartition
@@ -163,10 +162,7 @@ class Broker:
         """The log directories that have not failed."""
         return self._log_dirs
 
-    @staticmethod
-    def now_ms() -> int:
-        """Wall clock."""
-        return now_ms()
+    now_ms = staticmethod(clock.now_ms)
 
     async def run_in_thread(self, work: Callable[..., T], *args: object) -> T:
         """Run something that takes long and releases the interpreter lock."""
@@ -228,7 +224,7 @@ class Broker:
         image = await self.follower.until(lambda image: image.revision > 0)
         await self._log_dirs.load(
             lambda topic: self._configs.of(image, topic),
-            now_ms(),
+            clock.now_ms(),
             self._configs.recovery_threads(image),
         )
         self._start_partitions()

@@ -123,17 +123,19 @@ class Partition:
         """
         assert self.is_leading, f"append to {self.topic}-{self.index}, which is led elsewhere"
         log = self.log
-        if log.disk.is_held_up:
-            log.disk.require_room()
+        disk = log.disk
+        is_held_up = disk.is_held_up  # should this very write be slow, it is done when that shows
+        if is_held_up:
+            disk.require_room()
         size_before = log.log_end_offset
         result = log.append_as_leader(batch, self.leader_epoch, now_ms)
         end_offset = log.log_end_offset
         if end_offset != size_before:
             size = len(batch.buffer if isinstance(batch, Prepared) else batch)
             self.bytes_in += size
-            if log.disk.is_held_up:
+            if is_held_up:
                 self._held.append((end_offset, size))
-                log.disk.when_written(partial(self._written, end_offset))
+                disk.when_written(partial(self._written, end_offset))
                 return result
             if self._waits_for_flush():
                 self._held.append((end_offset, size))
