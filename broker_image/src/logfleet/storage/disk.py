@@ -102,12 +102,12 @@ class Disk:
         write.done = self._thread.submit(self._carry_out, write)
 
     def when_written(self, then: Callable[[], None]) -> None:
-        """Call it on the loop once all that waits by now is written."""
+        """Call it on the loop once all that waits by now is written; at once if nothing does, as after the write that was slow."""
         with self._lock:
             if self._waiting:
                 self._waiting[-1].then.append(then)
                 return
-        self._loop.call_soon(then)
+        then()
 
     def waiting(self, path: str) -> list[tuple[int, bytes]]:
         """(position, data) of what waits to be written to a file, oldest first. Any thread may ask."""
@@ -150,7 +150,7 @@ class Disk:
         with self._lock:
             assert self._waiting.popleft() is write, "written in order"
             self._waiting_bytes -= len(write.data)
-        self._loop.call_soon_threadsafe(self._written, write, perf_counter() - started)
+            self._loop.call_soon_threadsafe(self._written, write, perf_counter() - started)
 
     def _written(self, write: _Write, seconds: float) -> None:
         now = perf_counter()

@@ -1,5 +1,6 @@
 """Requests that are known by their bytes get what requests that are decoded get."""
 
+from itertools import count
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from logfleet.node.handlers.produce import HANDLERS
 from logfleet.records.batch import TRANSACTIONAL_BIT, TimestampType, write_crc
 from logfleet.records.compression import Codec
 from logfleet.records.record import ProducerStamp, Record, build_batch
+from logfleet.storage import disk
 from logfleet.wire.apis import API_BY_NAME
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.frame import SIZE_BYTES, decode_response, encode_request
@@ -260,6 +262,20 @@ def test_what_may_have_to_wait_for_the_disk_is_decoded(sides, monkeypatch) -> No
     side.refuse_to_decode(monkeypatch)
     with pytest.raises(AssertionError, match="it was decoded"):
         side.ask(frame(9, batch()))
+
+
+@pytest.mark.asyncio
+async def test_the_write_with_which_a_disk_becomes_slow_is_answered_as_any(
+    sides, monkeypatch
+) -> None:
+    side, _ = sides
+    partition = side.host.host("topic", 0)
+    side.ask(frame(9, batch()))
+    side.refuse_to_decode(monkeypatch)
+    monkeypatch.setattr(disk, "perf_counter", count(0, 2 * disk.SLOW_S).__next__)
+    answer = row(side.ask(frame(9, batch())), 9)
+    assert partition.log.disk.is_held_up
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 1)
 
 
 def test_a_disk_that_fails_is_told_of_once_and_not_tried_again(sides, monkeypatch) -> None:
