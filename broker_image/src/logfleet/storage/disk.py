@@ -203,8 +203,10 @@ class SparedFile:
             disk.was_slow(seconds)
 
     def truncate(self, length: int) -> None:
-        """Blocks until what waits is written; logs are hardly ever shortened."""
+        """Blocks until what waits is written, unless the file is no longer than that: files are hardly ever shortened."""
         if self._disk.is_held_up:
+            if self.size() == length:
+                return
             self._disk.drain()
         self._file.truncate(length)
 

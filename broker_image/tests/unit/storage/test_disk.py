@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 from logfleet.io.files import File, PosixFile, PosixFiles, Writable
+from logfleet.log.config import LogConfig
+from logfleet.records.record import Record, build_batch
 from logfleet.storage import disk as module
 from logfleet.storage.disk import CALM_S, SLOW_S, DiskBusy, SparedFile
 from logfleet.storage.open_files import OpenFiles
+
+from broker_image.tests.unit.storage.log_rig import LogRig
 
 pytestmark = pytest.mark.asyncio
 
@@ -191,6 +195,24 @@ async def test_other_open_files_of_the_same_disk_see_what_waits(directory, slow)
     assert isinstance(beside, SparedFile)
     assert beside.pread(5, 0) == b"waits"
     slow.gate.set()
+
+
+async def test_the_flush_of_a_new_log_begins_without_waiting_for_the_disk(tmp_path, slow) -> None:
+    """Its indexes are written for the first time. Where the disk is full as well, who waits for it on the loop waits for ever."""
+    rig = LogRig(str(tmp_path / "data"), slow)
+    log = rig.open(LogConfig(index_interval_bytes=1))
+    log.disk.was_slow(2 * SLOW_S)
+    slow.gate.clear()
+    slow.written.clear()
+    for _ in range(3):
+        log.append_as_leader(build_batch([Record(None, b"v", 1)]), 0, 1)
+    job = log.begin_flush()
+    assert slow.written == []
+    slow.gate.set()
+    await asyncio.to_thread(job.run, slow)
+    log.complete_flush(job)
+    index = log.segments[0].offset_index
+    assert (len(index), Path(index.path).stat().st_size) == (2, 16)
 
 
 async def test_what_waits_for_a_file_is_not_for_the_next_of_its_name(directory, slow) -> None:
