@@ -99,7 +99,7 @@ class Disk:
         with self._lock:
             self._waiting.append(write)
             self._waiting_bytes += len(write.data)
-        write.done = self._thread.submit(self._carry_out, write)
+            write.done = self._thread.submit(self._carry_out, write)
 
     def when_written(self, then: Callable[[], None]) -> None:
         """Call it on the loop once all that waits by now is written; at once if nothing does, as after the write that was slow."""

@@ -4,7 +4,9 @@ import asyncio
 import errno
 import random
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from logfleet.io.files import File, PosixFile, PosixFiles, Writable
@@ -270,3 +272,20 @@ async def test_no_more_waits_than_there_is_memory_for(directory, slow, monkeypat
     slow.gate.set()
     await directory.written()
     directory.disk.require_room()
+
+
+async def test_a_flush_in_a_thread_does_not_find_a_write_that_is_half_handed_over(
+    directory, monkeypatch
+) -> None:
+    """It would find nothing to wait for: an error that is none of the disk's, after which the log is never flushed again."""
+    directory.hold_up()
+    submit, seen = ThreadPoolExecutor.submit, []
+
+    def submit_watched(*given: Any) -> Any:
+        seen.append(directory.disk._lock.locked())
+        return submit(*given)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", submit_watched)
+    directory.file().pwrite(b"one", 0)
+    await directory.written()
+    assert seen == [True]
