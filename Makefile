@@ -99,8 +99,8 @@ spark: $(STAMP) ## tests of the Spark source and jobs, on Spark itself (needs Ja
 	pytest -q --timeout=600 spark-on-k8s/tests
 
 .PHONY: bench
-bench: $(STAMP) ## processor time per record and request, beside a bare server in the same run (REALTIME=1 on a busy machine)
-	@$(PY) -m e2e.perf $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(REALTIME),--realtime)
+bench: $(STAMP) ## processor time per record and request, beside a bare server in the same run (REALTIME=1 on a busy machine, ONLY=part of a row's name)
+	@$(PY) -m e2e.perf $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only "$(ONLY)") $(if $(REALTIME),--realtime)
 
 .PHONY: bench-kafka
 bench-kafka: $(STAMP) ## Apache Kafka and Logfleet side by side on this machine (ROWS=words ROUNDS=n SIZE=GiB MINUTES=n QUICK=1)

@@ -34,8 +34,9 @@ _TEXTS: Final = {
 def edges(topic: str) -> Iterator[Edge]:
     """topic: one that exists."""
     for key in TOPIC_KEYS.values():
-        for text in _around(key):
-            yield TOPIC, topic, ((key.name, SET, text),)
+        if not key.name.startswith("logfleet."):
+            for text in _around(key):
+                yield TOPIC, topic, ((key.name, SET, text),)
     for key in GROUP_KEYS.values():
         for text in _around(key):
             yield GROUP, "g", ((key.name, SET, text),)

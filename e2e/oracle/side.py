@@ -22,6 +22,7 @@ from e2e.harness.wire.wire_connection import Disconnected, WireConnection
 from e2e.oracle.answers import CLOSED, NO_ANSWER, OTHER_CASES, Names, plain
 
 CONFIG_TOPIC, SET = 2, 0
+OWN_KEYS: Final = "logfleet."
 ANSWER_WITHIN_S: Final = 20.0
 """Longer than every timer that a case sets."""
 SHOWN_WITHIN_S: Final = 60.0
@@ -227,9 +228,14 @@ class Side:
     def topic(
         self, name: str = "t", partitions: int = 1, config: Mapping[str, str] | None = None
     ) -> MadeTopic:
-        """A topic of the case's own, led when this returns."""
+        """A topic of the case's own, led when this returns. config: of keys that are ours alone Kafka is told nothing."""
         full = self.prefix + name
-        made = self._make_topic(full, config or {}, partitions)
+        given = {
+            key: value
+            for key, value in (config or {}).items()
+            if self.product == "ours" or not key.startswith(OWN_KEYS)
+        }
+        made = self._make_topic(full, given, partitions)
         self._topics[full] = None
         self._names.known[made] = self._names.known[to_text(made)] = f"<id of {full}>"
         return MadeTopic(full, made)

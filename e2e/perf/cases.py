@@ -1,5 +1,7 @@
 """The rows of the table."""
 
+from logfleet.records.compression import Codec
+
 from e2e.perf.spec import Case, Kind
 
 BATCH_BYTES = 64 * 1024
@@ -7,6 +9,26 @@ SMALL_BATCH = BATCH_BYTES // 110  # a record of 100 bytes takes about 110 in a b
 BIG_BATCH = BATCH_BYTES // 1036
 ANSWER_BYTES = 1024 * 1024
 """What consumers ask for by default per partition (max.partition.fetch.bytes)."""
+
+READING_RECORDS = tuple(
+    Case(
+        f"produce {size}, 64 KiB batches, {name}",
+        Kind.PRODUCE,
+        record_bytes,
+        records,
+        requests=1000,
+        depth=5,
+        codec=codec,
+        reads_records=reads_records,
+    )
+    for size, record_bytes, records in (("100 B", 100, SMALL_BATCH), ("1 KiB", 1024, BIG_BATCH))
+    for name, codec, reads_records in (
+        ("all read", Codec.NONE, True),
+        ("lz4", Codec.LZ4, False),
+        ("lz4, all read", Codec.LZ4, True),
+    )
+)
+"""What logfleet.record.validation=full costs, beside the rows of the same batches without it."""
 
 CASES = (
     Case("produce 100 B, 64 KiB batches", Kind.PRODUCE, 100, SMALL_BATCH, requests=3000, depth=5),
@@ -62,4 +84,5 @@ CASES = (
         aim=2.0,
         newest=True,
     ),
+    *READING_RECORDS,
 )

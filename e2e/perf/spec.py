@@ -5,8 +5,10 @@ Kept in a file, read by the load generator and by the bare server.
 
 from enum import StrEnum
 from pathlib import Path
+from random import Random
 
 import msgspec
+from logfleet.records.compression import Codec
 from logfleet.records.record import Record, build_batch
 from logfleet.wire.apis import API_BY_NAME
 from logfleet.wire.frame import encode_request, encode_response
@@ -35,6 +37,7 @@ class Case(msgspec.Struct, frozen=True):
     record_bytes: of a record's value. batch_records: records per batch. answer_bytes: what a fetch asks for at most; a smaller number
     than a batch gives one batch. depth: requests in flight. requests: per round. aim: the ratio to the bare server that is wanted,
     None if none is. newest: only the last batch is fetched, as by a consumer that keeps up; else all, one answer after the other.
+    codec: of the batch. reads_records: the topic wants every record read on its way in (logfleet.record.validation=full).
     """
 
     name: str
@@ -46,6 +49,8 @@ class Case(msgspec.Struct, frozen=True):
     answer_bytes: int = 0
     aim: float | None = None
     newest: bool = False
+    codec: Codec = Codec.NONE
+    reads_records: bool = False
 
 
 class Spec(msgspec.Struct, frozen=True):
@@ -78,12 +83,13 @@ def load(path: Path) -> Spec:
 
 
 def batch_of(case: Case, *, now_ms: int) -> bytearray:
-    """A batch as a producer sends it: uncompressed, without a key; the values differ, so that no page looks like the next."""
+    """A batch as a producer sends it, without keys; values are half random, half zeros: lz4 halves them, and no page looks like the next."""
+    half = case.record_bytes // 2
     records = [
-        Record(None, number.to_bytes(4, "big") * (case.record_bytes // 4), now_ms)
+        Record(None, Random(number).randbytes(half) + bytes(half), now_ms)
         for number in range(case.batch_records)
     ]
-    return build_batch(records)
+    return build_batch(records, codec=case.codec)
 
 
 def produce_frame(case: Case, topic_id: bytes, *, now_ms: int) -> bytes:

@@ -47,7 +47,7 @@ class Topics:
     def spec(self, case: Case) -> Spec:
         """What a round of `case` sends."""
         if case.kind is Kind.PRODUCE:
-            return self._produce(case, *self._create())
+            return self._produce(case, *self._create(case))
         if case.name not in self._fetches:
             self._fetches[case.name] = self._fetch(case)
         return self._fetches[case.name]
@@ -59,7 +59,7 @@ class Topics:
 
     def _fetch(self, case: Case) -> Spec:
         """Fill a topic, read it once, and take what came as what must come."""
-        name, topic_id = self._create()
+        name, topic_id = self._create(case)
         filling = self._produce(case, name, topic_id)
         batches = min(FULL_BYTES // len(filling.frames[0]), FULL_BATCHES_MAX)
         with self._connect() as connection:
@@ -97,11 +97,12 @@ class Topics:
                 file.write(content[start : start + BATCH_BYTES])
         return str(path)
 
-    def _create(self) -> tuple[str, bytes]:
+    def _create(self, case: Case) -> tuple[str, bytes]:
         name = f"bench-{next(self._numbers)}"
+        config = {"logfleet.record.validation": "full"} if case.reads_records else {}
 
         async def create(admin: Admin) -> bytes:
-            topic_id = await admin.create_topic(NewTopic(name, partitions=1, replicas=1))
+            topic_id = await admin.create_topic(NewTopic(name, 1, 1, config))
             # a new topic is led a moment later
             await list_offsets(admin.client, {TopicPartition(name, 0): OffsetSpec.LATEST})
             return topic_id

@@ -4,16 +4,19 @@ Source of the rules: ProduceRequest.validateRecords, LogValidator, ProducerAppen
 """
 
 import struct
+from collections.abc import Iterator
 from typing import Final
 
 from logfleet.records.batch import (
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
+    HEADER_SIZE,
     LOG_APPEND_TIME_BIT,
     TRANSACTIONAL_BIT,
+    replace_payload,
     write_crc,
 )
-from logfleet.records.compression import Codec
+from logfleet.records.compression import Codec, compress
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.wire import messages as m
 
@@ -26,6 +29,8 @@ SEQUENCE_MAX: Final = 2**31 - 1
 HOUR_MS: Final = 3_600_000
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 NO_ID: Final = bytes(16)
+EVERY_RECORD: Final = {"logfleet.record.validation": "full"}
+"""What Kafka does always."""
 
 # position in the batch, struct format
 BASE_OFFSET, LEADER_EPOCH, MAGIC, ATTRIBUTES = (0, ">q"), (12, ">i"), (16, ">b"), (21, ">h")
@@ -118,19 +123,69 @@ def bytes_that_are_no_batch(side: Side) -> None:
     side.ask(r.fetch(topic), 12)
 
 
+def with_records(payload: bytes, codec: Codec = Codec.NONE, *, packed: bool = True) -> bytes:
+    """A batch that says it has three records, with these bytes for them under a right checksum."""
+    body = compress(codec, payload) if packed else payload
+    return bytes(replace_payload(r.batch(3), codec, body))
+
+
+def records_alone(count: int) -> list[bytes]:
+    """Each as the first of its batch would be."""
+    return [bytes(build_batch([record])[HEADER_SIZE:]) for record in r.records(count)]
+
+
+def insides() -> Iterator[bytes]:
+    """Batches with a right header and checksum whose records are not what it says."""
+    good = r.batch(3)[HEADER_SIZE:]
+    alone = records_alone(3)
+    for codec in Codec:
+        yield with_records(b"\xff" * 60, codec)
+        yield with_records(bytes(60), codec)
+        yield with_records(good[:-1], codec)
+        yield with_records(good + b"\0", codec)
+        yield with_records(good + alone[0], codec)
+        yield with_records(good[: -len(alone[2])], codec)
+    for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD):
+        yield with_records(b"no such stream", codec, packed=False)
+        yield with_records(compress(codec, good)[:-3], codec, packed=False)
+
+
 @CORPUS.case
 def records_that_do_not_fit_the_header(side: Side) -> None:
-    """Right checksums, wrong insides."""
+    """Right checksums, wrong insides, where every record is read."""
+    topic = side.topic(config=EVERY_RECORD)
+    send_and_read(side, topic, *insides())
+
+
+@CORPUS.case
+def records_that_are_believed(side: Side) -> None:
+    """The same where ours looks at headers alone."""
     topic = side.topic()
-    good = bytearray(r.batch(2))
-    garbage = bytearray(good)
-    garbage[61:] = b"\xff" * (len(good) - 61)
-    write_crc(garbage)
-    packed = bytearray(r.batch(2, codec=Codec.GZIP))
-    packed[61:] = b"\xff" * (len(packed) - 61)
-    write_crc(packed)
-    for each in (garbage, packed):
-        side.ask(r.produce(topic, bytes(each)), 9)
+    for each in insides():
+        side.ask(r.produce(topic, each))
+
+
+@CORPUS.case
+def records_at_other_offsets(side: Side) -> None:
+    topic = side.topic(config=EVERY_RECORD)
+    alone = b"".join(records_alone(3))
+    for codec in (Codec.NONE, Codec.LZ4):
+        side.ask(r.produce(topic, with_records(alone, codec)))
+
+
+@CORPUS.case
+def headers_with_another_newest_time(side: Side) -> None:
+    """Before the first record's, between, and after all of them, where every record is read."""
+    times = (r.T0, r.T0 + 5, r.T0 + 3)
+    for codec in (Codec.NONE, Codec.GZIP):
+        topic = side.topic(codec.name, config=EVERY_RECORD)
+        batch = bytes(build_batch([Record(b"k", b"v", time) for time in times], codec=codec))
+        send_and_read(
+            side,
+            topic,
+            *(patched(batch, MAX_TIME, time) for time in (-1, r.T0, r.T0 + 4, r.T0 + 9)),
+        )
+        side.ask(r.list_offsets(topic, -3))
 
 
 @CORPUS.case

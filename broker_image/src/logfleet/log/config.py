@@ -17,7 +17,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The topic-level keys that the log obeys; defaults are those of Apache Kafka 4.4.0.
 
     compression_type None is `producer`: batches stay as they were sent. compression_level belongs to that codec, None is its
-    default. Times in milliseconds, sizes in bytes.
+    default. validates_records is our own logfleet.record.validation. Times in milliseconds, sizes in bytes.
     """
 
     segment_bytes: int = 1 << 30
@@ -42,6 +42,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     compression_level: int | None = None
     flush_messages: int = LONG_MAX
     flush_ms: int = LONG_MAX
+    validates_records: bool = False
 
     @property
     def deletes(self) -> bool:
@@ -68,6 +69,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
             and "compact" not in self.cleanup_policy
             and self.message_timestamp_before_max_ms == LONG_MAX
             and self.max_decompressed_message_bytes == RECORD_BYTES_MAX
+            and not self.validates_records
         )
 
     @property

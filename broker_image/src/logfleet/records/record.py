@@ -154,6 +154,8 @@ def read_records(
                 payload, cursor = _with_more(payload[cursor:], pieces, LENGTH_BYTES_MAX), 0
                 if not payload:
                     break
+            if count == header.record_count:
+                raise CorruptRecords(f"more records than the {count} that the header counts")
             size, cursor = read_varint(payload, cursor)
             if record_bytes_max is not None and size > record_bytes_max:
                 raise CorruptRecords(f"a record of {size} bytes where {record_bytes_max} may be")

@@ -5,7 +5,7 @@ from logfleet.log import validation
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
 from logfleet.log.validation import (
-    RECORDS_ON_LOOP_MAX,
+    BYTES_ON_LOOP_MAX,
     NeedsThread,
     Prepared,
     Rejected,
@@ -18,10 +18,11 @@ from logfleet.records.batch import (
     TimestampType,
     crc_matches,
     parse_header,
+    replace_payload,
     set_log_append_time,
     write_crc,
 )
-from logfleet.records.compression import Codec
+from logfleet.records.compression import Codec, compress
 from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
 from logfleet.wire.errors import ErrorCode
 
@@ -29,6 +30,7 @@ NOW = 1_700_000_000_000
 HOUR = 3_600_000
 PRODUCE = LogConfig()
 COMPACT = LogConfig(cleanup_policy=frozenset({"compact"}))
+FULL = LogConfig(validates_records=True)
 PARTITION = TopicPartition("orders", 3)
 RECORDS = [Record(b"k%d" % n, b"value " * 50, NOW - n) for n in range(5)]
 
@@ -392,15 +394,70 @@ def test_a_compressed_batch_from_the_future_is_not_looked_into_on_the_loop():
     assert isinstance(prepare(batch, PRODUCE, NOW, PARTITION), NeedsThread)
 
 
-def test_many_records_are_not_looked_at_on_the_loop():
-    keys = [b"%d" % number for number in range(RECORDS_ON_LOOP_MAX + 1)]
-    few, many = (
-        build_batch([Record(key, b"v", NOW - 2 * HOUR) for key in some])
-        for some in (keys[1:], keys)
+@pytest.mark.parametrize("config", [COMPACT, FULL])
+def test_a_large_batch_is_not_looked_into_on_the_loop(config):
+    """Neither many records nor one with many headers."""
+    small = build_batch([Record(b"k", b"v", NOW)] * 1000)
+    many = build_batch([Record(b"k", b"v", NOW)] * 3000)
+    headers = build_batch([Record(b"k", b"v", NOW, (("", None),) * 10_000)])
+    assert len(small) < BYTES_ON_LOOP_MAX < len(headers) < len(many)
+    assert isinstance(prepare(small, config, NOW, PARTITION), Prepared)
+    for large in (many, headers):
+        assert isinstance(prepare(large, config, NOW, PARTITION), NeedsThread)
+        assert isinstance(prepare(large, PRODUCE, NOW, PARTITION), Prepared)
+        assert accepted(large, config).buffer is large
+
+
+class TestEveryRecord:
+    """logfleet.record.validation=full; what Apache Kafka answers stands in the oracle's corpus `produce`."""
+
+    GOOD = bytes(build_batch(RECORDS)[HEADER_SIZE:])
+    ALONE = tuple(bytes(build_batch([record])[HEADER_SIZE:]) for record in RECORDS)
+    JUNK = pytest.mark.parametrize(
+        "payload",
+        [
+            b"\xff" * len(GOOD),
+            GOOD[:-1],
+            GOOD + b"\0",
+            GOOD + ALONE[0],
+            GOOD[: -len(ALONE[4])],
+            b"".join(ALONE),  # each says that it is the first
+        ],
+        ids=["junk", "cut", "a-byte-more", "a-record-more", "a-record-less", "offsets"],
     )
-    assert isinstance(prepare(few, COMPACT, NOW, PARTITION), Prepared)
-    assert isinstance(prepare(many, COMPACT, NOW, PARTITION), NeedsThread)
-    assert isinstance(prepare(many, PRODUCE, NOW, PARTITION), Prepared)
-    prepared = prepare_fully(many, COMPACT, NOW, PARTITION)
-    assert isinstance(prepared, Prepared)
-    assert prepared.buffer == many
+
+    @staticmethod
+    def batch(payload, codec):
+        return replace_payload(build_batch(RECORDS), codec, compress(codec, payload))
+
+    @pytest.mark.parametrize("codec", list(Codec))
+    def test_a_good_batch_is_taken_as_it_is(self, codec):
+        batch = build_batch(RECORDS, codec=codec)
+        before = bytes(batch)
+        assert accepted(batch, FULL).buffer is batch
+        assert bytes(batch) == before
+
+    @JUNK
+    @pytest.mark.parametrize("codec", list(Codec))
+    def test_what_is_not_as_the_header_says_is_refused_and_else_believed(self, payload, codec):
+        batch = self.batch(payload, codec)
+        assert refusal(batch, FULL).error is ErrorCode.INVALID_RECORD
+        accepted(batch)
+
+    @pytest.mark.parametrize("codec", [codec for codec in Codec if codec])
+    def test_what_does_not_expand_is_refused_and_else_believed(self, codec):
+        batch = replace_payload(build_batch(RECORDS), codec, b"no such stream")
+        assert refusal(batch, FULL).error is ErrorCode.INVALID_RECORD
+        accepted(batch)
+
+    @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+    def test_the_newest_time_is_found_out_and_else_believed(self, codec):
+        claimed = (NOW + 1000).to_bytes(8, "big")
+        batch = patched(35, claimed, batch=build_batch(RECORDS, codec=codec))
+        assert accepted(bytearray(batch)).header.max_timestamp == NOW + 1000
+        assert accepted(batch, FULL).header.max_timestamp == NOW
+
+    def test_a_record_that_lies_about_its_offset_is_named(self):
+        rejected = refusal(self.batch(b"".join(self.ALONE), Codec.NONE), FULL)
+        assert [each.index for each in rejected.records] == [1, 2, 3, 4]
+        assert rejected.records[0].message == "It has offset 0 in its batch, not 1"

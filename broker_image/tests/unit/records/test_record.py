@@ -133,6 +133,14 @@ def test_hostile_records_are_corrupt(payload, count, codec):
         list(read_records(with_payload(payload, count, codec)))
 
 
+@pytest.mark.parametrize("codec", list(Codec))
+def test_no_more_records_are_read_than_the_header_counts(codec):
+    records = read_records(with_payload(GOOD * 1000, 2, codec))
+    assert [next(records).key, next(records).key] == [b"k", b"k"]
+    with pytest.raises(CorruptRecords, match="more records than the 2 that the header counts"):
+        next(records)
+
+
 def test_a_zstd_stream_cut_short_is_noticed_by_its_missing_records():
     text = b"".join(b"%d" % number for number in range(20_000))
     batch = build_batch(

@@ -125,6 +125,7 @@ def test_a_topic_has_kafkas_configs_and_defaults(kafka: Talker, ours: Talker) ->
     # eligible leader replicas (KIP-966): Kafka's controller sets the default as a configuration of the cluster
     assert theirs.pop("min.insync.replicas")[4] == DYNAMIC_DEFAULT
     assert own.pop("min.insync.replicas")[4] == DEFAULT
+    assert own.pop("logfleet.record.validation")[4] == DEFAULT
     assert own == theirs
 
 

@@ -24,15 +24,16 @@ from logfleet.control.config_table.group import GROUP
 from logfleet.control.config_table.groups import GROUPS
 from logfleet.control.config_table.log import LOG
 from logfleet.control.config_table.network import NETWORK
-from logfleet.control.config_table.own import OWN
+from logfleet.control.config_table.own import OWN, OWN_OF_TOPICS
 from logfleet.control.config_table.replication import REPLICATION
 from logfleet.control.config_table.security import SECURITY
 from logfleet.control.config_table.tiering import TIERING
-from logfleet.control.config_table.topic import TOPIC
+from logfleet.control.config_table.topic import TOPIC as KAFKAS_OF_TOPICS
 from logfleet.control.config_table.transactions import TRANSACTIONS
 
 BROKER: Final = (
     CLUSTER + LOG + NETWORK + GROUPS + TRANSACTIONS + REPLICATION + TIERING + SECURITY + OWN
 )
+TOPIC: Final = KAFKAS_OF_TOPICS + OWN_OF_TOPICS
 
 __all__ = ["BROKER", "GROUP", "TOPIC"]

@@ -1,4 +1,8 @@
-"""Keys of brokers that are Logfleet's own."""
+"""Keys of topics and brokers that are Logfleet's own."""
+
+OWN_OF_TOPICS = """
+logfleet.record.validation STRING medium header {header,full} | How deep a batch is looked into before it is acknowledged: header believes header and checksum about the records, full reads every record, as Kafka does, at 6 to 20 times the processor time (docs/performance.md); past a batch that no reader understands get `logfleet records delete TOPIC -p N --before OFFSET --execute` and `logfleet group reset-offsets`. | in node.partitions.log_configs | from logfleet.record.validation
+"""
 
 OWN = """
 logfleet.admin.listener STRING ro medium "" | host:port of the HTTP port for health and metrics; empty for none. | in node.broker
@@ -11,5 +15,6 @@ logfleet.etcd.key.location STRING ro medium null | PEM file with the key of the 
 logfleet.metadata.store STRING ro medium sqlite {sqlite,etcd} | Where cluster metadata lives: sqlite for one broker, etcd for a fleet. | in node.cluster.metadata_store
 logfleet.metrics.series.max INT ro medium 1000 0.. | Partitions, topics and offsets of groups, of each kind, that metrics tell one by one; of a kind of which there are more only totals. | in node.metrics.observation
 logfleet.partitions.max INT cluster medium -1 -1.. | Partitions that the cluster may have, internal topics included; -1 for no limit. | in control.topics
+logfleet.record.validation STRING cluster medium header {header,full}
 logfleet.topics.max INT cluster medium -1 -1.. | Topics that the cluster may have, internal ones included; -1 for no limit. | in control.topics
 """

@@ -27,6 +27,7 @@ _LEVELS: Final = {
     Codec.LZ4: "compression.lz4.level",
     Codec.ZSTD: "compression.zstd.level",
 }
+_VALIDATED_IN_FULL: Final = "full"
 _TIMESTAMPS: Final = {
     "CreateTime": TimestampType.CREATE_TIME,
     "LogAppendTime": TimestampType.LOG_APPEND_TIME,
@@ -86,6 +87,7 @@ def log_config(values: Mapping[str, ConfigValue]) -> LogConfig:
         "cleanup_policy": frozenset(policy),
         "compression_type": codec,
         "compression_level": level,
+        "validates_records": values["logfleet.record.validation"] == _VALIDATED_IN_FULL,
         "message_timestamp_type": _TIMESTAMPS[str(values["message.timestamp.type"])],
     }
     plain = {

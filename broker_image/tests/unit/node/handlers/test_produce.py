@@ -250,6 +250,20 @@ def test_a_compressed_batch_from_the_future_is_read_in_a_thread(host) -> None:
     assert len(host.threads) == 1
 
 
+def test_where_every_record_is_read_what_takes_long_is_read_in_a_thread(host) -> None:
+    partition = host.host(config=LogConfig(validates_records=True))
+    records = [Record(None, b"v" * 100, NOW)]
+    for made in (build_batch(records * 1000), build_batch(records * 9, codec=Codec.ZSTD)):
+        good = bytes(made)
+        made[61:70] = b"\xff" * 9
+        write_crc(made)
+        row = only_row(ask(host, request(("topic", 0, made))))
+        assert row.error_code == ErrorCode.INVALID_RECORD
+        assert only_row(ask(host, request(("topic", 0, bytearray(good))))).error_code == 0
+    assert len(host.threads) == 4
+    assert partition.log.log_end_offset == 1009
+
+
 def test_records_without_key_are_named_on_a_compacted_topic(host) -> None:
     host.host(config=LogConfig(cleanup_policy=frozenset({"compact"})))
     made = build_batch([Record(b"k", b"v", NOW), Record(None, b"v", NOW)], codec=Codec.SNAPPY)

@@ -212,6 +212,20 @@ def test_the_configuration_of_the_moment_counts(sides) -> None:
     assert row(side.ask(frame(9, batch())), 9).error_code == ErrorCode.MESSAGE_TOO_LARGE
 
 
+def test_a_topic_that_has_every_record_read_is_asked_for_each_time(sides) -> None:
+    """Junk under a right checksum, small enough to be read on the loop."""
+    junk = batch(b"v" * 100)
+    junk[61:] = b"\xff" * (len(junk) - 61)
+    write_crc(junk)
+    side, _ = sides
+    log = side.host.host("topic", 0).log
+    assert row(side.ask(frame(9, junk)), 9).error_code == 0
+    log.config = LogConfig(validates_records=True)
+    assert row(side.ask(frame(9, batch())), 9).error_code == 0
+    assert row(side.ask(frame(9, junk)), 9).error_code == ErrorCode.INVALID_RECORD
+    assert log.log_end_offset == 2
+
+
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
 def test_a_gap_in_the_sequence_is_one_also_where_the_broker_sets_the_time(sides, codec) -> None:
     config = LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME)

@@ -32,6 +32,7 @@ def test_every_key_of_a_log_can_be_set() -> None:
         "compression.zstd.level": "7",
         "message.timestamp.type": "LogAppendTime",
         "max.message.bytes": "1000",
+        "logfleet.record.validation": "full",
     }
     config = log_config(topic_values(overrides, DEFAULTS))
     assert config.segment_bytes == 1048576
@@ -40,6 +41,7 @@ def test_every_key_of_a_log_can_be_set() -> None:
     assert (config.compression_type, config.compression_level) == (Codec.ZSTD, 7)
     assert config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
     assert config.max_message_bytes == 1000
+    assert config.validates_records
 
 
 def test_codecs_without_levels_have_none() -> None:
@@ -52,12 +54,16 @@ def test_a_brokers_own_and_dynamic_values_are_defaults_of_its_topics() -> None:
     configs = LogConfigs(7, {"log.retention.hours": "1", "log.segment.bytes": "2097152"})
     image = image_with(
         **{
-            "config/broker/default": {"log.segment.bytes": "3145728"},
+            "config/broker/default": {
+                "log.segment.bytes": "3145728",
+                "logfleet.record.validation": "full",
+            },
             "config/broker/7": {"log.index.interval.bytes": "100"},
         }
     )
     config = configs.of(image, "unknown")
     assert config.retention_ms == 3_600_000
+    assert config.validates_records
     assert config.segment_bytes == 3145728
     assert config.index_interval_bytes == 100
     assert configs.of(ClusterImage(), "unknown").segment_bytes == 2097152

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 import pytest_asyncio
 from logfleet.control.config_description import NO_EFFECT, describe_broker
-from logfleet.control.config_keys import BROKER_KEYS
+from logfleet.control.config_keys import BROKER_KEYS, TOPIC_KEYS
 from logfleet.node.handlers.admin import configs as admin_configs
 from logfleet.node.handlers.admin.topics import create_one
 from logfleet.wire.encoded_rows import EncodedRows
@@ -61,7 +61,7 @@ async def test_a_topic_is_described_at_every_version(node, topic, versions):
 async def test_all_keys_are_described_with_documentation_that_tells_what_has_no_effect(node, topic):
     result = await describe(node, TOPIC, "t", include_documentation=True)
     texts = {entry.name: entry.documentation for entry in result.configs}
-    assert len(texts) == 37
+    assert len(texts) == len(TOPIC_KEYS) == 38
     assert texts["preallocate"].endswith(NO_EFFECT)
     assert "deleted" in texts["retention.ms"]
     result = await describe(node, BROKER, "1", include_documentation=True)

@@ -43,7 +43,7 @@ async def test_topics_are_created_at_every_version(node, versions):
         assert partitions(node.image, name) == 2
         if version >= 5:
             assert (row.num_partitions, row.replication_factor) == (2, 1)
-            assert len(row.configs) == 37
+            assert len(row.configs) == 38
         if version >= 7:
             assert node.image.topic(name).id == row.topic_id
 
