@@ -2,33 +2,26 @@
 
 With one replica a batch is committed as soon as it is in the log, or on the disk where the topic wants that, so acks=1 and acks=all are
 answered alike.
-Per-partition answers follow Kafka's ReplicaManager.appendRecords and ProduceRequest.validateRecords.
+What becomes of each batch says `appending`; per-partition answers follow Kafka's ReplicaManager.appendRecords.
 """
 
 from collections.abc import Awaitable
 from typing import Any
 
-from logfleet.log.validation import NeedsThread, Rejected, malformed, prepare_fully
+from logfleet.log.validation import NeedsThread, Prepared, Rejected, prepare_fully
 from logfleet.net.connection import CloseConnection
 from logfleet.node.dispatch import Handler, RequestContext
+from logfleet.node.handlers.appending import Sender, append
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.handlers.produce_repeats import remember
 from logfleet.node.partitions.partition import NotLeading, Partition
-from logfleet.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_BIT
-from logfleet.records.compression import Codec
 from logfleet.storage.partition_log import AppendResult
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ProduceRequest, ProduceResponse
 
 TOPIC_IDS_SINCE = 13
 LEADER_HINTS_SINCE = 10  # KIP-951
-TRANSACTION_ABORTABLE_SINCE = 11  # KIP-890
-ZSTD_SINCE = 7  # KIP-110
-ACKS = frozenset({-1, 0, 1})
-# Kafka's own tools may write to internal topics (AdminUtils.ADMIN_CLIENT_ID).
-ADMIN_CLIENT_ID = "__admin_client"
 
-_ATTRIBUTES_LOW_BYTE = 22
 # Errors with which Kafka does not tell the log's start (ReplicaManager.appendRecordsToLeader).
 _WITHOUT_LOG_START = {
     ErrorCode.MESSAGE_TOO_LARGE,
@@ -71,11 +64,11 @@ class _Turn:
     """One Produce request on its way. topics: its answer, whose rows are filled in."""
 
     __slots__ = (
-        "_acks",
         "_broker",
         "_context",
         "_endpoints",
         "_failed",
+        "_sender",
         "_topics",
         "_waits",
     )
@@ -90,7 +83,7 @@ class _Turn:
         self._broker = broker
         self._context = context
         self._topics = topics
-        self._acks = request.acks
+        self._sender = Sender(context.api_version, context.client_id, request.acks)
         self._failed = 0
         self._endpoints: dict[int, ProduceResponse.NodeEndpoint] | None = None
         self._waits: list[_Wait] = []
@@ -100,7 +93,7 @@ class _Turn:
     ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
         """Fill in all rows; from the first batch on that takes long this waits for a thread."""
         for number, (rows, topic, data, partition) in enumerate(work):
-            row = self._append(topic, data, partition, data.records)
+            row = self._append(topic, data, partition)
             if isinstance(row, NeedsThread):
                 return self._append_all_in_thread(work[number:])
             rows.append(row)
@@ -108,7 +101,7 @@ class _Turn:
 
     async def _append_all_in_thread(self, work: list[_Work]) -> ProduceResponse | None:
         for rows, topic, data, partition in work:
-            row = self._append(topic, data, partition, data.records)
+            row = self._append(topic, data, partition)
             if isinstance(row, NeedsThread):
                 assert partition is not None, "only a log's batch is prepared"
                 log, now_ms = partition.log, self._broker.now_ms()
@@ -142,29 +135,17 @@ class _Turn:
                     setattr(row, field, getattr(failed, field))
 
     def _append(
-        self, topic: _TopicData, data: _PartitionData, partition: Partition | None, batch: Any
+        self,
+        topic: _TopicData,
+        data: _PartitionData,
+        partition: Partition | None,
+        prepared: Prepared | Rejected | None = None,
     ) -> _Row | NeedsThread:
-        """Append one partition's batch: the records as sent, or what preparing them gave.
-
-        ProduceRepeat does the same in the ordinary case: what is added here either goes there too or makes it leave the request to this.
-        """
-        if partition is None or not partition.is_leading:
+        """Append one partition's batch. prepared: what preparing it gave, if that was needed."""
+        records: Any = data.records or b""
+        result = append(self._broker, partition, self._sender, records, prepared)
+        if partition is None or result is None:
             return self._not_led(topic, data.index)
-        refusal = self._refusal(partition, data.records)
-        if refusal is not None:
-            if isinstance(refusal, Rejected):
-                return self._rejected(partition, refusal)
-            return self._failure(data.index, refusal)
-        disk_space = self._broker.disk_space
-        if disk_space.full and disk_space.refuses(partition.log):
-            return self._failure(data.index, ErrorCode.KAFKA_STORAGE_ERROR)
-        if isinstance(batch, Rejected):
-            return self._rejected(partition, batch)
-        try:
-            result = partition.append(batch, self._broker.now_ms())
-        except OSError as error:
-            self._broker.storage_failed(partition, error)
-            return self._failure(data.index, ErrorCode.KAFKA_STORAGE_ERROR)
         if isinstance(result, AppendResult):
             row = _Row(
                 index=data.index,
@@ -172,31 +153,14 @@ class _Turn:
                 log_append_time_ms=result.log_append_time_ms,
                 log_start_offset=partition.log.log_start_offset,
             )
-            if result.last_offset >= partition.high_watermark and self._acks:
+            if result.last_offset >= partition.high_watermark and self._sender.acks:
                 self._waits.append((row, topic, partition, result.last_offset + 1))
             return row
-        return result if isinstance(result, NeedsThread) else self._rejected(partition, result)
-
-    def _refusal(
-        self, partition: Partition, records: bytes | memoryview | None
-    ) -> ErrorCode | Rejected | None:
-        """Why a batch is refused that the log itself might take. What is no batch is told before anything else."""
-        if records is None or len(records) < HEADER_SIZE:
-            return malformed(records or b"") or ErrorCode.INVALID_RECORD
-        version = self._context.api_version
-        attributes = records[_ATTRIBUTES_LOW_BYTE]
-        if version < ZSTD_SINCE and attributes & CODEC_MASK == Codec.ZSTD:
-            return malformed(records) or ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-        if self._acks not in ACKS:
-            return malformed(records) or ErrorCode.INVALID_REQUIRED_ACKS
-        if partition.is_internal and self._context.client_id != ADMIN_CLIENT_ID:
-            return malformed(records) or ErrorCode.INVALID_TOPIC_EXCEPTION
-        if attributes & TRANSACTIONAL_BIT:
-            # No transaction can be open here, as none are served.
-            if version >= TRANSACTION_ABORTABLE_SINCE:
-                return ErrorCode.TRANSACTION_ABORTABLE
-            return ErrorCode.INVALID_TXN_STATE
-        return None
+        if isinstance(result, NeedsThread):
+            return result
+        if isinstance(result, Rejected):
+            return self._rejected(partition, result)
+        return self._failure(data.index, result)
 
     def _failure(self, index: int, error: ErrorCode) -> _Row:
         self._failed += 1
@@ -244,7 +208,7 @@ class _Turn:
 
     def _answer(self) -> ProduceResponse | None:
         answer = ProduceResponse(responses=self._topics)
-        if self._acks == 0:
+        if self._sender.acks == 0:
             if self._failed:
                 raise CloseConnection(f"acks=0 and {self._failed} partitions failed", answer)
             return None

@@ -1,17 +1,18 @@
 """A Produce request like an earlier one of its connection in all but correlation id and records: neither decoded nor encoded anew.
 
 A producer sends such requests all the time: one partition, the same client id, acks and timeout. What is remembered is what their bytes
-around the records mean, and what the answer's bytes look like; nothing of the broker's state, which is looked at for each request
-as `produce` does. Whatever is not the ordinary case is left to `produce`: it finds everything as it was.
+around the records mean, and what the answer's bytes look like; nothing of the broker's state. What becomes of the batch says
+`appending`, as for `produce`, to which whatever is not the ordinary case is left: it finds everything as it was.
 """
 
 import struct
 from typing import Any, Final
 
 from logfleet.node.dispatch import RequestContext
+from logfleet.node.handlers.appending import Sender, append
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.partition_table import HostedTopic
-from logfleet.records.batch import HEADER_SIZE, TRANSACTIONAL_BIT
+from logfleet.records.batch import HEADER_SIZE
 from logfleet.storage.partition_log import AppendResult
 from logfleet.wire.apis import api_of
 from logfleet.wire.errors import ErrorCode
@@ -22,7 +23,6 @@ from logfleet.wire.primitives import read_uvarint, uvarint
 VERSION_MIN: Final = 7
 """Before, not every codec is allowed, and answers lack fields."""
 
-_ATTRIBUTES_LOW_BYTE = 22
 _HEAD = struct.Struct(">Ii")  # API key and version, correlation id
 _LENGTH = struct.Struct(">i")
 _ANSWER_HEAD = struct.Struct(">ii")  # size, correlation id
@@ -71,6 +71,7 @@ class ProduceRepeat:
         "_is_flexible",
         "_names",
         "_pack",
+        "_sender",
         "_tail",
         "_topic",
         "_topics",
@@ -96,6 +97,7 @@ class ProduceRepeat:
         self._broker = broker
         self._topics: dict[Any, HostedTopic] = table.by_id if by_id else table.by_name
         self._topic = topic.topic_id if by_id else topic.name
+        self._sender = Sender(version, context.client_id, request.acks)
         self._index = data.index
         self._is_flexible = api.request_header_version(version) == 2
         # as the codec writes it: a client that writes it otherwise is not recognised, and decoded each time
@@ -158,28 +160,18 @@ class ProduceRepeat:
             or size < HEADER_SIZE
             or end + len(tail) != len(frame)
             or frame[end:] != tail
-            or frame[start + _ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT
         ):
             return None
         hosted = self._topics.get(self._topic)
         partition = None if hosted is None else hosted.partitions.get(self._index)
-        if (
-            partition is None
-            or not partition.is_leading
-            or partition.is_internal
-            or not partition.commits_at_once
-            or self._broker.disk_space.full
-        ):
+        if partition is None or not partition.commits_at_once:
             return None
-        try:
-            result = partition.append(frame[start:end], self._broker.now_ms())
-        except OSError as error:
-            self._broker.storage_failed(partition, error)
-            stats = self._broker.dispatcher.stats["Produce"]
-            stats.failed_with([ErrorCode.KAFKA_STORAGE_ERROR])
-            return self._encoded(correlation_id, error=ErrorCode.KAFKA_STORAGE_ERROR)
+        result = append(self._broker, partition, self._sender, frame[start:end])
         if type(result) is not AppendResult:
-            return None
+            if not isinstance(result, ErrorCode):
+                return None
+            self._broker.dispatcher.stats["Produce"].failed_with([result])
+            return self._encoded(correlation_id, error=result)
         assert result.last_offset < partition.high_watermark, "acknowledged before it is committed"
         before, after = self._answer_parts
         return self._pack(

@@ -253,14 +253,19 @@ def test_while_a_client_has_a_quota_all_are_decoded(sides, monkeypatch) -> None:
         side.ask(frame(9, batch()))
 
 
-def test_while_a_disk_is_full_all_are_decoded(sides, monkeypatch) -> None:
-    side, _ = sides
-    side.host.host("topic", 0)
-    side.ask(frame(9, batch()))
-    monkeypatch.setattr(side.host.disk_space, "full", {"a directory"})
-    side.refuse_to_decode(monkeypatch)
-    with pytest.raises(AssertionError, match="it was decoded"):
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_while_a_disk_is_full_it_is_asked_whether_the_log_lies_there(
+    sides, is_refused, monkeypatch
+) -> None:
+    for side in sides:
+        side.host.host("topic", 0)
         side.ask(frame(9, batch()))
+        monkeypatch.setattr(side.host.disk_space, "full", {"a directory"})
+        monkeypatch.setattr(side.host.disk_space, "refuses", lambda _log: is_refused)
+    ours, others = (side.ask(frame(9, batch())) for side in sides)
+    assert ours == others
+    error = ErrorCode.KAFKA_STORAGE_ERROR if is_refused else ErrorCode.NONE
+    assert row(ours, 9).error_code == error
 
 
 def test_what_may_have_to_wait_for_the_disk_is_decoded(sides, monkeypatch) -> None:

@@ -1,0 +1,80 @@
+"""Who may append what where: the one rule for every batch of a Produce request, decoded or known by its bytes (`produce_repeats`).
+
+Source: Kafka's ProduceRequest.validateRecords, ReplicaManager.appendRecords, AddPartitionsToTxnManager.
+"""
+
+from typing import Final
+
+import msgspec
+
+from logfleet.log.validation import NeedsThread, Prepared, Rejected, malformed
+from logfleet.node.handlers.host import PartitionHost
+from logfleet.node.partitions.partition import Partition
+from logfleet.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_BIT
+from logfleet.records.compression import Codec
+from logfleet.storage.partition_log import AppendResult
+from logfleet.wire.errors import ErrorCode
+
+TRANSACTION_ABORTABLE_SINCE: Final = 11  # KIP-890
+ZSTD_SINCE: Final = 7  # KIP-110
+ACKS: Final = frozenset({-1, 0, 1})
+# Kafka's own tools may write to internal topics (AdminUtils.ADMIN_CLIENT_ID).
+ADMIN_CLIENT_ID: Final = "__admin_client"
+_ATTRIBUTES_LOW_BYTE: Final = 22
+
+
+class Sender(msgspec.Struct, frozen=True):
+    """What a request says of all its batches."""
+
+    api_version: int
+    client_id: str | None
+    acks: int
+
+
+def append(
+    broker: PartitionHost,
+    partition: Partition | None,
+    sender: Sender,
+    records: bytearray | memoryview,
+    prepared: Prepared | Rejected | None = None,
+) -> AppendResult | NeedsThread | Rejected | ErrorCode | None:
+    """Append one partition's batch: where it lies, that it takes a thread to prepare it, or why it is refused; None if the partition is not led here.
+
+    records: as they were sent. prepared: what preparing them gave, if that was done.
+    """
+    if partition is None or not partition.is_leading:
+        return None
+    refusal = _refusal(partition, sender, records)
+    if refusal is not None:
+        return refusal
+    disk_space = broker.disk_space
+    if disk_space.full and disk_space.refuses(partition.log):
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    if isinstance(prepared, Rejected):
+        return prepared
+    try:
+        return partition.append(records if prepared is None else prepared, broker.now_ms())
+    except OSError as error:
+        broker.storage_failed(partition, error)
+        return ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def _refusal(
+    partition: Partition, sender: Sender, records: bytearray | memoryview
+) -> ErrorCode | Rejected | None:
+    """Why a batch is refused that the log itself might take. What is no batch is told before anything else."""
+    if len(records) < HEADER_SIZE:
+        return malformed(records) or ErrorCode.INVALID_RECORD
+    attributes = records[_ATTRIBUTES_LOW_BYTE]
+    if sender.api_version < ZSTD_SINCE and attributes & CODEC_MASK == Codec.ZSTD:
+        return malformed(records) or ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    if sender.acks not in ACKS:
+        return malformed(records) or ErrorCode.INVALID_REQUIRED_ACKS
+    if partition.is_internal and sender.client_id != ADMIN_CLIENT_ID:
+        return malformed(records) or ErrorCode.INVALID_TOPIC_EXCEPTION
+    if attributes & TRANSACTIONAL_BIT:
+        # No transaction can be open here, as none are served.
+        if sender.api_version >= TRANSACTION_ABORTABLE_SINCE:
+            return ErrorCode.TRANSACTION_ABORTABLE
+        return ErrorCode.INVALID_TXN_STATE
+    return None
