@@ -21,7 +21,7 @@ def test_own_processor_time_is_what_the_process_says_itself():
 
 
 def test_another_process_is_measured_and_not_this_one():
-    program = "import sys; [0 for _ in range(3_000_000)]; print(); sys.stdin.read()"
+    program = "import sys; [0 for _ in range(3_000_000)]; print(flush=True); sys.stdin.read()"
     child = subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
