@@ -137,7 +137,7 @@ class Partition:
                 self._held.append((end_offset, size))
                 disk.when_written(partial(self._written, end_offset))
                 return result
-            if self._waits_for_flush():
+            if log.has_flush_rules and self._waits_for_flush():
                 self._held.append((end_offset, size))
                 return result
             self.high_watermark = end_offset
@@ -150,7 +150,7 @@ class Partition:
 
     def _waits_for_flush(self) -> bool:
         """Whether what is appended is committed only once it is durable."""
-        return self.log.has_flush_rules and self._rule is not None and self._rule.hold(self)
+        return self._rule is not None and self._rule.hold(self)
 
     def _written(self, end_offset: int) -> None:
         """What was appended below `end_offset` while the disk was held up is written."""
