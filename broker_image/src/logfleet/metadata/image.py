@@ -75,7 +75,7 @@ class Directories(msgspec.Struct, frozen=True):
 class Partition(PartitionValue, frozen=True, gc=False):
     """PartitionValue as stored; revision: the one that wrote it last."""
 
-    revision: int
+    revision: int = 0
 
     @property
     def has_leader(self) -> bool:

@@ -258,15 +258,8 @@ class ImageBuilder:
             partitions.pop(int(index), None)
         else:
             value = _PARTITION.decode(item.value)
-            partitions[int(index)] = Partition(
-                value.replicas,
-                value.isr,
-                value.leader,
-                value.leader_epoch,
-                value.partition_epoch,
-                value.min_isr,
-                item.mod_revision,
-            )
+            fields = msgspec.structs.asdict(value)
+            partitions[int(index)] = Partition(**fields, revision=item.mod_revision)
 
     def _read_ready(self, uuid: str, item: KeyValue | None) -> None:
         draft = self._draft(uuids.from_text(uuid))

@@ -9,7 +9,7 @@
 | `dirs/ID` | DirectoriesValue | the broker, before it makes a log there; it stays when the broker is gone |
 | `topic/NAME` | TopicValue | the controller |
 | `tid/UUID` | the topic's name: for people, and to compare that this very topic exists | the controller, with `topic/NAME` |
-| `part/UUID/INDEX` | PartitionValue | the controller |
+| `part/UUID/INDEX` | PartitionValue | the controller; the partition's leader, when the ISR changes |
 | `ready/UUID` | ReadyValue | the controller, last of all: before it the topic (or its growth) is not there |
 | `deleted/UUID` | DeletedValue | the controller; each broker takes itself out when its logs are gone |
 | `config/broker/ID`, `config/broker/default` | ConfigValue | the controller |
@@ -21,7 +21,7 @@ Values are JSON, so that a person with etcdctl can read them; unknown fields are
 UUID is Kafka's text form of a topic id. NAME in a quota's key is percent-encoded, `<default>` stands for what has no quota of its own. Every write of the controller compares the create revision of `ctl`.
 """
 
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -104,13 +104,17 @@ class TopicValue(msgspec.Struct, frozen=True):
     configs: dict[str, str] = {}
 
 
-class PartitionValue(msgspec.Struct, frozen=True, gc=False):
+class PartitionValue(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """State of a partition.
 
     replicas: broker ids, the preferred leader first. isr: the in-sync ones, each with its broker epoch.
     leader: broker id or NO_LEADER. leader_epoch: +1 with every change of leader, also to the same broker after
-    its restart. partition_epoch: +1 with every write. min_isr: min.insync.replicas in force (KAFKA-16540: it
-    belongs to the partition, never to a broker).
+    its restart; not when the ISR shrinks (KAFKA-15021). partition_epoch: +1 with every write. min_isr: min.insync.replicas in
+    force (KAFKA-16540: it belongs to the partition, never to a broker).
+    adding, removing: those of `replicas` that a reassignment brings or takes away (KIP-455).
+    elr: eligible leaders besides the ISR (KIP-966): they left it when it was smaller than min_isr, and hold every committed record.
+    last_leader: whoever led last, NO_LEADER if nobody ever did; last_directory: `directory.id` of the disk on which it led.
+    recovering: the leader came by an unclean election, and what it lacks is lost.
     """
 
     replicas: tuple[int, ...]
@@ -119,6 +123,20 @@ class PartitionValue(msgspec.Struct, frozen=True, gc=False):
     leader_epoch: int = msgspec.field(name="le")
     partition_epoch: int = msgspec.field(name="pe")
     min_isr: int = msgspec.field(name="misr")
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    elr: tuple[int, ...] = ()
+    last_leader: int = msgspec.field(name="last", default=NO_LEADER)
+    last_directory: str = msgspec.field(name="dir", default="")
+    recovering: bool = False
+
+    def changed(self, **changes: object) -> "PartitionValue":
+        """The next state: this one but for `changes`, which are named as the fields."""
+        fields: dict[str, Any] = {name: getattr(self, name) for name in _PARTITION_FIELDS}
+        return PartitionValue(**{**fields, "partition_epoch": self.partition_epoch + 1, **changes})
+
+
+_PARTITION_FIELDS: Final = PartitionValue.__struct_fields__
 
 
 class ReadyValue(msgspec.Struct, frozen=True):

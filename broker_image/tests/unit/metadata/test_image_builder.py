@@ -71,8 +71,8 @@ def test_a_topic_is_seen_only_when_it_is_ready():
     assert topic is image.topic_by_id(ID)
     assert (topic.name, topic.id, topic.configs) == ("t", ID, {"retention.ms": "5"})
     assert topic.partitions == (
-        Partition((1,), ((1, 5),), 1, 0, 0, 1, 2),
-        Partition((1,), ((1, 5),), 1, 0, 0, 1, 2),
+        Partition((1,), ((1, 5),), 1, 0, 0, 1, revision=2),
+        Partition((1,), ((1, 5),), 1, 0, 0, 1, revision=2),
     )
     assert (topic.revision, topic.ready_revision) == (2, 3)
     assert image.unfinished == frozenset()
