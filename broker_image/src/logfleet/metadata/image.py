@@ -139,6 +139,7 @@ class Quotas(msgspec.Struct, frozen=True):
 class ClusterImage(msgspec.Struct, frozen=True):
     """Everything at `revision`. fences holds every broker the controller ever met, brokers those registered now.
 
+    suspects: by (broker, reporter) the broker epoch of a process that the reporter can no longer connect to.
     unfinished: ids of topics that are not ready, or have hidden partitions: work for the controller.
     """
 
@@ -155,6 +156,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
     ids: ShardedMap[str, bytes] = ShardedMap()
     quotas: Mapping[QuotaEntity, Quotas] = {}
     directories: Mapping[int, Directories] = {}
+    suspects: Mapping[tuple[int, int], int] = {}
 
     def topic(self, name: str) -> Topic | None:
         topic_id = self.ids.get(name)

@@ -61,6 +61,7 @@ _CONTROLLER: Final = msgspec.json.Decoder(keys.ControllerValue)
 _BROKER: Final = msgspec.json.Decoder(keys.BrokerValue)
 _DIRECTORIES: Final = msgspec.json.Decoder(keys.DirectoriesValue)
 _FENCE: Final = msgspec.json.Decoder(keys.FenceValue)
+_SUSPECT: Final = msgspec.json.Decoder(keys.SuspectValue)
 _TOPIC: Final = msgspec.json.Decoder(keys.TopicValue)
 _PARTITION: Final = msgspec.json.Decoder(keys.PartitionValue)
 _READY: Final = msgspec.json.Decoder(keys.ReadyValue)
@@ -142,6 +143,7 @@ class ImageBuilder:
         self._deleted = _Copied(base.deleted)
         self._quotas = _Copied(base.quotas)
         self._directories = _Copied(base.directories)
+        self._suspects = _Copied(base.suspects)
 
     def add(self, event: Event) -> None:
         """Take one key's new state. Raises CorruptMetadataError."""
@@ -178,6 +180,7 @@ class ImageBuilder:
             self._base.ids.updated(self._ids),
             self._quotas.values,
             self._directories.values,
+            self._suspects.values,
         )
         return image, self._changes
 
@@ -236,6 +239,15 @@ class ImageBuilder:
         else:
             value = _DIRECTORIES.decode(item.value)
             self._directories.put(broker_id, Directories(frozenset(value.ids), item.mod_revision))
+
+    def _read_suspect(self, rest: str, item: KeyValue | None) -> None:
+        self._changes.brokers = True
+        broker_id, _, reporter = rest.partition("/")
+        key = int(broker_id), int(reporter)
+        if item is None:
+            self._suspects.remove(key)
+        else:
+            self._suspects.put(key, _SUSPECT.decode(item.value).broker_epoch)
 
     def _read_topic(self, name: str, item: KeyValue | None) -> None:
         if item is None:
@@ -311,6 +323,7 @@ class ImageBuilder:
         (keys.DELETED, _read_deleted),
         (keys.BROKERS, _read_broker),
         (keys.FENCES, _read_fence),
+        (keys.SUSPECTS, _read_suspect),
         (keys.DIRECTORIES, _read_directories),
         (keys.BROKER_CONFIGS, _read_broker_config),
         (keys.QUOTAS, _read_quota),

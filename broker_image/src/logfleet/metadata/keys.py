@@ -6,6 +6,7 @@
 | `ctl` | ControllerValue | the winner of the election, on its lease; its create revision is the controller epoch |
 | `broker/ID` | BrokerValue | the broker, on its lease, again and again; its create revision is the broker epoch |
 | `fence/ID` | FenceValue | the controller |
+| `suspect/ID/REPORTER` | SuspectValue | a broker that can no longer connect to another, on its own lease |
 | `dirs/ID` | DirectoriesValue | the broker, before it makes a log there; it stays when the broker is gone |
 | `topic/NAME` | TopicValue | the controller |
 | `tid/UUID` | the topic's name: for people, and to compare that this very topic exists | the controller, with `topic/NAME` |
@@ -30,6 +31,7 @@ CLUSTER_ID: Final = "cluster/id"
 CONTROLLER: Final = "ctl"
 BROKERS: Final = "broker/"
 FENCES: Final = "fence/"
+SUSPECTS: Final = "suspect/"
 DIRECTORIES: Final = "dirs/"
 TOPICS: Final = "topic/"
 TOPIC_IDS: Final = "tid/"
@@ -95,6 +97,12 @@ class FenceValue(msgspec.Struct, frozen=True):
 
 ACTIVE: Final = "active"
 FENCED: Final = "fenced"
+
+
+class SuspectValue(msgspec.Struct, frozen=True):
+    """The registration to whose process REPORTER was connected, and is refused now."""
+
+    broker_epoch: int = msgspec.field(name="be")
 
 
 class TopicValue(msgspec.Struct, frozen=True):
@@ -167,6 +175,15 @@ def broker(broker_id: int) -> str:
 
 def fence(broker_id: int) -> str:
     return f"{FENCES}{broker_id}"
+
+
+def suspects(broker_id: int) -> str:
+    """Prefix of all reports on a broker."""
+    return f"{SUSPECTS}{broker_id}/"
+
+
+def suspect(broker_id: int, reporter: int) -> str:
+    return f"{SUSPECTS}{broker_id}/{reporter}"
 
 
 def directories(broker_id: int) -> str:

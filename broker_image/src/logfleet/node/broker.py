@@ -33,6 +33,7 @@ from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.directory_record import DirectoryRecord
 from logfleet.node.cluster.metadata_follower import MetadataFollower
 from logfleet.node.cluster.metadata_store import open_store
+from logfleet.node.cluster.peer_watch import PeerWatch
 from logfleet.node.cluster.producer_ids import ProducerIds
 from logfleet.node.cluster.registration import (
     Registrar,
@@ -381,6 +382,15 @@ class Broker:
         )
         self.partitions.offline.on_change = lambda: registrar.tell(value())
         self._spawn("registration", registrar.run())
+        peers = PeerWatch(
+            self.store,
+            self.follower,
+            self.controller,
+            node_id=self.node_id,
+            listener_name=self.config.inter_broker_listener_name,
+            lease=lambda: self.dispatcher.lease,
+        )
+        self._spawn("peers", peers.run())
 
     def _registered(self, registration: Registration) -> None:
         self.dispatcher.lease = registration.lease
