@@ -13,6 +13,7 @@ from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.partition import Partition
 from logfleet.node.partitions.partition_table import Leader
+from logfleet.replication.fetch_check import diverging_epoch, leader_epoch_error
 from logfleet.sessions.fetch_session import Key
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
@@ -129,8 +130,7 @@ class Reading:
     def _read_partition(self, partition: Partition, wanted: FetchRequest.FetchPartition) -> _Row:
         epoch = wanted.current_leader_epoch
         if epoch != partition.leader_epoch and epoch >= 0:  # a negative one is none
-            older = epoch < partition.leader_epoch
-            code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
+            code = leader_epoch_error(epoch, partition.leader_epoch)
             return self._refused(partition.index, code, partition.topic_id)
         if self._from_replica:  # one replica: no follower has any business here
             return self._refused(
@@ -144,14 +144,21 @@ class Reading:
             aborted_transactions=[] if self._request.isolation_level == READ_COMMITTED else None,
             records=b"",
         )
-        if wanted.last_fetched_epoch >= 0:
-            diverging = _diverging_epoch(partition, wanted)
-            if isinstance(diverging, ErrorCode):
-                return self._refused(partition.index, diverging, partition.topic_id)
-            if diverging is not None:
-                row.diverging_epoch = diverging
-                self.is_enough = True
-                return row
+        log = partition.log
+        diverging = diverging_epoch(
+            log.epochs,
+            log.log_start_offset,
+            log.log_end_offset,
+            last_fetched_epoch=wanted.last_fetched_epoch,
+            fetch_offset=wanted.fetch_offset,
+        )
+        if isinstance(diverging, ErrorCode):
+            return self._refused(partition.index, diverging, partition.topic_id)
+        if diverging is not None:
+            epoch, end_offset = diverging
+            row.diverging_epoch = FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset)
+            self.is_enough = True
+            return row
         return self._read_log(partition, wanted, row)
 
     def _read_log(
@@ -208,15 +215,3 @@ def replica_id(request: FetchRequest, version: int) -> int:
     if version < REPLICA_STATE_SINCE:
         return request.replica_id
     return -1 if request.replica_state is None else request.replica_state.replica_id
-
-
-def _diverging_epoch(
-    partition: Partition, wanted: FetchRequest.FetchPartition
-) -> "FetchResponse.EpochEndOffset | ErrorCode | None":
-    """Where the reader's log left ours (KIP-595): the end of the largest epoch up to its last one; None if it did not."""
-    epoch, end_offset = partition.log.epoch_end_offset(wanted.last_fetched_epoch)
-    if epoch < 0 or end_offset < 0 or wanted.fetch_offset < partition.log.log_start_offset:
-        return ErrorCode.OFFSET_OUT_OF_RANGE
-    if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
-        return FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset)
-    return None

@@ -13,6 +13,7 @@ import msgspec
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.partition import Partition
+from logfleet.replication.fetch_check import leader_epoch_error
 from logfleet.storage.log_search import first_record_since, youngest_record
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ListOffsetsRequest, ListOffsetsResponse
@@ -106,10 +107,9 @@ def _find(
     partition = broker.partitions.find(topic, wanted.partition_index)
     if not isinstance(partition, Partition):
         return partition
-    epoch = wanted.current_leader_epoch
-    if epoch not in {NO_EPOCH, partition.leader_epoch}:
-        older = epoch < partition.leader_epoch
-        return ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
+    error = leader_epoch_error(wanted.current_leader_epoch, partition.leader_epoch)
+    if error is not ErrorCode.NONE:
+        return error
     return _offset_for(partition, timestamp)
 
 
