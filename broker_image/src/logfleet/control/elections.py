@@ -10,10 +10,11 @@ One replica per partition: it leads while its broker is active and its log direc
 from collections.abc import Iterator
 
 from logfleet.control.topic_configs import BrokerLayers, topic_default
-from logfleet.control.transactions import Refusal, Step, partition_step
+from logfleet.control.transactions import Refusal, partition_step
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Partition, Topic
 from logfleet.metadata.keys import ACTIVE, FENCED, NO_LEADER, FenceValue, PartitionValue
+from logfleet.metadata.packing import Step
 from logfleet.metadata.store import Put, absent, created_at
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode

@@ -17,11 +17,12 @@ from logfleet.control.config_keys import BROKER_KEYS, ConfigError
 from logfleet.control.elections import min_isr
 from logfleet.control.placement import NotEnoughBrokersError, place
 from logfleet.control.topic_configs import BrokerLayers, validate_topic_configs
-from logfleet.control.transactions import Refusal, Step, pack, partition_step
+from logfleet.control.transactions import Refusal, pack, partition_step
 from logfleet.log.names import METADATA_TOPIC
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, DeletedTopic, Topic
 from logfleet.metadata.keys import DeletedValue, PartitionValue, ReadyValue, TopicValue
+from logfleet.metadata.packing import Step
 from logfleet.metadata.store import (
     Compare,
     Delete,

@@ -17,9 +17,10 @@ import structlog
 from logfleet.control.elections import election_steps, fence_steps
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.topics import remove_unfinished
-from logfleet.control.transactions import Refusal, Step, pack, repeatable, witness
+from logfleet.control.transactions import Refusal, pack, repeatable, witness
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import Changes
+from logfleet.metadata.packing import Step
 from logfleet.metadata.store import (
     MetadataStore,
     Put,
