@@ -24,6 +24,7 @@ from logfleet.metadata.store import (
     entry_bytes,
     modified_at,
 )
+from logfleet.replication.partition_state import still_active
 from logfleet.wire.errors import ErrorCode
 
 
@@ -90,11 +91,3 @@ def partition_step(
     if value.leader != NO_LEADER:
         compares += still_active(image, value.leader)
     return Step(Put(key, keys.encode(value)), compares)
-
-
-def still_active(image: ClusterImage, broker_id: int) -> tuple[Compare, ...]:
-    """The broker's registration, and that the controller lets it lead, are what the image says."""
-    return (
-        created_at(keys.broker(broker_id), image.brokers[broker_id].epoch),
-        modified_at(keys.fence(broker_id), image.fences[broker_id].revision),
-    )

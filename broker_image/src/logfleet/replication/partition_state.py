@@ -2,7 +2,10 @@
 
 from collections.abc import Collection, Sequence
 
+from logfleet.metadata import keys
+from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import NO_LEADER, PartitionValue
+from logfleet.metadata.store import Compare, created_at, modified_at
 
 Member = tuple[int, int]
 """A broker's id and its broker epoch: who is in sync is this very registration (KIP-903)."""
@@ -37,4 +40,12 @@ def with_isr(
         elr=elr,
         leader=leader,
         leader_epoch=state.leader_epoch + (leader != state.leader),
+    )
+
+
+def still_active(image: ClusterImage, broker_id: int) -> tuple[Compare, ...]:
+    """That a broker's registration, and what the controller holds it for, are still what the image says."""
+    return (
+        created_at(keys.broker(broker_id), image.brokers[broker_id].epoch),
+        modified_at(keys.fence(broker_id), image.fences[broker_id].revision),
     )

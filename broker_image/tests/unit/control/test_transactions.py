@@ -1,5 +1,5 @@
 import pytest
-from logfleet.control.transactions import controls, pack, partition_step, repeatable, still_active
+from logfleet.control.transactions import controls, pack, partition_step, repeatable
 from logfleet.metadata import keys
 from logfleet.metadata.keys import NO_LEADER, PartitionValue
 from logfleet.metadata.packing import Step
@@ -13,6 +13,7 @@ from logfleet.metadata.store import (
     exists,
     modified_at,
 )
+from logfleet.replication.partition_state import still_active
 
 FIRST, REST = absent("a"), exists("a")
 
