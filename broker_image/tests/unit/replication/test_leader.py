@@ -312,6 +312,15 @@ def test_a_follower_that_was_about_to_join_and_stopped_is_not_waited_for() -> No
     assert replicas.high_watermark == 300
 
 
+def test_a_follower_that_came_back_without_its_log_is_not_waited_for() -> None:
+    replicas = leader(ALONE)
+    fetch(replicas, B, 100)
+    replicas.appended(200)
+    fetch(replicas, (2, 21), 0, 1)
+    assert replicas.isr_change(1, everybody) is None
+    assert replicas.appended(300)
+
+
 def test_a_fetch_of_a_member_asks_for_no_change() -> None:
     replicas = leader()
     fetch(replicas, B, 100)
