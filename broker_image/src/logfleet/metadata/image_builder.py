@@ -20,7 +20,7 @@ from logfleet.metadata.image import (
     Quotas,
     StoredConfigs,
     Topic,
-    is_active,
+    registration_state,
 )
 from logfleet.metadata.store import Event, KeyValue
 from logfleet.wire import uuids
@@ -188,9 +188,9 @@ class ImageBuilder:
         """Brokers with what the controller says of them now: a fence may change without the registration."""
         brokers = dict(self._brokers.values)
         for broker_id, broker in brokers.items():
-            active = is_active(broker.epoch, self._fences.values.get(broker_id))
-            if active != broker.is_active:
-                brokers[broker_id] = msgspec.structs.replace(broker, is_active=active)
+            state = registration_state(broker.epoch, self._fences.values.get(broker_id))
+            if state != broker.state:
+                brokers[broker_id] = msgspec.structs.replace(broker, state=state)
         return brokers
 
     def _draft(self, topic_id: bytes) -> _TopicDraft:
@@ -220,7 +220,7 @@ class ImageBuilder:
             offline = {
                 uuids.from_text(uuid): frozenset(indexes) for uuid, indexes in value.offline.items()
             }
-            broker = Broker(broker_id, item.create_revision, value, False, offline)
+            broker = Broker(broker_id, item.create_revision, value, offline=offline)
             self._brokers.put(broker_id, broker)
 
     def _read_fence(self, rest: str, item: KeyValue | None) -> None:

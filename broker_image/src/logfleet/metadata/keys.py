@@ -65,11 +65,13 @@ class ControllerValue(msgspec.Struct, frozen=True):
     incarnation: str
 
 
-class BrokerValue(msgspec.Struct, frozen=True):
+class BrokerValue(msgspec.Struct, frozen=True, omit_defaults=True):
     """A running broker: `listeners` are its advertised addresses, with real hosts and ports; `rack` is its zone.
 
     directories: `directory.id` of each of its log directories (KIP-858), by which a replica's disk is known again.
     offline: by topic id (text form) the partitions in log directories that failed or are missing. The broker writes it anew when that changes.
+    unclean: it did not stop cleanly before this start, so that its logs may lack what it had acknowledged (KIP-966). leaving: it is
+    asked to stop, and would be let go first.
     """
 
     incarnation: str
@@ -77,6 +79,8 @@ class BrokerValue(msgspec.Struct, frozen=True):
     rack: str | None = None
     directories: tuple[str, ...] = ()
     offline: dict[str, tuple[int, ...]] = {}
+    unclean: bool = False
+    leaving: bool = False
 
 
 class DirectoriesValue(msgspec.Struct, frozen=True):
@@ -89,7 +93,11 @@ class DirectoriesValue(msgspec.Struct, frozen=True):
 
 
 class FenceValue(msgspec.Struct, frozen=True):
-    """What the controller holds a broker for: `fenced` or `active`; nothing but fenced for any other broker epoch."""
+    """What the controller holds a broker for: `fenced`, `active` or `draining`; nothing but fenced for any other broker epoch.
+
+    active: it may lead and join ISRs. draining: it may leave (Kafka: controlled shutdown); it stays leader and in sync where nobody
+    can take its place, and joins nothing.
+    """
 
     broker_epoch: int = msgspec.field(name="be")
     state: str
@@ -97,6 +105,7 @@ class FenceValue(msgspec.Struct, frozen=True):
 
 ACTIVE: Final = "active"
 FENCED: Final = "fenced"
+DRAINING: Final = "draining"
 
 
 class SuspectValue(msgspec.Struct, frozen=True):

@@ -169,6 +169,15 @@ def test_a_broker_is_active_only_by_a_fence_of_its_own_registration():
     assert not history.commit(Delete(keys.fence(1))).brokers[1].is_active
 
 
+def test_a_broker_that_may_leave_is_neither_active_nor_fenced():
+    history = History()
+    history.commit(put(keys.broker(1), keys.BrokerValue("i", (), leaving=True)))
+    image = history.commit(put(keys.fence(1), keys.FenceValue(2, keys.DRAINING)))
+    broker = image.brokers[1]
+    assert (broker.is_active, broker.is_draining, broker.is_fenced) == (False, True, False)
+    assert broker.value.leaving
+
+
 def test_a_broker_names_its_rack_and_its_listeners():
     broker = History().commit(put(keys.broker(1), HERE)).brokers[1]
     assert broker.rack == "a"

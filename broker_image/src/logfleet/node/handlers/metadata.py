@@ -58,7 +58,7 @@ class _View(msgspec.Struct, frozen=True):
         reachable = {
             broker.id: (broker, address)
             for broker in image.brokers.values()
-            if broker.is_active and (address := broker.listener(listener)) is not None
+            if not broker.is_fenced and (address := broker.listener(listener)) is not None
         }
         return cls(image, listener, reachable)
 
@@ -73,7 +73,7 @@ class _View(msgspec.Struct, frozen=True):
         if partition.leader in self.reachable:
             return ErrorCode.NONE
         leader = self.image.brokers.get(partition.leader)
-        if tells_listener and leader is not None and leader.is_active:
+        if tells_listener and leader is not None and not leader.is_fenced:
             return ErrorCode.LISTENER_NOT_FOUND
         return ErrorCode.LEADER_NOT_AVAILABLE
 
@@ -321,11 +321,11 @@ def describe_cluster(
             host=address.host,
             port=address.port,
             rack=broker.rack,
-            is_fenced=not broker.is_active,
+            is_fenced=broker.is_fenced,
         )
         for broker in view.image.brokers.values()
         if (address := broker.listener(context.listener)) is not None
-        and (broker.is_active or request.include_fenced_brokers)
+        and (not broker.is_fenced or request.include_fenced_brokers)
     ]
     response = DescribeClusterResponse(
         cluster_id=host.cluster_id, controller_id=view.controller_id(), brokers=brokers

@@ -11,7 +11,7 @@ def cluster(image: ClusterImage, *, is_controller: bool, failed_terms: int) -> I
     """is_controller: whether this broker is it. failed_terms: see ControllerLoop."""
     yield single(table.ACTIVE_CONTROLLER, is_controller)
     yield single(table.FAILED_TERMS, failed_terms)
-    active = sum(broker.is_active for broker in image.brokers.values())
+    active = sum(not broker.is_fenced for broker in image.brokers.values())
     yield single(table.ACTIVE_BROKERS, active if is_controller else 0)
     yield single(table.TOPICS, image.topic_count() if is_controller else 0)
     yield Family(table.OFFLINE_PARTITIONS, _offline(image if is_controller else ClusterImage()))
