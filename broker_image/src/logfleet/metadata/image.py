@@ -60,7 +60,7 @@ class Broker(msgspec.Struct, frozen=True):
     @property
     def is_fenced(self) -> bool:
         """Whether it takes part in nothing: not let in yet, or taken for dead."""
-        return self.state == FENCED
+        return self.state not in {ACTIVE, DRAINING}
 
     @property
     def rack(self) -> str | None:
