@@ -275,6 +275,11 @@ FAILED_TERMS = counter(
     "Terms as controller that this broker gave up because it failed at what is stored: controller_term_failed in its log",
     "kafka.controller:type=KafkaController,name=MetadataErrorCount",
 )
+UNCLEAN_ELECTIONS = counter(
+    "logfleet_unclean_leader_elections_total",
+    "Leaders that this broker as controller elected though they may lack acknowledged records",
+    "kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec",
+)
 ACTIVE_BROKERS = gauge(
     "logfleet_active_brokers",
     "Brokers that may lead, as the controller sees it; 0 on others",

@@ -50,7 +50,8 @@ class ControllerLoop:
     """Stands for controller and, once elected, controls.
 
     incarnation: this process, as in its broker registration. static: its server.properties.
-    failed_terms: that ended because what the controller does failed, not by a word of the store.
+    failed_terms: that ended because what the controller does failed, not by a word of the store. unclean_elections: of leaders that may
+    lack records.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class ControllerLoop:
         self._history_s = history_s
         self._term: Term | None = None
         self.failed_terms = 0
+        self.unclean_elections = 0
         self._failed_pause_s = PAUSE_S_MAX
 
     @property
@@ -134,7 +136,9 @@ class ControllerLoop:
 
     async def _control(self, epoch: int, lease: Lease) -> None:
         log.info("controller_elected", broker=self._value.broker, epoch=epoch)
-        term = self._term = Term(self._store, self._follower, epoch, self._static)
+        term = self._term = Term(
+            self._store, self._follower, epoch, self._static, on_unclean=self._count_unclean
+        )
         try:
             reason = await _first(
                 _ends(term.run(), "another controller was elected"),
@@ -156,6 +160,9 @@ class ControllerLoop:
             await term.close()
         self._failed_pause_s = PAUSE_S_MAX
         log.warning("controller_resigned", broker=self._value.broker, epoch=epoch, reason=reason)
+
+    def _count_unclean(self, elections: int) -> None:
+        self.unclean_elections += elections
 
     def _tell_failure(self, term: Term, error: Exception) -> None:
         self.failed_terms += 1

@@ -8,13 +8,14 @@ the controller epoch, so a term that is over without knowing it changes nothing.
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
 import msgspec
 import structlog
 
-from logfleet.control.elections import election_steps, fence_steps
+from logfleet.control.brokers.fencing import admission_steps, fence_steps, newcomers
+from logfleet.control.elections import Election, election_steps
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.topics import remove_unfinished
 from logfleet.control.transactions import Refusal, pack, repeatable, witness
@@ -41,6 +42,8 @@ CATCH_UP_S_MAX: Final = 2.0
 """Longest wait for the image to show what made a decision come too late."""
 ELECTION_PARTITIONS: Final = 1_000
 """Partitions looked at without letting the loop do something else: about 1 ms."""
+TXNS_AT_ONCE: Final = 8
+"""Transactions of elections on their way: a broker that led 4,000 partitions is replaced within about a second."""
 OUTCOME_UNKNOWN: Final = Refusal(
     ErrorCode.REQUEST_TIMED_OUT,
     "The controller stopped before the metadata store had answered; the change may have been made.",
@@ -71,6 +74,7 @@ class Term:
 
     static: this broker's server.properties, the last word on defaults that the cluster does not set.
     has_converged: it has brought the cluster to where nothing was left to do, once at least.
+    on_unclean: told how many leaders were elected that may lack records.
     """
 
     def __init__(
@@ -79,9 +83,12 @@ class Term:
         follower: MetadataFollower,
         epoch: int,
         static: Mapping[str, str],
+        *,
+        on_unclean: Callable[[int], None],
     ) -> None:
         self.epoch = epoch
         self.has_converged = False
+        self._on_unclean = on_unclean
         self._store = store
         self._follower = follower
         self._static = static
@@ -211,43 +218,60 @@ class Term:
                 self._due = Changes()
 
     async def _converge_once(self, image: ClusterImage) -> None:
+        """Fence who is gone, take them out of all partitions, let in who is new (logfleet.control.brokers.fencing)."""
         due = self._due
-        for txn in pack(self.epoch, fence_steps(image)):
-            await self._commit(txn)
+        await self._commit_all(pack(self.epoch, fence_steps(image)))
         # An election compares the fence, so it has to know the revision that wrote it.
         image = self._follower.image
         for topic_id in image.unfinished:
             topic = image.entries.get(topic_id)
             assert topic is not None, "what is unfinished is an entry"
             await self._commit(remove_unfinished(self.epoch, topic))
-        if due.everything or due.brokers or due.broker_configs:
+        new = newcomers(image)
+        if due.everything or due.brokers or due.broker_configs or new:
             due.topics = {topic.id for topic in image.topics()}
-        await self._elect(image, due.topics)
+        await self._elect(image, due.topics, may_be_unclean=not new)
+        if new:
+            await self._commit_all(pack(self.epoch, admission_steps(new)))
+            await self._elect(self._follower.image, due.topics, may_be_unclean=True)
 
-    async def _elect(self, image: ClusterImage, topic_ids: Iterable[bytes]) -> None:
+    async def _elect(
+        self, image: ClusterImage, topic_ids: Iterable[bytes], *, may_be_unclean: bool
+    ) -> None:
         layers = self._layers(image)
-        steps: list[Step] = []
+        steps: list[Election] = []
         looked_at = elected = 0
         for topic_id in topic_ids:
             topic = image.topic_by_id(topic_id)
             if topic is None:
                 continue
-            steps += election_steps(image, topic, layers)
+            steps += election_steps(image, topic, layers, may_be_unclean=may_be_unclean)
             looked_at += len(topic.partitions)
             if looked_at >= ELECTION_PARTITIONS:
                 looked_at = 0
                 elected += len(steps)
-                await self._commit_steps(steps)
+                await self._commit_elections(steps)
                 steps = []
                 await asyncio.sleep(0)
-        await self._commit_steps(steps)
+        await self._commit_elections(steps)
         elected += len(steps)
         if elected:
             log.info("partitions_elected", partitions=elected, epoch=self.epoch)
 
-    async def _commit_steps(self, steps: list[Step]) -> None:
-        for txn in pack(self.epoch, steps):
-            await self._commit(txn)
+    async def _commit_elections(self, steps: Sequence[Election]) -> None:
+        await self._commit_all(pack(self.epoch, steps))
+        unclean = sum(step.is_unclean for step in steps)
+        if unclean:
+            self._on_unclean(unclean)
+            log.warning("partitions_elected_uncleanly", partitions=unclean, epoch=self.epoch)
+
+    async def _commit_all(self, txns: Sequence[Txn]) -> None:
+        """Commit what may be done in any order. All of it has got its answer when this ends or raises, as `_commit` does."""
+        for start in range(0, len(txns), TXNS_AT_ONCE):
+            at_once = map(self._commit, txns[start : start + TXNS_AT_ONCE])
+            for outcome in await asyncio.gather(*at_once, return_exceptions=True):
+                if outcome is not None:
+                    raise outcome
 
     async def _commit(self, txn: Txn) -> None:
         """Commit it, and see it in the image. Raises NotControllerError, and _ConflictError: look and decide anew.

@@ -100,6 +100,7 @@ class Observation:
                 broker.image,
                 is_controller=broker.controller.is_controller,
                 failed_terms=broker.controller.failed_terms,
+                unclean_elections=broker.controller.unclean_elections,
             ),
             lambda: compaction(cleaner, broker.log_dirs),
         )

@@ -39,12 +39,12 @@ from logfleet.node.cluster.metadata_follower import MetadataFollower
 PATIENCE_S = 20
 _ODD = "AAECAwQFBgcICQoLDA0ODw"
 WHAT_NO_CONTROLLER_EXPECTS = (
-    Put(keys.topic("odd"), keys.encode(TopicValue(_ODD))),
+    Put(keys.topic("odd"), keys.encode(TopicValue(_ODD, {"min.insync.replicas": "odd"}))),
     Put(keys.topic_id(_ODD), b"odd"),
-    Put(keys.partition(_ODD, 0), keys.encode(PartitionValue((1, 2), ((1, 1),), 1, 0, 0, 1))),
+    Put(keys.partition(_ODD, 0), keys.encode(PartitionValue((1,), ((1, 1),), 1, 0, 0, 1))),
     Put(keys.ready(_ODD), keys.encode(ReadyValue(1))),
 )
-"""A partition of two replicas, which elections know nothing of."""
+"""A configuration that nobody can have set."""
 MENDING = (
     Delete(keys.topic("odd")),
     Delete(keys.topic_id(_ODD)),

@@ -135,7 +135,7 @@ async def test_a_partition_without_leader_tells_so_and_keeps_its_epoch(node, top
     row = (await node.ask(by_name("t"))).topics[0].partitions[0]
     assert ErrorCode(row.error_code) is ErrorCode.LEADER_NOT_AVAILABLE
     assert (row.leader_id, row.leader_epoch) == (-1, 1)
-    assert (row.replica_nodes, row.isr_nodes, row.offline_replicas) == ([1], [1], [1])
+    assert (row.replica_nodes, row.isr_nodes, row.offline_replicas) == ([1], [], [1])
     request = by_name("t", allow_auto_topic_creation=True)
     row = (await node.ask(request, 0)).topics[0].partitions[0]
     assert (row.replica_nodes, row.isr_nodes) == ([], [])

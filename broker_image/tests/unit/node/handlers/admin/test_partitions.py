@@ -1,5 +1,4 @@
 import pytest
-from logfleet.node.handlers.admin import partitions as admin_partitions
 from logfleet.node.handlers.admin.topics import create_one
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
@@ -46,8 +45,7 @@ async def test_leaders_are_where_they_should_be(node, versions):
     assert await elect(node, None, 2) == ("INVALID_REQUEST", [])
 
 
-async def test_of_all_topics_only_what_is_amiss_is_told(node, monkeypatch):
-    monkeypatch.setattr(admin_partitions, "PARTITIONS_AT_ONCE", 1)
+async def test_of_all_topics_only_what_is_amiss_is_told(node):
     await create_one(node.controller_access, "t", 2, 1, {})
     assert await elect(node, None) == ("NONE", [])
     await node.unregister()
