@@ -40,8 +40,8 @@ ATTEMPTS_MAX: Final = 10
 """Times an operation is decided anew because the cluster changed under it."""
 CATCH_UP_S_MAX: Final = 2.0
 """Longest wait for the image to show what made a decision come too late."""
-ELECTION_PARTITIONS: Final = 1_000
-"""Partitions looked at without letting the loop do something else: about 1 ms."""
+ELECTION_PARTITIONS: Final = 500
+"""Partitions looked at without letting the loop do something else: about 1 ms, ten times as much if all of them change."""
 TXNS_AT_ONCE: Final = 8
 """Transactions of elections on their way: a broker that led 4,000 partitions is replaced within about a second."""
 OUTCOME_UNKNOWN: Final = Refusal(

@@ -130,8 +130,10 @@ class Node:
     async def elected(self) -> None:
         await until(lambda: self.loop.is_controller)
 
-    async def create(self, name: str, partitions: int = 1) -> TopicCreation | Refusal:
-        new = NewTopic(name, name.encode().ljust(16, b"-"), 0, partitions)
+    async def create(
+        self, name: str, partitions: int = 1, replicas: int = 1
+    ) -> TopicCreation | Refusal:
+        new = NewTopic(name, name.encode().ljust(16, b"-"), 0, partitions, replicas)
 
         def decide(image, epoch, layers):
             creation = create_topic(image, epoch, new, layers)
