@@ -97,6 +97,9 @@ class Cluster:
         key = keys.partition(uuids.to_text(topic.id), index)
         self.put(key, with_isr(state, members))
 
+    def uuid(self, name: str) -> str:
+        return uuids.to_text(self.topic(name).id)
+
     def topic(self, name: str) -> Topic:
         topic = self.image.topic(name)
         assert topic is not None

@@ -14,7 +14,9 @@ from typing import Final, Generic, TypeVar
 import msgspec
 import structlog
 
+from logfleet.control.brokers import leaving
 from logfleet.control.brokers.fencing import admission_steps, fence_steps, newcomers
+from logfleet.control.brokers.may_i import Objection
 from logfleet.control.elections import Election, election_steps
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.topics import remove_unfinished
@@ -89,6 +91,7 @@ class Term:
         self.epoch = epoch
         self.has_converged = False
         self._on_unclean = on_unclean
+        self._kept: dict[int, Objection] = {}
         self._store = store
         self._follower = follower
         self._static = static
@@ -234,6 +237,20 @@ class Term:
         if new:
             await self._commit_all(pack(self.epoch, admission_steps(new)))
             await self._elect(self._follower.image, due.topics, may_be_unclean=True)
+        await self._let_leave(self._follower.image)
+
+    async def _let_leave(self, image: ClusterImage) -> None:
+        """What who may leave has is given to others as soon as the image shows it."""
+        kept: dict[int, Objection] = {}
+        for broker_id, answer in leaving.decide(image):
+            if isinstance(answer, Objection):
+                kept[broker_id] = answer
+                if self._kept.get(broker_id) != answer:
+                    log.info("broker_kept", broker=broker_id, reason=str(answer))
+            else:
+                await self._commit_all(pack(self.epoch, [answer]))
+                log.info("broker_draining", broker=broker_id, epoch=self.epoch)
+        self._kept = kept
 
     async def _elect(
         self, image: ClusterImage, topic_ids: Iterable[bytes], *, may_be_unclean: bool

@@ -3,6 +3,7 @@ from contextlib import aclosing
 
 import msgspec
 import pytest
+from logfleet.control.brokers import leaving
 from logfleet.control.config_changes import ConfigChange, ConfigOperation, alter_topic_configs
 from logfleet.control.elections import election_steps
 from logfleet.control.topics import (
@@ -17,6 +18,7 @@ from logfleet.control.transactions import Refusal, pack
 from logfleet.control.unregistering import unregister
 from logfleet.metadata import keys
 from logfleet.metadata.keys import (
+    BrokerValue,
     ControllerValue,
     DeletedValue,
     DirectoriesValue,
@@ -31,7 +33,9 @@ from logfleet.metadata.store import (
 )
 from logfleet.node.cluster import controller_term
 from logfleet.node.cluster.controller_term import Decision, NotControllerError
+from logfleet.replication.partition_state import with_isr
 from logfleet.wire import uuids
+from structlog.testing import capture_logs
 
 from broker_image.tests.unit.node.cluster.controller_rig import (
     Node,
@@ -536,3 +540,32 @@ async def test_unclean_elections_are_counted(store):
         assert await soon(node.loop.submit(allow))
         await until_leader(node, "t", 2)
         await until(lambda: node.loop.unclean_elections == 2)
+
+
+async def test_a_broker_that_would_leave_hands_over_what_it_leads(store):
+    async with running(store) as node:
+        await _replicated(node, store, 2)
+        await store.write(
+            Put(keys.broker(2), keys.encode(BrokerValue("incarnation-2", (), leaving=True)))
+        )
+        image = await soon(node.follower.until(lambda image: leaving.may_exit(image, 2)))
+        assert [state.leader for state in image.topic("t").partitions] == [1, 1]
+
+
+async def test_a_broker_that_is_needed_is_kept_until_others_are_in_sync(store):
+    async with running(store) as node:
+        await _replicated(node, store, 1)
+        await stop_broker(store, 2)
+        await start_broker(store, 2)
+        await soon(node.follower.until(lambda image: len(image.topic("t").partitions[0].isr) == 1))
+        with capture_logs() as logs:
+            value = BrokerValue("incarnation-1", (), leaving=True)
+            await store.write(Put(keys.broker(1), keys.encode(value)))
+            await until(lambda: any(row["event"] == "broker_kept" for row in logs))
+        assert node.follower.image.brokers[1].is_active
+        topic = node.follower.image.topic("t")
+        state, epoch = topic.partitions[0], node.follower.image.brokers[2].epoch
+        key = keys.partition(uuids.to_text(topic.id), 0)
+        await store.write(Put(key, keys.encode(with_isr(state, [*state.isr, (2, epoch)]))))
+        await soon(node.follower.until(lambda image: leaving.may_exit(image, 1)))
+        await until_leader(node, "t", 2)
