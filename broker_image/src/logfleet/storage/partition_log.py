@@ -11,9 +11,11 @@ from typing import Final
 import msgspec
 
 from logfleet.log.config import LONG_MAX, LogConfig
+from logfleet.log.index import RELATIVE_OFFSET_MAX
 from logfleet.log.lookup import RecentBatches
 from logfleet.log.names import TopicPartition
 from logfleet.log.producers import SeenBatch
+from logfleet.log.replicated import replicated_batches
 from logfleet.log.retention import Retention, SegmentAge, plan_retention
 from logfleet.log.segment import NO_ROOM, room_in, should_roll
 from logfleet.log.validation import NeedsThread, Prepared, Rejected, prepare
@@ -132,21 +134,47 @@ class PartitionLog:
                 return seen
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
-        room = self._room
-        if (
-            self._active.size + len(prepared.buffer) > room.size
-            or last_offset > room.last_offset
-            or header.max_timestamp > room.max_timestamp
-        ):
+        size = self._active.size + len(prepared.buffer)
+        if not self._room.holds(size, last_offset, header.max_timestamp):
             self._make_room(header, last_offset, now_ms)
         assign_offsets(prepared.buffer, base_offset, leader_epoch)
         self._active.append(prepared.buffer, header, base_offset)
+        self._appended(header, base_offset, leader_epoch)
+        return AppendResult(base_offset, last_offset, prepared.log_append_time_ms)
+
+    def append_as_follower(self, records: memoryview, leader_epoch: int, now_ms: int) -> int:
+        """Append the batches that the leader of `leader_epoch` answered a Fetch with, as they are: how many bytes of `records`.
+
+        See `replicated_batches` for what is left out. Raises CorruptRecords, UnexpectedAppendOffset, DiskBusy: nothing has changed
+        then; OSError: those that lie in the segments before are there.
+        """
+        if self.disk.is_held_up:
+            self.disk.require_room()
+        start = end = 0
+        run: list[BatchHeader] = []  # what goes to the end of one segment, by one write
+        for position, header in replicated_batches(records, self.log_end_offset, leader_epoch):
+            end = position + header.size
+            size = self._active.size + end - start
+            if not self._room.holds(size, header.last_offset, header.max_timestamp):
+                self._append_run(records[start:position], run)
+                start, run = position, []
+                self._make_room(header, header.last_offset, now_ms)
+            run.append(header)
+        self._append_run(records[start:end], run)
+        return end
+
+    def _append_run(self, data: memoryview, run: Sequence[BatchHeader]) -> None:
+        if run:
+            for header in self._active.append_all(data, run):
+                self._appended(header, header.base_offset, header.leader_epoch)
+
+    def _appended(self, header: BatchHeader, base_offset: int, leader_epoch: int) -> None:
+        """A batch is in the active segment."""
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
         self.producers.update(header, base_offset)
-        self.log_end_offset = last_offset + 1
+        self.log_end_offset = base_offset + header.last_offset_delta + 1
         self._recent.add(self.log_end_offset, self._active.size)
-        return AppendResult(base_offset, last_offset, prepared.log_append_time_ms)
 
     def _make_room(self, header: BatchHeader, last_offset: int, now_ms: int) -> None:
         """Roll if this batch must begin a new segment; else see how much more fits into the present one."""
@@ -160,7 +188,12 @@ class PartitionLog:
             now_ms=now_ms,
             jitter_ms=self._jitter_ms,
         ):
-            self._roll(now_ms)
+            # At the log's end: recovery takes offsets that are missing between two segments for lost. Where so many are that the batch
+            # would lie too far behind, at the batch.
+            is_near = last_offset - self.log_end_offset <= RELATIVE_OFFSET_MAX
+            self._roll(
+                self.log_end_offset if is_near else last_offset - header.last_offset_delta, now_ms
+            )
         else:
             self._room = room_in(active, self._config, jitter_ms=self._jitter_ms)
 
@@ -184,10 +217,10 @@ class PartitionLog:
 
     # Rolling
 
-    def _roll(self, now_ms: int) -> None:
-        """Make the active segment the last of the old ones and begin another at the log's end."""
+    def _roll(self, base_offset: int, now_ms: int) -> None:
+        """Make the active segment the last of the old ones and begin another, at the log's end or behind it."""
         self._active.finish()
-        created = self._create_segment(self.log_end_offset, now_ms)
+        created = self._create_segment(base_offset, now_ms)
         self._unflushed.rolled(self._active)
         self._active = created
         self._room = NO_ROOM
@@ -361,7 +394,7 @@ class PartitionLog:
         if plan.count == 0:
             return None
         if plan.count == len(self._segments):  # first a new active one; that is a step of its own
-            self._roll(now_ms)
+            self._roll(self.log_end_offset, now_ms)
             return Retention(0, plan.reason)
         self._remove_oldest(plan.count, now_ms + self._config.file_delete_delay_ms)
         return plan

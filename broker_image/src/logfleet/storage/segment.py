@@ -157,9 +157,28 @@ class Segment:
             file.pwrite(data, self.size)
             self.note(header, base_offset)
         except OSError:
-            with contextlib.suppress(OSError):
-                file.truncate(self.size)  # what a full disk took of it
+            self._give_up(file)
             raise
+
+    def append_all(self, data: memoryview, headers: Iterable[BatchHeader]) -> Iterator[BatchHeader]:
+        """Write several batches that have their offsets with one call; each is in the segment once its header is given back.
+
+        After an OSError none of the others is.
+        """
+        file = self._files.get(self.log_path)
+        try:
+            file.pwrite(data, self.size)
+            for header in headers:
+                self.note(header, header.base_offset)
+                yield header
+        except OSError:
+            self._give_up(file)
+            raise
+
+    def _give_up(self, file: File) -> None:
+        """Cut off what a failed append left, such as what a full disk took of it."""
+        with contextlib.suppress(OSError):
+            file.truncate(self.size)
 
     def note(self, header: BatchHeader, base_offset: int) -> None:
         """Account for the batch at `base_offset` that begins at position `size`. After an OSError nothing has changed."""
