@@ -53,6 +53,14 @@ def should_roll(
     )
 
 
+def base_of_next(log_end_offset: int, first_offset: int, last_offset: int) -> int:
+    """Where the segment begins that a batch is to be the first in.
+
+    At the log's end, as recovery takes offsets missing between two segments for lost; at the batch if it would lie too far behind that.
+    """
+    return log_end_offset if last_offset - log_end_offset <= RELATIVE_OFFSET_MAX else first_offset
+
+
 class Room(msgspec.Struct, frozen=True, gc=False):
     """What fits into a segment for sure: batches that end within these bounds (inclusive) do not begin a new one.
 

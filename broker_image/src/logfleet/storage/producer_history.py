@@ -111,6 +111,11 @@ class ProducerHistory:
         return f"{self._directory}/{offset_file(offset, SNAPSHOT)}"
 
     @property
+    def offsets(self) -> Collection[int]:
+        """Of the snapshots in the directory."""
+        return self._offsets
+
+    @property
     def is_due(self) -> bool:
         """Whether so much was appended since the last snapshot that the next flush should bring one."""
         return self._bytes_since_snapshot >= SNAPSHOT_INTERVAL_BYTES
@@ -138,6 +143,12 @@ class ProducerHistory:
         """The snapshot at `offset` is in the directory; those that it replaces go."""
         self._offsets.add(offset)
         self._drop_superfluous(segments, log_end_offset)
+
+    def clear(self) -> None:
+        """Forget all producers, and remove what tells of them."""
+        self.states = ProducerStates()
+        for offset in list(self._offsets):
+            self.remove(offset)
 
     def forget(self, offset: int) -> None:
         """The snapshot at `offset`, if there was one, is no longer counted: the caller has done away with the file."""

@@ -239,8 +239,8 @@ class Segment:
         """The next flush has to bring the indexes to the disk, whatever is known of them."""
         self.offset_index.is_durable = self.time_index.is_durable = False
 
-    def truncate(self, position: int) -> None:
-        """Cut the log at `position`, a batch's beginning or the end, and the indexes with it."""
+    def truncate(self, position: int) -> int:
+        """Cut the log at `position`, a batch's beginning or the end, and the indexes with it; the offset after the last batch."""
         file = self.file
         if file.size() > position:
             file.truncate(position)
@@ -250,7 +250,7 @@ class Segment:
         self.offset_index.truncate(kept)
         last = self.offset_index[-1][0] if kept else -1
         self.time_index.truncate(self.time_index.floor(last, 1) + 1)
-        self.restore(verify=False)
+        return self.restore(verify=False)
 
     # Restoring what is known of a segment after a restart
 
@@ -346,10 +346,12 @@ class Segment:
             self.file.pread, position, self.size, next_offset=self.base_offset, verify=False
         )
 
-    def end_offset(self) -> int:
-        """Offset after the last batch."""
+    def end_before(self, position: int) -> int:
+        """Offset after the last batch before `position`, a batch's beginning or the end."""
         end = self.base_offset
-        for _, header in self.headers(self.boundary_before(max(self.size - 1, 0))):
+        for at, header in self.headers(self.boundary_before(max(position - 1, 0))):
+            if at >= position:
+                break
             end = header.next_offset
         return end
 
