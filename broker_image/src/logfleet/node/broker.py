@@ -53,6 +53,7 @@ from logfleet.node.listening import advertised, listener_of
 from logfleet.node.metrics.observation import Observation
 from logfleet.node.partitions.deletions import Deletions
 from logfleet.node.partitions.flush_rules import FlushRules
+from logfleet.node.partitions.following import Following
 from logfleet.node.partitions.leadership import Leadership
 from logfleet.node.partitions.local_partitions import LocalPartitions
 from logfleet.node.partitions.log_configs import LogConfigs
@@ -95,7 +96,7 @@ class StartError(Exception):
 class Broker:
     """A broker in this process; an asynchronous context manager that is serving inside.
 
-    config: as it was started. partitions: those it leads. timers: for parked requests. fetch_sessions: of its readers.
+    config: as it was started. partitions: its replicas. timers: for parked requests. fetch_sessions: of its readers.
     failure: why it ended by itself, else None. What is only annotated below is there once it has started.
     """
 
@@ -104,6 +105,7 @@ class Broker:
     follower: MetadataFollower
     local: LocalPartitions
     leadership: Leadership
+    following: Following
     controller: ControllerLoop
     controller_access: ControllerAccess
     topic_creator: TopicCreator
@@ -317,12 +319,14 @@ class Broker:
         missing = MissingDirectories(self.node_id, record, logs, self.partitions.offline)
         missing.take_offline(self.image)
         self.leadership = Leadership(self.node_id, self.partitions, self._flusher, rules)
+        self.following = Following(self.node_id, self.partitions)
         self.local = LocalPartitions(
             self.follower,
             self.partitions,
             self._configs,
             logs=logs,
             leadership=self.leadership,
+            following=self.following,
             deletions=Deletions(self.node_id, self.store, logs),
             missing=missing,
             on_disk_failure=self._disk_failed,
@@ -448,6 +452,7 @@ class Broker:
                 on_disk_failure=self._disk_failed,
             )
             self.leadership.on_lost.append(cleaner.lost)
+            self.following.on_unfollowed.append(cleaner.lost)
             self._spawn("cleaner", cleaner.run())
         self._observation.tell_all(cleaner)
         return maintenance

@@ -18,7 +18,7 @@ from logfleet.storage.log_dir import LogDir
 Names = tuple[str, ...]
 
 HighWatermarkOf = Callable[[TopicPartition], int | None]
-"""That of a partition, None if this broker does not lead it."""
+"""That of a partition, None if this broker does not host it."""
 
 
 class Checkpointer:

@@ -307,7 +307,7 @@ class LogDir:
     def note(
         self, job: CheckpointJob, partition: TopicPartition, high_watermark: int | None
     ) -> None:
-        """Put the log as it is now into the files, if it has not left. high_watermark: None if it is not led."""
+        """Put the log as it is now into the files, if it has not left. high_watermark: None if it is not hosted."""
         log = self.logs.get(partition)
         if log is None:
             return

@@ -132,6 +132,11 @@ class LogDirs:
         log_dir = self.dir_of(partition)
         return None if log_dir is None else log_dir.logs[partition]
 
+    def high_watermark_of(self, partition: TopicPartition) -> int:
+        """As it was last checkpointed; 0 if it never was."""
+        log_dir = self.dir_of(partition)
+        return 0 if log_dir is None else log_dir.high_watermarks.get(partition, 0)
+
     def fail_at_start(self, log_dir: LogDir, error: OSError) -> None:
         """What its disk refuses before anything is served: what it holds is missed, as if the directory were not there."""
         self._bad.add(log_dir.identity.directory_id)

@@ -117,19 +117,24 @@ TOPIC_MESSAGES_IN = counter(
     f"{_TOPIC}MessagesInPerSec,topic=TOPIC",
     labels="topic",
 )
+PARTITIONS = gauge(
+    "logfleet_partitions",
+    "Partitions of which this broker has a replica, led or not",
+    f"{_REPLICAS}PartitionCount",
+)
 PARTITIONS_LED = gauge(
     "logfleet_partitions_led",
-    "Partitions that this broker leads",
+    "Of them, those that this broker leads",
     f"{_REPLICAS}LeaderCount",
 )
 UNDER_REPLICATED = gauge(
     "logfleet_under_replicated_partitions",
-    "Of them, those that lack an in-sync replica",
+    "Partitions led here that lack an in-sync replica",
     f"{_REPLICAS}UnderReplicatedPartitions",
 )
 UNDER_MIN_ISR = gauge(
     "logfleet_under_min_isr_partitions",
-    "Of them, those with fewer in-sync replicas than min.insync.replicas",
+    "Partitions led here with fewer in-sync replicas than min.insync.replicas",
     f"{_REPLICAS}UnderMinIsrPartitionCount",
 )
 PRODUCER_IDS = gauge(

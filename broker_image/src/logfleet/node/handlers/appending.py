@@ -42,7 +42,7 @@ def append(
 
     records: as they were sent. prepared: what preparing them gave, if that was done.
     """
-    if partition is None or not partition.is_leading:
+    if partition is None or not partition.is_current:
         return None
     refusal = _refusal(partition, sender, records)
     if refusal is not None:

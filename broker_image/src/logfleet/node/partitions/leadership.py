@@ -13,8 +13,8 @@ from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.image import Partition as PartitionState
 from logfleet.node.partitions.partition import CommitRule, Partition
 from logfleet.node.partitions.partition_table import PartitionTable
+from logfleet.node.partitions.replica import Replica
 from logfleet.storage.flusher import Flusher
-from logfleet.storage.partition_log import PartitionLog
 
 log = structlog.get_logger(__name__)
 
@@ -80,38 +80,37 @@ class Leadership:
             await self._slices.breathe()
         return starting
 
-    async def begin(self, topic: Topic, index: int, partition_log: PartitionLog) -> None:
-        """Serve the partition, if nothing has come in between when its leader epoch is on disk. Raises OSError."""
-        state = topic.partitions[index]
-        partition_log.start_epoch(state.leader_epoch)
+    async def begin(self, state: PartitionState, replica: Replica) -> None:
+        """Lead the partition, if nothing has come in between when its leader epoch is on disk. Raises OSError."""
+        key = (replica.topic_id, replica.index)
+        replica.log.start_epoch(state.leader_epoch)
         async with self._epoch_writes:
-            await self._flusher.flush(partition_log)
-        self._table.unstarted.discard((topic.id, index))
+            await self._flusher.flush(replica.log)
+        self._table.unstarted.discard(key)
         if not self.leads(state):
             return  # the registration ended meanwhile
-        if (topic.id, index) in self._table.offline:
+        if key in self._table.offline:
             return  # its directory failed meanwhile
-        partition = Partition(
-            topic.name, topic.id, index, partition_log, state.leader_epoch, rule=self._rule
-        )
+        partition = Partition(replica.topic, *key, replica.log, state.leader_epoch, rule=self._rule)
         self._table.add(partition)
-        log.debug("leading", topic=topic.name, partition=index, leader_epoch=state.leader_epoch)
+        log.debug(
+            "leading",
+            topic=partition.topic,
+            partition=partition.index,
+            leader_epoch=state.leader_epoch,
+        )
         for callback in self.on_led:
             callback(partition)
 
     def end(self, partition: Partition) -> None:
-        self._table.remove(partition)
+        """Lead it no more; its log is still hosted."""
+        self._table.add(Replica.of(partition))
         log.debug("no_longer_leading", topic=partition.topic, partition=partition.index)
         for callback in self.on_lost:
             callback(partition)
 
-    def end_topic(self, topic_id: bytes) -> None:
-        hosted = self._table.by_id.get(topic_id)
-        for partition in [] if hosted is None else list(hosted.partitions.values()):
-            self.end(partition)
-
     def resign(self) -> None:
         """The registration is over: nothing is led until there is another."""
         self.broker_epoch = None
-        for partition in self._table:
+        for partition in self._table.led():
             self.end(partition)

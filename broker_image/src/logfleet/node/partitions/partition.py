@@ -11,6 +11,7 @@ from typing import Protocol
 
 from logfleet.log.validation import NeedsThread, Prepared, Rejected
 from logfleet.metadata.image import INTERNAL_TOPICS
+from logfleet.node.partitions.replica import Replica
 from logfleet.node.partitions.traffic import Traffic
 from logfleet.storage.partition_log import AppendResult, PartitionLog
 from logfleet.wire.errors import ErrorCode
@@ -43,13 +44,11 @@ class CommitRule(Protocol):
         """Whether what was just appended waits for `Partition.commit`."""
 
 
-class Partition:
+class Partition(Replica):
     """One partition of a topic, from the moment this broker leads it until it stops doing so.
 
-    high_watermark: offset below which every record is committed (exclusive); consumers see no more.
-    is_internal: clients may not write to it.
-    is_leading: False once leadership ended; then nothing may be appended or read.
-    first_offset: where the log ended when leading began. bytes_in, bytes_out: appended, and sent to consumers, since then.
+    high_watermark: consumers see no more. is_internal: clients may not write to it.
+    epoch_start_offset: where the log ended when leading began. bytes_in, bytes_out: appended, and sent to consumers, since then.
     """
 
     __slots__ = (
@@ -59,15 +58,8 @@ class Partition:
         "_waiters",
         "bytes_in",
         "bytes_out",
-        "first_offset",
-        "high_watermark",
-        "index",
+        "epoch_start_offset",
         "is_internal",
-        "is_leading",
-        "leader_epoch",
-        "log",
-        "topic",
-        "topic_id",
     )
 
     def __init__(
@@ -80,15 +72,12 @@ class Partition:
         *,
         rule: CommitRule | None = None,
     ) -> None:
-        self.topic = topic
-        self.topic_id = topic_id
-        self.index = index
-        self.log = log
-        self.leader_epoch = leader_epoch
-        self.high_watermark = self.first_offset = log.log_end_offset
+        super().__init__(
+            topic, topic_id, index, log, leader_epoch, high_watermark=log.log_end_offset
+        )
+        self.epoch_start_offset = log.log_end_offset
         self.bytes_in = self.bytes_out = 0
         self.is_internal = topic in INTERNAL_TOPICS
-        self.is_leading = True
         self._rule = rule
         self._held: deque[tuple[int, int]] = deque()  # end offset and bytes of each batch
         self._moved: list[asyncio.Future[None]] = []
@@ -96,9 +85,9 @@ class Partition:
         log.on_start_moved = self._log_start_moved
 
     @property
-    def last_stable_offset(self) -> int:
-        """Offset below which no transaction is open: none can be, transactions are not served."""
-        return self.high_watermark
+    def is_leading(self) -> bool:
+        """False once leadership ended; then nothing may be appended or read."""
+        return self.is_current
 
     @property
     def commits_at_once(self) -> bool:
@@ -111,7 +100,7 @@ class Partition:
     @property
     def traffic(self) -> Traffic:
         """What went in and out since leading began."""
-        messages_in = self.log.log_end_offset - self.first_offset
+        messages_in = self.log.log_end_offset - self.epoch_start_offset
         return Traffic(self.bytes_in, self.bytes_out, messages_in)
 
     def append(
@@ -121,7 +110,7 @@ class Partition:
 
         It is committed if it lies below the high watermark afterwards; else `wait_committed` tells when it is.
         """
-        assert self.is_leading, f"append to {self.topic}-{self.index}, which is led elsewhere"
+        assert self.is_current, f"append to {self.topic}-{self.index}, which is led elsewhere"
         log = self.log
         disk = log.disk
         is_held_up = disk.is_held_up  # should this very write be slow, it is done when that shows
@@ -207,9 +196,9 @@ class Partition:
     def forget(self, waiter: Waiter) -> None:
         self._waiters.discard(waiter)
 
-    def stop_leading(self) -> None:
+    def end(self) -> None:
         """Leadership ended: whoever waits is told."""
-        self.is_leading = False
+        super().end()
         for waiter in tuple(self._waiters):
             waiter.leadership_lost()
         self._wake()

@@ -93,7 +93,7 @@ async def test_a_wait_that_the_partition_ends_is_answered(rig):
     rig.partition.lags = True
     waiting = commit(rig.shard, 5)
     await asyncio.sleep(0)
-    rig.partition.stop_leading()
+    rig.partition.end()
     await rig.tasks[0]
     assert committed(waiting) is ErrorCode.NOT_COORDINATOR
 

@@ -143,7 +143,7 @@ def test_files_that_are_gone_with_the_leadership_are_no_failure(
     host, partition, monkeypatch
 ) -> None:
     def gone(*_: object) -> None:
-        partition.stop_leading()
+        partition.end()
         raise FileNotFoundError(errno.ENOENT, "its topic is deleted")
 
     monkeypatch.setattr(PosixFile, "pread", gone)
@@ -270,7 +270,7 @@ def test_leadership_that_ends_during_a_search_is_told(host, partition, monkeypat
     pread = PosixFile.pread
 
     def losing(file: PosixFile, length: int, position: int) -> bytes:
-        partition.stop_leading()
+        partition.end()
         return pread(file, length, position)
 
     monkeypatch.setattr(PosixFile, "pread", losing)

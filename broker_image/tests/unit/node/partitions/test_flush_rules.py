@@ -160,7 +160,7 @@ async def test_a_disk_that_fails_is_told_and_nothing_is_committed(bench) -> None
     await bench.until(lambda: bench.failures)
     assert bench.failures == [(TopicPartition("topic", 0), failure)]
     assert not waiting.done()
-    partition.stop_leading()  # what the broker does then
+    partition.end()  # what the broker does then
     with pytest.raises(NotLeading):
         await waiting
     assert partition.high_watermark == 0
@@ -169,7 +169,7 @@ async def test_a_disk_that_fails_is_told_and_nothing_is_committed(bench) -> None
 async def test_no_flush_begins_for_what_is_led_elsewhere(bench) -> None:
     partition = bench.open(flush_messages=1, flush_ms=10)
     bench.append()
-    partition.stop_leading()
+    partition.end()
     await bench.rules.close()
     assert bench.disk.flushes == 0
     bench.rules._due(partition)

@@ -72,7 +72,7 @@ def test_what_is_committed_stays_so_when_less_of_it_is_on_disk(partition) -> Non
 def test_the_end_of_leadership_is_told_and_ends_everything(partition) -> None:
     told = Told()
     partition.wait(told)
-    partition.stop_leading()
+    partition.end()
     assert told.lost == 1
     with pytest.raises(NotLeading):
         asyncio.run(partition.wait_committed(0))
