@@ -60,6 +60,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     quota_window_size_seconds: int
     fetch_max_bytes: int
     max_incremental_fetch_session_cache_slots: int
+    replica_lag_time_max_ms: int
 
     group_initial_rebalance_delay_ms: int
     group_min_session_timeout_ms: int

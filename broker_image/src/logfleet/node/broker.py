@@ -318,7 +318,10 @@ class Broker:
         record = DirectoryRecord(self.store, self.node_id, self._log_dirs.as_found())
         missing = MissingDirectories(self.node_id, record, logs, self.partitions.offline)
         missing.take_offline(self.image)
-        self.leadership = Leadership(self.node_id, self.partitions, self._flusher, rules)
+        lag_max_ms = self.config.replica_lag_time_max_ms
+        self.leadership = Leadership(
+            self.node_id, self.partitions, self._flusher, rules, lag_max_ms
+        )
         self.following = Following(self.node_id, self.partitions)
         self.local = LocalPartitions(
             self.follower,

@@ -107,7 +107,7 @@ async def test_what_it_leads_by_its_registration_is_answered_for_by_its_lease(
         answer = await ask(listener.port, CreateTopicsRequest(topics=[topic], timeout_ms=9_000), 7)
         assert answer.topics[0].error_code == 0, "the store has made it"
         broker._unregistered("the lease has ended")
-        assert len(broker.partitions) == 0
+        assert list(broker.partitions.led()) == []
         assert (await ask(listener.port, ListGroupsRequest(), 3)).groups == []
 
 

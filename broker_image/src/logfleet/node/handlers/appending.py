@@ -9,7 +9,7 @@ import msgspec
 
 from logfleet.log.validation import NeedsThread, Prepared, Rejected, malformed
 from logfleet.node.handlers.host import PartitionHost
-from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.partition import ALL, Partition
 from logfleet.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_BIT
 from logfleet.records.compression import Codec
 from logfleet.storage.partition_log import AppendResult
@@ -47,6 +47,8 @@ def append(
     refusal = _refusal(partition, sender, records)
     if refusal is not None:
         return refusal
+    if partition.has_followers and sender.acks == ALL and not partition.is_at_min_isr:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
     disk_space = broker.disk_space
     if disk_space.full and disk_space.refuses(partition.log):
         return ErrorCode.KAFKA_STORAGE_ERROR

@@ -73,7 +73,7 @@ def _read(
 
 
 class FetchWait:
-    """A parked fetch. Done when `missing_bytes` were appended to its partitions, or `end` is called."""
+    """A parked fetch. Done when its partitions have `missing_bytes` more to read, or `end` is called."""
 
     def __init__(self, missing_bytes: int) -> None:
         self._missing_bytes = missing_bytes
@@ -83,6 +83,8 @@ class FetchWait:
         self._missing_bytes -= size
         if self._missing_bytes <= 0:
             self.end()
+
+    committed = appended  # it hears of the one or the other
 
     def log_start_moved(self) -> None:
         """Is no reason to answer."""
@@ -147,8 +149,12 @@ class _Turn:
         return bool(reading.partitions)
 
     def _watch(self, wait: FetchWait, reading: Reading) -> None:
+        is_replica = replica_id(self._request, self._context.api_version) >= 0
         for partition in reading.partitions:
-            partition.wait(wait)
+            if is_replica:
+                partition.wait_for_appends(wait)
+            else:
+                partition.wait(wait)
 
     def _stop_watching(self, wait: FetchWait, reading: Reading) -> None:
         for partition in reading.partitions:

@@ -8,22 +8,25 @@ from collections.abc import Callable
 
 import structlog
 
+from logfleet.io.clock import monotonic_ms
 from logfleet.io.slices import Slices
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.image import Partition as PartitionState
 from logfleet.node.partitions.partition import CommitRule, Partition
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import Replica
+from logfleet.replication.leader import LeaderReplicas
 from logfleet.storage.flusher import Flusher
 
 log = structlog.get_logger(__name__)
 
 # Leader epochs written at the same time.
 EPOCH_WRITES_MAX = 8
+LAG_MAX_MS = 30_000
 
 
 class Leadership:
-    """rule: for all partitions led here. broker_epoch: of the present registration, None while there is none.
+    """rule: for all partitions led here. lag_max_ms: replica.lag.time.max.ms. broker_epoch: of the present registration, None while there is none.
 
     on_led and on_lost: called with each partition that this broker begins and ceases to lead.
     """
@@ -34,6 +37,7 @@ class Leadership:
         table: PartitionTable,
         flusher: Flusher,
         rule: CommitRule | None = None,
+        lag_max_ms: int = LAG_MAX_MS,
     ) -> None:
         self.broker_epoch: int | None = None
         self.on_led: list[Callable[[Partition], None]] = []
@@ -42,6 +46,7 @@ class Leadership:
         self._table = table
         self._flusher = flusher
         self._rule = rule
+        self._lag_max_ms = lag_max_ms
         self._epoch_writes = asyncio.Semaphore(EPOCH_WRITES_MAX)
         self._slices = Slices()
 
@@ -70,11 +75,11 @@ class Leadership:
             leads = self.leads(state)
             if not leads:
                 self._table.unstarted.discard((topic.id, index))
-            if partition is not None and not (
-                leads and partition.leader_epoch == state.leader_epoch
-            ):
-                self.end(partition)
-                partition = None
+            if partition is not None:
+                same = leads and partition.leader_epoch == state.leader_epoch
+                if not (same and partition.learned(state, state.revision)):
+                    self.end(partition)
+                    partition = None
             if leads and partition is None and (topic.id, index) not in self._table.offline:
                 starting.append(index)
             await self._slices.breathe()
@@ -91,7 +96,22 @@ class Leadership:
             return  # the registration ended meanwhile
         if key in self._table.offline:
             return  # its directory failed meanwhile
-        partition = Partition(replica.topic, *key, replica.log, state.leader_epoch, rule=self._rule)
+        partition = Partition(
+            replica.topic,
+            *key,
+            replica.log,
+            state.leader_epoch,
+            rule=self._rule,
+            replicas_state=LeaderReplicas(
+                self._node_id,
+                state,
+                state.revision,
+                log_end_offset=replica.log.log_end_offset,
+                high_watermark=replica.high_watermark,
+                lag_max_ms=self._lag_max_ms,
+                now_ms=monotonic_ms(),
+            ),
+        )
         self._table.add(partition)
         log.debug(
             "leading",

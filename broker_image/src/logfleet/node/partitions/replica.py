@@ -54,6 +54,11 @@ class Replica:
         )
 
     @property
+    def log_end_offset(self) -> int:
+        """Offset that the next record gets."""
+        return self.log.log_end_offset
+
+    @property
     def last_stable_offset(self) -> int:
         """Offset below which no transaction is open: none can be, transactions are not served."""
         return self.high_watermark

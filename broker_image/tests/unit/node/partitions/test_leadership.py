@@ -2,6 +2,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 from logfleet.metadata.image import ClusterImage, Partition, Topic
 from logfleet.node.partitions.leadership import Leadership
@@ -75,6 +76,37 @@ async def test_another_leader_epoch_ends_a_partition_and_begins_it_anew(bench: B
     assert await bench.lead(topic(0, 3)) == []
     assert await bench.lead(topic(0, 4)) == [1]
     assert bench.told == [("led", 0), ("led", 1), ("lost", 1), ("led", 1)]
+
+
+async def test_a_change_of_the_isr_is_learned_and_ends_nothing(bench: Bench) -> None:
+    (state,) = topic(0).partitions
+    state = msgspec.structs.replace(
+        state, replicas=(NODE, 2, 3), isr=((NODE, REGISTERED), (2, 6)), min_isr=1
+    )
+    await bench.lead(Topic(ID, "topic", partitions=(state,)))
+    led = bench.table.get("topic", 0)
+    assert led is not None
+    led.append(build_batch([Record(None, b"value", 0)]), 0)
+    assert (led.has_followers, led.high_watermark) == (True, 0)
+    state = msgspec.structs.replace(state, isr=((NODE, REGISTERED),), partition_epoch=1)
+    assert await bench.leadership.follow(Topic(ID, "topic", partitions=(state,))) == []
+    assert (bench.table.get("topic", 0), led.high_watermark) == (led, 1)
+
+
+async def test_a_leader_begins_with_what_its_replica_knew_to_be_committed(bench: Bench) -> None:
+    """More may be: that shows when the others have fetched from it."""
+    log = bench.rig.open()
+    for _ in range(3):
+        log.append_as_leader(build_batch([Record(None, b"value", 0)]), 0, 0)
+    bench.table.add(Replica("topic", ID, 0, log, high_watermark=1))
+    (state,) = topic(0).partitions
+    state = msgspec.structs.replace(
+        state, replicas=(NODE, 2), isr=((NODE, REGISTERED), (2, 6)), min_isr=1
+    )
+    await bench.lead(Topic(ID, "topic", partitions=(state,)))
+    led = bench.table.get("topic", 0)
+    assert led is not None
+    assert (led.high_watermark, led.epoch_start_offset) == (1, 3)
 
 
 async def test_a_log_is_hosted_on_when_leading_it_ends(bench: Bench) -> None:
