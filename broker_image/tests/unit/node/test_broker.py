@@ -128,7 +128,7 @@ async def test_topics_are_made_led_and_kept_over_a_restart(tmp_path: Path) -> No
             assert len(broker.partitions) == 3
             answer = await ask(listener.port, InitProducerIdRequest(transactional_id=None), 5)
             assert answer.error_code == 0
-    assert leader_epochs == [{0}, {1}], "each start is a new term"
+    assert leader_epochs == [{0}, {2}], "the old registration is fenced, the new one elected"
 
 
 async def test_a_log_on_a_failed_directory_never_begins_anew_on_another(

@@ -9,10 +9,10 @@ it is taken out of all of them; and only then a new registration of that broker 
 
 from collections.abc import Iterable, Iterator
 
-from logfleet.control.transactions import Step
 from logfleet.metadata import keys
 from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.metadata.keys import ACTIVE, FENCED, FenceValue
+from logfleet.metadata.packing import Step
 from logfleet.metadata.store import Compare, Put, absent, created_at, modified_at
 
 

@@ -23,7 +23,6 @@ from logfleet.control.topics import remove_unfinished
 from logfleet.control.transactions import Refusal, pack, repeatable, witness
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import Changes
-from logfleet.metadata.packing import Step
 from logfleet.metadata.store import (
     MetadataStore,
     Put,

@@ -1,6 +1,6 @@
 """Finds out within moments that the process of another broker is gone; a lease takes seconds.
 
-Each broker keeps an idle connection to some others (`control.suspects`). The kernel closes it when the process ends, however it
+Each broker keeps an idle connection to some others (`control.brokers.suspects`). The kernel closes it when the process ends, however it
 ends. Who is refused then where it had been connected reports that in the metadata store, and takes the controller's key away
 if that was the controller: it stays without effect if it was wrong, as each write of a controller compares its key. The controller
 probes whom others report, and fences it if that fails, too. A machine that is cut off refuses nothing: there the lease decides.
@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from logfleet.control.suspects import fence_suspect, to_be_probed, watched_by
+from logfleet.control.brokers.suspects import fence_suspect, to_be_probed, watched_by
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import Listener, SuspectValue

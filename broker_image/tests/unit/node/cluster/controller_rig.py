@@ -41,7 +41,7 @@ _ODD = "AAECAwQFBgcICQoLDA0ODw"
 WHAT_NO_CONTROLLER_EXPECTS = (
     Put(keys.topic("odd"), keys.encode(TopicValue(_ODD, {"min.insync.replicas": "odd"}))),
     Put(keys.topic_id(_ODD), b"odd"),
-    Put(keys.partition(_ODD, 0), keys.encode(PartitionValue((1,), ((1, 1),), 1, 0, 0, 1))),
+    Put(keys.partition(_ODD, 0), keys.encode(PartitionValue((9,), ((9, 1),), 9, 0, 0, 1))),
     Put(keys.ready(_ODD), keys.encode(ReadyValue(1))),
 )
 """A configuration that nobody can have set."""

@@ -9,8 +9,9 @@ from typing import Final
 from logfleet.control.elections import elect
 from logfleet.control.reassignments import refuse_reassignment
 from logfleet.control.topic_configs import BrokerLayers
-from logfleet.control.transactions import Refusal, Step, pack
+from logfleet.control.transactions import Refusal, pack
 from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.packing import Step
 from logfleet.node.cluster.controller_access import ControllerAccess, ControllerWork
 from logfleet.node.cluster.controller_term import Decision, Operation
 from logfleet.node.dispatch import RequestContext

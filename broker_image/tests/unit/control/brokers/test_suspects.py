@@ -1,4 +1,4 @@
-from logfleet.control.suspects import fence_suspect, to_be_probed, watched_by
+from logfleet.control.brokers.suspects import fence_suspect, to_be_probed, watched_by
 from logfleet.metadata import keys
 from logfleet.metadata.keys import FENCED, SuspectValue
 

@@ -5,10 +5,11 @@ to the very registration, and a probe by the controller that fails as well. What
 fenced in error steps down by its own watch and registers anew, and no record depends on when somebody was fenced.
 """
 
-from logfleet.control.transactions import Step, pack
+from logfleet.control.transactions import pack
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import FENCED, FenceValue
+from logfleet.metadata.packing import Step
 from logfleet.metadata.store import DeletePrefix, Put, Txn, created_at
 
 REPORTERS_MIN = 2
