@@ -4,7 +4,7 @@ Level-based, as fencing is (`logfleet.control.brokers.fencing`). Each write comp
 leads after it: one that was elected from an old image must not lead with the log of a new start.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from logfleet.control.config_keys import TOPIC_KEYS
@@ -85,6 +85,29 @@ def elect(image: ClusterImage, topic: Topic, index: int, *, unclean: bool) -> El
             "Eligible topic partition leaders are not available.",
         )
     return _election(image, topic, index, value)
+
+
+Imbalance = tuple[bytes, int, int]
+"""Topic id, index and leader epoch of a partition that its first replica could lead, but does not."""
+
+
+def imbalances(image: ClusterImage, topic: Topic) -> Iterator[Imbalance]:
+    for index, partition in enumerate(topic.partitions):
+        if partition.leader != partition.replicas[0]:
+            offline = _offline(image, topic, index)
+            if preferred_state(partition, image.brokers, offline) is not None:
+                yield topic.id, index, partition.leader_epoch
+
+
+def balance_steps(image: ClusterImage, settled: Iterable[Imbalance]) -> Iterator[Election]:
+    """Give those that are imbalances still to their first replicas."""
+    for topic_id, index, leader_epoch in settled:
+        topic, partition = image.topic_by_id(topic_id), image.partition(topic_id, index)
+        if topic is None or partition is None or partition.leader_epoch != leader_epoch:
+            continue
+        step = elect(image, topic, index, unclean=False)
+        if isinstance(step, Election):
+            yield step
 
 
 def _offline(image: ClusterImage, topic: Topic, index: int) -> Sequence[int]:

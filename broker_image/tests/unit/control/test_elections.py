@@ -1,7 +1,14 @@
 import msgspec
 import pytest
 from logfleet.control.brokers.fencing import admission_steps, newcomers
-from logfleet.control.elections import Election, elect, election_steps, min_isr
+from logfleet.control.elections import (
+    Election,
+    balance_steps,
+    elect,
+    election_steps,
+    imbalances,
+    min_isr,
+)
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.transactions import Refusal, pack
 from logfleet.metadata import keys
@@ -172,3 +179,23 @@ def test_a_replica_in_a_directory_that_is_offline_leads_nothing_until_it_is_back
     cluster.put(keys.broker(1), registered.value)
     cluster.converge()
     assert (partition(cluster, 1).leader, partition(cluster, 1).leader_epoch) == (1, 2)
+
+
+def test_a_partition_goes_back_to_its_first_replica_if_it_could_have_led_all_the_time(cluster):
+    cluster.start(1, 2, 3)
+    cluster.create("t", -1, assignments=((0, (1, 2)), (1, (1, 2)), (2, (2, 1)), (3, (1, 3))))
+    cluster.stop(1)
+    cluster.start(1)
+    topic = cluster.topic("t")
+    assert list(imbalances(cluster.image, topic)) == [], "it is not in sync yet"
+    for index in (0, 1, 3):
+        cluster.in_sync("t", index, 1)
+    found = list(imbalances(cluster.image, cluster.topic("t")))
+    assert found == [(topic.id, 0, 1), (topic.id, 1, 1), (topic.id, 3, 1)]
+    step = elect(cluster.image, cluster.topic("t"), 1, unclean=False)
+    assert isinstance(step, Election)
+    cluster.do([step])
+    cluster.stop(3)
+    cluster.do(balance_steps(cluster.image, [*found, (bytes(16), 9, 1)]))
+    assert [each.leader for each in cluster.topic("t").partitions] == [1, 1, 2, 1]
+    assert [each.leader_epoch for each in cluster.topic("t").partitions] == [2, 2, 0, 2]

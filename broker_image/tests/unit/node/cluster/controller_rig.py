@@ -122,10 +122,10 @@ class Store(SqliteStore):
 
 
 class Node:
-    def __init__(self, store: Store, broker_id: int, **options) -> None:
+    def __init__(self, store: Store, broker_id: int, static=None, **options) -> None:
         self.follower = MetadataFollower(store)
         value = ControllerValue(broker_id, f"incarnation-{broker_id}")
-        self.loop = ControllerLoop(store, self.follower, value, {}, **options)
+        self.loop = ControllerLoop(store, self.follower, value, static or {}, **options)
 
     async def elected(self) -> None:
         await until(lambda: self.loop.is_controller)

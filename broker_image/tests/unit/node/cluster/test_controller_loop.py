@@ -569,3 +569,39 @@ async def test_a_broker_that_is_needed_is_kept_until_others_are_in_sync(store):
         await store.write(Put(key, keys.encode(with_isr(state, [*state.isr, (2, epoch)]))))
         await soon(node.follower.until(lambda image: leaving.may_exit(image, 1)))
         await until_leader(node, "t", 2)
+
+
+OFTEN = {"leader.imbalance.check.interval.seconds": "0.001"}
+
+
+async def _moved_from_preferred(node, store) -> None:
+    """Broker 1, which is the first replica of every other partition, died and is back in sync."""
+    await _replicated(node, store, 60)
+    await stop_broker(store, 1)
+    await soon(
+        node.follower.until(
+            lambda image: all(state.leader == 2 for state in image.topic("t").partitions)
+        )
+    )
+    epoch = await start_broker(store, 1)
+    await soon(node.follower.until(lambda image: 1 in image.brokers and image.brokers[1].is_active))
+    topic = node.follower.image.topic("t")
+    assert topic is not None
+    uuid = uuids.to_text(topic.id)
+    for index, state in enumerate(topic.partitions):
+        both = with_isr(state, [*state.isr, (1, epoch)])
+        await store.write(Put(keys.partition(uuid, index), keys.encode(both)))
+
+
+async def test_preferred_replicas_lead_again_once_they_are_in_sync(store):
+    async with running(store, static=OFTEN, settled_s=0.001) as node:
+        await _moved_from_preferred(node, store)
+        image = await soon(
+            node.follower.until(
+                lambda image: all(
+                    state.leader == state.replicas[0] for state in image.topic("t").partitions
+                )
+            )
+        )
+        assert {state.leader for state in image.topic("t").partitions} == {1, 2}
+        assert all(len(state.isr) == 2 for state in image.topic("t").partitions)
