@@ -2,7 +2,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 from logfleet.metadata import keys
-from logfleet.metadata.keys import BrokerValue, Listener
+from logfleet.metadata.keys import BrokerValue, FenceValue, Listener
 from logfleet.metadata.store import Put
 from logfleet.net.connection import Peer
 from logfleet.node.dispatch import RequestContext
@@ -161,6 +161,14 @@ async def test_a_broker_that_is_not_active_is_not_shown(start):
     await node.write(Put(keys.broker(1), keys.encode(BrokerValue("i", ()))))
     answer = await node.ask(by_name())
     assert (answer.brokers, answer.controller_id) == ([], -1)
+
+
+async def test_a_broker_on_its_way_out_is_shown_as_long_as_it_may_lead(node, topic):
+    await other_broker(node, 2, Listener("PLAINTEXT", "other", 9092))
+    epoch = node.image.brokers[2].epoch
+    await node.write(Put(keys.fence(2), keys.encode(FenceValue(epoch, keys.DRAINING))))
+    answer = await node.ask(by_name("t"))
+    assert [broker.node_id for broker in answer.brokers] == [1, 2]
 
 
 async def test_operations_are_told_if_asked_for(node, topic):
