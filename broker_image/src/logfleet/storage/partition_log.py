@@ -6,6 +6,7 @@ OSError means that the log directory is failing; the log in memory then still sa
 
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -88,6 +89,7 @@ class PartitionLog:
         self.flushed_ms = 0  # when the last flush that maintenance asked for began
         self._swap: Swap | None = None
         self._is_truncating = False
+        self._written_end: int | None = None  # None: where the log ends
         self.on_start_moved: Callable[[], None] = lambda: None
         self._draw_jitter()
 
@@ -141,8 +143,11 @@ class PartitionLog:
         if not self._room.holds(size, last_offset, header.max_timestamp):
             self._make_room(header, last_offset, now_ms)
         assign_offsets(prepared.buffer, base_offset, leader_epoch)
+        is_held_up = self.disk.is_held_up  # only now: making room may have been what was slow
         self._active.append(prepared.buffer, header, base_offset)
         self._appended(header, base_offset, leader_epoch)
+        if is_held_up:
+            self._wait_written(base_offset)
         return AppendResult(base_offset, last_offset, prepared.log_append_time_ms)
 
     def append_as_follower(self, records: memoryview, leader_epoch: int, now_ms: int) -> int:
@@ -167,9 +172,15 @@ class PartitionLog:
         return end
 
     def _append_run(self, data: memoryview, run: Sequence[BatchHeader]) -> None:
-        if run:
+        if not run:
+            return
+        end_before, is_held_up = self.log_end_offset, self.disk.is_held_up
+        try:
             for header in self._active.append_all(data, run):
                 self._appended(header, header.base_offset, header.leader_epoch)
+        finally:
+            if is_held_up:
+                self._wait_written(end_before)
 
     def _appended(self, header: BatchHeader, base_offset: int, leader_epoch: int) -> None:
         """A batch is in the active segment."""
@@ -178,6 +189,26 @@ class PartitionLog:
         self.producers.update(header, base_offset)
         self.log_end_offset = base_offset + header.last_offset_delta + 1
         self._recent.add(self.log_end_offset, self._active.size)
+
+    @property
+    def written_end_offset(self) -> int:
+        """Everything below it is in the files, and lost with the machine only; what lies behind waits for a disk that is held up.
+
+        It moves when `Disk.when_written` tells so.
+        """
+        return self.log_end_offset if self._written_end is None else self._written_end
+
+    def _wait_written(self, end_before: int) -> None:
+        """What was just appended behind `end_before` waits for the disk."""
+        if self._written_end is None:
+            self._written_end = end_before
+        self.disk.when_written(partial(self._written, self.log_end_offset, self.truncations))
+
+    def _written(self, end_offset: int, truncations: int) -> None:
+        if self._written_end is None or truncations != self.truncations:
+            return  # it was told already, or what was to be written may be gone
+        end_offset = max(end_offset, self._written_end)
+        self._written_end = end_offset if end_offset < self.log_end_offset else None
 
     def _make_room(self, header: BatchHeader, last_offset: int, now_ms: int) -> None:
         """Roll if this batch must begin a new segment; else see how much more fits into the present one."""
@@ -328,11 +359,14 @@ class PartitionLog:
         self.epochs.truncate_end(done.end_offset)
         self._unflushed.truncated(self._active)
         self._recent = RecentBatches(self.log_end_offset, self._active.size)
+        self._written_end = None
         self._is_truncating = False
 
     def abandon_truncation(self) -> None:
         """It has failed."""
         self._is_truncating = False
+        if self._written_end is not None:
+            self._wait_written(self._written_end)
 
     def delete_records_before(self, offset: int) -> None:
         """Records below `offset` are no longer there; their segments go with the next retention. Never moves backwards."""
@@ -342,15 +376,20 @@ class PartitionLog:
             self.epochs.truncate_start(offset)
             self.on_start_moved()
 
+    def follow_log_start(self, leader_start: int, high_watermark: int) -> None:
+        """As the leader's log begins at `leader_start` now, so does this one, but for what is not known to be committed.
+
+        Source: UnifiedLog.maybeIncrementLogStartOffset.
+        """
+        self.delete_records_before(min(leader_start, high_watermark))
+
     def apply_retention(self, now_ms: int, high_watermark: int) -> Retention | None:
         """A step towards what `plan_retention` allows, short as the loop waits for it: what went, None when nothing is left to do."""
         if self._swap is not None or self._is_truncating:
             return None
         ends = [*(segment.base_offset for segment in self._segments[1:]), self.log_end_offset]
-        ages = [
-            SegmentAge(end, segment.size, segment.largest_timestamp)
-            for segment, end in zip(self._segments, ends, strict=True)
-        ]
+        found = zip(self._segments, ends, strict=True)
+        ages = [SegmentAge(end, each.size, each.largest_timestamp) for each, end in found]
         plan = plan_retention(
             ages,
             self._config,

@@ -13,6 +13,7 @@ from logfleet.storage.file_slice import FileSlice
 
 from broker_image.tests.sim.rebuild import index_faults, producer_faults
 from broker_image.tests.unit.storage.log_rig import LogRig
+from broker_image.tests.unit.storage.retaining import retain
 from broker_image.tests.unit.storage.searching import by_time
 
 NOW = 1_700_000_000_000
@@ -167,3 +168,36 @@ def test_a_disk_without_room_keeps_the_batches_of_the_segments_before(
     copy(log, fetched(leader, log.log_end_offset))
     assert content(log) == records
     assert log.epochs.entries == leader.epochs.entries
+
+
+def test_the_log_begins_where_the_leaders_does_as_far_as_it_is_committed(rig, leader):
+    log = rig.open(SMALL)
+    copy(log, fetched(leader))
+    log.follow_log_start(30, 20)
+    assert log.log_start_offset == 20
+    log.follow_log_start(30, 60)
+    assert log.log_start_offset == 30
+    log.follow_log_start(10, 60)
+    assert log.log_start_offset == 30
+    retain(log, NOW, 60)
+    assert 0 < log.segments[0].base_offset <= 30
+    assert (log.epochs.epoch_of(30), log.epochs.entries[0].start_offset) == (1, 30)
+
+
+def test_readers_find_the_batches_of_all_epochs_after_a_truncation(rig, leader):
+    """Whether they are remembered or looked up, up to the log's end or any end before."""
+    log = rig.open(ROOMY)
+    copy(log, fetched(leader))
+    rig.truncate(log, 63)
+    for epoch in range(7, 10):
+        log.append_as_leader(build_batch([Record(None, b"x", NOW)] * 2), epoch, NOW)
+    ends = [*range(2, 63, 2), 64, 66, 68]
+    assert log.log_end_offset == 68
+    for start, end in zip([0, *ends], ends, strict=False):
+        for offset in range(start, end):
+            for limit, last in ((None, 68), (end, end), (68, 68)):
+                piece = log.read(offset, 1 << 20, limit)
+                assert isinstance(piece, FileSlice)
+                headers = [header for _, header in iterate_headers(piece.read())]
+                assert (headers[0].base_offset, headers[-1].next_offset) == (start, last)
+                assert headers[0].leader_epoch == log.epochs.epoch_of(offset)
