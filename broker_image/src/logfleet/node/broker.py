@@ -49,7 +49,7 @@ from logfleet.node.handlers.admin.routes import UNFENCED
 from logfleet.node.handlers.admin.topics import create_one
 from logfleet.node.handlers.host import WholeHost
 from logfleet.node.handlers.metadata_creation import TopicCreator
-from logfleet.node.listening import advertised, listener_of
+from logfleet.node.listening import CannotListen, advertised, bind, listener_of
 from logfleet.node.metrics.observation import Observation
 from logfleet.node.partitions.deletions import Deletions
 from logfleet.node.partitions.flush_rules import FlushRules
@@ -183,7 +183,7 @@ class Broker:
             await self._start()
         except BaseException as error:
             await self._stack.aclose()
-            if isinstance(error, LogDirRefused | RegistrationError | StoreError):
+            if isinstance(error, CannotListen | LogDirRefused | RegistrationError | StoreError):
                 raise StartError(str(error)) from error
             raise
         return self
@@ -212,7 +212,7 @@ class Broker:
         self._stack.callback(self._compute.shutdown)
         self._stack.callback(self._flusher.stop)
         self._stack.callback(self.timers.stop)
-        await self._start_admin()
+        await self._observation.start(self._stack)
         addresses = await self._bind()
         self.store = await open_store(self.config)
         self._stack.push_async_callback(self.store.close)
@@ -246,13 +246,6 @@ class Broker:
         await self._start_dynamic_config(maintenance)
         await self._serve()
 
-    async def _start_admin(self) -> None:
-        try:
-            await self._observation.start(self._stack)
-        except OSError as error:
-            address = self.config.logfleet_admin_listener
-            raise _cannot_listen("logfleet.admin.listener", address, error) from error
-
     def not_ready(self) -> str | None:
         """Why clients may not be sent here, None if they may: it serves, is registered, and the controller lets it lead."""
         if self._state != "serving":
@@ -275,10 +268,7 @@ class Broker:
                 quotas=self._connection_rules.quotas,
                 throttle=self.quotas.connection.charge,
             )
-            try:
-                ports[address.name] = await listener.bind(address.host, address.port)
-            except OSError as error:
-                raise _cannot_listen(f"listener {address.name}", address, error) from error
+            ports[address.name] = await bind(listener, address)
             self._stack.push_async_callback(listener.stop, 0)
             self._listeners.append(listener)
         return advertised(self.config, ports)
@@ -496,11 +486,6 @@ class Broker:
 
     def _take_offline(self, logs: Iterable[PartitionLog]) -> None:
         self.local.take_offline(logs)
-
-
-def _cannot_listen(what: str, address: Any, error: OSError) -> StartError:
-    reason = error.strerror or str(error)
-    return StartError(f"{what} cannot listen on {address.host}:{address.port}: {reason}")
 
 
 async def _cancel(task: "asyncio.Task[None]") -> None:

@@ -10,6 +10,7 @@ from logfleet.net.listener import Listener
 from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.groups.coordinator_loop import CoordinatorLoop
+from logfleet.node.listening import CannotListen
 from logfleet.node.metrics.cluster import cluster, readiness
 from logfleet.node.metrics.connections import connections, fetch_sessions, throttled_clients
 from logfleet.node.metrics.groups import GroupFigures
@@ -71,7 +72,7 @@ class Observation:
         )
 
     async def start(self, stack: AsyncExitStack) -> None:
-        """Open the admin port, if there shall be one; stack: ends it. Raises OSError if the port is taken."""
+        """Open the admin port, if there shall be one; stack: ends it. Raises CannotListen."""
         self._lag.start()
         stack.callback(self._lag.stop)
         address = self._broker.config.logfleet_admin_listener
@@ -84,7 +85,10 @@ class Observation:
             self.sources.text, health=lambda: broker.failure, readiness=broker.not_ready
         )
         stack.push_async_callback(admin.stop)
-        await admin.start(address.host, address.port)
+        try:
+            await admin.start(address.host, address.port)
+        except OSError as error:
+            raise CannotListen("logfleet.admin.listener", address, error) from error
 
     def tell_all(self, cleaner: Cleaner | None) -> None:
         """The broker has started: tell of its partitions, groups and compaction, and of the cluster. cleaner: None if it is off."""
