@@ -41,6 +41,8 @@ from logfleet.node.cluster.registration import (
     RegistrationError,
     join_cluster,
 )
+from logfleet.node.decisions.disks import NotedDisks
+from logfleet.node.decisions.journal import Journal
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.dynamic_config import DynamicConfig
 from logfleet.node.groups.coordinator_loop import CoordinatorLoop
@@ -76,6 +78,7 @@ from logfleet.storage.log_dir import LogDir, LogDirRefused
 from logfleet.storage.log_dirs import LogDirs, look_at
 from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.partition_log import PartitionLog
+from logfleet.telemetry.decisions import Decisions, Kind
 
 log = structlog.get_logger(__name__)
 
@@ -97,6 +100,7 @@ class Broker:
     """A broker in this process; an asynchronous context manager that is serving inside.
 
     config: as it was started. partitions: its replicas. timers: for parked requests. fetch_sessions: of its readers.
+    decisions: what it decided and why.
     failure: why it ended by itself, else None. What is only annotated below is there once it has started.
     """
 
@@ -127,7 +131,9 @@ class Broker:
         self.dispatcher: Dispatcher[WholeHost] = Dispatcher(self, all_handlers(), UNFENCED)
         self.quotas = quotas_of(config)
         self.failure: str | None = None
+        self.decisions = Decisions(self.node_id, clock.now_ms)
         self._files = files or PosixFiles()
+        self.journal = Journal(self.decisions, self._files)
         self._flusher = Flusher(self._files)
         self.checkpointer = Checkpointer(self._files, self._flusher)
         self._compute = ThreadPoolExecutor(COMPUTE_THREADS, thread_name_prefix="compute")
@@ -136,12 +142,10 @@ class Broker:
         self.disk_space = DiskSpace(
             self._files, self._flusher, self._log_dirs, config.logfleet_disk_reserve_bytes
         )
-        self._disk_failed = DiskFailure(
-            self._log_dirs,
-            self.disk_space,
-            take_offline=self._take_offline,
-            fail=self._fail,
+        failure = DiskFailure(
+            self._log_dirs, self.disk_space, take_offline=self._take_offline, fail=self._fail
         )
+        self._disk_failed = NotedDisks(self.decisions, failure, self._log_dirs, self.disk_space)
         self._log_dirs.open_files.on_write_failed = self._disk_failed.write_failed
         self._configs = LogConfigs(self.node_id, config.static)
         self._listeners: list[Listener] = []
@@ -279,6 +283,9 @@ class Broker:
         ):
             self._stack.push_async_callback(self._close_log_dir, log_dir)
             await self.disk_space.look(log_dir.path)
+        await self.journal.open(self._log_dirs.dirs[0].path)
+        self._stack.push_async_callback(self.journal.close)
+        self._spawn("decisions", self.journal.run(self._disk_failed.look))
 
     async def _close_log_dir(self, log_dir: LogDir) -> None:
         self.disk_space.give_up(log_dir.path)
@@ -392,10 +399,14 @@ class Broker:
     def _registered(self, registration: Registration) -> None:
         self.dispatcher.lease = registration.lease
         self.local.registered(registration.epoch)
+        self.decisions.note(
+            Kind.REGISTERED, "it holds a lease", broker=self.node_id, epoch=registration.epoch
+        )
 
-    def _unregistered(self, _: str) -> None:
+    def _unregistered(self, reason: str) -> None:
         self.local.lost_registration()
         self.dispatcher.lease = None
+        self.decisions.note(Kind.REGISTRATION_LOST, reason, broker=self.node_id)
 
     async def _leave(self) -> None:
         if self._registrar is not None:

@@ -392,6 +392,10 @@ LOOP_LAG = histogram(
     "instead of kafka.network:type=SocketServer,name=NetworkProcessorAvgIdlePercent",
 )
 LOOP_LAG_MAX = gauge("logfleet_event_loop_lag_max_seconds", "The longest such lag since the start")
+DECISIONS_DROPPED = counter(
+    "logfleet_decisions_dropped_total",
+    "Decisions of `logfleet events` that a restart will not know of: their disk is full, slow or has failed",
+)
 PROCESS_CPU = counter("process_cpu_seconds_total", "Processor time of the process, user and system")
 PROCESS_RSS = gauge("process_resident_memory_bytes", "Memory of the process that is resident")
 PROCESS_VIRTUAL = gauge("process_virtual_memory_bytes", "Address space of the process")

@@ -1,9 +1,15 @@
-"""The admin port: /healthz, /readyz and /metrics over HTTP."""
+"""The admin port: /healthz, /readyz, /metrics and /events over HTTP.
+
+`/events?since=MS&topic=T&partition=N&broker=ID&kind=KIND`: this broker's decisions as lines of JSON, oldest first; any of the parameters may be
+left out, kind may stand there more than once.
+"""
 
 from collections.abc import Awaitable, Callable
 
+import msgspec
 from aiohttp import web
 
+from logfleet.telemetry.decisions import Decisions, Query
 from logfleet.telemetry.exposition import CONTENT_TYPE
 
 SHUTDOWN_GRACE_S = 1.0
@@ -21,10 +27,12 @@ class AdminHttp:
         *,
         health: Callable[[], str | None],
         readiness: Callable[[], str | None],
+        decisions: Decisions,
     ) -> None:
         self._metrics = metrics
         self._health = health
         self._readiness = readiness
+        self._decisions = decisions
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str, port: int) -> int:
@@ -33,6 +41,7 @@ class AdminHttp:
         app.router.add_get("/healthz", self._answer_health)
         app.router.add_get("/readyz", self._answer_readiness)
         app.router.add_get("/metrics", self._answer_metrics)
+        app.router.add_get("/events", self._answer_events)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_GRACE_S)
         await self._runner.setup()
         site = web.TCPSite(self._runner, host or None, port)
@@ -57,6 +66,17 @@ class AdminHttp:
         del request
         body = (await self._metrics()).encode()
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+
+    async def _answer_events(self, request: web.Request) -> web.Response:
+        given: dict[str, object] = {key: value for key, value in request.query.items() if value}
+        if "kind" in given:
+            given["kind"] = request.query.getall("kind")
+        try:
+            query = msgspec.convert(given, Query, strict=False)
+        except msgspec.ValidationError as error:
+            return web.Response(status=400, text=f"{error}\n")
+        body = b"".join(self._decisions.select(query))
+        return web.Response(body=body, content_type="application/jsonl")
 
 
 def _verdict(reason: str | None) -> web.Response:
