@@ -76,11 +76,12 @@ class ConfigEntry(msgspec.Struct, frozen=True):
 
 
 class ClusterDescription(msgspec.Struct, frozen=True):
-    """controller_id: the broker to which changes are forwarded, or -1."""
+    """controller_id: the broker to which changes are forwarded, or -1. fenced: ids of those of the brokers that may not lead."""
 
     cluster_id: str
     controller_id: int
     brokers: tuple[Node, ...]
+    fenced: frozenset[int] = frozenset()
 
 
 class NewTopic(msgspec.Struct, frozen=True):
@@ -264,15 +265,21 @@ class Admin:
 
     # --- cluster
 
-    async def describe_cluster(self) -> ClusterDescription:
-        """Id, controller and registered brokers, as some broker knows them now."""
+    async def describe_cluster(self, *, include_fenced: bool = False) -> ClusterDescription:
+        """Id, controller and registered brokers, as some broker knows them now. include_fenced: also those that may not lead (KIP-1073)."""
+        request = DescribeClusterRequest(include_fenced_brokers=include_fenced)
 
         async def call() -> ClusterDescription:
-            answer = await self._send(DescribeClusterRequest(), DescribeClusterResponse)
+            answer = await self._send(request, DescribeClusterResponse)
             raise_for(answer.error_code, answer.error_message, subject="cluster")
             brokers = [Node(row.broker_id, row.host, row.port, row.rack) for row in answer.brokers]
             brokers.sort(key=lambda broker: broker.id)
-            return ClusterDescription(answer.cluster_id, answer.controller_id, tuple(brokers))
+            return ClusterDescription(
+                answer.cluster_id,
+                answer.controller_id,
+                tuple(brokers),
+                frozenset(row.broker_id for row in answer.brokers if row.is_fenced),
+            )
 
         return await self.client.retrying(call)
 
@@ -281,15 +288,19 @@ class Admin:
 
         No broker says its own id; but each describes its own configuration alone (Kafka: ConfigHelper.describeConfigs).
         """
+        try:
+            await self.own_config(broker_id)
+        except KafkaError as error:
+            if error.code != ErrorCode.INVALID_REQUEST:
+                raise
+            return False
+        return True
 
-        async def call() -> bool:
-            try:
-                await self._config(await self.client.any(), ResourceType.BROKER, str(broker_id))
-            except KafkaError as error:
-                if error.code != ErrorCode.INVALID_REQUEST:
-                    raise
-                return False
-            return True
+    async def own_config(self, broker_id: int) -> dict[str, ConfigEntry]:
+        """All keys of the broker at the bootstrap address, which must be this one, fenced or not; else KafkaError INVALID_REQUEST."""
+
+        async def call() -> dict[str, ConfigEntry]:
+            return await self._config(await self.client.any(), ResourceType.BROKER, str(broker_id))
 
         return await self.client.retrying(call)
 
