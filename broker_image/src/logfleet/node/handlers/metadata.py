@@ -12,7 +12,7 @@ import msgspec
 
 from logfleet.control.topics import name_problem
 from logfleet.metadata.image import INTERNAL_TOPICS, Broker, ClusterImage, Partition, Topic
-from logfleet.metadata.keys import Listener
+from logfleet.metadata.keys import NO_LEADER, Listener
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.host import AdminHost
 from logfleet.wire.errors import ErrorCode
@@ -290,14 +290,20 @@ def _page(
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
                 isr_nodes=partition.isr_ids,
-                eligible_leader_replicas=[],
-                last_known_elr=[],
+                eligible_leader_replicas=list(partition.elr),
+                last_known_elr=_last_known_elr(partition),
                 offline_replicas=view.offline(topic, index),
             )
             for index, partition in enumerate(partitions, start)
         ],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
+
+
+def _last_known_elr(partition: Partition) -> list[int]:
+    """Whoever led last, once nobody is in sync any more (KIP-966; PartitionChangeBuilder.maybeUpdateLastKnownLeader)."""
+    is_told = not partition.isr and partition.last_leader != NO_LEADER
+    return [partition.last_leader] if is_told else []
 
 
 def describe_cluster(

@@ -325,3 +325,21 @@ async def test_a_replica_in_a_directory_that_is_offline_is_told_by_every_broker(
     assert [each.offline_replicas for each in described.topics[0].partitions] == [[], [1], []]
     assert [each.leader_id for each in described.topics[0].partitions] == [1, -1, 1]
     assert (await node.ask(MetadataRequest(topics=None), 12)).brokers[0].node_id == 1
+
+
+async def test_eligible_leaders_are_told_and_the_last_one_where_nobody_is_in_sync(node, topic):
+    """KIP-966: the last known ELR is the last leader, once the ISR is empty (PartitionChangeBuilder.maybeUpdateLastKnownLeader)."""
+    first, last, *_ = topic.partitions
+    states = (
+        first.changed(replicas=(1, 2, 3), elr=(2,), min_isr=2, last_leader=1),
+        last.changed(replicas=(2,), isr=(), leader=-1, last_leader=2),
+    )
+    uuid = uuids.to_text(topic.id)
+    for index, state in enumerate(states):
+        await node.write(Put(keys.partition(uuid, index), keys.encode(state)))
+    await node.until(lambda image: not image.topic("t").partitions[1].has_leader)
+    described = await node.ask(DescribeTopicPartitionsRequest(topics=[]), 0)
+    assert [
+        (each.eligible_leader_replicas, each.last_known_elr)
+        for each in described.topics[0].partitions
+    ] == [([2], []), ([], [2]), ([], [])]
