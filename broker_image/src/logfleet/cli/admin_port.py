@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 import click
 
+from logfleet.cli.cluster import unregistered
 from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError
@@ -39,12 +40,14 @@ class Answers(NamedTuple):
 
 async def ask_all(client: Client, path: str, parameters: Parameters) -> Answers:
     """Ask every registered broker, all at the same time; a fenced one too."""
-    brokers = (await Admin(client).describe_cluster(include_fenced=True)).brokers
+    admin = Admin(client)
+    cluster = await admin.describe_cluster(include_fenced=True)
     found = await asyncio.gather(
-        *(_ask(node, path, parameters) for node in brokers), return_exceptions=True
+        *(_ask(node, path, parameters) for node in cluster.brokers), return_exceptions=True
     )
-    answers = Answers({}, {})
-    for node, said in zip(brokers, found, strict=True):
+    gone = unregistered(cluster, await admin.list_topics())
+    answers = Answers({}, dict.fromkeys(gone, "it does not run"))
+    for node, said in zip(cluster.brokers, found, strict=True):
         if isinstance(said, str):
             answers.texts[node.id] = said
         elif isinstance(said, NoAnswer):

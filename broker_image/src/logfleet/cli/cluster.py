@@ -43,6 +43,12 @@ async def _overview(client: Client) -> dict[str, Any]:
     return overview(found, topics, {name: int(value) for name, value in min_isr.items()})
 
 
+def unregistered(found: ClusterDescription, topics: Sequence[Topic]) -> list[int]:
+    """Brokers that have replicas and do not run."""
+    holders = {broker for topic in topics for each in topic.partitions for broker in each.replicas}
+    return sorted(holders - {node.id for node in found.brokers})
+
+
 def overview(
     found: ClusterDescription, topics: Sequence[Topic], min_isr: Mapping[str, int]
 ) -> dict[str, Any]:
@@ -68,7 +74,6 @@ def overview(
         }
         for node in found.brokers
     ]
-    gone = sorted({*holds} - {node.id for node in found.brokers})
     brokers += [
         {
             "id": each,
@@ -77,7 +82,7 @@ def overview(
             "leads": 0,
             "replicas": holds[each],
         }
-        for each in gone
+        for each in unregistered(found, topics)
     ]
     return {
         "id": found.cluster_id,
