@@ -14,6 +14,7 @@ from logfleet.client.metadata import Node
 
 KEY: Final = "logfleet.admin.listener"
 ANSWER_S_MAX: Final = 10.0
+BAD_REQUEST: Final = 400
 ANY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104  compared with, not bound
 
 Parameters = Mapping[str, Sequence[str]]
@@ -70,7 +71,7 @@ async def ask_any(client: Client, path: str, parameters: Parameters) -> Answers:
 
 
 async def _ask(node: Node, path: str, parameters: Parameters) -> str:
-    """Raises NoAnswer."""
+    """Raises NoAnswer; ClickException if the broker finds the question wrong."""
     import aiohttp  # takes 10 MiB
 
     url = f"http://{await _address(node)}{path}"
@@ -82,6 +83,8 @@ async def _ask(node: Node, path: str, parameters: Parameters) -> str:
             session.get(url, params=given) as answer,
         ):
             text = await answer.text()
+            if answer.status == BAD_REQUEST:  # of any broker: the question is wrong
+                raise click.ClickException(text)
             if answer.status != 200:
                 raise NoAnswer(f"{url} answers {answer.status}: {text.strip()}")
             return text

@@ -56,9 +56,19 @@ async def test_an_admin_port_that_cannot_be_reached_is_named(tmp_path: Path) -> 
     assert answers.failures[1].startswith("http://127.0.0.1:0/events cannot be asked: ")
 
 
-async def test_a_refusal_is_told_with_the_brokers_words(tmp_path: Path) -> None:
+async def test_a_wrong_question_is_told_with_the_brokers_words(tmp_path: Path) -> None:
     with LoopbackPorts() as ports:
         admin = f"127.0.0.1:{ports.reserve()}"
         async with Broker(config(tmp_path, **{"logfleet.admin.listener": admin})) as broker:
-            answers = await asked(broker, since=["x"])
-    assert answers.failures[1].startswith(f"http://{admin}/events answers 400: Expected `int`")
+            with pytest.raises(click.ClickException, match="Expected `int`"):
+                await asked(broker, since=["x"])
+
+
+async def test_a_broker_that_refuses_is_named(tmp_path: Path) -> None:
+    with LoopbackPorts() as ports:
+        admin = f"127.0.0.1:{ports.reserve()}"
+        async with Broker(config(tmp_path, **{"logfleet.admin.listener": admin})) as broker:
+            (listener,) = broker._listeners
+            async with Client(f"127.0.0.1:{listener.port}") as client:
+                answers = await ask_all(client, "/nothing", {})
+    assert answers == Answers({}, {1: f"http://{admin}/nothing answers 404: 404: Not Found"})

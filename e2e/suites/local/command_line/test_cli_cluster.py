@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from e2e.harness.command_line import PATIENCE_S, logfleet, said
+from e2e.harness.command_line import PATIENCE_S, logfleet, refused, said
 from e2e.harness.processes import Fleet, Rig
 
 
@@ -65,3 +65,21 @@ def test_events_come_from_all_brokers_that_run_and_the_others_are_named(fleet: F
     fleet.brokers[2].start()
     again = json.loads(said(first, "events", "--kind", "registered", "--broker", "3"))
     assert len(again) == 2, "what it decided before it was stopped is known"
+
+
+def test_a_broker_that_holds_the_only_replica_may_not_go_and_says_what_forbids_it(
+    fleet: Fleet,
+) -> None:
+    first = fleet.brokers[0]
+    done = logfleet(first, "may-i", "stop", "2", "-o", "json")
+    assert (done.returncode, done.stderr) == (1, b"")
+    answer = json.loads(done.stdout)
+    assert (answer["may"], answer["brokers"], answer["forbidden_count"]) == (False, [2], 1)
+    assert answer["forbidden"][0]["topic"] == "t"
+    table = logfleet(first, "may-i", "lose-zone", "c", "-o", "table")
+    assert table.stdout.startswith(b"No: 3\n\nPartitions that forbid it: 1\n")
+    said(first, "topic", "delete", "t")
+    assert json.loads(said(first, "may-i", "stop", "1", "2", "3"))["may"]
+    assert refused(first, "may-i", "stop", "9") == (
+        "Error: no broker 9 is registered; there are 1, 2, 3"
+    )

@@ -93,6 +93,7 @@ class Observation:
             health=lambda: broker.failure,
             readiness=broker.not_ready,
             decisions=broker.decisions,
+            image=lambda: broker.image,
         )
         stack.push_async_callback(admin.stop)
         try:

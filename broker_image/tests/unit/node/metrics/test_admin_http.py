@@ -2,6 +2,10 @@ import json
 
 import aiohttp
 import pytest
+from logfleet.metadata import keys
+from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.image_builder import ImageBuilder
+from logfleet.metadata.store import KeyValue
 from logfleet.node.metrics.admin_http import AdminHttp
 from logfleet.telemetry.decisions import Decisions, Kind
 
@@ -23,6 +27,7 @@ async def test_it_answers_health_readiness_and_metrics() -> None:
         health=lambda: reasons["health"],
         readiness=lambda: reasons["ready"],
         decisions=decisions(),
+        image=ClusterImage,
     )
     port = await admin.start("127.0.0.1", 0)
     base = f"http://127.0.0.1:{port}"
@@ -46,7 +51,13 @@ async def test_a_taken_port_is_an_error() -> None:
         return ""
 
     first, second = (
-        AdminHttp(metrics, health=lambda: None, readiness=lambda: None, decisions=decisions())
+        AdminHttp(
+            metrics,
+            health=lambda: None,
+            readiness=lambda: None,
+            decisions=decisions(),
+            image=ClusterImage,
+        )
         for _ in range(2)
     )
     port = await first.start("127.0.0.1", 0)
@@ -65,7 +76,13 @@ async def test_it_tells_the_decisions_that_are_asked_for() -> None:
     noted.note(Kind.ELECTION, "b", topic="t", partition=1)
     noted.note(Kind.FENCED, "c", broker=2)
     noted.note(Kind.STALL, "d", broker=1)
-    admin = AdminHttp(metrics, health=lambda: None, readiness=lambda: None, decisions=noted)
+    admin = AdminHttp(
+        metrics,
+        health=lambda: None,
+        readiness=lambda: None,
+        decisions=noted,
+        image=ClusterImage,
+    )
     port = await admin.start("127.0.0.1", 0)
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
 
@@ -83,4 +100,39 @@ async def test_it_tells_the_decisions_that_are_asked_for() -> None:
             async with session.get(f"/events?{wrong}") as answer:
                 assert answer.status == 400
                 assert wrong.partition("=")[0] in await answer.text()
+    await admin.stop()
+
+
+async def test_it_says_whether_brokers_may_go_down_while_it_is_ready() -> None:
+    async def metrics() -> str:
+        return ""
+
+    builder = ImageBuilder(ClusterImage())
+    builder.add(KeyValue(keys.broker(2), keys.encode(keys.BrokerValue("i", (), "b")), 7, 7, 1))
+    image, _ = builder.build(7)
+    reasons = ["starting"]
+    admin = AdminHttp(
+        metrics,
+        health=lambda: None,
+        readiness=lambda: reasons[0] if reasons else None,
+        decisions=decisions(),
+        image=lambda: image,
+    )
+    port = await admin.start("127.0.0.1", 0)
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+
+        async def told(query: str) -> tuple[int, str]:
+            async with session.get(f"/may-i?{query}") as answer:
+                return answer.status, await answer.text()
+
+        assert await told("stop=2") == (503, "starting\n")
+        reasons.clear()
+        for query in ("stop=2", "lose-zone=b"):
+            status, text = await told(query)
+            assert (status, json.loads(text)["may"], json.loads(text)["brokers"]) == (
+                200,
+                True,
+                [2],
+            )
+        assert await told("stop=9") == (400, "no broker 9 is registered; there are 2\n")
     await admin.stop()
