@@ -52,6 +52,11 @@ class ReplicaLogs:
             known = self.log_dirs.high_watermark_of(partition_log.partition)
             replica = Replica(topic.name, topic.id, index, partition_log, high_watermark=known)
             self._table.add(replica)
+        elif replica is not None:
+            # what began to cut it in its last role is carried through: until then nobody knows where it ends
+            await self._flusher.until_idle(replica.log)
+            if (topic.id, index) in self._table.offline:
+                return None
         return replica
 
     async def log_for(
