@@ -16,6 +16,7 @@ from logfleet.node.partitions.partition import CommitRule, Partition
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import Replica
 from logfleet.replication.leader import LeaderReplicas
+from logfleet.replication.partition_state import Member
 from logfleet.storage.flusher import Flusher
 
 log = structlog.get_logger(__name__)
@@ -49,6 +50,11 @@ class Leadership:
         self._lag_max_ms = lag_max_ms
         self._epoch_writes = asyncio.Semaphore(EPOCH_WRITES_MAX)
         self._slices = Slices()
+
+    @property
+    def member(self) -> Member | None:
+        """This very registration, None while there is none."""
+        return None if self.broker_epoch is None else (self._node_id, self.broker_epoch)
 
     def leads(self, state: PartitionState) -> bool:
         """Whether this broker is to lead the partition, by its present registration."""
