@@ -60,7 +60,14 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     quota_window_size_seconds: int
     fetch_max_bytes: int
     max_incremental_fetch_session_cache_slots: int
+
+    replica_fetch_backoff_ms: int
+    replica_fetch_max_bytes: int
+    replica_fetch_min_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_fetch_wait_max_ms: int
     replica_lag_time_max_ms: int
+    replica_socket_timeout_ms: int
 
     group_initial_rebalance_delay_ms: int
     group_min_session_timeout_ms: int

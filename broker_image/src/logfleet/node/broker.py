@@ -62,12 +62,14 @@ from logfleet.node.partitions.log_configs import LogConfigs
 from logfleet.node.partitions.maintenance import Maintenance
 from logfleet.node.partitions.missing_directories import MissingDirectories
 from logfleet.node.partitions.parked import Parked
-from logfleet.node.partitions.partition import Partition
 from logfleet.node.partitions.partition_table import PartitionTable
+from logfleet.node.partitions.replica import Replica
 from logfleet.node.partitions.replica_logs import ReplicaLogs
 from logfleet.node.partitions.strays import set_strays_aside
 from logfleet.node.quotas.client_quotas import quotas_of
 from logfleet.node.quotas.connection_rules import ConnectionRules
+from logfleet.node.replication.isr_writer import IsrWriter
+from logfleet.node.replication.replica_fetchers import ReplicaFetchers
 from logfleet.sessions.cache import SessionCache
 from logfleet.storage.checkpointer import Checkpointer
 from logfleet.storage.cleaning.cleaner import Cleaner
@@ -78,6 +80,7 @@ from logfleet.storage.log_dir import LogDir, LogDirRefused
 from logfleet.storage.log_dirs import LogDirs, look_at
 from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.partition_log import PartitionLog
+from logfleet.storage.truncater import Truncater
 from logfleet.telemetry.decisions import Decisions, Kind
 
 log = structlog.get_logger(__name__)
@@ -115,6 +118,7 @@ class Broker:
     topic_creator: TopicCreator
     producer_ids: ProducerIds
     coordinators: CoordinatorLoop
+    isr_writer: IsrWriter
 
     def __init__(self, config: BrokerConfig, files: Files | None = None) -> None:
         self.config = config
@@ -175,7 +179,7 @@ class Broker:
         """Run something that takes long and releases the interpreter lock."""
         return await asyncio.get_running_loop().run_in_executor(self._compute, work, *args)
 
-    def storage_failed(self, partition: Partition, error: OSError) -> None:
+    def storage_failed(self, partition: Replica, error: OSError) -> None:
         """A log could not be written or read: see DiskFailure."""
         self._disk_failed(TopicPartition(partition.topic, partition.index), error)
 
@@ -238,6 +242,7 @@ class Broker:
         self._spawn(
             "quotas", self.quotas.follow(self.follower.subscribe(), self.dispatcher.measure)
         )
+        self._start_replication()
         self._start_control()
         self._start_coordinators()
         self._spawn("partitions", self.local.run())
@@ -331,6 +336,16 @@ class Broker:
             missing=missing,
             on_disk_failure=self._disk_failed,
         )
+
+    def _start_replication(self) -> None:
+        """Copying what others lead, and saying who is in sync with what this broker leads."""
+        truncater = Truncater(self._log_dirs, self._flusher, self.checkpointer, self._disk_failed)
+        ReplicaFetchers(self, self.following, truncater, self._spawn)
+        lag_max_ms = self.config.replica_lag_time_max_ms
+        self.isr_writer = IsrWriter(
+            self.store, self.follower, self.partitions, self.leadership, lag_max_ms
+        )
+        self._spawn("isr", self.isr_writer.run())
 
     def _start_control(self) -> None:
         """The controller, should this broker be elected, and the ways to whoever is."""

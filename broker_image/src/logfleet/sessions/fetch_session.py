@@ -42,6 +42,7 @@ class Parked(Protocol):
     """A request of the session that waits for more."""
 
     def appended(self, size: int, /) -> None: ...
+    def end_soon(self) -> None: ...
     def end(self) -> None: ...
 
 
@@ -86,10 +87,12 @@ class SessionPartition:
                 source.wait_for_appends(self)
 
     def committed(self, size: int) -> None:
-        """Records of `size` bytes were committed: what a consumer waits for. A follower has read them, and hears of it with whatever comes next."""
+        """Records of `size` bytes were committed: what a consumer waits for. A follower has read them, and is to hear that they are."""
         self._session.is_due(self)
         if not self._session.privileged:
             self._more(size)
+        elif self._session.parked is not None:
+            self._session.parked.end_soon()
 
     def appended(self, size: int) -> None:
         """Records of `size` bytes were written: what a follower waits for."""

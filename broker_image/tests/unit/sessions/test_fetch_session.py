@@ -31,9 +31,13 @@ class Waiting:
     def __init__(self) -> None:
         self.bytes = 0
         self.ended = 0
+        self.ends_soon = False
 
     def appended(self, size: int) -> None:
         self.bytes += size
+
+    def end_soon(self) -> None:
+        self.ends_soon = True
 
     def end(self) -> None:
         self.ended += 1

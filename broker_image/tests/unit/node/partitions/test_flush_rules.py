@@ -135,7 +135,7 @@ async def test_a_flush_does_not_wait_for_followers(bench) -> None:
 
 
 async def test_readers_are_told_of_what_is_committed(bench) -> None:
-    partition, wait = bench.open(flush_messages=1), FetchWait(100)
+    partition, wait = bench.open(flush_messages=1), FetchWait(100, bench.timers)
     partition.wait(wait)
     bench.append(2)
     assert not wait.done.done()
