@@ -123,6 +123,10 @@ oracle: $(STAMP) ## the same requests to Apache Kafka and to a broker, the answe
 soak: $(STAMP) ## kill a broker KILLS=200 times under mixed load; what was acknowledged must be there (adds up in e2e/results)
 	@$(PY) -m e2e.soak $(if $(KILLS),--kills $(KILLS))
 
+.PHONY: failover
+failover: $(STAMP) ## kill, stop and leave brokers and etcd under load: what was acknowledged must be there, how long nobody was served (ONLY=part of a fault COUNT=n; adds up in e2e/results)
+	@$(PY) -m e2e.failover $(if $(ONLY),--only "$(ONLY)") $(if $(COUNT),--count $(COUNT))
+
 .PHONY: fuzz
 fuzz: $(STAMP) ## EXAMPLES=100000 hostile requests and batches to a broker, in this process and over TCP (adds up in e2e/results)
 	@$(PY) -m e2e.fuzz $(if $(EXAMPLES),--examples $(EXAMPLES)) $(if $(SEED),--seed $(SEED))
