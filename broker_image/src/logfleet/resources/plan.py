@@ -8,13 +8,11 @@ change that someone asked for is a change that nobody asked for.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Final
 
 import msgspec
 
 from logfleet.resources.cluster import ClusterResource
 from logfleet.resources.topic import TopicResource
-
 
 
 class Reason(StrEnum):

@@ -11,10 +11,10 @@
 from collections.abc import Iterator
 
 from logfleet.control.brokers.may_i import Objection, objections
-from logfleet.control.transactions import Step
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import DRAINING, FenceValue
+from logfleet.metadata.packing import Step
 from logfleet.metadata.store import Put, created_at, modified_at
 from logfleet.replication.election import next_state
 
