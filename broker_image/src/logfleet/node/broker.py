@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import random
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, Self, TypeVar
@@ -31,12 +31,11 @@ from logfleet.net.listener import Listener
 from logfleet.node.cluster.controller_access import ControllerAccess
 from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.directory_record import DirectoryRecord
+from logfleet.node.cluster.membership import Membership
 from logfleet.node.cluster.metadata_follower import MetadataFollower
 from logfleet.node.cluster.metadata_store import open_store
-from logfleet.node.cluster.peer_watch import PeerWatch
 from logfleet.node.cluster.producer_ids import ProducerIds
 from logfleet.node.cluster.registration import (
-    Registrar,
     Registration,
     RegistrationError,
     join_cluster,
@@ -79,9 +78,8 @@ from logfleet.storage.flusher import Flusher
 from logfleet.storage.log_dir import LogDir, LogDirRefused
 from logfleet.storage.log_dirs import LogDirs, look_at
 from logfleet.storage.open_files import OpenFiles
-from logfleet.storage.partition_log import PartitionLog
 from logfleet.storage.truncater import Truncater
-from logfleet.telemetry.decisions import Decisions, Kind
+from logfleet.telemetry.decisions import Decisions
 
 log = structlog.get_logger(__name__)
 
@@ -119,6 +117,7 @@ class Broker:
     producer_ids: ProducerIds
     coordinators: CoordinatorLoop
     isr_writer: IsrWriter
+    membership: Membership
 
     def __init__(self, config: BrokerConfig, files: Files | None = None) -> None:
         self.config = config
@@ -147,14 +146,17 @@ class Broker:
             self._files, self._flusher, self._log_dirs, config.logfleet_disk_reserve_bytes
         )
         failure = DiskFailure(
-            self._log_dirs, self.disk_space, take_offline=self._take_offline, fail=self._fail
+            self._log_dirs,
+            self.disk_space,
+            take_offline=lambda logs: self.local.take_offline(logs),  # noqa: PLW0108  it comes later
+            fail=self._fail,
         )
         self._disk_failed = NotedDisks(self.decisions, failure, self._log_dirs, self.disk_space)
         self._log_dirs.open_files.on_write_failed = self._disk_failed.write_failed
         self._configs = LogConfigs(self.node_id, config.static)
         self._listeners: list[Listener] = []
         self._connection_rules = ConnectionRules(config, self._listeners, own.connections)
-        self._registrar: Registrar | None = None
+        self._is_member = False
         self._high_watermarks: Mapping[TopicPartition, int] = {}
         self._stack = contextlib.AsyncExitStack()
         self._observation = Observation(self, lambda: self._listeners)
@@ -197,7 +199,9 @@ class Broker:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop: answer what is in progress, make everything durable, unregister."""
+        """Stop: hand over what others can take, answer what is in progress, make everything durable, unregister."""
+        if self.failure is None:
+            await self.membership.leave()
         self._state = "stopping"
         log.info("broker_stopping", broker=self.node_id)
         await self._stack.aclose()
@@ -224,7 +228,7 @@ class Broker:
         addresses = await self._bind()
         self.store = await open_store(self.config)
         self._stack.push_async_callback(self.store.close)
-        self._stack.push_async_callback(self._leave)
+        self._stack.push_async_callback(self._unregister)
         on_disk = look_at(self._files, self.config.log_dirs)
         self.cluster_id = await join_cluster(
             self.store, on_disk.cluster_id, unreadable=on_disk.unreadable
@@ -249,7 +253,7 @@ class Broker:
         self._start_registration(addresses)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LEADING_S_MAX):
-                image = await self.follower.until(self._leads_its_own)
+                image = await self.follower.until(self.leadership.leads_its_own)
                 await self.local.until_applied(image.revision)
         maintenance = self._start_maintenance()
         await self._start_dynamic_config(maintenance)
@@ -259,11 +263,7 @@ class Broker:
         """Why clients may not be sent here, None if they may: it serves, is registered, and the controller lets it lead."""
         if self._state != "serving":
             return self._state
-        registration = None if self._registrar is None else self._registrar.registration
-        broker = self.image.brokers.get(self.node_id)
-        if registration is None or broker is None or broker.epoch != registration.epoch:
-            return "not registered with the cluster: the metadata store cannot be reached, or is behind"
-        return None if broker.is_active else "the controller does not let it lead yet"
+        return self.membership.not_ready()
 
     async def _bind(self) -> tuple[Address, ...]:
         """Take the ports; the addresses that clients are told."""
@@ -382,55 +382,39 @@ class Broker:
     def _start_registration(self, addresses: tuple[Address, ...]) -> None:
         directories = tuple(log_dir.identity.directory_id for log_dir in self._log_dirs)
 
-        def value() -> BrokerValue:
-            return BrokerValue(
-                self.incarnation,
-                addresses,
-                self.config.broker_rack,
-                directories,
-                self.partitions.offline.by_topic(),
-            )
-
-        registrar = self._registrar = Registrar(
-            self.store,
-            self.follower,
-            self.node_id,
-            value(),
-            on_registered=self._registered,
-            on_lost=self._unregistered,
+        value = BrokerValue(
+            self.incarnation,
+            addresses,
+            self.config.broker_rack,
+            directories,
+            self.partitions.offline.by_topic(),
         )
-        self.partitions.offline.on_change = lambda: registrar.tell(value())
-        self._spawn("registration", registrar.run())
-        peers = PeerWatch(
+        self.membership = Membership(
             self.store,
             self.follower,
             self.controller,
-            node_id=self.node_id,
-            listener_name=self.config.inter_broker_listener_name,
-            lease=lambda: self.dispatcher.lease,
+            self.config,
+            value=value,
+            decisions=self.decisions,
+            on_registered=self._registered,
+            on_lost=self._unregistered,
         )
-        self._spawn("peers", peers.run())
+        self._is_member = True
+        offline = self.partitions.offline
+        offline.on_change = lambda: self.membership.tell(offline=offline.by_topic())
+        self.membership.start(self._spawn)
 
     def _registered(self, registration: Registration) -> None:
         self.dispatcher.lease = registration.lease
         self.local.registered(registration.epoch)
-        self.decisions.note(
-            Kind.REGISTERED, "it holds a lease", broker=self.node_id, epoch=registration.epoch
-        )
 
-    def _unregistered(self, reason: str) -> None:
+    def _unregistered(self) -> None:
         self.local.lost_registration()
         self.dispatcher.lease = None
-        self.decisions.note(Kind.REGISTRATION_LOST, reason, broker=self.node_id)
 
-    async def _leave(self) -> None:
-        if self._registrar is not None:
-            await self._registrar.leave()
-
-    def _leads_its_own(self, image: ClusterImage) -> bool:
-        """Whether this broker is active and was given all partitions that only it holds."""
-        broker = image.brokers.get(self.node_id)
-        return broker is not None and broker.is_active and self.leadership.leads_its_own(image)
+    async def _unregister(self) -> None:
+        if self._is_member:
+            await self.membership.unregister()
 
     async def _start_dynamic_config(self, maintenance: Maintenance) -> None:
         async def producers(layers: BrokerLayers) -> None:
@@ -509,9 +493,6 @@ class Broker:
         if error is not None and not isinstance(error, StoreError | RegistrationError):
             log.error("task_failed", task=task.get_name(), exc_info=error)
         self._fail(f"{task.get_name()}: {error}")
-
-    def _take_offline(self, logs: Iterable[PartitionLog]) -> None:
-        self.local.take_offline(logs)
 
 
 async def _cancel(task: "asyncio.Task[None]") -> None:

@@ -95,7 +95,7 @@ async def test_what_it_leads_by_its_registration_is_answered_for_by_its_lease(
 ) -> None:
     async with Broker(config(tmp_path)) as broker:
         (listener,) = broker._listeners
-        registrar = broker._registrar
+        registrar = broker.membership._registrar
         assert registrar is not None
         first = registrar.registration
         assert first is not None
@@ -106,7 +106,7 @@ async def test_what_it_leads_by_its_registration_is_answered_for_by_its_lease(
         topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
         answer = await ask(listener.port, CreateTopicsRequest(topics=[topic], timeout_ms=9_000), 7)
         assert answer.topics[0].error_code == 0, "the store has made it"
-        broker._unregistered("the lease has ended")
+        broker._unregistered()
         assert list(broker.partitions.led()) == []
         assert (await ask(listener.port, ListGroupsRequest(), 3)).groups == []
 

@@ -5,12 +5,12 @@ to the very registration, and a probe by the controller that fails as well. What
 fenced in error steps down by its own watch and registers anew, and no record depends on when somebody was fenced.
 """
 
+from logfleet.control.brokers.fencing import suspect_step
 from logfleet.control.transactions import pack
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
-from logfleet.metadata.keys import FENCED, FenceValue
 from logfleet.metadata.packing import Step
-from logfleet.metadata.store import DeletePrefix, Put, Txn, created_at
+from logfleet.metadata.store import DeletePrefix, Txn
 
 REPORTERS_MIN = 2
 """One is enough where there is no other broker to report."""
@@ -31,7 +31,7 @@ def to_be_probed(image: ClusterImage) -> dict[int, int]:
     """Brokers, with their broker epochs, of which enough others say that they are gone."""
     found = {}
     for broker in image.brokers.values():
-        if not _may_serve(image, broker.id, broker.epoch):
+        if broker.is_fenced:
             continue
         reporters = {
             reporter
@@ -47,22 +47,7 @@ def fence_suspect(
     image: ClusterImage, controller_epoch: int, broker_id: int, broker_epoch: int
 ) -> tuple[Txn, ...]:
     """Fence that registration, unless it is over already."""
-    broker = image.brokers.get(broker_id)
-    if broker is None or broker.epoch != broker_epoch:
+    step = suspect_step(image, broker_id, broker_epoch)
+    if step is None:
         return ()
-    if not _may_serve(image, broker_id, broker_epoch):
-        return ()
-    value = keys.encode(FenceValue(broker_epoch, FENCED))
-    registered = created_at(keys.broker(broker_id), broker_epoch)
-    return pack(
-        controller_epoch,
-        (
-            Step(DeletePrefix(keys.suspects(broker_id))),
-            Step(Put(keys.fence(broker_id), value), (registered,)),
-        ),
-    )
-
-
-def _may_serve(image: ClusterImage, broker_id: int, broker_epoch: int) -> bool:
-    fence = image.fences.get(broker_id)
-    return fence is not None and fence.broker_epoch == broker_epoch and fence.state != FENCED
+    return pack(controller_epoch, (Step(DeletePrefix(keys.suspects(broker_id))), step))

@@ -65,8 +65,9 @@ class Leadership:
         )
 
     def leads_its_own(self, image: ClusterImage) -> bool:
-        """Whether the image gives this broker all the partitions that nobody else could lead, but for those that are offline."""
-        return all(
+        """Whether this broker is active and given all the partitions that nobody else could lead, but for those that are offline."""
+        broker = image.brokers.get(self._node_id)
+        return (broker is not None and broker.is_active) and all(
             self.leads(state) or (topic.id, index) in self._table.offline
             for topic in image.topics()
             for index, state in enumerate(topic.partitions)

@@ -69,7 +69,7 @@ async def test_a_registration_that_comes_and_goes_is_told_and_known_after_a_rest
     async with Broker(config(tmp_path)) as broker:
         (first,) = told(broker, *kinds)
         assert first["kind"] == "registered"
-        broker._unregistered("the lease has ended")
+        broker.membership._registration_lost("the lease has ended")
         last = told(broker, *kinds)[-1]
         assert (last["kind"], last["cause"]) == ("registration_lost", "the lease has ended")
     async with Broker(config(tmp_path)) as broker:
