@@ -125,7 +125,11 @@ class Maintenance:
                     if log_dir.logs.get(name) is partition_log:  # else another may be there now
                         await self._flush(name, partition_log)
                 self._moved.add(log_dir.path)
-            if partition_log.recovery_point > partition_log.checkpointed_point:
+            high_watermark = self._table.high_watermark_of(name)  # followers move it after a flush
+            if (
+                partition_log.recovery_point > partition_log.checkpointed_point
+                or high_watermark not in {None, log_dir.high_watermarks.get(name)}
+            ):
                 self._moved.add(log_dir.path)
             if time.monotonic() - self._checkpointed_s[log_dir.path] >= FLUSH_PERIOD_S:
                 await self._checkpoint(log_dir)
