@@ -1,7 +1,7 @@
 """A whole fleet on this machine: one etcd and N brokers as processes, for trying things out.
 
-It starts in order (etcd, then the brokers) and stops in the reverse order. A broker that is killed is started again, as a StatefulSet
-would; as soon as a process ends by its own decision, or etcd ends, the others are stopped too. Processes are tethered to this one, in sessions of their own: whatever ends it, also a SIGKILL, ends them.
+It starts in order (etcd, then the brokers) and stops in the reverse order. A broker that is killed or told to stop is started again, as a
+StatefulSet would; as soon as a process fails, or etcd ends, the others are stopped too. Processes are tethered to this one, in sessions of their own: whatever ends it, also a SIGKILL, ends them.
 """
 
 import asyncio
@@ -107,7 +107,7 @@ class LocalFleet:
             child.kill()
 
     async def _live(self) -> None:
-        """Start everything, and brokers that are killed again, until a process ends otherwise: that is always a FleetError."""
+        """Start everything, and brokers that somebody ends again, until a process fails: that is always a FleetError."""
         endpoint = await self._start_etcd()
         await self._start_brokers(endpoint)
         self._say(f"ready: {self._spec.bootstrap()}")
@@ -117,7 +117,7 @@ class LocalFleet:
             )
             _, *brokers = self._children
             for child in brokers:
-                if child.has_ended and child.ended.result() < 0:
+                if child.has_ended and child.ended.result() <= 0:
                     self._say(
                         f"{child.name} ended {_manner(child.ended.result())} and is started again"
                     )
