@@ -211,9 +211,8 @@ class Partition(Replica):
         before, self.high_watermark = self.high_watermark, self.replicas_state.high_watermark
         size = 0
         if before < min(self.high_watermark, self.epoch_start_offset):
-            size = (
-                self.log.size
-            )  # of an earlier leader, and never counted: no less than what is new
+            # of an earlier leader, and never counted: no less than what is new
+            size = self.log.size
         while self._held and self._held[0][0] <= self.high_watermark:
             size += self._held.popleft()[1]
         if size:
@@ -272,9 +271,8 @@ class Partition(Replica):
 
     def learned(self, state: PartitionValue, revision: int) -> bool:
         """The image shows this state; see LeaderReplicas.learned."""
-        self.replicas_state.appended(
-            self.own_end_offset
-        )  # without followers it is not told of each
+        # without followers it was not told of each append
+        self.replicas_state.appended(self.own_end_offset)
         still_leads = self.replicas_state.learned(state, revision)
         self._look_at_replicas()
         return still_leads

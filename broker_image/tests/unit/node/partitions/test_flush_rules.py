@@ -129,8 +129,9 @@ async def test_a_flush_does_not_wait_for_followers(bench) -> None:
     partition = bench.open(flush_messages=1, replicas_state=replicated())
     bench.append()
     await bench.flushing(1)
+    (flush,) = bench.rules._running.values()
     await bench.flushed()
-    await bench.until(lambda: not bench.rules._running)
+    await flush
     assert (partition.high_watermark, partition.own_end_offset) == (0, 1)
 
 
