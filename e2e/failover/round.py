@@ -59,13 +59,13 @@ class Reader(threading.Thread):
         }
         self.confirmed: dict[int, int] = {}
         self.went_back: list[str] = []
-        self._stop = threading.Event()
+        self._ended = threading.Event()
 
     def run(self) -> None:
         consumer = Consumer(self._config)
         consumer.subscribe([TOPIC])
         due_s = time.monotonic() + 1
-        while not self._stop.is_set():
+        while not self._ended.is_set():
             consumer.consume(500, 0.2)
             if time.monotonic() >= due_s:
                 due_s = time.monotonic() + 1
@@ -88,7 +88,7 @@ class Reader(threading.Thread):
             return
 
     def stop(self) -> None:
-        self._stop.set()
+        self._ended.set()
         self.join(PATIENCE_S)
 
 
