@@ -28,9 +28,9 @@ def kill_leader(fleet: FailoverFleet, dice: random.Random) -> Injected:
 
 
 def kill_follower(fleet: FailoverFleet, dice: random.Random) -> Injected:
-    """Whoever leads least."""
-    leaders = list(fleet.leaders().values())
-    ids = [1, 2, 3]
+    """Whoever leads least, but for the controller."""
+    leaders, controller = list(fleet.leaders().values()), fleet.controller()
+    ids = [each for each in (1, 2, 3) if each != controller]
     dice.shuffle(ids)
     return _kill(fleet, min(ids, key=leaders.count))
 

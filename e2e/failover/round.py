@@ -29,6 +29,8 @@ CLIENTS = {"confluent": 400, "aiokafka": 400, "probe": 120}
 JAVA_RATE = 400
 JAVA_PRODUCER = "org.apache.kafka.tools.VerifiableProducer"
 JAVA_CONFIG = "enable.idempotence=true\nretries=2147483647\nlinger.ms=5\n"
+KEYS = 60
+"""Its records have keys, so that every partition gets some all the time; without, it fills one after the other."""
 GROUP = "readers"
 STEADY_S = 3.0
 """Of load before the first fault and after each is healed."""
@@ -115,6 +117,7 @@ class _Round:
         config.write_text(JAVA_CONFIG)
         java = ["--bootstrap-server", fleet.bootstrap, "--topic", TOPIC, "--acks", "-1"]
         java += ["--throughput", str(JAVA_RATE), "--value-prefix", "0"]
+        java += ["--repeating-keys", str(KEYS)]
         java += ["--command-config", str(config)]
         self._producers["java"] = fleet.rig.program(
             "producer-java", tool_command(JAVA_PRODUCER, java)

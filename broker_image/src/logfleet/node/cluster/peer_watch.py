@@ -38,8 +38,8 @@ log = structlog.get_logger(__name__)
 CONNECT_S_MAX: Final = 1.0
 PAUSE_S: Final = 0.05
 """Before a peer is tried again that refused, or closed at once."""
-PROBE_AGAIN_S: Final = 0.5
-"""Reported by others, and the probe did not fail."""
+PROBE_AGAIN_S: Final = 0.1
+"""Reported by others, and the probe did not fail; or this broker is about to become the controller."""
 
 Registration = tuple[int, int]
 """Broker id and broker epoch."""
