@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import random
 import uuid
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, Self, TypeVar
@@ -42,6 +42,7 @@ from logfleet.node.cluster.registration import (
 )
 from logfleet.node.decisions.disks import NotedDisks
 from logfleet.node.decisions.journal import Journal
+from logfleet.node.disks import Disks
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.dynamic_config import DynamicConfig
 from logfleet.node.groups.coordinator_loop import CoordinatorLoop
@@ -75,7 +76,7 @@ from logfleet.storage.cleaning.cleaner import Cleaner
 from logfleet.storage.disk_failure import DiskFailure
 from logfleet.storage.disk_space import DiskSpace
 from logfleet.storage.flusher import Flusher
-from logfleet.storage.log_dir import LogDir, LogDirRefused
+from logfleet.storage.log_dir import LogDirRefused
 from logfleet.storage.log_dirs import LogDirs, look_at
 from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.truncater import Truncater
@@ -154,10 +155,18 @@ class Broker:
         self._disk_failed = NotedDisks(self.decisions, failure, self._log_dirs, self.disk_space)
         self._log_dirs.open_files.on_write_failed = self._disk_failed.write_failed
         self._configs = LogConfigs(self.node_id, config.static)
+        self._disks = Disks(
+            config,
+            self._log_dirs,
+            self._flusher,
+            self.checkpointer,
+            disk_space=self.disk_space,
+            recovery_threads=lambda: self._configs.recovery_threads(self.image),
+            on_failure=self._fail,
+        )
         self._listeners: list[Listener] = []
         self._connection_rules = ConnectionRules(config, self._listeners, own.connections)
         self._is_member = False
-        self._high_watermarks: Mapping[TopicPartition, int] = {}
         self._stack = contextlib.AsyncExitStack()
         self._observation = Observation(self, lambda: self._listeners)
         self._ended = asyncio.Event()
@@ -234,7 +243,10 @@ class Broker:
             self.store, on_disk.cluster_id, unreadable=on_disk.unreadable
         )
         self.follower = MetadataFollower(self.store)
-        await self._open_log_dirs()
+        await self._disks.open(self.cluster_id, self._stack)
+        await self.journal.open(self._log_dirs.dirs[0].path)
+        self._stack.push_async_callback(self.journal.close)
+        self._spawn("decisions", self.journal.run(self._disk_failed.look))
         self._spawn("metadata", self.follower.run())
         image = await self.follower.until(lambda image: image.revision > 0)
         await self._log_dirs.load(
@@ -254,6 +266,8 @@ class Broker:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LEADING_S_MAX):
                 image = await self.follower.until(self.leadership.leads_its_own)
+                await self._flusher.run(self._log_dirs.settle)
+                self.membership.tell(unclean=False)
                 await self.local.until_applied(image.revision)
         maintenance = self._start_maintenance()
         await self._start_dynamic_config(maintenance)
@@ -281,32 +295,6 @@ class Broker:
             self._stack.push_async_callback(listener.stop, 0)
             self._listeners.append(listener)
         return advertised(self.config, ports)
-
-    async def _open_log_dirs(self) -> None:
-        for log_dir in self._log_dirs.open_each(
-            self.config.log_dirs, self.cluster_id, self.node_id
-        ):
-            self._stack.push_async_callback(self._close_log_dir, log_dir)
-            await self.disk_space.look(log_dir.path)
-        await self.journal.open(self._log_dirs.dirs[0].path)
-        self._stack.push_async_callback(self.journal.close)
-        self._spawn("decisions", self.journal.run(self._disk_failed.look))
-
-    async def _close_log_dir(self, log_dir: LogDir) -> None:
-        self.disk_space.give_up(log_dir.path)
-        if log_dir not in self._log_dirs.dirs:
-            return  # it failed
-        if not log_dir.is_loaded:
-            log_dir.abandon()
-            return
-        try:
-            await self._flusher.until_all_idle()
-            await self.checkpointer.until_idle()
-            threads = self._configs.recovery_threads(self.image)
-            await self._flusher.close(log_dir.logs.values(), threads)
-            await self._flusher.run(log_dir.close, self._high_watermarks)
-        except OSError as error:
-            self._fail(f"log directory {log_dir.path} could not be closed: {error}")
 
     def _start_partitions(self) -> None:
         set_strays_aside(self._log_dirs, self.image, self.node_id)
@@ -388,6 +376,7 @@ class Broker:
             self.config.broker_rack,
             directories,
             self.partitions.offline.by_topic(),
+            unclean=not self._log_dirs.lost_nothing,
         )
         self.membership = Membership(
             self.store,
@@ -405,6 +394,7 @@ class Broker:
         self.membership.start(self._spawn)
 
     def _registered(self, registration: Registration) -> None:
+        self._disks.broker_epoch = registration.epoch
         self.dispatcher.lease = registration.lease
         self.local.registered(registration.epoch)
 
@@ -438,7 +428,7 @@ class Broker:
             checkpointer=self.checkpointer,
             on_disk_failure=self._disk_failed,
         )
-        self._stack.callback(self._remember_high_watermarks)
+        self._stack.callback(self._disks.remember, self.partitions.high_watermarks)
         self._spawn("maintenance", maintenance.run())
         self._spawn("disk space", self.disk_space.run())
         cleaner = None
@@ -459,9 +449,6 @@ class Broker:
             self._spawn("cleaner", cleaner.run())
         self._observation.tell_all(cleaner)
         return maintenance
-
-    def _remember_high_watermarks(self) -> None:
-        self._high_watermarks = self.partitions.high_watermarks()
 
     async def _serve(self) -> None:
         for listener in self._listeners:

@@ -54,7 +54,7 @@ class PartitionLog:
 
     The caller knows what is committed: whatever needs a high watermark gets it as an argument. topic_id: Kafka's text form, None in a
     directory without partition.metadata; one that is set then is durable with the next flush. config may be replaced at any time. notes: what a person should know about how the log was
-    found. recovered_bytes: how much was read to find its end after a crash. on_start_moved: called when old records are gone.
+    found. has_lost: see LoadedLog. recovered_bytes: how much was read to find its end after a crash. on_start_moved: called when old records are gone.
     checkpointed_point: what a crash leaves of recovery_point. first_dirty_offset: end of what is compacted. truncations: how often
     the log was shortened. files: the file system that it lies on; disk: of its directory.
     """
@@ -69,6 +69,7 @@ class PartitionLog:
         self.config = request.config
         self.topic_id = loaded.topic_id
         self.notes = loaded.notes
+        self.has_lost = loaded.has_lost
         self.recovered_bytes = loaded.recovered_bytes
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset

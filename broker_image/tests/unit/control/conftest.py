@@ -5,11 +5,12 @@ from logfleet.control.brokers.fencing import admission_steps, fence_steps, newco
 from logfleet.control.elections import election_steps
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.topics import NewTopic, TopicCreation, create_topic
-from logfleet.control.transactions import Step, pack
+from logfleet.control.transactions import pack
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.image_builder import ImageBuilder
 from logfleet.metadata.keyspace import Keyspace
+from logfleet.metadata.packing import Step
 from logfleet.metadata.store import Delete, Put, Txn, check_txn
 from logfleet.replication.partition_state import with_isr
 from logfleet.wire import uuids

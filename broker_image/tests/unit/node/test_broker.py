@@ -46,6 +46,20 @@ async def test_it_serves_and_keeps_its_identity_over_restarts(tmp_path: Path) ->
     assert clusters[0] == clusters[1]
 
 
+async def test_the_next_start_knows_which_registration_closed_the_logs(tmp_path: Path) -> None:
+    epochs = []
+    for _ in range(2):
+        async with Broker(config(tmp_path)) as broker:
+            epochs.append(broker.image.brokers[broker.node_id].epoch)
+            found = broker.log_dirs
+            assert (found.closed_by, found.lost_nothing) == (
+                epochs[-2] if epochs[:-1] else None,
+                True,
+            )
+    marker = (tmp_path / "data" / ".kafka_cleanshutdown").read_text()
+    assert marker == f'{{"version":0,"brokerEpoch":{epochs[-1]}}}'
+
+
 async def test_a_taken_port_is_one_sentence(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

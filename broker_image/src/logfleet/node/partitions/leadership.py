@@ -67,7 +67,9 @@ class Leadership:
     def leads_its_own(self, image: ClusterImage) -> bool:
         """Whether this broker is active and given all the partitions that nobody else could lead, but for those that are offline."""
         broker = image.brokers.get(self._node_id)
-        return (broker is not None and broker.is_active) and all(
+        if broker is None or broker.epoch != self.broker_epoch or not broker.is_active:
+            return False
+        return all(
             self.leads(state) or (topic.id, index) in self._table.offline
             for topic in image.topics()
             for index, state in enumerate(topic.partitions)

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from logfleet.control.brokers.fencing import fence_steps, newcomers, suspect_step
 from logfleet.control.brokers.leaving import decide
 from logfleet.control.elections import election_steps
-from logfleet.control.transactions import Step
 from logfleet.metadata.image import Partition
 from logfleet.metadata.keys import NO_LEADER
+from logfleet.metadata.packing import Step
 from logfleet.replication.partition_state import effective_min_isr
 
 from broker_image.tests.unit.control.conftest import Cluster
@@ -53,8 +53,9 @@ class Fleet(Cluster):
         """The leader's transaction compares that both are what the controller holds them for."""
         state = self.partition
         leader = self.image.brokers.get(state.leader)
-        leads = leader is not None and not leader.is_fenced
-        if leads and (leader.id, leader.epoch) in state.isr and broker_id not in state.isr_ids:
+        if leader is None or leader.is_fenced or broker_id in state.isr_ids:
+            return
+        if (leader.id, leader.epoch) in state.isr:
             self.in_sync("t", 0, broker_id)
             self.complete.add(broker_id)
             self.acknowledge()

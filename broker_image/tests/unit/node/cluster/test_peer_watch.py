@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 from logfleet.metadata import keys
@@ -61,7 +62,7 @@ async def fleet(store, *ids: int):
                 node.loop,
                 node_id=broker_id,
                 listener_name="PLAINTEXT",
-                lease=lambda peer=peer: peer.lease,
+                lease=partial(getattr, peer, "lease"),
             )
             watches.append(tasks.create_task(watch.run()))
         image = first.follower
