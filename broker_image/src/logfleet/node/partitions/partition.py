@@ -160,8 +160,7 @@ class Partition(Replica):
         assert self.is_current, f"append to {self.topic}-{self.index}, which is led elsewhere"
         log = self.log
         disk = log.disk
-        is_held_up = disk.is_held_up  # should this very write be slow, it is done when that shows
-        if is_held_up:
+        if disk.is_held_up:
             disk.require_room()
         size_before = log.log_end_offset
         result = log.append_as_leader(batch, self.leader_epoch, now_ms)
@@ -169,7 +168,8 @@ class Partition(Replica):
         if end_offset != size_before:
             size = len(batch.buffer if isinstance(batch, Prepared) else batch)
             self.bytes_in += size
-            if is_held_up:
+            # should this very write have been slow, it is done when that shows
+            if disk.is_held_up and log.written_end_offset < end_offset:
                 self._held.append((end_offset, size))
                 disk.when_written(partial(self._written, end_offset, size))
                 return result
