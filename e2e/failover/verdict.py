@@ -118,7 +118,7 @@ def judge(histories: Iterable[History], logs: dict[int, dict[int, str]]) -> Verd
 
 
 def gaps(history: History, faults: Sequence[Fault]) -> list[Gap]:
-    """For each fault and partition the longest time between two answers that reaches into the fault's time."""
+    """For each fault and partition the longest time between two answers that reaches into the fault's time, as far as it does not reach into the next one's."""
     found = []
     by_partition: dict[int, list[float]] = {}
     for each in history.acknowledged:
@@ -128,7 +128,7 @@ def gaps(history: History, faults: Sequence[Fault]) -> list[Gap]:
         for fault in faults:
             longest = max(
                 (
-                    later - earlier
+                    min(later, fault.to_s) - earlier
                     for earlier, later in itertools.pairwise(times)
                     if later > fault.from_s and earlier < fault.to_s
                 ),
