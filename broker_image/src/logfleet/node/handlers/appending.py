@@ -5,8 +5,6 @@ Source: Kafka's ProduceRequest.validateRecords, ReplicaManager.appendRecords, Ad
 
 from typing import Final
 
-import msgspec
-
 from logfleet.log.validation import NeedsThread, Prepared, Rejected, malformed
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.partition import ALL, Partition
@@ -23,12 +21,16 @@ ADMIN_CLIENT_ID: Final = "__admin_client"
 _ATTRIBUTES_LOW_BYTE: Final = 22
 
 
-class Sender(msgspec.Struct, frozen=True):
-    """What a request says of all its batches."""
+class Sender:
+    """What a request says of all its batches. is_plain: nothing of that is a reason to refuse one, whatever it is and wherever it goes."""
 
-    api_version: int
-    client_id: str | None
-    acks: int
+    __slots__ = ("acks", "api_version", "client_id", "is_plain")
+
+    def __init__(self, api_version: int, client_id: str | None, acks: int) -> None:
+        self.api_version = api_version
+        self.client_id = client_id
+        self.acks = acks
+        self.is_plain = api_version >= ZSTD_SINCE and acks in ACKS
 
 
 def append(
@@ -44,9 +46,16 @@ def append(
     """
     if partition is None or not partition.is_current:
         return None
-    refusal = _refusal(partition, sender, records)
-    if refusal is not None:
-        return refusal
+    # Every batch of every producer comes through here: first whether anything can be wrong at all, then what it is.
+    if (
+        not sender.is_plain
+        or partition.is_internal
+        or len(records) < HEADER_SIZE
+        or records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT
+    ):
+        refusal = _refusal(partition, sender, records)
+        if refusal is not None:
+            return refusal
     if partition.has_followers and sender.acks == ALL and not partition.is_at_min_isr:
         return ErrorCode.NOT_ENOUGH_REPLICAS
     disk_space = broker.disk_space

@@ -177,7 +177,7 @@ class Partition(Replica):
                 self._held.append((end_offset, size))
                 self._written(end_offset, size)
                 return result
-            if self._waits_for_flush():
+            if log.has_flush_rules and self._waits_for_flush():
                 self._held.append((end_offset, size))
                 return result
             self.high_watermark = end_offset
@@ -190,7 +190,7 @@ class Partition(Replica):
 
     def _waits_for_flush(self) -> bool:
         """Whether what is appended is committed only once it is durable."""
-        return self.log.has_flush_rules and self._rule is not None and self._rule.hold(self)
+        return self._rule is not None and self._rule.hold(self)
 
     def _written(self, end_offset: int, size: int) -> None:
         """A batch that ends at `end_offset` is written, and all before it: followers may have it."""
