@@ -1,5 +1,7 @@
 """What a topic's configuration means for one partition's log. Kafka's keys become fields: `segment.bytes` is `segment_bytes`."""
 
+from functools import cached_property
+
 import msgspec
 
 from logfleet.records.batch import TimestampType
@@ -13,11 +15,12 @@ RECORD_BYTES_MAX = 2**31 - 9
 """Default of `max.decompressed.message.bytes`: what no record exceeds, as no array of Java is longer."""
 
 
-class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
+class LogConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The topic-level keys that the log obeys; defaults are those of Apache Kafka 4.4.0.
 
     compression_type None is `producer`: batches stay as they were sent. compression_level belongs to that codec, None is its
-    default. validates_records is our own logfleet.record.validation. Times in milliseconds, sizes in bytes.
+    default. validates_records is our own logfleet.record.validation. Times in milliseconds, sizes in bytes. (dict: room for what is
+    worked out once.)
     """
 
     segment_bytes: int = 1 << 30
@@ -61,11 +64,12 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
             min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
         )
 
-    @property
+    @cached_property
     def keeps_as_sent(self) -> bool:
         """Whether every sound batch is judged by its header and checksum alone and stored as it came."""
         return (
             self.compression_type is None
+            and self.message_timestamp_type is TimestampType.CREATE_TIME
             and "compact" not in self.cleanup_policy
             and self.message_timestamp_before_max_ms == LONG_MAX
             and self.max_decompressed_message_bytes == RECORD_BYTES_MAX

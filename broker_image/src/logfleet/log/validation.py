@@ -98,8 +98,8 @@ def prepare(
 ) -> Prepared | Rejected | NeedsThread:
     """Check one client's batch and bring it into the topic's form, unless that takes too long for the loop.
 
-    buffer: the bytes of one partition, writable; they are changed only if they are accepted. Base offset and leader epoch are left to
-    the append. partition: for the texts of errors.
+    buffer: the bytes of one partition, writable, best a memoryview, of which no part is copied; they are changed only if they are
+    accepted. Base offset and leader epoch are left to the append. partition: for the texts of errors.
     """
     size = len(buffer)
     if size < HEADER_SIZE:
@@ -111,7 +111,7 @@ def prepare(
         or header.batch_length != size - LENGTH_OVERHEAD
         or header.base_offset
         or size > config.max_message_bytes
-        or crc32c(memoryview(buffer)[CRC_COVERS_FROM:]) != header.crc
+        or crc32c(buffer[CRC_COVERS_FROM:]) != header.crc
     ):
         rejected = malformed(buffer)
         if rejected is not None:
@@ -136,8 +136,7 @@ def prepare(
     ):
         if size > config.segment_bytes:
             return _larger_than_a_segment(size, config)
-        if config.message_timestamp_type is TimestampType.CREATE_TIME:
-            return Prepared(buffer, header, NO_TIMESTAMP)
+        return Prepared(buffer, header, NO_TIMESTAMP)
     codec = header.codec_bits
     if _recompresses(codec, config) or (
         (codec or size > BYTES_ON_LOOP_MAX) and _looks_inside(header, config, now_ms)

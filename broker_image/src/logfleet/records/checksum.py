@@ -4,13 +4,14 @@
 arrives. `google-crc32c`, the other maintained C implementation, refuses memoryview and bytearray.
 """
 
+from collections.abc import Callable
+from typing import Final
+
 from crc32c import crc32c as _crc32c
 
 Buffer = bytes | bytearray | memoryview
 """What this package reads from; memoryviews must be contiguous and of format "B"."""
 
 
-def crc32c(data: Buffer) -> int:
-    """Checksum of `data` as an unsigned 32-bit number."""
-    value: int = _crc32c(data)
-    return value
+crc32c: Final[Callable[[Buffer], int]] = _crc32c
+"""Checksum of the data as an unsigned 32-bit number."""
