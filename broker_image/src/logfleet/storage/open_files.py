@@ -44,11 +44,11 @@ class OpenFiles:
 
     def get(self, path: str, *, create: bool = False) -> File:
         """The file at `path`, opened if it is not yet. No two threads may ask for the same one."""
-        with self._lock:
-            file = self._by_path.get(path)
-            if file is not None:
-                self._by_path.move_to_end(path)
-                return file
+        try:  # every append and read asks: each of the two steps is whole without the lock, and that is dear
+            self._by_path.move_to_end(path)
+            return self._by_path[path]
+        except KeyError:  # or another thread has just dropped it
+            pass
         opened = self.files.open(path, create=create)
         file = SparedFile(opened, self.disk(path.rsplit("/", 2)[0]))
         with self._lock:

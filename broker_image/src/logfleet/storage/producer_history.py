@@ -6,7 +6,7 @@ from logfleet.io.files import Files, read_file, remove_if_there, write_file
 from logfleet.log.names import SNAPSHOT, offset_file
 from logfleet.log.producers import CorruptSnapshot, ProducerStates, SeenBatch
 from logfleet.log.snapshots import SNAPSHOT_INTERVAL_BYTES, superfluous_snapshots
-from logfleet.records.batch import CONTROL_BIT, BatchHeader
+from logfleet.records.batch import CONTROL_BIT, LENGTH_OVERHEAD, BatchHeader
 from logfleet.storage.segment import Segment, segment_number
 from logfleet.wire.errors import ErrorCode
 
@@ -103,7 +103,7 @@ class ProducerHistory:
         """A batch was appended, here or by a leader that is followed, whose word counts."""
         if header.producer_id >= 0 and not header.attributes & CONTROL_BIT:
             self.states.update(header, base_offset)
-        self._bytes_since_snapshot += header.size
+        self._bytes_since_snapshot += LENGTH_OVERHEAD + header.batch_length
 
     # Snapshots
 

@@ -22,7 +22,7 @@ class Sized(Protocol):
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
     """Value of an unsigned varint of at most 5 bytes, and the position behind it."""
     value = 0
-    for shift in range(0, 35, 7):
+    for shift in (0, 7, 14, 21, 28):
         byte = buffer[position]
         position += 1
         value |= (byte & 0x7F) << shift
