@@ -5,6 +5,7 @@ What it decides is decided by the product's code (`logfleet.replication`, `logfl
 
 from typing import Any
 
+from logfleet.control.brokers import leaving
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Partition
 from logfleet.metadata.keys import NO_LEADER, BrokerValue
@@ -225,12 +226,8 @@ class SimBroker(Node):
 
     def _may_leave(self) -> bool:
         broker = self.image.brokers.get(self.id)
-        return (
-            broker is not None
-            and broker.epoch == self.epoch
-            and broker.is_draining
-            and not any(self.id in each.isr_ids for each in self.fleet.partitions_in(self.image))
-        )
+        is_me = broker is not None and broker.epoch == self.epoch
+        return is_me and leaving.may_exit(self.image, self.id)
 
     def _flushing(self) -> Process:
         while True:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from logfleet.control import elections, transactions
-from logfleet.control.brokers import fencing
+from logfleet.control.brokers import fencing, leaving
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
@@ -124,8 +124,10 @@ class Controlling:
         if new:
             if not (yield from self._write(epoch, fencing.admission_steps(new))):
                 return False
-            return (yield from self._elect(epoch, may_be_unclean=True))
-        return True
+            if not (yield from self._elect(epoch, may_be_unclean=True)):
+                return False
+        decided = [step for _, step in leaving.decide(self._image) if isinstance(step, Step)]
+        return (yield from self._write(epoch, decided))
 
     def _elect(self, epoch: int, *, may_be_unclean: bool) -> Process:
         image, fleet = self._image, self._node.fleet

@@ -71,6 +71,11 @@ class SimNet:
             for deliver in self._held.pop((source, target), []):
                 deliver()
 
+    def open_all(self) -> None:
+        for link, count in list(self._blocked.items()):
+            for _ in range(count):
+                self.unblock(*link)
+
     def call(self, source: Host, target: str, request: Any) -> Future:
         """Resolves to the answer, or DISCONNECTED."""
         answer = Future()

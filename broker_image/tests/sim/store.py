@@ -146,6 +146,8 @@ class SimStore:
         self.state = StoreState()
         self.host = Host("store")
         self.faults = StoreFaults()
+        # host -> of its next transactions: done after so many ms, and the answer lost; None: as ever
+        self.scripted: dict[str, list[int | None]] = {}
         self.is_out = False
         self.on_commit: Callable[[WatchBatch, ClusterImage], None] = lambda _batch, _image: None
         self.image = ClusterImage()
@@ -160,6 +162,8 @@ class SimStore:
         """Resolves to a TxnResult, or the StoreError that was raised."""
         answer, kernel = Future(), self._kernel
         fate = kernel.draw("store.fate", 100)
+        scripts = self.scripted.get(host.name)
+        scripted = scripts.pop(0) if scripts else None
         if fate >= 100 - self.faults.refused:
             kernel.at(5, host, "refused", answer.resolve, StoreUnavailable())
             return answer
@@ -167,7 +171,13 @@ class SimStore:
         if late:  # its client has given up by then, and what it has written since stands before it
             delay += kernel.draw("store.late", 3_000)
             kernel.sometimes("a proposal was committed late")
-        lost = late or fate >= 100 - self.faults.refused - self.faults.late - self.faults.unknown
+        if scripted is not None:
+            delay = scripted
+        lost = (
+            late
+            or scripted is not None
+            or fate >= 100 - self.faults.refused - self.faults.late - self.faults.unknown
+        )
         kernel.at(delay, self.host, "txn", self._arrive, host, txn, None if lost else answer)
         return kernel.expire(host, answer, DEADLINE_MS, UnknownOutcome())
 
