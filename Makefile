@@ -61,8 +61,12 @@ etcd-tests: $(STAMP) ## the metadata store against every etcd on this machine, f
 	pytest -q -n auto broker_image/tests/etcd
 
 .PHONY: sim
-sim: $(STAMP) ## deterministic simulation of replicated partitions: SEEDS=6000 go on from the last run, FIRST=n from there (MUTANTS=1: broken rules must be found)
+sim: $(STAMP) ## deterministic simulation of replicated partitions: SEEDS=6000 more (FIRST=n: from there, nothing stored; MUTANTS=1: broken rules must be found)
 	@$(PY) -m broker_image.tests.sim $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first $(FIRST)) $(if $(MUTANTS),--mutants)
+
+.PHONY: sim-share
+sim-share: $(STAMP) ## its first 6,000 seeds (part of test-local)
+	@$(PY) -m broker_image.tests.sim --first 0
 
 .PHONY: fmt
 fmt: $(STAMP) ## format the sources
@@ -71,11 +75,11 @@ fmt: $(STAMP) ## format the sources
 
 .PHONY: test
 test: $(STAMP) ## all tests: what needs no Kubernetes, then the end-to-end suite
-	@$(PY) -m e2e.parts tools jars build check coverage sim etcd-tests local-suites spark quickstart quickstart-late apiserver e2e
+	@$(PY) -m e2e.parts tools jars build check coverage sim-share etcd-tests local-suites spark quickstart quickstart-late apiserver e2e
 
 .PHONY: test-local
 test-local: $(STAMP) ## all tests that need no Kubernetes
-	@$(PY) -m e2e.parts tools jars check coverage sim etcd-tests local-suites spark quickstart quickstart-late apiserver
+	@$(PY) -m e2e.parts tools jars check coverage sim-share etcd-tests local-suites spark quickstart quickstart-late apiserver
 
 .PHONY: tools
 tools: $(STAMP) ## Kubernetes' programs and helm, built once per version in minutes (first part of test and test-local)

@@ -54,7 +54,7 @@ def main() -> int:
     parser.add_argument(
         "--first",
         type=int,
-        help="go on from there; else where the last run over these sources ended",
+        help="begin there and store nothing; else where the last run over these sources ended",
     )
     parser.add_argument("--mutants", action="store_true")
     arguments = parser.parse_args()
@@ -74,7 +74,7 @@ def main() -> int:
             found_at[name] = None if at is None else at[0]
     for label in LABELS:
         print(f"{labels[label]:>7} {label}{'' if labels[label] else '   NEVER'}")
-    rate = len(seeds) / seconds
+    rate = len(seeds) / max(seconds, 1e-9)
     print(
         f"{len(seeds)} seeds from {first} on, {rate:.0f} per second and core, {len(failed)} failed"
     )
@@ -83,10 +83,12 @@ def main() -> int:
     missed = [label for label in LABELS if not labels[label] and len(seeds) >= 1_000]
     if failed or missed or None in found_at.values():
         return 1
+    if arguments.first is not None:
+        return 0
     entry = {
         **entry,
-        "seeds": max(entry.get("seeds", 0), seeds.stop),
-        "seeds_per_s_and_core": round(rate),
+        "seeds": seeds.stop,
+        "seeds_per_s_and_core": round(rate) or entry.get("seeds_per_s_and_core", 0),
         "labels": dict(sorted((Counter(entry.get("labels", {})) + labels).items())),
         "mutants": {**entry.get("mutants", {}), **found_at},
     }

@@ -71,10 +71,15 @@ class Faults:
             target.start_in(ms)
 
     def bounce(self, target: SimBroker, ms: int) -> None:
-        """Power loss, and whoever restarts it ends its lease: it is back before anybody has taken it out."""
-        if target.host.is_up:
-            self.power(target, ms // 20)
-            self.end_lease(target, ms)
+        """Power loss, and whoever restarts it ends its lease: it is back before it was taken out, and before all that it sent has arrived."""
+        self._cut([(target.host.name, each.host.name) for each in self._others(target)], 2_000)
+
+        def lose() -> None:
+            if target.host.is_up:
+                self.power(target, ms // 20)
+                self.end_lease(target, ms)
+
+        self._fleet.kernel.at(600, self._fleet.store.host, "bounce", lose)
 
     def new_disk(self, target: SimBroker, ms: int) -> None:
         if target.host.is_up:

@@ -13,7 +13,6 @@ LABELS = (
     "a repeated batch was recognised",
     "a watch began anew with a snapshot",
     "an ISR change came too late",
-    "an ISR change was given up before it was sent",
     "an ISR change was written anew, alone",
     "an answer came to what was no longer asked",
     "an eligible leader was elected",
