@@ -33,7 +33,7 @@ class SimBroker(Node):
         """A process begins, with nothing but what the disk holds."""
         kernel, disk = self.fleet.kernel, self.disk
         self.host.is_up = True
-        self.is_leaving = self.is_lost = False
+        self.is_leaving = self.is_lost = self.has_disk_failed = False
         self.epoch = None
         self.lease: int | None = None
         self.deadline_ms = -1
@@ -61,6 +61,11 @@ class SimBroker(Node):
     def new_disk(self) -> None:
         """All logs are gone, and the disk that takes their place is another one."""
         self.disk = Disk(self.disk.directory + "'")
+
+    def fail_disk(self) -> None:
+        """It is not used again before a restart; the broker stays, and says so (KIP-112)."""
+        self.has_disk_failed = True
+        self.leading.stop_all()
 
     # registration
 
@@ -106,7 +111,12 @@ class SimBroker(Node):
             (self.disk.directory,),
             unclean=self.is_unclean,
             leaving=self.is_leaving,
+            offline=self._offline(),
         )
+
+    def _offline(self) -> dict[str, tuple[int, ...]]:
+        indexes = tuple(range(self.fleet.settings.partitions))
+        return {self.fleet.topic_uuid: indexes} if self.has_disk_failed else {}
 
     def _keeping(self, lease: int, told: BrokerValue) -> Process:
         """Until the registration has ended."""
@@ -120,7 +130,7 @@ class SimBroker(Node):
             if kept:
                 self.deadline_ms = sent_ms + 1000 * LEASE_TTL_S
             value = self._value()
-            if value.leaving != told.leaving:
+            if (value.leaving, value.offline) != (told.leaving, told.offline):
                 put, epoch = Put(keys.broker(self.id), keys.encode(value), lease), self.epoch
                 assert epoch is not None
                 compares = [created_at(put.key, epoch)]
@@ -160,7 +170,8 @@ class SimBroker(Node):
         if partition.leader_epoch < replica.leader_epoch:
             return
         is_newer = self.epoch is not None and self.image.revision >= self.epoch
-        if not self.is_registered or not is_newer or not partition.has_leader:
+        is_here = self.is_registered and not self.has_disk_failed
+        if not is_here or not is_newer or not partition.has_leader:
             replica.stop()
         elif partition.leader != self.id:
             replica.follow(partition.leader, partition.leader_epoch)
@@ -208,7 +219,7 @@ class SimBroker(Node):
             kernel.sometimes("a broker left when nothing needed it any more")
         self.leading.stop_all()
         self.flush()
-        self.disk.marker = self.epoch
+        self.disk.marker = None if self.has_disk_failed else self.epoch
         lease = self.lease
         self.note("stops cleanly")
         if lease is not None:
@@ -236,5 +247,7 @@ class SimBroker(Node):
 
     def flush(self) -> None:
         for index, replica in self.leading.replicas.items():
+            if self.has_disk_failed:
+                return
             replica.log.flush()
             self.disk.high_watermarks[index] = replica.high_watermark

@@ -25,6 +25,7 @@ from broker_image.tests.sim.node import Node
 
 LEASE_TTL_S = 3
 CATCH_UP_MS = 2_000
+BALANCE_MS = 3_000
 
 
 class Controlling:
@@ -101,6 +102,7 @@ class Controlling:
         believing[self._node.id] = epoch
         if len(believing) > 1:
             self._node.fleet.kernel.sometimes("two brokers believed that they controlled")
+        self._node.fleet.kernel.spawn(self._node.host, "ctl.balance", self._balancing(epoch))
         while self._controls(epoch):
             seen = self._image.revision
             if seen >= epoch and (yield from self._converge(epoch)):
@@ -108,6 +110,17 @@ class Controlling:
                     yield self._news()
             elif self._controls(epoch) and self._image.revision == seen:
                 yield self._news(CATCH_UP_MS)
+
+    def _balancing(self, epoch: int) -> Process:
+        """Give leadership back to preferred replicas, sooner than anybody would."""
+        while True:
+            yield BALANCE_MS + self._node.fleet.kernel.draw("schedule.balance", BALANCE_MS)
+            topic = self._image.topic_by_id(self._node.fleet.topic_id)
+            if not self._controls(epoch):
+                return
+            if topic is not None:
+                settled = list(elections.imbalances(self._image, topic))
+                yield from self._write(epoch, elections.balance_steps(self._image, settled))
 
     def _controls(self, epoch: int) -> bool:
         image = self._image

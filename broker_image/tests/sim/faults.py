@@ -39,7 +39,9 @@ class Faults:
         self._cuts = []
         for broker in self._brokers.values():
             self._fleet.kernel.resume(broker.host)
-            if not broker.host.is_up:
+            if broker.host.is_up and broker.has_disk_failed:
+                self.kill(broker, 0)
+            elif not broker.host.is_up:
                 broker.start()
         store, net = self._fleet.store, self._fleet.net
         store.faults.unknown = store.faults.late = store.faults.refused = net.spikes = 0
@@ -87,6 +89,23 @@ class Faults:
             target.new_disk()
             self._fleet.net.break_connections(target.host.name)
             target.start_in(ms)
+
+    def fail_disk(self, target: SimBroker, ms: int) -> None:
+        """The log directory fails, the broker goes on without; later it is restarted, and the disk is as it was."""
+        if target.host.is_up:
+            kernel, life = self._fleet.kernel, target.host.life
+            target.fail_disk()
+
+            def restart() -> None:
+                if target.host.life == life:
+                    self.kill(target, 100)
+
+            kernel.at(ms, self._fleet.store.host, "restart", restart)
+
+    def set_min_isr(self, _target: SimBroker, ms: int) -> None:
+        """min.insync.replicas of the topic is another one (KAFKA-16540), by a write of whoever controls."""
+        put = self._fleet.topic_put(min_isr=1 + ms % 2)
+        self._fleet.store.txn(self._fleet.store.host, Txn(success=(put,)))
 
     def leave(self, target: SimBroker, ms: int) -> None:
         target.leave(ms)
@@ -170,6 +189,8 @@ KINDS: dict[str, Callable[[Faults, SimBroker, int], None]] = {
     "power": Faults.power,
     "bounce": Faults.bounce,
     "new_disk": Faults.new_disk,
+    "fail_disk": Faults.fail_disk,
+    "set_min_isr": Faults.set_min_isr,
     "leave": Faults.leave,
     "pause": Faults.pause,
     "isolate": Faults.isolate,

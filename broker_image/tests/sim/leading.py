@@ -219,8 +219,11 @@ class Leading:
             self._write(changes)
 
     def _is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
-        broker = self._node.image.brokers.get(broker_id)
-        return broker is not None and broker.epoch == broker_epoch and broker.is_active
+        image = self._node.image
+        broker = image.brokers.get(broker_id)
+        if broker is None or broker.epoch != broker_epoch or not broker.is_active:
+            return False
+        return not image.is_offline(broker_id, self._node.fleet.topic_id, 0)  # all, or none
 
     def _write(self, changes: dict[str, tuple[Replica, IsrChange]]) -> None:
         node = self._node

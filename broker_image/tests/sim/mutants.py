@@ -1,6 +1,7 @@
 """One rule broken at a time: each of these must be found, else the simulation proves nothing about that rule (ablations).
 
 A mutant replaces a function of the product, or a step of the shell that the simulation has in its place. seed: one that finds it, tried first.
+also: modules that call the same function by a name of their own.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,17 +30,21 @@ class Mutant(msgspec.Struct, frozen=True):
     attribute: str
     made: Callable[[Any], Any]
     seed: int = 0
+    also: tuple[Any, ...] = ()
 
 
 @contextmanager
 def broken(mutant: Mutant) -> Iterator[None]:
     """While this lasts the rule is not kept."""
-    rule = mutant.where.__dict__[mutant.attribute]
-    setattr(mutant.where, mutant.attribute, mutant.made(rule))
+    places = (mutant.where, *mutant.also)
+    rules = [place.__dict__[mutant.attribute] for place in places]
+    for place, rule in zip(places, rules, strict=True):
+        setattr(place, mutant.attribute, mutant.made(rule))
     try:
         yield
     finally:
-        setattr(mutant.where, mutant.attribute, rule)
+        for place, rule in zip(places, rules, strict=True):
+            setattr(place, mutant.attribute, rule)
 
 
 def found(mutant: Mutant, seeds: Sequence[int]) -> tuple[int, str] | None:
@@ -153,6 +158,14 @@ def _unclean_is_forgotten(rule: Any) -> Any:
     return start
 
 
+def _unclean_is_told_once(rule: Any) -> Any:
+    def keeping(self: broker.SimBroker, lease: int, told: Any) -> Any:
+        yield from rule(self, lease, told)
+        self.is_unclean = False
+
+    return keeping
+
+
 def _without_version(_rule: Any) -> Any:
     return lambda key, _revision: exists(key)
 
@@ -167,28 +180,28 @@ def _eligible_for_ever(rule: Any) -> Any:
 
 
 MUTANTS = (
-    Mutant("an ISR change in flight does not count", LeaderReplicas, "_count", _not_pending),
-    Mutant("the high watermark moves below min ISR", LeaderReplicas, "_move", _below_min_isr),
-    Mutant("any broker epoch's fetch counts", LeaderReplicas, "fetched", _any_broker_epoch),
-    Mutant("the ISR grows at the high watermark only", LeaderReplicas, "_is_in_sync", _at_high_watermark),
-    Mutant("the ISR grows at the epoch's start only", LeaderReplicas, "_is_in_sync", _at_epoch_start),
-    Mutant("a leader looks for no divergence", fetch_check, "diverging_epoch", lambda _: lambda *_, **__: None),
-    Mutant("a stale answer counts", follower, "decide", _decide_anyway),
-    Mutant("a new follower truncates to its high watermark", replica.Replica, "follow", _truncate_to_high_watermark),
-    Mutant("a follower truncates to the leader's end only", follower, "truncation_offset", lambda _: lambda _epochs, end, diverging: min(end, diverging[1])),
-    Mutant("an unclean start is trusted by the controller", election, "_lost_records", lambda _: lambda _broker: False),
-    Mutant("an unclean start is not told", broker.SimBroker, "start", _unclean_is_forgotten),
-    Mutant("newcomers are let in before the sweep", controlling.Controlling, "_converge", _admit_first),
-    Mutant("an election compares no registration", transactions, "still_active", lambda _: lambda *_: ()),
-    Mutant("an ISR change compares no registration", isr_write, "still_active", lambda _: lambda *_: ()),
-    Mutant("an ISR change compares no version", isr_write, "modified_at", _without_version),
-    Mutant("a read settles an unknown transaction", SimStore, "settle", _settled_by_a_read),
-    Mutant("any disk will do for the last leader", election, "_has_disk", lambda _: lambda *_: True),
-    Mutant("any replica may be elected", election, "_elected", lambda rule: lambda *arguments, **_: rule(*arguments, unclean=True)),
-    Mutant("a leader is elected in the epoch of the last", election, "_led_by", lambda rule: lambda one, state, epoch: rule(one, state, epoch - 1)),
-    Mutant("followers forget producers", replica.Replica, "append", _follower_forgets_producers),
-    Mutant("an unclean broker stays eligible", election, "with_isr", lambda _: lambda state, isr, **_: with_isr(state, isr)),
-    Mutant("the ISR grows by who is behind", LeaderReplicas, "_is_in_sync", lambda _: lambda _self, follower: follower.log_end_offset > 0),
-    Mutant("eligible leaders stay so beside a full ISR", leader, "with_isr", _eligible_for_ever),
-    Mutant("a controller waits for nobody's fence", fencing, "fence_steps", lambda _: lambda _image: ()),
+    Mutant("an ISR change in flight does not count", LeaderReplicas, "_count", _not_pending, seed=9),
+    Mutant("the high watermark moves below min ISR", LeaderReplicas, "_move", _below_min_isr, seed=194),
+    Mutant("any broker epoch's fetch counts", LeaderReplicas, "fetched", _any_broker_epoch, seed=1),
+    Mutant("the ISR grows at the high watermark only", LeaderReplicas, "_is_in_sync", _at_high_watermark, seed=850),
+    Mutant("the ISR grows at the epoch's start only", LeaderReplicas, "_is_in_sync", _at_epoch_start, seed=9),
+    Mutant("a leader looks for no divergence", fetch_check, "diverging_epoch", lambda _: lambda *_, **__: None, seed=11),
+    Mutant("a stale answer counts", follower, "decide", _decide_anyway, seed=25),
+    Mutant("a new follower truncates to its high watermark", replica.Replica, "follow", _truncate_to_high_watermark, seed=19),
+    Mutant("a follower truncates to the leader's end only", follower, "truncation_offset", lambda _: lambda _epochs, end, diverging: min(end, diverging[1]), seed=204),
+    Mutant("an unclean start is trusted by the controller", election, "_lost_records", lambda _: lambda _broker: False, seed=36),
+    Mutant("an unclean start is not told", broker.SimBroker, "start", _unclean_is_forgotten, seed=36),
+    Mutant("an unclean start is not told again by the next registration", broker.SimBroker, "_keeping", _unclean_is_told_once, seed=93),
+    Mutant("newcomers are let in before the sweep", controlling.Controlling, "_converge", _admit_first, seed=36),
+    Mutant("an election compares no registration", transactions, "still_active", lambda _: lambda *_: (), seed=17),
+    Mutant("an ISR change compares no registration", isr_write, "still_active", lambda _: lambda *_: (), seed=9),
+    Mutant("an ISR change compares no version", isr_write, "modified_at", _without_version, seed=11),
+    Mutant("a read settles an unknown transaction", SimStore, "settle", _settled_by_a_read, seed=1792),
+    Mutant("any disk will do for the last leader", election, "_has_disk", lambda _: lambda *_: True, seed=8),
+    Mutant("any replica may be elected", election, "_elected", lambda rule: lambda *arguments, **_: rule(*arguments, unclean=True), seed=6),
+    Mutant("a leader is elected in the epoch of the last", election, "_led_by", lambda rule: lambda one, state, epoch: rule(one, state, epoch - 1), seed=0),
+    Mutant("followers forget producers", replica.Replica, "append", _follower_forgets_producers, seed=7),
+    Mutant("an unclean broker stays eligible", election, "with_isr", lambda _: lambda state, isr, **_: with_isr(state, isr), seed=36),
+    Mutant("the ISR grows by who is behind", LeaderReplicas, "_is_in_sync", lambda _: lambda _self, follower: follower.log_end_offset > 0, seed=9),
+    Mutant("eligible leaders stay so beside a full ISR", leader, "with_isr", _eligible_for_ever, seed=158, also=(election,)),
 )  # fmt: skip

@@ -1,7 +1,10 @@
 """What the parts of a simulated broker share: the world that it stands in, its disk, and what it knows of itself."""
 
 import msgspec
+from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Partition
+from logfleet.metadata.keys import TopicValue
+from logfleet.metadata.store import Put
 from logfleet.wire import uuids
 
 from broker_image.tests.sim.invariants import Checker
@@ -46,6 +49,14 @@ class Fleet:
         faults = self.store.faults
         faults.unknown, faults.late = settings.unknown, settings.late
         faults.refused = settings.refused
+
+    def topic_put(self, min_isr: int) -> Put:
+        """The topic, with its configs."""
+        configs = {
+            "min.insync.replicas": str(min_isr),
+            "unclean.leader.election.enable": str(self.settings.is_unclean_enabled).lower(),
+        }
+        return Put(keys.topic("t"), keys.encode(TopicValue(self.topic_uuid, configs)))
 
     def partitions_in(self, image: ClusterImage) -> tuple[Partition, ...]:
         topic = image.topic_by_id(self.topic_id)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 from logfleet.metadata import keys
-from logfleet.metadata.keys import NO_LEADER, ReadyValue, TopicValue
+from logfleet.metadata.keys import NO_LEADER, ReadyValue
 from logfleet.metadata.store import Put, Txn
 from logfleet.replication.election import first_state
 
@@ -73,7 +73,7 @@ def drawn_case(seed: int) -> Case:
         delay_ms=(1, 4, 30, 120)[draw("net.most", 4)],
         spikes=(0, 0, 1, 3)[draw("net.spikes", 4)],
         unknown=has_store_faults * draw("store.unknown", 20),
-        late=has_store_faults * draw("store.late", 10),
+        late=has_store_faults * draw("store.late", 25),
         refused=has_store_faults * draw("store.refused", 10),
     )
     load = tuple(
@@ -119,9 +119,8 @@ class Simulation:
             broker.start()
         self.expect(20_000, lambda: len(self.active()) == len(self.brokers), "the fleet comes up")
         image = store.image
-        value = keys.encode(TopicValue(fleet.topic_uuid, self._configs()))
         puts = [
-            Put(keys.topic("t"), value),
+            fleet.topic_put(settings.min_isr),
             Put(keys.topic_id(fleet.topic_uuid), b"t"),
             Put(keys.ready(fleet.topic_uuid), keys.encode(ReadyValue(settings.partitions))),
         ]
@@ -140,13 +139,6 @@ class Simulation:
         store.faults = faults
         for consumer in self.consumers:
             self.kernel.spawn(self.client, "consume", consumer.consuming(self.client))
-
-    def _configs(self) -> dict[str, str]:
-        settings = self.case.settings
-        return {
-            "min.insync.replicas": str(settings.min_isr),
-            "unclean.leader.election.enable": str(settings.is_unclean_enabled).lower(),
-        }
 
     def expect(self, within_ms: int, holds: Callable[[], bool], what: str) -> None:
         """Go on until it holds, and fail if it does not within that time."""

@@ -169,7 +169,7 @@ class SimStore:
             return answer
         delay, late = self._net.delay(), fate >= 100 - self.faults.refused - self.faults.late
         if late:  # its client has given up by then, and what it has written since stands before it
-            delay += kernel.draw("store.late", 3_000)
+            delay += DEADLINE_MS + kernel.draw("store.late", 3_000)
             kernel.sometimes("a proposal was committed late")
         if scripted is not None:
             delay = scripted
