@@ -14,18 +14,12 @@ from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.keys import PartitionValue
 from logfleet.metadata.packing import Step
-from logfleet.replication.election import is_unclean, next_state, preferred_state
+from logfleet.replication.election import next_state, preferred_state
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 
 _MIN_ISR: Final = "min.insync.replicas"
 _UNCLEAN: Final = "unclean.leader.election.enable"
-
-
-class Election(Step, frozen=True):
-    """The write of a partition's next state. is_unclean: it elects a leader that may lack records."""
-
-    is_unclean: bool = False
 
 
 def min_isr(topic_configs_value: str | None, layers: BrokerLayers) -> int:
@@ -37,7 +31,7 @@ def min_isr(topic_configs_value: str | None, layers: BrokerLayers) -> int:
 
 def election_steps(
     image: ClusterImage, topic: Topic, layers: BrokerLayers, *, may_be_unclean: bool = True
-) -> Iterator[Election]:
+) -> Iterator[Step]:
     """Writes for the partitions of a topic whose state is not what it should be.
 
     may_be_unclean: False while there are newcomers, of whom one may be the leader that is missed.
@@ -57,7 +51,7 @@ def election_steps(
             yield _election(image, topic, index, value)
 
 
-def elect(image: ClusterImage, topic: Topic, index: int, *, unclean: bool) -> Election | Refusal:
+def elect(image: ClusterImage, topic: Topic, index: int, *, unclean: bool) -> Step | Refusal:
     """What an election that somebody asks for writes, or why it writes nothing.
 
     unclean: any leader will do, else it has to be the first replica. Source: ReplicationControlManager.electLeader.
@@ -99,14 +93,14 @@ def imbalances(image: ClusterImage, topic: Topic) -> Iterator[Imbalance]:
                 yield topic.id, index, partition.leader_epoch
 
 
-def balance_steps(image: ClusterImage, settled: Iterable[Imbalance]) -> Iterator[Election]:
+def balance_steps(image: ClusterImage, settled: Iterable[Imbalance]) -> Iterator[Step]:
     """Give those that are imbalances still to their first replicas."""
     for topic_id, index, leader_epoch in settled:
         topic, partition = image.topic_by_id(topic_id), image.partition(topic_id, index)
         if topic is None or partition is None or partition.leader_epoch != leader_epoch:
             continue
         step = elect(image, topic, index, unclean=False)
-        if isinstance(step, Election):
+        if isinstance(step, Step):
             yield step
 
 
@@ -115,8 +109,6 @@ def _offline(image: ClusterImage, topic: Topic, index: int) -> Sequence[int]:
     return [each for each in replicas if image.is_offline(each, topic.id, index)]
 
 
-def _election(image: ClusterImage, topic: Topic, index: int, value: PartitionValue) -> Election:
-    before = topic.partitions[index]
+def _election(image: ClusterImage, topic: Topic, index: int, value: PartitionValue) -> Step:
     key = keys.partition(uuids.to_text(topic.id), index)
-    step = partition_step(image, key, value, before.revision)
-    return Election(step.write, step.compares, is_unclean(before, value))
+    return partition_step(image, key, value, topic.partitions[index].revision)

@@ -337,11 +337,9 @@ class Broker:
 
     def _start_control(self) -> None:
         """The controller, should this broker be elected, and the ways to whoever is."""
+        me = ControllerValue(self.node_id, self.incarnation)
         self.controller = ControllerLoop(
-            self.store,
-            self.follower,
-            ControllerValue(self.node_id, self.incarnation),
-            self.config.static,
+            self.store, self.follower, me, self.config.static, self.decisions
         )
         self._spawn("controller", self.controller.run())
         self.controller_access = ControllerAccess(

@@ -26,6 +26,7 @@ class Kind(StrEnum):
     """What was decided, or happened to who decides."""
 
     CONTROLLER_ELECTED = "controller_elected"
+    CONTROLLER_RESIGNED = "controller_resigned"
     ELECTION = "election"
     UNCLEAN_ELECTION = "unclean_election"
     ISR_SHRINK = "isr_shrink"

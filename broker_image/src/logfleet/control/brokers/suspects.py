@@ -8,7 +8,7 @@ fenced in error steps down by its own watch and registers anew, and no record de
 from logfleet.control.brokers.fencing import suspect_step
 from logfleet.control.transactions import pack
 from logfleet.metadata import keys
-from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.metadata.packing import Step
 from logfleet.metadata.store import DeletePrefix, Txn
 
@@ -33,14 +33,19 @@ def to_be_probed(image: ClusterImage) -> dict[int, int]:
     for broker in image.brokers.values():
         if broker.is_fenced:
             continue
-        reporters = {
-            reporter
-            for (suspect, reporter), epoch in image.suspects.items()
-            if suspect == broker.id and epoch == broker.epoch and reporter in image.brokers
-        }
-        if reporters and len(reporters) >= min(REPORTERS_MIN, len(image.brokers) - 1):
+        found_by = reporters(image, broker)
+        if found_by and len(found_by) >= min(REPORTERS_MIN, len(image.brokers) - 1):
             found[broker.id] = broker.epoch
     return found
+
+
+def reporters(image: ClusterImage, broker: Broker) -> set[int]:
+    """Registered brokers that say of this very registration that it is gone."""
+    return {
+        reporter
+        for (suspect, reporter), epoch in image.suspects.items()
+        if suspect == broker.id and epoch == broker.epoch and reporter in image.brokers
+    }
 
 
 def fence_suspect(

@@ -38,6 +38,8 @@ from logfleet.node.cluster.controller_term import (
     Term,
 )
 from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.node.decisions.control import NotedControl
+from logfleet.telemetry.decisions import Decisions
 
 T = TypeVar("T")
 log = structlog.get_logger()
@@ -50,6 +52,7 @@ SETTLED_S: Final = 30.0
 """How long a preferred replica is in sync before it leads again: clients may keep an address that failed for 10 s (Java's DNS cache)."""
 BALANCED_AT_ONCE: Final = 50
 """Partitions given back to their preferred replicas in one turn of the controller; Kafka's are up to 1,000."""
+BALANCED: Final = "preferred replicas lead again"
 FAILED_PAUSE_S_MAX: Final = 60.0
 """Longest pause after a term that failed; the first is PAUSE_S_MAX, and each one twice the one before (as Kubernetes' crash loop
 back-off) until a term has converged, or ended otherwise. Other brokers stand meanwhile."""
@@ -63,8 +66,7 @@ class ControllerLoop:
     """Stands for controller and, once elected, controls.
 
     incarnation: this process, as in its broker registration. static: its server.properties.
-    failed_terms: that ended because what the controller does failed, not by a word of the store. unclean_elections: of leaders that may
-    lack records.
+    failed_terms: that ended because what the controller does failed, not by a word of the store. noted: what it has written.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class ControllerLoop:
         follower: MetadataFollower,
         value: ControllerValue,
         static: Mapping[str, str],
+        decisions: Decisions,
         *,
         ttl_s: int = LEASE_TTL_S,
         history_s: float = HISTORY_S,
@@ -87,7 +90,7 @@ class ControllerLoop:
         self._settled_s = settled_s
         self._term: Term | None = None
         self.failed_terms = 0
-        self.unclean_elections = 0
+        self.noted = NotedControl(decisions)
         self._failed_pause_s = PAUSE_S_MAX
 
     @property
@@ -151,9 +154,8 @@ class ControllerLoop:
 
     async def _control(self, epoch: int, lease: Lease) -> None:
         log.info("controller_elected", broker=self._value.broker, epoch=epoch)
-        term = self._term = Term(
-            self._store, self._follower, epoch, self._static, on_unclean=self._count_unclean
-        )
+        self.noted.began(self._value.broker, epoch)
+        term = self._term = Term(self._store, self._follower, epoch, self._static, noted=self.noted)
         try:
             reason = await _first(
                 _ends(term.run(), "another controller was elected"),
@@ -166,7 +168,8 @@ class ControllerLoop:
             )
             self._term = None
             await term.finish()
-        except (StoreUnavailable, StoreRefused, StoreReplaced):
+        except (StoreUnavailable, StoreRefused, StoreReplaced) as error:
+            self.noted.ended(self._value.broker, epoch, str(error))
             raise
         except Exception as error:
             self._tell_failure(term, error)
@@ -176,12 +179,11 @@ class ControllerLoop:
             await term.close()
         self._failed_pause_s = PAUSE_S_MAX
         log.warning("controller_resigned", broker=self._value.broker, epoch=epoch, reason=reason)
-
-    def _count_unclean(self, elections: int) -> None:
-        self.unclean_elections += elections
+        self.noted.ended(self._value.broker, epoch, reason)
 
     def _tell_failure(self, term: Term, error: Exception) -> None:
         self.failed_terms += 1
+        self.noted.ended(self._value.broker, term.epoch, f"it failed: {error}")
         if term.has_converged:
             self._failed_pause_s = PAUSE_S_MAX
         log.critical(
@@ -237,7 +239,7 @@ class ControllerLoop:
 
 def _balance(settled: Sequence[Imbalance]) -> Operation[None]:
     def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> Decision[None]:
-        return Decision(pack(epoch, balance_steps(image, settled)), None)
+        return Decision(pack(epoch, balance_steps(image, settled)), None, BALANCED)
 
     return decide
 

@@ -17,12 +17,13 @@ import structlog
 from logfleet.control.brokers import leaving
 from logfleet.control.brokers.fencing import admission_steps, fence_steps, newcomers
 from logfleet.control.brokers.may_i import Objection
-from logfleet.control.elections import Election, election_steps
+from logfleet.control.elections import election_steps
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.topics import remove_unfinished
 from logfleet.control.transactions import Refusal, pack, repeatable, witness
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import Changes
+from logfleet.metadata.packing import Step
 from logfleet.metadata.store import (
     MetadataStore,
     Put,
@@ -32,6 +33,7 @@ from logfleet.metadata.store import (
 )
 from logfleet.node.cluster.claims import settle_or_recognise
 from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.node.decisions.control import NotedControl
 from logfleet.wire.errors import ErrorCode
 
 T = TypeVar("T")
@@ -60,10 +62,11 @@ class _ConflictError(Exception):
 
 
 class Decision(msgspec.Struct, Generic[T], frozen=True):
-    """What to commit, in this order, and the answer once that is done."""
+    """What to commit, in this order, and the answer once that is done. cause: why leaders change by it, if it is not plain to see."""
 
     txns: tuple[Txn, ...]
     answer: T
+    cause: str | None = None
 
 
 Operation = Callable[[ClusterImage, int, BrokerLayers], Decision[T] | Refusal]
@@ -75,7 +78,7 @@ class Term:
 
     static: this broker's server.properties, the last word on defaults that the cluster does not set.
     has_converged: it has brought the cluster to where nothing was left to do, once at least.
-    on_unclean: told how many leaders were elected that may lack records.
+    noted: told all that is committed.
     """
 
     def __init__(
@@ -85,11 +88,11 @@ class Term:
         epoch: int,
         static: Mapping[str, str],
         *,
-        on_unclean: Callable[[int], None],
+        noted: NotedControl,
     ) -> None:
         self.epoch = epoch
         self.has_converged = False
-        self._on_unclean = on_unclean
+        self._noted = noted
         self._kept: dict[int, Objection] = {}
         self._store = store
         self._follower = follower
@@ -177,7 +180,7 @@ class Term:
                 return decision
             try:
                 for txn in decision.txns:
-                    await self._commit(txn)
+                    await self._commit(txn, decision.cause)
             except StoreRefused as error:
                 log.warning("decision_refused", epoch=self.epoch, reason=str(error))
                 message = f"The metadata store refuses to write this: {error}"
@@ -246,6 +249,7 @@ class Term:
                 kept[broker_id] = answer
                 if self._kept.get(broker_id) != answer:
                     log.info("broker_kept", broker=broker_id, reason=str(answer))
+                    self._noted.kept(broker_id, answer)
             else:
                 await self._commit_all(pack(self.epoch, [answer]))
                 log.info("broker_draining", broker=broker_id, epoch=self.epoch)
@@ -255,7 +259,7 @@ class Term:
         self, image: ClusterImage, topic_ids: Iterable[bytes], *, may_be_unclean: bool
     ) -> None:
         layers = self._layers(image)
-        steps: list[Election] = []
+        steps: list[Step] = []
         looked_at = elected = 0
         for topic_id in topic_ids:
             topic = image.topic_by_id(topic_id)
@@ -266,20 +270,13 @@ class Term:
             if looked_at >= ELECTION_PARTITIONS:
                 looked_at = 0
                 elected += len(steps)
-                await self._commit_elections(steps)
+                await self._commit_all(pack(self.epoch, steps))
                 steps = []
                 await asyncio.sleep(0)
-        await self._commit_elections(steps)
+        await self._commit_all(pack(self.epoch, steps))
         elected += len(steps)
         if elected:
             log.info("partitions_elected", partitions=elected, epoch=self.epoch)
-
-    async def _commit_elections(self, steps: Sequence[Election]) -> None:
-        await self._commit_all(pack(self.epoch, steps))
-        unclean = sum(step.is_unclean for step in steps)
-        if unclean:
-            self._on_unclean(unclean)
-            log.warning("partitions_elected_uncleanly", partitions=unclean, epoch=self.epoch)
 
     async def _commit_all(self, txns: Sequence[Txn]) -> None:
         """Commit what may be done in any order. All of it has got its answer when this ends or raises, as `_commit` does."""
@@ -289,18 +286,16 @@ class Term:
                 if outcome is not None:
                     raise outcome
 
-    async def _commit(self, txn: Txn) -> None:
-        """Commit it, and see it in the image. Raises NotControllerError, and _ConflictError: look and decide anew.
+    async def _commit(self, txn: Txn, cause: str | None = None) -> None:
+        """Commit it, note it, and see it in the image. Raises NotControllerError, and _ConflictError: look and decide anew.
 
         An attempt without an answer may have been done. Then the repetition's compares fail, and the witness is as the
         transaction leaves it; others may have gone on from there, as a broker does that confirms a deletion. So it is if the
         controller has been replaced since: what is there as it was wanted need not be asked of the next one.
         """
+        image, present = self._follower.image, None
         settled = await settle_or_recognise(self._store, repeatable(txn))
         result = settled.result
-        if result.succeeded and not settled.unanswered:
-            await self._follower.until_revision(result.revision)
-            return
         if not result.succeeded:
             control, present = result.reads
             last = witness(txn)
@@ -308,9 +303,11 @@ class Term:
             if not settled.unanswered or wanted != (present.value if present else None):
                 is_mine = control is not None and control.create_revision == self.epoch
                 raise _ConflictError if is_mine else NotControllerError
-            if present is not None:
-                await self._follower.until_revision(present.mod_revision)
-                return
+        self._noted.written(image, txn, cause)
+        if present is not None or not settled.unanswered:
+            revision = result.revision if present is None else present.mod_revision
+            await self._follower.until_revision(revision)
+            return
         try:
             async with asyncio.timeout(CATCH_UP_S_MAX):
                 await self._follower.until_revision(result.revision)

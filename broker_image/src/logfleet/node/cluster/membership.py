@@ -67,6 +67,7 @@ class Membership:
             node_id=config.node_id,
             listener_name=config.inter_broker_listener_name,
             lease=lambda: None if self.registration is None else self.registration.lease,
+            decisions=decisions,
         )
 
     def start(self, spawn: Spawn) -> None:

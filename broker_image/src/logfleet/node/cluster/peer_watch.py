@@ -32,6 +32,7 @@ from logfleet.metadata.store import (
 from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.controller_term import Decision, NotControllerError
 from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.telemetry.decisions import Decisions, Kind
 
 log = structlog.get_logger(__name__)
 
@@ -57,6 +58,7 @@ class PeerWatch:
         node_id: int,
         listener_name: str,
         lease: Callable[[], Lease | None],
+        decisions: Decisions,
     ) -> None:
         self._store = store
         self._follower = follower
@@ -64,6 +66,7 @@ class PeerWatch:
         self._node_id = node_id
         self._listener_name = listener_name
         self._lease = lease
+        self._decisions = decisions
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -116,7 +119,12 @@ class PeerWatch:
         value = keys.encode(SuspectValue(broker_epoch))
         put = Put(keys.suspect(broker_id, self._node_id), value, lease.id)
         log.warning("peer_refuses_connections", broker=broker_id, reason=reason)
-        return await self._written(Txn((created_at(keys.broker(broker_id), broker_epoch),), (put,)))
+        is_registered = created_at(keys.broker(broker_id), broker_epoch)
+        has_reported = await self._written(Txn((is_registered,), (put,)))
+        if has_reported:
+            cause = f"it refuses connections: {reason}"
+            self._decisions.note(Kind.SUSPECTED, cause, broker=broker_id, epoch=broker_epoch)
+        return has_reported
 
     async def _withdraw(self, peer: Registration) -> bool:
         return await self._written(Txn((), (Delete(keys.suspect(peer[0], self._node_id)),)))
@@ -127,7 +135,9 @@ class PeerWatch:
         if controller is not None and controller.broker == broker_id:
             log.warning("controller_gone", broker=broker_id, epoch=controller.epoch)
             held = (created_at(keys.CONTROLLER, controller.epoch),)
-            await self._written(Txn(held, (Delete(keys.CONTROLLER),)))
+            if await self._written(Txn(held, (Delete(keys.CONTROLLER),))):
+                cause = "it was the controller and refuses connections: there may be another one"
+                self._decisions.note(Kind.SUSPECTED, cause, broker=broker_id)
 
     async def _written(self, txn: Txn) -> bool:
         try:

@@ -121,7 +121,7 @@ class Observation:
                 broker.image,
                 is_controller=broker.controller.is_controller,
                 failed_terms=broker.controller.failed_terms,
-                unclean_elections=broker.controller.unclean_elections,
+                unclean_elections=broker.controller.noted.unclean_elections,
             ),
             lambda: compaction(cleaner, broker.log_dirs),
         )

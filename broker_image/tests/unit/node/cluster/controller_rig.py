@@ -35,6 +35,8 @@ from logfleet.metadata.store import (
 from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.controller_term import Decision
 from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.telemetry.decisions import Decision as Noted
+from logfleet.telemetry.decisions import Decisions, Kind, Query, parse
 
 PATIENCE_S = 20
 _ODD = "AAECAwQFBgcICQoLDA0ODw"
@@ -125,7 +127,10 @@ class Node:
     def __init__(self, store: Store, broker_id: int, static=None, **options) -> None:
         self.follower = MetadataFollower(store)
         value = ControllerValue(broker_id, f"incarnation-{broker_id}")
-        self.loop = ControllerLoop(store, self.follower, value, static or {}, **options)
+        self.decisions = Decisions(broker_id, lambda: 0)
+        self.loop = ControllerLoop(
+            store, self.follower, value, static or {}, self.decisions, **options
+        )
 
     async def elected(self) -> None:
         await until(lambda: self.loop.is_controller)
@@ -157,6 +162,12 @@ async def running(store: Store, broker_id: int = 1, **options):
         control.cancel()
         await asyncio.wait([control])
         follow.cancel()
+
+
+def noted(decisions: Decisions, kind: Kind) -> list[Noted]:
+    """What was noted of that kind."""
+    lines = decisions.select(Query(kind=(kind,)))
+    return [decision for decision, _ in parse(b"".join(lines))]
 
 
 async def start_broker(store: Store, broker_id: int) -> int:

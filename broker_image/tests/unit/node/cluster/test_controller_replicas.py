@@ -13,12 +13,14 @@ from logfleet.metadata.keys import BrokerValue, PartitionValue
 from logfleet.metadata.store import Put
 from logfleet.node.cluster.controller_term import Decision
 from logfleet.replication.partition_state import with_isr
+from logfleet.telemetry.decisions import Kind
 from logfleet.wire import uuids
 from structlog.testing import capture_logs
 
 from broker_image.tests.unit.node.cluster.controller_rig import (
     Node,
     Store,
+    noted,
     running,
     soon,
     start_broker,
@@ -129,7 +131,7 @@ async def test_unclean_elections_are_counted(store):
 
         assert await soon(node.loop.submit(allow))
         await until_leader(node, "t", 2)
-        await until(lambda: node.loop.unclean_elections == 2)
+        await until(lambda: node.loop.noted.unclean_elections == 2)
 
 
 async def test_a_broker_that_would_leave_hands_over_what_it_leads(store):
@@ -153,12 +155,17 @@ async def test_a_broker_that_is_needed_is_kept_until_others_are_in_sync(store):
             await store.write(Put(keys.broker(1), keys.encode(value)))
             await until(lambda: any(row["event"] == "broker_kept" for row in logs))
         assert node.follower.image.brokers[1].is_active
+        (told,) = noted(node.decisions, Kind.REFUSAL)
+        assert (told.broker, told.topic, told.partition) == (1, "t", 0)
         topic = node.follower.image.topic("t")
         state, epoch = topic.partitions[0], node.follower.image.brokers[2].epoch
         key = keys.partition(uuids.to_text(topic.id), 0)
         await store.write(Put(key, keys.encode(with_isr(state, [*state.isr, (2, epoch)]))))
         await soon(node.follower.until(lambda image: leaving.may_exit(image, 1)))
         await until_leader(node, "t", 2)
+        assert noted(node.decisions, Kind.DRAINING)[0].broker == 1
+        (told,) = noted(node.decisions, Kind.ELECTION)
+        assert told.cause == "broker 1 leaves: broker 2, which is in sync, leads"
 
 
 async def _moved_from_preferred(node, store) -> None:
@@ -192,3 +199,20 @@ async def test_preferred_replicas_lead_again_once_they_are_in_sync(store):
         )
         assert {state.leader for state in image.topic("t").partitions} == {1, 2}
         assert all(len(state.isr) == 2 for state in image.topic("t").partitions)
+        cause = "preferred replicas lead again: broker 1, which is in sync, leads"
+        assert noted(node.decisions, Kind.ELECTION)[-1].cause == cause
+
+
+async def test_elections_are_noted_once_also_if_the_answer_of_the_store_was_lost(store):
+    async with running(store) as node:
+        await _replicated(node, store, 2)
+        store.losses = ["", "after"]  # the fence, then the elections
+        await stop_broker(store, 2)
+        await soon(
+            node.follower.until(
+                lambda image: all(each.isr_ids == [1] for each in image.topic("t").partitions)
+            )
+        )
+        await until(lambda: noted(node.decisions, Kind.ELECTION))
+        assert node.loop.noted.elections == 1, "the other one was led by broker 1 already"
+        assert [each.broker for each in noted(node.decisions, Kind.ISR_SHRINK)] == [2]

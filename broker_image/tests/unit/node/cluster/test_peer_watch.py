@@ -9,8 +9,9 @@ from logfleet.metadata import keys
 from logfleet.metadata.keys import FENCED, BrokerValue, Listener
 from logfleet.metadata.store import Put
 from logfleet.node.cluster.peer_watch import PeerWatch
+from logfleet.telemetry.decisions import Kind
 
-from broker_image.tests.unit.node.cluster.controller_rig import Node, running, soon, until
+from broker_image.tests.unit.node.cluster.controller_rig import Node, noted, running, soon, until
 
 pytestmark = pytest.mark.asyncio
 
@@ -63,6 +64,7 @@ async def fleet(store, *ids: int):
                 node_id=broker_id,
                 listener_name="PLAINTEXT",
                 lease=partial(getattr, peer, "lease"),
+                decisions=node.decisions,
             )
             watches.append(tasks.create_task(watch.run()))
         image = first.follower
@@ -84,6 +86,10 @@ async def test_a_process_that_is_gone_is_fenced_long_before_its_lease_ends(store
         await soon(first.follower.until(lambda image: image.fences[3].state == FENCED))
         assert asyncio.get_running_loop().time() - began < 2
         assert first.follower.image.brokers.keys() == {1, 2, 3}, "its lease stands"
+        (told,) = noted(first.decisions, Kind.SUSPECTED)
+        assert (told.broker, told.cause.partition(":")[0]) == (3, "it refuses connections")
+        (told,) = noted(first.decisions, Kind.FENCED)
+        assert told.cause.startswith("it refuses connections, as brokers 1, 2 report")
 
 
 async def test_one_that_only_closed_its_connections_is_connected_to_again_and_not_reported(store):

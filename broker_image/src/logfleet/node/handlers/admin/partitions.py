@@ -29,6 +29,7 @@ from logfleet.wire.messages import (
 # Kafka: ElectionType
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
+ASKED_FOR: Final = "ElectLeaders asks for it"
 
 _Election = ElectLeadersResponse.ReplicaElectionResult
 _Elected = ElectLeadersResponse.PartitionResult
@@ -87,7 +88,7 @@ def _election(
                 rows.append(_elected(index, answer))
                 continue
             rows.append(_Elected(partition_id=index, error_message=None))
-        return Decision(pack(epoch, steps), rows)
+        return Decision(pack(epoch, steps), rows, ASKED_FOR)
 
     return decide
 

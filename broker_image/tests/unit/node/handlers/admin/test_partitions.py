@@ -4,6 +4,7 @@ from logfleet.metadata.keys import BrokerValue
 from logfleet.metadata.store import Delete, Put
 from logfleet.node.handlers.admin.topics import create_one
 from logfleet.replication.partition_state import with_isr
+from logfleet.telemetry.decisions import Kind
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
@@ -12,6 +13,8 @@ from logfleet.wire.messages import (
     ListConfigResourcesRequest,
     ListPartitionReassignmentsRequest,
 )
+
+from broker_image.tests.unit.node.cluster.controller_rig import noted
 
 pytestmark = pytest.mark.asyncio
 PREFERRED, UNCLEAN = 0, 1
@@ -85,6 +88,9 @@ async def test_leaders_are_moved_to_preferred_replicas_and_to_whoever_is_left(no
     await node.until(lambda image: image.brokers[2].is_active)
     assert await elect(node, {"t": [moved]}, UNCLEAN) == ("NONE", [("t", moved, "NONE")])
     assert node.image.topic("t").partitions[moved].leader == 2
+    assert node.controller.noted.unclean_elections == 1
+    (told,) = noted(node.decisions, Kind.UNCLEAN_ELECTION)
+    assert told.cause.startswith("ElectLeaders asks for it: broker 2")
 
 
 async def test_an_election_without_controller_is_refused_row_by_row(start):
