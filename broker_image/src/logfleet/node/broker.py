@@ -329,9 +329,8 @@ class Broker:
         """Copying what others lead, and saying who is in sync with what this broker leads."""
         truncater = Truncater(self._log_dirs, self._flusher, self.checkpointer, self._disk_failed)
         ReplicaFetchers(self, self.following, truncater, self._spawn)
-        lag_max_ms = self.config.replica_lag_time_max_ms
         self.isr_writer = IsrWriter(
-            self.store, self.follower, self.partitions, self.leadership, lag_max_ms
+            self.store, self.follower, self.partitions, self.leadership, self.decisions
         )
         self._spawn("isr", self.isr_writer.run())
 

@@ -11,6 +11,7 @@ from logfleet.node.partitions.partition import ALL, Partition
 from logfleet.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_BIT
 from logfleet.records.compression import Codec
 from logfleet.storage.partition_log import AppendResult
+from logfleet.telemetry.decisions import Kind
 from logfleet.wire.errors import ErrorCode
 
 TRANSACTION_ABORTABLE_SINCE: Final = 11  # KIP-890
@@ -57,6 +58,7 @@ def append(
         if refusal is not None:
             return refusal
     if partition.has_followers and sender.acks == ALL and not partition.is_at_min_isr:
+        _note_refusal(broker, partition)
         return ErrorCode.NOT_ENOUGH_REPLICAS
     disk_space = broker.disk_space
     if disk_space.full and disk_space.refuses(partition.log):
@@ -68,6 +70,22 @@ def append(
     except OSError as error:
         broker.storage_failed(partition, error)
         return ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def _note_refusal(broker: PartitionHost, partition: Partition) -> None:
+    """Once for each state of the partition: producers try again for as long as it lasts."""
+    state = partition.replicas_state.state
+    if partition.refused_in == state.partition_epoch:
+        return
+    partition.refused_in = state.partition_epoch
+    broker.decisions.note(
+        Kind.REFUSAL,
+        f"acks=all is refused: {len(state.isr)} in sync, min.insync.replicas is {state.min_isr}",
+        topic=partition.topic,
+        partition=partition.index,
+        isr=[broker_id for broker_id, _ in state.isr],
+        min_isr=state.min_isr,
+    )
 
 
 def _refusal(

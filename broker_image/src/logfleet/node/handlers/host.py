@@ -20,6 +20,7 @@ from logfleet.sessions.cache import SessionCache
 from logfleet.storage.checkpointer import Checkpointer
 from logfleet.storage.disk_space import DiskSpace
 from logfleet.storage.log_dirs import LogDirs
+from logfleet.telemetry.decisions import Decisions
 from logfleet.wire.errors import ErrorCode
 
 T = TypeVar("T")
@@ -59,6 +60,8 @@ class PartitionHost(Host, Protocol):
     def fetch_sessions(self) -> SessionCache: ...
     @property
     def isr_writer(self) -> IsrWriter: ...
+    @property
+    def decisions(self) -> Decisions: ...
 
     def now_ms(self) -> int:
         """Wall clock."""

@@ -47,7 +47,7 @@ class Leadership:
         self._table = table
         self._flusher = flusher
         self._rule = rule
-        self._lag_max_ms = lag_max_ms
+        self.lag_max_ms = lag_max_ms
         self._epoch_writes = asyncio.Semaphore(EPOCH_WRITES_MAX)
         self._slices = Slices()
 
@@ -117,7 +117,7 @@ class Leadership:
                 state.revision,
                 log_end_offset=replica.log.log_end_offset,
                 high_watermark=replica.high_watermark,
-                lag_max_ms=self._lag_max_ms,
+                lag_max_ms=self.lag_max_ms,
                 now_ms=monotonic_ms(),
             ),
         )

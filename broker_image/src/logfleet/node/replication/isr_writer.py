@@ -23,8 +23,9 @@ from logfleet.node.partitions.leadership import Leadership
 from logfleet.node.partitions.partition import Partition
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.replication.isr_write import Alone, Lost, Won, isr_txns, read_answer
-from logfleet.replication.leader import IsrChange
+from logfleet.replication.leader import NEVER_MS, IsrChange, LeaderReplicas
 from logfleet.replication.partition_state import Member
+from logfleet.telemetry.decisions import Decisions, Kind
 from logfleet.wire import uuids
 
 log = structlog.get_logger(__name__)
@@ -34,11 +35,12 @@ GATHERING_S: Final = 0.05
 
 
 class _Change(msgspec.Struct, frozen=True):
-    """isr: before it."""
+    """isr: before it. leaving: of each broker that leaves it, why."""
 
     partition: Partition
     change: IsrChange
     isr: tuple[Member, ...]
+    leaving: dict[int, str]
 
 
 _Changes = dict[str, _Change]
@@ -46,7 +48,7 @@ _Changes = dict[str, _Change]
 
 
 class IsrWriter:
-    """lag_max_ms: replica.lag.time.max.ms. shrinks, expands: changes that were written."""
+    """shrinks, expands: changes that were written; failed: those that came too late."""
 
     def __init__(
         self,
@@ -54,15 +56,15 @@ class IsrWriter:
         follower: MetadataFollower,
         table: PartitionTable,
         leadership: Leadership,
-        lag_max_ms: int,
+        decisions: Decisions,
     ) -> None:
-        self.shrinks = 0
-        self.expands = 0
+        self.shrinks = self.expands = self.failed = 0
+        self._decisions = decisions
         self._store = store
         self._follower = follower
         self._table = table
         self._leadership = leadership
-        self._period_s = lag_max_ms / 2000
+        self._period_s = leadership.lag_max_ms / 2000
         self._due: set[Partition] = set()
         self._is_due = asyncio.Event()
         self._slices = Slices()
@@ -117,7 +119,12 @@ class IsrWriter:
             change = partition.isr_change(now_ms, _eligibility(self._follower.image, partition))
             if change is not None:
                 key = keys.partition(uuids.to_text(partition.topic_id), partition.index)
-                changes[key] = _Change(partition, change, before)
+                leaving = {
+                    member[0]: _why_it_leaves(partition.replicas_state, member, now_ms)
+                    for member in before
+                    if member not in change.state.isr
+                }
+                changes[key] = _Change(partition, change, before, leaving)
         return changes
 
     async def _write(self, changes: _Changes) -> None:
@@ -151,20 +158,41 @@ class IsrWriter:
         if lost:
             # what they rest on has changed, which the image shows by then: made sooner, the same changes would be lost again
             await self._follower.until_revision(answer.revision)
+        self.failed += len(lost)
         for partition, told in lost:
             partition.isr_lost(told.state, told.revision)
 
     def _note(self, change: _Change) -> None:
         partition, state = change.partition, change.change.state
         self.expands += bool(change.change.added)
-        self.shrinks += bool(set(change.isr) - set(state.isr))
-        log.info(
-            "isr_changed",
-            topic=partition.topic,
-            partition=partition.index,
-            isr=[broker_id for broker_id, _ in state.isr],
-            before=[broker_id for broker_id, _ in change.isr],
-        )
+        self.shrinks += bool(change.leaving)
+        before, after = ([broker_id for broker_id, _ in isr] for isr in (change.isr, state.isr))
+        topic, index = partition.topic, partition.index
+        log.info("isr_changed", topic=topic, partition=index, isr=after, before=before)
+        changed = [(Kind.ISR_SHRINK, broker_id, why) for broker_id, why in change.leaving.items()]
+        for broker_id, _ in change.change.added:
+            changed.append((Kind.ISR_EXPAND, broker_id, f"broker {broker_id} has caught up"))
+        for kind, broker_id, why in changed:
+            self._decisions.note(
+                kind,
+                why,
+                topic=topic,
+                partition=index,
+                broker=broker_id,
+                isr=[before, after],
+                leader_epoch=state.leader_epoch,
+            )
+
+
+def _why_it_leaves(replicas: LeaderReplicas, member: Member, now_ms: int) -> str:
+    broker_id, broker_epoch = member
+    follower = replicas.followers[broker_id]
+    if follower.broker_epoch != broker_epoch:
+        return f"broker {broker_id} has registered anew"
+    never = follower.caught_up_ms == NEVER_MS
+    since = "yet" if never else f"for {now_ms - follower.caught_up_ms} ms"
+    lag = replicas.lag(broker_id)
+    return f"broker {broker_id} is behind by {lag} records and has not caught up {since}"
 
 
 def _eligibility(image: ClusterImage, partition: Partition) -> Callable[[int, int], bool]:

@@ -25,6 +25,7 @@ from logfleet.replication.follower import Action, Decision, NextFetch, next_fetc
 from logfleet.sessions.fetch_session import Key
 from logfleet.sessions.reader_session import ReaderSession
 from logfleet.storage.truncater import Truncater
+from logfleet.telemetry.decisions import Decisions, Kind
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     FetchRequest,
@@ -61,6 +62,8 @@ class FollowerHost(Protocol):
     def broker_epoch(self) -> int: ...
     @property
     def truncater(self) -> Truncater: ...
+    @property
+    def decisions(self) -> Decisions: ...
 
     def broker(self, broker_id: int) -> Broker | None:
         """A registered broker, as the newest image says."""
@@ -357,19 +360,22 @@ class ReplicaFetcher:
     async def _cut(self, key: Key, followed: _Followed, decision: Decision) -> None:
         """Cut the log, and fetch on from there. Others are fetched meanwhile."""
         partition, offset = followed.partition, decision.offset
+        end_offset, is_anew = partition.log.log_end_offset, decision.action is Action.RESET
         log.info(
             "log_cut",
             topic=partition.topic,
             partition=partition.index,
             leader=self.leader_id,
             leader_epoch=partition.leader_epoch,
-            end_offset=partition.log.log_end_offset,
+            end_offset=end_offset,
             to=offset,
-            anew=decision.action is Action.RESET,
+            anew=is_anew,
         )
-        truncater, is_anew = self._host.truncater, decision.action is Action.RESET
+        truncater = self._host.truncater
         cut = truncater.reset_to if is_anew else truncater.truncate
         is_cut = await cut(partition.log, offset, lambda: self._followed.get(key) is followed)
+        if is_cut and partition.log.log_end_offset != end_offset:
+            self._note_cut(partition, end_offset, is_anew=is_anew)
         if self._followed.get(key) is not followed:
             return
         if is_cut:
@@ -377,6 +383,23 @@ class ReplicaFetcher:
             self._want(key)
         else:
             self._pause(key, followed)
+
+    def _note_cut(self, partition: FollowedPartition, before: int, *, is_anew: bool) -> None:
+        leader = f"broker {self.leader_id}, which leads in epoch {partition.leader_epoch}"
+        if is_anew:
+            cause = f"the log of {leader}, does not have the end of this one, which begins anew"
+        else:
+            cause = f"{leader}, does not have what was behind it"
+        self._host.decisions.note(
+            Kind.TRUNCATION,
+            cause,
+            topic=partition.topic,
+            partition=partition.index,
+            broker=self._host.node_id,
+            end_offset=[before, partition.log.log_end_offset],
+            leader=self.leader_id,
+            leader_epoch=partition.leader_epoch,
+        )
 
     async def _range(self, followed: _Followed, connection: Connection) -> Decision:
         """What to do as the leader does not have the end of this log. Raises ClientError."""

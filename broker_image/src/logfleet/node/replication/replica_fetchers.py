@@ -9,6 +9,7 @@ from logfleet.node.partitions.following import Following
 from logfleet.node.partitions.replica import FollowedPartition, Replica
 from logfleet.node.replication.replica_fetcher import ReplicaFetcher
 from logfleet.storage.truncater import Truncater
+from logfleet.telemetry.decisions import Decisions
 
 
 class FetchingHost(Protocol):
@@ -18,6 +19,8 @@ class FetchingHost(Protocol):
     def config(self) -> BrokerConfig: ...
     @property
     def image(self) -> ClusterImage: ...
+    @property
+    def decisions(self) -> Decisions: ...
 
     def storage_failed(self, partition: Replica, error: OSError) -> None:
         """A log could not be written."""
@@ -39,6 +42,7 @@ class ReplicaFetchers:
     ) -> None:
         self.config = host.config
         self.node_id = host.config.node_id
+        self.decisions = host.decisions
         self.truncater = truncater
         self.on_unreachable: list[Callable[[int, int], None]] = []
         self.storage_failed = host.storage_failed

@@ -26,6 +26,7 @@ from logfleet.storage.flusher import Flusher
 from logfleet.storage.log_dir import LogDir
 from logfleet.storage.log_dirs import LogDirs
 from logfleet.storage.open_files import OpenFiles
+from logfleet.telemetry.decisions import Decisions
 from logfleet.wire import uuids
 
 NOW = 1_700_000_000_000
@@ -46,6 +47,7 @@ class Host:
         self.partitions = PartitionTable(lambda: self.image)
         self.fetch_sessions = SessionCache(2, iter(range(100, 1000)).__next__)
         self.parked = Parked()
+        self.decisions = Decisions(1, self.now_ms)
         self.failed: list[tuple[Partition, OSError]] = []
         self.threads: list[Any] = []
         files = PosixFiles()

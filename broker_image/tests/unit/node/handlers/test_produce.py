@@ -10,10 +10,12 @@ from logfleet.node.partitions.partition import Partition
 from logfleet.records.batch import TRANSACTIONAL_BIT, parse_header, write_crc
 from logfleet.records.compression import Codec
 from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
+from logfleet.telemetry.decisions import Kind
 from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ProduceRequest, ProduceResponse
 
+from broker_image.tests.unit.node.cluster.controller_rig import noted
 from broker_image.tests.unit.node.partitions.replicas_rig import A, B, C, fetch, replicated
 
 NOW = 1_700_000_000_000
@@ -391,6 +393,20 @@ def test_with_too_few_in_sync_only_the_leaders_own_acknowledgement_is_to_be_had(
     row = only_row(ask(host, request(("topic", 0, batch(b"a")), acks=acks)))
     assert row.error_code == error
     assert partition.log.log_end_offset == (error is ErrorCode.NONE)
+
+
+def test_that_too_few_are_in_sync_is_noted_once_for_each_state_of_the_partition(host) -> None:
+    """Producers try again for as long as it lasts."""
+    partition = host.host(replicas_state=replicated(isr=(A,)))
+    for _ in range(3):
+        ask(host, request(("topic", 0, batch(b"a")), acks=-1))
+    (told,) = noted(host.decisions, Kind.REFUSAL)
+    assert told.cause == "acks=all is refused: 1 in sync, min.insync.replicas is 2"
+    assert (told.topic, told.partition) == ("topic", 0)
+    state = partition.replicas_state.state
+    assert partition.learned(state.changed(min_isr=3), 9)
+    ask(host, request(("topic", 0, batch(b"a")), acks=-1))
+    assert len(noted(host.decisions, Kind.REFUSAL)) == 2
 
 
 @pytest.mark.asyncio

@@ -1,6 +1,7 @@
 """A leader of partitions with followers that the test speaks for, on an embedded store whose answers can get lost."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,9 +20,10 @@ from logfleet.node.partitions.partition import Partition
 from logfleet.node.replication import isr_writer
 from logfleet.node.replication.isr_writer import IsrWriter
 from logfleet.replication.leader import LeaderReplicas
+from logfleet.telemetry.decisions import Decision, Kind
 from logfleet.wire import uuids
 
-from broker_image.tests.unit.node.cluster.controller_rig import Store, soon, until
+from broker_image.tests.unit.node.cluster.controller_rig import Store, noted, soon, until
 from broker_image.tests.unit.node.handlers.conftest import Host
 from broker_image.tests.unit.node.handlers.fetch_rig import append
 
@@ -40,6 +42,8 @@ class Leader:
         self.metadata = MetadataFollower(store)
         self.table = host.partitions
         self.lag_ms = LAG_MS
+        self.decisions = host.decisions
+        self.now_ms = host.now
         self._host = host
         self._store = store
 
@@ -98,14 +102,14 @@ class Leader:
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[IsrWriter]:
-        leadership = Leadership(1, self.table, self._host._flusher)
+        leadership = Leadership(1, self.table, self._host._flusher, lag_max_ms=self.lag_ms)
         leadership.broker_epoch = self.epochs[1]
         writer = IsrWriter(
             self._store,
             self.metadata,
             self.table,
             leadership,
-            self.lag_ms,
+            self.decisions,
         )
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(self.metadata.run())]
@@ -138,7 +142,20 @@ async def test_who_has_caught_up_is_written_into_the_isr(leader) -> None:
         stored = await leader.stored()
         assert stored.isr == ((1, leader.epochs[1]), (2, leader.epochs[2]))
         assert (stored.leader_epoch, stored.partition_epoch) == (5, 4)
-        assert (writer.expands, writer.shrinks) == (1, 0)
+        assert (writer.expands, writer.shrinks, writer.failed) == (1, 0, 0)
+    assert noted(leader.decisions, Kind.ISR_EXPAND) == [
+        Decision(
+            time_ms=leader.now_ms,
+            by=1,
+            number=1,
+            kind="isr_expand",
+            cause="broker 2 has caught up",
+            topic="topic",
+            partition=0,
+            broker=2,
+            facts={"isr": [[1], [1, 2]], "leader_epoch": 5},
+        )
+    ]
 
 
 async def test_who_has_not_fetched_for_long_leaves_the_isr_and_what_waited_is_committed(
@@ -154,6 +171,23 @@ async def test_who_has_not_fetched_for_long_leaves_the_isr_and_what_waited_is_co
         await until(lambda: isr(partition) == [1])
         assert partition.high_watermark == 1
         assert (writer.expands, writer.shrinks) == (0, 1)
+    (told,) = noted(leader.decisions, Kind.ISR_SHRINK)
+    assert re.fullmatch(
+        r"broker 2 is behind by 1 records and has not caught up for \d+ ms", told.cause
+    )
+    assert (told.broker, told.facts["isr"]) == (2, [[1, 2], [1]])
+
+
+async def test_a_follower_that_has_registered_anew_leaves_the_isr_for_that(leader) -> None:
+    await leader.know(isr=(1, 2))
+    async with leader.writing() as writer:
+        partition = leader.lead()
+        append(partition, b"a")
+        assert not partition.fetched(2, leader.epochs[2] + 1, 0, 0, now_ms=0)
+        writer.look_at(partition)
+        await until(lambda: isr(partition) == [1])
+    (told,) = noted(leader.decisions, Kind.ISR_SHRINK)
+    assert told.cause == "broker 2 has registered anew"
 
 
 @pytest.mark.parametrize("loss", ["before", "after", "away"])
@@ -194,6 +228,8 @@ async def test_who_was_fenced_meanwhile_does_not_join(leader, store) -> None:
         await until(lambda: partition.replicas_state.pending is None)
         assert isr(partition) == [1]
         assert (await leader.stored()).partition_epoch == 3
+        assert writer.failed == 1
+    assert noted(leader.decisions, Kind.ISR_EXPAND) == []
 
 
 async def test_what_the_controller_wrote_meanwhile_is_adopted_and_the_rest_is_written_alone(

@@ -26,6 +26,7 @@ from logfleet.storage.log_dirs import LogDirs
 from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.partition_log import PartitionLog
 from logfleet.storage.truncater import Truncater
+from logfleet.telemetry.decisions import Decisions, Kind
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
@@ -36,7 +37,7 @@ from logfleet.wire.messages import (
 )
 
 from broker_image.tests.unit.client.fake_broker import FakeBroker
-from broker_image.tests.unit.node.cluster.controller_rig import until
+from broker_image.tests.unit.node.cluster.controller_rig import noted, until
 
 pytestmark = pytest.mark.asyncio
 
@@ -124,6 +125,7 @@ class Follower:
             {"replica.fetch.backoff.ms": "60", "listeners": "PLAINTEXT://:0"}
         )
         self.truncater: Any = self
+        self.decisions = Decisions(2, lambda: NOW)
         self.cuts: list[int] = []
         self.unreached: list[tuple[int, int]] = []
         self.failed: list[OSError] = []
@@ -293,6 +295,10 @@ async def test_a_log_that_diverges_is_cut_while_others_are_fetched(me, leader) -
         assert named(asked) == [(0, 1)]
         assert asked.topics[0].partitions[0].last_fetched_epoch == 3
         assert me.cuts == [1]
+    (told,) = noted(me.decisions, Kind.TRUNCATION)
+    assert told.cause == "broker 1, which leads in epoch 5, does not have what was behind it"
+    assert (told.topic, told.partition, told.broker) == ("topic", 0, 2)
+    assert told.facts == {"end_offset": [2, 1], "leader": 1, "leader_epoch": 5}
 
 
 async def test_a_log_that_ends_before_the_leaders_begins_anew(me, leader) -> None:
@@ -314,6 +320,9 @@ async def test_a_log_that_ends_before_the_leaders_begins_anew(me, leader) -> Non
         await until(lambda: me.cuts == [100])
         assert named(await leader.asked_about(0)) == [(0, 100)]
         assert followed.log.log_start_offset == 100
+    (told,) = noted(me.decisions, Kind.TRUNCATION)
+    assert told.cause.endswith("does not have the end of this one, which begins anew")
+    assert told.facts["end_offset"] == [0, 100]
 
 
 async def test_an_empty_log_begins_where_the_leaders_first_batch_does(me, leader) -> None:
