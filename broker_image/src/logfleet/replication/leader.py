@@ -195,6 +195,10 @@ class LeaderReplicas:
         busy partition would never reach it (Partition.maybeIncrementLeaderHW).
         """
         self.isr_change_due = False
+        for follower in self.followers.values():
+            if follower.log_end_offset >= self._log_end_offset:
+                # its fetches do not name what is idle (KIP-227), where Kafka's leaders look at all of a session with each fetch
+                follower.caught_up_ms = now_ms
         if self.pending is not None:
             return None
         members = dict(self.state.isr)

@@ -363,6 +363,19 @@ def test_the_low_watermark_is_that_of_the_replicas_that_live() -> None:
     assert replicas.low_watermark(25, lambda broker_id: broker_id != 3) == 25
 
 
+def test_a_follower_of_an_idle_partition_is_given_its_time_when_something_comes() -> None:
+    """Its fetches say nothing of a partition in which nothing moved (KIP-227), so that its last one may be long ago."""
+    replicas = leader()
+    fetch(replicas, B, 100)
+    fetch(replicas, C, 100)
+    for now_ms in range(0, 10 * LAG_MAX_MS, LAG_MAX_MS // 2):
+        assert replicas.isr_change(now_ms, everybody) is None
+    replicas.appended(101)
+    assert replicas.isr_change(now_ms, everybody) is None
+    assert replicas.isr_change(now_ms + LAG_MAX_MS, everybody) is None
+    assert change(replicas, now_ms + LAG_MAX_MS + 1).state.isr == (A,)
+
+
 def test_what_a_follower_lacks_is_its_lag() -> None:
     replicas = leader()
     assert replicas.lag(2) == 100
