@@ -60,6 +60,14 @@ coverage: $(STAMP) ## each pure package by its own tests: >= 95 % of lines and b
 etcd-tests: $(STAMP) ## the metadata store against every etcd on this machine, faults included (part of test-local)
 	pytest -q -n auto broker_image/tests/etcd
 
+.PHONY: sim
+sim: $(STAMP) ## deterministic simulation of replicated partitions: SEEDS=6000 more (FIRST=n: from there, nothing stored; MUTANTS=1: broken rules must be found)
+	@$(PY) -m broker_image.tests.sim $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first $(FIRST)) $(if $(MUTANTS),--mutants)
+
+.PHONY: sim-share
+sim-share: $(STAMP) ## its first 6,000 seeds (part of test-local)
+	@$(PY) -m broker_image.tests.sim --first 0
+
 .PHONY: fmt
 fmt: $(STAMP) ## format the sources
 	ruff format $(SOURCES)
@@ -67,11 +75,11 @@ fmt: $(STAMP) ## format the sources
 
 .PHONY: test
 test: $(STAMP) ## all tests: what needs no Kubernetes, then the end-to-end suite
-	@$(PY) -m e2e.parts tools jars build check coverage etcd-tests local-suites spark quickstart quickstart-late apiserver e2e
+	@$(PY) -m e2e.parts tools jars build check coverage sim-share etcd-tests local-suites spark quickstart quickstart-late apiserver e2e
 
 .PHONY: test-local
 test-local: $(STAMP) ## all tests that need no Kubernetes
-	@$(PY) -m e2e.parts tools jars check coverage etcd-tests local-suites spark quickstart quickstart-late apiserver
+	@$(PY) -m e2e.parts tools jars check coverage sim-share etcd-tests local-suites spark quickstart quickstart-late apiserver
 
 .PHONY: tools
 tools: $(STAMP) ## Kubernetes' programs and helm, built once per version in minutes (first part of test and test-local)
@@ -122,6 +130,10 @@ oracle: $(STAMP) ## the same requests to Apache Kafka and to a broker, the answe
 .PHONY: soak
 soak: $(STAMP) ## kill a broker KILLS=200 times under mixed load; what was acknowledged must be there (adds up in e2e/results)
 	@$(PY) -m e2e.soak $(if $(KILLS),--kills $(KILLS))
+
+.PHONY: failover
+failover: $(STAMP) ## kill, stop and leave brokers and etcd under load: what was acknowledged must be there, how long nobody was served (ONLY=part of a fault COUNT=n; adds up in e2e/results)
+	@$(PY) -m e2e.failover $(if $(ONLY),--only "$(ONLY)") $(if $(COUNT),--count $(COUNT))
 
 .PHONY: fuzz
 fuzz: $(STAMP) ## EXAMPLES=100000 hostile requests and batches to a broker, in this process and over TCP (adds up in e2e/results)

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from logfleet.node.tools.etcd_binary import EtcdBinary, etcd_binaries
@@ -24,13 +24,18 @@ class TlsPaths:
 
 
 class EtcdServer(Program):
-    """One member. It keeps its ports and its data over `kill` and `start`."""
+    """One member. It keeps its ports and its data over `kill` and `start`. speed: its flags of time; none for etcd's own."""
 
     def __init__(
-        self, binary: EtcdBinary, directory: Path, name: str = "etcd", tls: TlsPaths | None = None
+        self,
+        binary: EtcdBinary,
+        directory: Path,
+        name: str = "etcd",
+        tls: TlsPaths | None = None,
+        speed: Sequence[str] = SPEED,
     ) -> None:
         super().__init__(name, [], directory, {"PATH": os.defpath})
-        self.binary, self.tls = binary, tls
+        self.binary, self.tls, self.speed = binary, tls, speed
         self.port, self.peer_port = self.ports.reserve(), self.ports.reserve()
         self.cluster = f"{name}={self.peer_url}"
 
@@ -52,7 +57,7 @@ class EtcdServer(Program):
             f"--listen-peer-urls={self.peer_url}",
             f"--initial-advertise-peer-urls={self.peer_url}",
             f"--initial-cluster={self.cluster}",
-            *SPEED,
+            *self.speed,
         ]
         if self.tls:
             self.command += [
@@ -82,6 +87,21 @@ class EtcdServer(Program):
         shutil.rmtree(self.directory / "data")
 
 
+def etcd_members(
+    binary: EtcdBinary,
+    directory: Path,
+    size: int,
+    tls: TlsPaths | None = None,
+    speed: Sequence[str] = SPEED,
+) -> list[EtcdServer]:
+    """One cluster, not started."""
+    names = [f"m{number}" for number in range(size)]
+    servers = [EtcdServer(binary, directory / name, name, tls, speed) for name in names]
+    for server in servers:
+        server.cluster = ",".join(f"{each.name}={each.peer_url}" for each in servers)
+    return servers
+
+
 @contextlib.contextmanager
 def etcd_server(
     binary: EtcdBinary, directory: Path, tls: TlsPaths | None = None
@@ -95,11 +115,9 @@ def etcd_cluster(
     binary: EtcdBinary, directory: Path, size: int, tls: TlsPaths | None = None
 ) -> Iterator[list[EtcdServer]]:
     """Started and ready."""
-    names = [f"m{number}" for number in range(size)]
-    servers = [EtcdServer(binary, directory / name, name, tls) for name in names]
+    servers = etcd_members(binary, directory, size, tls)
     try:
         for server in servers:
-            server.cluster = ",".join(f"{each.name}={each.peer_url}" for each in servers)
             server.launch()
         for server in servers:
             server.wait_ready()

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from e2e.harness.etcd import EtcdServer, etcd_binaries
+from e2e.harness.etcd import etcd_members as make_members
 from e2e.harness.program import Program
 
 P = TypeVar("P", bound=Program)
@@ -90,15 +91,17 @@ class Broker(Program):
 
 
 class Fleet:
-    """Brokers 1 to N on one etcd, all started together."""
+    """Brokers 1 to N on one etcd, of one member or more, all started together. etcd: its first member."""
 
-    def __init__(self, etcd: EtcdServer, endpoint: str, brokers: list[Broker]) -> None:
-        self.etcd = etcd
+    def __init__(self, etcd_members: list[EtcdServer], brokers: list[Broker]) -> None:
+        self.etcd_members = etcd_members
+        self.etcd = etcd_members[0]
         self.brokers = brokers
+        endpoints = ",".join(each.endpoint for each in etcd_members)
         for broker in brokers:
             broker.config |= {
                 "logfleet.metadata.store": "etcd",
-                "logfleet.etcd.endpoints": endpoint,
+                "logfleet.etcd.endpoints": endpoints,
             }
 
     @property
@@ -138,10 +141,21 @@ class Rig:
         *,
         zones: Sequence[str] = (),
         config: Mapping[str, str] | None = None,
+        etcd_members: int = 1,
     ) -> Fleet:
-        """`size` brokers with ids from 1, their racks from `zones` in turns, on the best etcd of this machine; all ready."""
-        etcd = self.own(EtcdServer(etcd_binaries()[0], self.directory / "etcd"))
-        etcd.start()
+        """`size` brokers with ids from 1, their racks from `zones` in turns, on the best etcd of this machine; all ready.
+
+        etcd_members: with more than one they have etcd's own heartbeat, election timeout and syncs, as where a fleet really runs.
+        """
+        binary = etcd_binaries()[0]
+        if etcd_members == 1:
+            members = [EtcdServer(binary, self.directory / "etcd")]
+        else:
+            members = make_members(binary, self.directory / "etcd", etcd_members, speed=())
+        for each in members:
+            self.own(each).launch()
+        for each in members:
+            each.wait_ready()
         brokers = []
         for number in range(size):
             own = {"node.id": str(number + 1), **(config or {})}
@@ -149,7 +163,7 @@ class Rig:
                 own["broker.rack"] = zones[number % len(zones)]
             name = f"broker-{number + 1}"
             brokers.append(self.own(Broker(self.directory / name, own, name)))
-        fleet = Fleet(etcd, etcd.endpoint, brokers)
+        fleet = Fleet(members, brokers)
         fleet.start()
         return fleet
 

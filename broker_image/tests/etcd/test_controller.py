@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 from logfleet.control.topics import NewTopic, TopicCreation, create_topic
 from logfleet.control.transactions import Refusal
+from logfleet.io.clock import now_ms
 from logfleet.io.etcd.endpoints import Addresses
 from logfleet.io.etcd.store import EtcdStore
 from logfleet.metadata import keys
@@ -16,6 +17,7 @@ from logfleet.metadata.store import Put, Txn, TxnResult
 from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.controller_term import Decision
 from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.telemetry.decisions import Decisions
 
 from broker_image.tests.contract.metadata_store import write
 from broker_image.tests.unit.node.cluster.controller_rig import until
@@ -52,7 +54,9 @@ async def test_a_topic_that_was_made_as_the_lease_ended_is_answered_as_made(
     server: EtcdServer, late: LateStore
 ) -> None:
     follower = MetadataFollower(late)
-    loop = ControllerLoop(late, follower, ControllerValue(1, "incarnation"), {})
+    loop = ControllerLoop(
+        late, follower, ControllerValue(1, "incarnation"), {}, Decisions(1, now_ms)
+    )
     await write(late, Put(keys.broker(1), keys.encode(BrokerValue("incarnation", ()))))
     tasks = [asyncio.ensure_future(follower.run()), asyncio.ensure_future(loop.run())]
 

@@ -114,6 +114,10 @@ def running(data: Path) -> list[int]:
     return found
 
 
+def exe_of(pid: int) -> bytes:
+    return bytes(Path(f"/proc/{pid}/exe").readlink())
+
+
 async def all_gone(data: Path) -> None:
     """Return when no process of the fleet is left: the kernel's signal to a tethered one takes a moment.
 
@@ -156,6 +160,9 @@ async def test_a_fleet_starts_tells_where_it_is_and_stops_in_order(spec: FleetSp
         "logfleet.metadata.store": "etcd",
         "logfleet.etcd.endpoints": config["logfleet.etcd.endpoints"],
         "broker.rack": "b",
+        "default.replication.factor": "2",
+        "offsets.topic.replication.factor": "2",
+        "min.insync.replicas": "1",
         "num.partitions": "5",
     }
     assert len(running(spec.data)) == 3
@@ -194,11 +201,27 @@ async def test_a_broker_that_cannot_start_ends_the_fleet_with_its_words(spec: Fl
     assert running(spec.data) == []
 
 
-async def test_a_broker_that_dies_ends_the_fleet(spec: FleetSpec) -> None:
+async def test_a_broker_that_is_killed_is_started_again(spec: FleetSpec) -> None:
     run = Run(spec)
     await run.until("ready: ")
-    os.kill(int(config_of(spec, 1)["pid"]), signal.SIGKILL)
-    with pytest.raises(FleetError, match="broker 1 ended by signal 9"):
+    killed = int(config_of(spec, 1)["pid"])
+    os.kill(killed, signal.SIGKILL)
+    await run.until("broker 1 ended by signal 9 and is started again")
+    log = spec.data / "logs" / "broker-1.log"
+    async with asyncio.timeout(30):
+        while log.read_text().count('"pid"') < 2:  # noqa: ASYNC110  a file tells nobody
+            await asyncio.sleep(0.01)
+    run.stop.set()
+    await run.task
+    assert running(spec.data) == []
+
+
+async def test_an_etcd_that_dies_ends_the_fleet(spec: FleetSpec) -> None:
+    run = Run(spec)
+    await run.until("ready: ")
+    (etcd,) = (pid for pid in running(spec.data) if b"etcd" in exe_of(pid))
+    os.kill(etcd, signal.SIGKILL)
+    with pytest.raises(FleetError, match="etcd ended by signal 9"):
         await run.task
     assert running(spec.data) == []
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc.aio
 import pytest
+from logfleet.io.clock import now_ms
 from logfleet.io.etcd.shim import rpc, stubs
 from logfleet.io.etcd.store import EtcdStore
 from logfleet.metadata import keys
@@ -15,6 +16,7 @@ from logfleet.metadata.store import Get, Put, StoreUnavailable, Txn, absent
 from logfleet.node.cluster.claims import settle, settle_or_recognise
 from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.telemetry.decisions import Decisions
 from structlog.testing import capture_logs
 
 from broker_image.tests.contract.metadata_store import PATIENCE_S, write
@@ -102,7 +104,9 @@ async def test_a_broker_stands_for_controller_until_there_is_room(
     server: EtcdServer, store: EtcdStore
 ) -> None:
     follower = MetadataFollower(store)
-    loop = ControllerLoop(store, follower, ControllerValue(1, "incarnation"), {})
+    loop = ControllerLoop(
+        store, follower, ControllerValue(1, "incarnation"), {}, Decisions(1, now_ms)
+    )
     await write(store, Put(keys.CLUSTER_ID, b"id"))
     following = asyncio.ensure_future(follower.run())
     with capture_logs() as logs:

@@ -125,6 +125,7 @@ class SimDisk:
     def __init__(self, seed: int) -> None:
         self.fuse: int | None = None
         self.locks: set[str] = set()
+        self.boots = 1
         self.faults = 0  # operations that have failed
         self._fault: tuple[int, frozenset[str]] = (0, frozenset())
         self._fault_in = self._faults_left = 0
@@ -170,6 +171,7 @@ class SimDisk:
         for inode in {id(inode): inode for inode in self._durable_names.values()}.values():
             inode.lose_power(self._dice)
         self._names = dict(self._durable_names)
+        self.boots += 1
         self.locks.clear()
         self.fuse = None
 
@@ -239,6 +241,9 @@ class SimDisk:
 
     def space(self, path: str) -> Space:  # noqa: ARG002  it is never full
         return Space(1 << 40, 1 << 40)
+
+    def boot_id(self) -> str:
+        return f"boot {self.boots}"
 
     def lock(self, path: str, holder: str) -> Lock:
         if path in self.locks:

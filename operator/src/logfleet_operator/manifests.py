@@ -31,6 +31,8 @@ NodePorts = Mapping[tuple[str, int], int]
 CONFIG_DIRECTORY: Final = "/etc/logfleet"
 CREDENTIALS_DIRECTORY: Final = "/etc/logfleet-etcd"
 DATA_DIRECTORY: Final = "/var/lib/logfleet"
+# Of topics that say nothing else, and of the brokers' own.
+REPLICAS_DEFAULT_MAX: Final = 3
 # Time for a controlled shutdown before the kubelet kills the broker.
 GRACE_S: Final = 120
 # Recovery of a large log after a crash may take long; liveness counts only afterwards.
@@ -184,7 +186,12 @@ def server_properties(cluster: ClusterResource) -> dict[str, str]:
     """The configuration that all brokers share; identity and addresses come by overrides."""
     spec, metadata = cluster.spec, cluster.metadata
     internal = cluster.internal_listener.name.upper()
+    replicas = min(cluster.brokers, REPLICAS_DEFAULT_MAX)
     properties = {
+        # As many replicas as there may be, and acknowledged records survive the loss of one.
+        "default.replication.factor": str(replicas),
+        "offsets.topic.replication.factor": str(replicas),
+        "min.insync.replicas": str(max(1, replicas - 1)),
         **cluster.config,
         "listeners": ",".join(f"{entry.name.upper()}://:{entry.port}" for entry in spec.listeners),
         "listener.security.protocol.map": ",".join(

@@ -38,7 +38,6 @@ from logfleet_operator.rollout import DeletePod, EvictPod
 from logfleet_operator.settings import Settings
 
 DEFAULT_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
-ONE_REPLICA_KEYS = frozenset({"default.replication.factor", "offsets.topic.replication.factor"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +144,7 @@ def _config_refusal(cluster: ClusterResource) -> Refusal | None:
     try:
         broker_config({**manifests.server_properties(cluster), **identity})
     except ConfigError as error:
-        reason = Reason.NOT_SUPPORTED if error.key in ONE_REPLICA_KEYS else Reason.INVALID
-        return Refusal(reason, f"spec.config.{error.key}: {error}")
+        return Refusal(Reason.INVALID, f"spec.config.{error.key}: {error}")
     return None
 
 

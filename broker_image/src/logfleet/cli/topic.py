@@ -142,7 +142,8 @@ def describe(names: tuple[str, ...], *, all_config: bool, as_json: bool, server:
     """Show topics: configuration, leaders, replicas, offsets.
 
     Without a name all but the internal ones. ISR are the replicas that are in sync, BEGIN is the first offset that is still there,
-    END the one that the next record gets.
+    END the one that the next record gets. REMARK marks what is under-replicated, under min.insync.replicas or offline, and names who may
+    lead besides the ISR (ELR).
 
     \b
     logfleet topic describe orders
@@ -169,12 +170,16 @@ async def _describe(client: Client, name: str, *, all_config: bool) -> dict[str,
     ]
     begins = await list_offsets(client, dict.fromkeys(keys, OffsetSpec.EARLIEST))
     ends = await list_offsets(client, dict.fromkeys(keys, OffsetSpec.LATEST))
+    eligible = await admin.eligible_leaders(name)
+    min_isr = int(entries["min.insync.replicas"].value or 1)
     partitions = [
         {
             "partition": each.index,
             "leader": each.leader,
             "replicas": each.replicas,
             "isr": each.isr,
+            "elr": eligible.get(each.index, ()),
+            "remarks": each.remarks(min_isr),
             "begin": begins[key].offset if key in begins else None,
             "end": ends[key].offset if key in ends else None,
         }
@@ -211,8 +216,10 @@ def _echo_description(description: dict[str, Any]) -> None:
         leader = "none" if each["leader"] == NO_LEADER else each["leader"]
         brokers = (",".join(map(str, each[column])) for column in ("replicas", "isr"))
         ends = ("?" if each[column] is None else each[column] for column in ("begin", "end"))
-        rows.append((each["partition"], leader, *brokers, *ends))
-    echo_table(("PARTITION", "LEADER", "REPLICAS", "ISR", "BEGIN", "END"), rows)
+        remarks = [remark.replace("_", " ") for remark in each["remarks"]]
+        remarks += [f"ELR {','.join(map(str, each['elr']))}"] * bool(each["elr"])
+        rows.append((each["partition"], leader, *brokers, *ends, "; ".join(remarks)))
+    echo_table(("PARTITION", "LEADER", "REPLICAS", "ISR", "BEGIN", "END", "REMARK"), rows)
 
 
 @topic.command()

@@ -13,7 +13,7 @@ import msgspec
 
 from logfleet.client.cluster import Client
 from logfleet.client.connection import Connection
-from logfleet.client.errors import KafkaError, raise_for
+from logfleet.client.errors import KafkaError, NotSupported, raise_for
 from logfleet.client.metadata import Node, Topic
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
@@ -27,6 +27,8 @@ from logfleet.wire.messages import (
     DescribeClusterResponse,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
@@ -76,11 +78,12 @@ class ConfigEntry(msgspec.Struct, frozen=True):
 
 
 class ClusterDescription(msgspec.Struct, frozen=True):
-    """controller_id: the broker to which changes are forwarded, or -1."""
+    """controller_id: the broker to which changes are forwarded, or -1. fenced: ids of those of the brokers that may not lead."""
 
     cluster_id: str
     controller_id: int
     brokers: tuple[Node, ...]
+    fenced: frozenset[int] = frozenset()
 
 
 class NewTopic(msgspec.Struct, frozen=True):
@@ -211,11 +214,54 @@ class Admin:
                 return None
             raise
 
+    async def eligible_leaders(self, name: str) -> dict[int, tuple[int, ...]]:
+        """Eligible leader replicas (KIP-966) by partition, those alone that have some; none if the brokers do not know of them."""
+        found: dict[int, tuple[int, ...]] = {}
+        cursor: DescribeTopicPartitionsRequest.Cursor | None = None
+
+        async def call() -> DescribeTopicPartitionsResponse:
+            topic = DescribeTopicPartitionsRequest.TopicRequest(name=name)
+            request = DescribeTopicPartitionsRequest(topics=[topic], cursor=cursor)
+            return await self._send(request, DescribeTopicPartitionsResponse)
+
+        while True:
+            try:
+                answer = await self.client.retrying(call)
+            except NotSupported:
+                return {}
+            for row in answer.topics:
+                for each in row.partitions:
+                    if each.eligible_leader_replicas:
+                        found[each.partition_index] = tuple(each.eligible_leader_replicas)
+            if (next_cursor := answer.next_cursor) is None:
+                return found
+            cursor = DescribeTopicPartitionsRequest.Cursor(
+                topic_name=next_cursor.topic_name, partition_index=next_cursor.partition_index
+            )
+
     # --- configuration
 
     async def topic_config(self, name: str) -> dict[str, ConfigEntry]:
         """All keys of a topic, those at their default included."""
         return await self.config(ResourceType.TOPIC, name)
+
+    async def topic_values(self, names: Iterable[str], key: str) -> dict[str, str]:
+        """One key of many topics by name, in one request; without topics that are gone by now."""
+        request = DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsRequest.DescribeConfigsResource(
+                    resource_type=ResourceType.TOPIC, resource_name=name, configuration_keys=[key]
+                )
+                for name in names
+            ]
+        )
+        answer = await self.client.retrying(lambda: self._send(request, DescribeConfigsResponse))
+        return {
+            result.resource_name: row.value
+            for result in answer.results
+            for row in result.configs
+            if row.value is not None
+        }
 
     async def config(self, kind: ResourceType, name: str) -> dict[str, ConfigEntry]:
         """All keys of a resource. A broker's name is its id; "" is what all brokers share."""
@@ -264,15 +310,21 @@ class Admin:
 
     # --- cluster
 
-    async def describe_cluster(self) -> ClusterDescription:
-        """Id, controller and registered brokers, as some broker knows them now."""
+    async def describe_cluster(self, *, include_fenced: bool = False) -> ClusterDescription:
+        """Id, controller and registered brokers, as some broker knows them now. include_fenced: also those that may not lead (KIP-1073)."""
+        request = DescribeClusterRequest(include_fenced_brokers=include_fenced)
 
         async def call() -> ClusterDescription:
-            answer = await self._send(DescribeClusterRequest(), DescribeClusterResponse)
+            answer = await self._send(request, DescribeClusterResponse)
             raise_for(answer.error_code, answer.error_message, subject="cluster")
             brokers = [Node(row.broker_id, row.host, row.port, row.rack) for row in answer.brokers]
             brokers.sort(key=lambda broker: broker.id)
-            return ClusterDescription(answer.cluster_id, answer.controller_id, tuple(brokers))
+            return ClusterDescription(
+                answer.cluster_id,
+                answer.controller_id,
+                tuple(brokers),
+                frozenset(row.broker_id for row in answer.brokers if row.is_fenced),
+            )
 
         return await self.client.retrying(call)
 
@@ -281,15 +333,19 @@ class Admin:
 
         No broker says its own id; but each describes its own configuration alone (Kafka: ConfigHelper.describeConfigs).
         """
+        try:
+            await self.own_config(broker_id)
+        except KafkaError as error:
+            if error.code != ErrorCode.INVALID_REQUEST:
+                raise
+            return False
+        return True
 
-        async def call() -> bool:
-            try:
-                await self._config(await self.client.any(), ResourceType.BROKER, str(broker_id))
-            except KafkaError as error:
-                if error.code != ErrorCode.INVALID_REQUEST:
-                    raise
-                return False
-            return True
+    async def own_config(self, broker_id: int) -> dict[str, ConfigEntry]:
+        """All keys of the broker at the bootstrap address, which must be this one, fenced or not; else KafkaError INVALID_REQUEST."""
+
+        async def call() -> dict[str, ConfigEntry]:
+            return await self._config(await self.client.any(), ResourceType.BROKER, str(broker_id))
 
         return await self.client.retrying(call)
 

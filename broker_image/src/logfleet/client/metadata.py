@@ -34,6 +34,18 @@ class Partition(msgspec.Struct, frozen=True):
     isr: tuple[int, ...]
     error: ErrorCode = ErrorCode.NONE
 
+    def remarks(self, min_isr: int) -> list[str]:
+        """What it lacks, if anything: offline, under_min_isr, under_replicated, as Kafka's metrics have it. min_isr: min.insync.replicas.
+
+        Replicas that a reassignment is adding count as lacking.
+        """
+        lacks = {
+            "offline": self.leader == NO_LEADER,
+            "under_min_isr": len(self.isr) < min(min_isr, len(self.replicas)),
+            "under_replicated": len(self.isr) < len(self.replicas),
+        }
+        return [name for name, is_so in lacks.items() if is_so]
+
 
 class Topic(msgspec.Struct, frozen=True):
     """partitions in the order of their index. topic_id: zero if the broker has none (before KIP-516)."""

@@ -19,10 +19,11 @@ from logfleet.control.config_keys import (
 from logfleet.control.group_configs import validate_group_configs
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.topics import name_problem, refuse_length, refuse_topic_configs
-from logfleet.control.transactions import Refusal, Step, pack
+from logfleet.control.transactions import Refusal, pack
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, StoredConfigs
 from logfleet.metadata.keys import TopicValue
+from logfleet.metadata.packing import Step
 from logfleet.metadata.store import Delete, Put, Txn, modified_at
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode

@@ -1,7 +1,7 @@
 """Static configuration of a broker: server.properties and overrides become a `BrokerConfig`.
 
 Keys, types and defaults are Kafka's (`config_keys`), so that a Kafka broker's file works here; what this version cannot do
-(security protocols, more than one replica) is refused with a sentence, and keys without effect are reported to be logged.
+(security protocols) is refused with a sentence, and keys without effect are reported to be logged.
 """
 
 import re
@@ -60,6 +60,14 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     quota_window_size_seconds: int
     fetch_max_bytes: int
     max_incremental_fetch_session_cache_slots: int
+
+    replica_fetch_backoff_ms: int
+    replica_fetch_max_bytes: int
+    replica_fetch_min_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_fetch_wait_max_ms: int
+    replica_lag_time_max_ms: int
+    replica_socket_timeout_ms: int
 
     group_initial_rebalance_delay_ms: int
     group_min_session_timeout_ms: int
@@ -305,11 +313,6 @@ def _admin_listener(given: _Given) -> Listener | None:
 
 
 def _check_together(given: _Given, config: BrokerConfig) -> None:
-    for key in ("default.replication.factor", "offsets.topic.replication.factor"):
-        if given.value(key) != 1:
-            raise ConfigError(
-                key, f"{key}={given.value(key)}: this version keeps one replica only; set it to 1"
-            )
     if "broker" not in given.items("process.roles"):
         raise ConfigError("process.roles", "process.roles must contain broker")
     if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:

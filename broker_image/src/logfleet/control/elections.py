@@ -1,100 +1,114 @@
-"""What the controller makes of brokers that come and go: who may lead, and who leads.
+"""Elections as the controller writes them: by `logfleet.replication.election`, with the configs in force and what must still hold.
 
-Level-based: each function compares an image with what it should be and returns the writes that are missing, so a new
-controller, a missed event and a repeated call all end the same way. Order matters between the two kinds of write: a
-broker is made active first, then elected, because an election compares that it is active.
-
-One replica per partition: it leads while its broker is active and its log directory online (KIP-858), nobody else can.
+Level-based, as fencing is (`logfleet.control.brokers.fencing`). Each write compares the state that it replaces, and registration and fence of whoever
+leads after it: one that was elected from an old image must not lead with the log of a new start.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
+from logfleet.control.config_keys import TOPIC_KEYS
 from logfleet.control.topic_configs import BrokerLayers, topic_default
-from logfleet.control.transactions import Refusal, Step, partition_step
+from logfleet.control.transactions import Refusal, partition_step
 from logfleet.metadata import keys
-from logfleet.metadata.image import ClusterImage, Partition, Topic
-from logfleet.metadata.keys import ACTIVE, FENCED, NO_LEADER, FenceValue, PartitionValue
-from logfleet.metadata.store import Put, absent, created_at
+from logfleet.metadata.image import ClusterImage, Topic
+from logfleet.metadata.keys import PartitionValue
+from logfleet.metadata.packing import Step
+from logfleet.replication.election import next_state, preferred_state
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 
-
-def fence_steps(image: ClusterImage) -> Iterator[Step]:
-    """Newly registered brokers become active, those that are gone fenced; each for the registration that the image shows.
-
-    A fenced registration stays so: its broker has to make a new one.
-    """
-    for broker in image.brokers.values():
-        fence = image.fences.get(broker.id)
-        if fence is None or fence.broker_epoch != broker.epoch:
-            value = keys.encode(FenceValue(broker.epoch, ACTIVE))
-            registered = created_at(keys.broker(broker.id), broker.epoch)
-            yield Step(Put(keys.fence(broker.id), value), (registered,))
-    for broker_id, fence in image.fences.items():
-        if fence.state != FENCED and broker_id not in image.brokers:
-            value = keys.encode(FenceValue(fence.broker_epoch, FENCED))
-            yield Step(Put(keys.fence(broker_id), value), (absent(keys.broker(broker_id)),))
+_MIN_ISR: Final = "min.insync.replicas"
+_UNCLEAN: Final = "unclean.leader.election.enable"
 
 
 def min_isr(topic_configs_value: str | None, layers: BrokerLayers) -> int:
     """min.insync.replicas in force for a topic that sets it to `topic_configs_value` (None: does not set it)."""
-    text = topic_configs_value or topic_default("min.insync.replicas", layers)
+    text = topic_configs_value or topic_default(_MIN_ISR, layers)
     assert text is not None, "min.insync.replicas has a default"
     return int(text)
 
 
-def election_steps(image: ClusterImage, topic: Topic, layers: BrokerLayers) -> Iterator[Step]:
-    """Writes for the partitions of a topic whose state is not what it should be; see `next_state`."""
-    wanted = min_isr(topic.configs.get("min.insync.replicas"), layers)
-    uuid = uuids.to_text(topic.id)
+def election_steps(
+    image: ClusterImage, topic: Topic, layers: BrokerLayers, *, may_be_unclean: bool = True
+) -> Iterator[Step]:
+    """Writes for the partitions of a topic whose state is not what it should be.
+
+    may_be_unclean: False while there are newcomers, of whom one may be the leader that is missed.
+    """
+    wanted = min_isr(topic.configs.get(_MIN_ISR), layers)
+    text = topic.configs.get(_UNCLEAN) or topic_default(_UNCLEAN, layers)
+    unclean = may_be_unclean and TOPIC_KEYS[_UNCLEAN].parse(text) is True
     for index, partition in enumerate(topic.partitions):
-        (replica,) = partition.replicas
-        is_offline = image.is_offline(replica, topic.id, index)
-        value = next_state(image, partition, wanted, is_offline=is_offline)
+        value = next_state(
+            partition,
+            image.brokers,
+            min_isr=wanted,
+            unclean=unclean,
+            offline=_offline(image, topic, index),
+        )
         if value is not None:
-            yield partition_step(image, keys.partition(uuid, index), value, partition.revision)
+            yield _election(image, topic, index, value)
 
 
-def refuse_election(partition: Partition, *, unclean: bool) -> Refusal:
-    """Why an election that somebody asks for changes nothing: with one replica the controller has already made it.
+def elect(image: ClusterImage, topic: Topic, index: int, *, unclean: bool) -> Step | Refusal:
+    """What an election that somebody asks for writes, or why it writes nothing.
 
     unclean: any leader will do, else it has to be the first replica. Source: ReplicationControlManager.electLeader.
     """
+    partition, offline = topic.partitions[index], _offline(image, topic, index)
     if partition.has_leader and (unclean or partition.leader == partition.replicas[0]):
         return Refusal(
             ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
         )
-    if unclean:
+    if not unclean:
+        value = preferred_state(partition, image.brokers, offline)
+        return (
+            _election(image, topic, index, value)
+            if value
+            else Refusal(
+                ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."
+            )
+        )
+    value = next_state(
+        partition, image.brokers, min_isr=partition.min_isr, unclean=True, offline=offline
+    )
+    if value is None or value.leader == keys.NO_LEADER:
         return Refusal(
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
             "Eligible topic partition leaders are not available.",
         )
-    return Refusal(
-        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."
-    )
+    return _election(image, topic, index, value)
 
 
-def next_state(
-    image: ClusterImage, partition: Partition, min_isr: int, *, is_offline: bool
-) -> PartitionValue | None:
-    """The state that replaces the partition's; None if it is right. is_offline: the replica's log directory is.
+Imbalance = tuple[bytes, int, int]
+"""Topic id, index and leader epoch of a partition that its first replica could lead, but does not."""
 
-    The replica leads from the moment its broker is active and its directory online. The leader epoch grows when it stops leading and when
-    it leads again, also if it only restarted: then it has a new broker epoch, and that is what its ISR entry must carry.
-    """
-    (replica,) = partition.replicas
-    broker = image.brokers.get(replica)
-    leader, isr = NO_LEADER, partition.isr
-    if broker is not None and broker.is_active and not is_offline:
-        leader, isr = replica, ((replica, broker.epoch),)
-    same_term = leader == partition.leader and isr == partition.isr
-    if same_term and min_isr == partition.min_isr:
-        return None
-    return PartitionValue(
-        partition.replicas,
-        isr,
-        leader,
-        partition.leader_epoch + (not same_term),
-        partition.partition_epoch + 1,
-        min_isr,
-    )
+
+def imbalances(image: ClusterImage, topic: Topic) -> Iterator[Imbalance]:
+    for index, partition in enumerate(topic.partitions):
+        if partition.leader != partition.replicas[0]:
+            offline = _offline(image, topic, index)
+            if preferred_state(partition, image.brokers, offline) is not None:
+                yield topic.id, index, partition.leader_epoch
+
+
+def balance_steps(image: ClusterImage, settled: Iterable[Imbalance]) -> Iterator[Step]:
+    """Give those that are imbalances still to their first replicas."""
+    for topic_id, index, leader_epoch in settled:
+        topic, partition = image.topic_by_id(topic_id), image.partition(topic_id, index)
+        if topic is None or partition is None or partition.leader_epoch != leader_epoch:
+            continue
+        step = elect(image, topic, index, unclean=False)
+        if isinstance(step, Step):
+            yield step
+
+
+def _offline(image: ClusterImage, topic: Topic, index: int) -> Sequence[int]:
+    replicas = topic.partitions[index].replicas
+    return [each for each in replicas if image.is_offline(each, topic.id, index)]
+
+
+def _election(image: ClusterImage, topic: Topic, index: int, value: PartitionValue) -> Step:
+    key = keys.partition(uuids.to_text(topic.id), index)
+    return partition_step(image, key, value, topic.partitions[index].revision)

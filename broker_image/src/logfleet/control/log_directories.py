@@ -28,5 +28,5 @@ class LogDirectories(msgspec.Struct, frozen=True):
 
 
 def is_new(partition: Partition, broker_id: int, broker_epoch: int | None) -> bool:
-    """Whether nobody led the partition before this very registration, so that no log of it can be anywhere else."""
-    return partition.leader_epoch == 0 and partition.isr == ((broker_id, broker_epoch),)
+    """Whether nobody led the partition before this very registration was in sync with it, so that no log of it here is older."""
+    return partition.leader_epoch == 0 and (broker_id, broker_epoch) in partition.isr

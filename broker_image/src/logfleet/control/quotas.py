@@ -11,10 +11,11 @@ from typing import Final
 
 import msgspec
 
-from logfleet.control.transactions import Refusal, Step
+from logfleet.control.transactions import Refusal
 from logfleet.metadata import keys
 from logfleet.metadata.image import Quotas
 from logfleet.metadata.keys import QuotaEntity
+from logfleet.metadata.packing import Step
 from logfleet.metadata.store import Delete, Put, modified_at
 from logfleet.wire.errors import ErrorCode
 

@@ -1,11 +1,11 @@
-"""AlterPartitionReassignments: what can be done while each partition has one replica, and Kafka's checks of the rest.
+"""AlterPartitionReassignments: Kafka's checks; replicas are not moved yet.
 
 No reassignment is ever under way, so that nothing can be cancelled or listed. Source: ReplicationControlManager.alterPartitionReassignment.
 """
 
 from collections.abc import Sequence
 
-from logfleet.control.topics import refuse_assignment, refuse_factor
+from logfleet.control.topics import refuse_assignment
 from logfleet.control.transactions import Refusal
 from logfleet.metadata.image import ClusterImage
 from logfleet.wire.errors import ErrorCode
@@ -42,9 +42,9 @@ def refuse_reassignment(
         )
     if tuple(replicas) == partition.replicas:
         return None
-    return refuse_factor(len(replicas)) or Refusal(
+    return Refusal(
         ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-        f"Partition {name}-{index} stays on broker {partition.replicas[0]}: this version does not move "
+        f"Partition {name}-{index} stays on {list(partition.replicas)}: this version does not move "
         "replicas between brokers.",
     )
 

@@ -17,11 +17,12 @@ from logfleet.control.config_keys import BROKER_KEYS, ConfigError
 from logfleet.control.elections import min_isr
 from logfleet.control.placement import NotEnoughBrokersError, place
 from logfleet.control.topic_configs import BrokerLayers, validate_topic_configs
-from logfleet.control.transactions import Refusal, Step, pack, partition_step
+from logfleet.control.transactions import Refusal, pack, partition_step
 from logfleet.log.names import METADATA_TOPIC
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, DeletedTopic, Topic
-from logfleet.metadata.keys import DeletedValue, PartitionValue, ReadyValue, TopicValue
+from logfleet.metadata.keys import DeletedValue, ReadyValue, TopicValue
+from logfleet.metadata.packing import Step
 from logfleet.metadata.store import (
     Compare,
     Delete,
@@ -32,6 +33,7 @@ from logfleet.metadata.store import (
     exists,
     modified_at,
 )
+from logfleet.replication.election import first_state
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 
@@ -40,7 +42,6 @@ PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 """Partitions that one request may create (Kafka: ReplicationControlManager.MAX_PARTITIONS_PER_BATCH)."""
 CONFIG_BYTES_MAX: Final = 256 * 1024
 """Names and values of one resource's configs: a topic's are written in one transaction with the first partitions."""
-REPLICATION_FACTOR_MAX: Final = 1
 UNLIMITED: Final = -1
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
@@ -152,7 +153,8 @@ def create_partitions(
             "assignment(s) were specified.",
         )
     else:
-        assignment = _checked_assignment(image, new.assignments)
+        factor = len(topic.partitions[0].replicas)
+        assignment = _checked_assignment(image, new.assignments, present, factor)
     if isinstance(assignment, Refusal):
         return assignment
     refusal = _refuse_growth(image, layers, topics=0, partitions=added)
@@ -352,24 +354,13 @@ def _too_many() -> Refusal:
     )
 
 
-def refuse_factor(factor: int) -> Refusal | None:
-    """Why partitions cannot have that many replicas, None if they can."""
-    if factor <= REPLICATION_FACTOR_MAX:
-        return None
-    return Refusal(
-        ErrorCode.INVALID_REPLICATION_FACTOR,
-        f"Replication factor {factor} is not supported: this version keeps one replica of each "
-        "partition. Use replication factor 1.",
-    )
-
-
 def _place(
     image: ClusterImage, partitions: int, factor: int, start: int, leaders: Sequence[int]
 ) -> Sequence[tuple[int, ...]] | Refusal:
+    """On active brokers; as far as those are too few, also on some that are away or leaving, which join when they are back."""
     racks = {broker.id: broker.rack for broker in image.brokers.values() if broker.is_active}
-    refusal = refuse_factor(factor)
-    if refusal is not None:
-        return refusal
+    others = sorted({*image.brokers, *image.fences} - {*racks}) if racks else []
+    racks.update(dict.fromkeys(others[: max(factor - len(racks), 0)]))
     try:
         return place(racks, partitions, factor, start=start, leaders=leaders)
     except NotEnoughBrokersError as error:
@@ -392,7 +383,8 @@ def _manual(image: ClusterImage, new: NewTopic) -> Sequence[tuple[int, ...]] | R
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "Found multiple manual partition assignments for one partition",
         )
-    checked = _checked_assignment(image, [by_index[index] for index in sorted(by_index)])
+    wanted = [by_index[index] for index in sorted(by_index)]
+    checked = _checked_assignment(image, wanted, 0, len(wanted[0]))
     if not isinstance(checked, Refusal) and sorted(by_index) != list(range(len(by_index))):
         return Refusal(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -402,19 +394,33 @@ def _manual(image: ClusterImage, new: NewTopic) -> Sequence[tuple[int, ...]] | R
 
 
 def _checked_assignment(
-    image: ClusterImage, assignment: Sequence[tuple[int, ...]]
+    image: ClusterImage, assignment: Sequence[tuple[int, ...]], first_index: int, factor: int
 ) -> Sequence[tuple[int, ...]] | Refusal:
+    """All with as many replicas, one of them at least active. Source: ReplicationControlManager.validateManualPartitionAssignment."""
     if len(assignment) > PARTITIONS_PER_REQUEST_MAX:
         return _too_many()
-    for replicas in assignment:
-        refusal = refuse_assignment(image, replicas) or refuse_factor(len(replicas))
+    for index, replicas in enumerate(assignment, first_index):
+        refusal = refuse_assignment(image, replicas)
         if refusal is not None:
             return refusal
+        if len(replicas) != factor:
+            return Refusal(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"The manual partition assignment includes a partition with {len(replicas)} "
+                "replica(s), but this is not consistent with previous partitions, which have "
+                f"{factor} replica(s).",
+            )
+        if first_state(replicas, image.brokers, 1) is None:
+            return Refusal(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                "All brokers specified in the manual partition assignment for partition "
+                f"{index} are fenced or in controlled shutdown.",
+            )
     return assignment
 
 
 def refuse_assignment(image: ClusterImage, replicas: Sequence[int]) -> Refusal | None:
-    """Why nobody can choose these brokers for a partition: they must be there, each once."""
+    """Why nobody can choose these brokers for a partition: they must be known, each once."""
     problem = _assignment_problem(image, replicas)
     if problem is None:
         return None
@@ -429,8 +435,7 @@ def _assignment_problem(image: ClusterImage, replicas: Sequence[int]) -> str | N
     for broker_id in replicas:
         if replicas.count(broker_id) > 1:
             return f"the broker {broker_id} more than once."
-        broker = image.brokers.get(broker_id)
-        if broker is None or not broker.is_active:
+        if broker_id not in image.brokers and broker_id not in image.fences:
             return f"broker {broker_id}, but no such broker is registered."
     return None
 
@@ -443,8 +448,8 @@ def _partition_steps(
     min_isr: int,
 ) -> Iterator[Step]:
     for index, replicas in enumerate(assignment, first_index):
-        isr = tuple((broker_id, image.brokers[broker_id].epoch) for broker_id in replicas)
-        value = PartitionValue(replicas, isr, replicas[0], 0, 0, min_isr)
+        value = first_state(replicas, image.brokers, min_isr)
+        assert value is not None, "one of them is active"
         yield partition_step(image, keys.partition(uuid, index), value)
 
 

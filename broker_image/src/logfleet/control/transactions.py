@@ -13,12 +13,10 @@ import msgspec
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import NO_LEADER, PartitionValue
+from logfleet.metadata.packing import Step, pack_steps
 from logfleet.metadata.store import (
-    TXN_BYTES_MAX,
-    TXN_OPERATIONS_MAX,
     Compare,
     Delete,
-    DeletePrefix,
     Get,
     Put,
     Txn,
@@ -26,6 +24,7 @@ from logfleet.metadata.store import (
     entry_bytes,
     modified_at,
 )
+from logfleet.replication.partition_state import still_active
 from logfleet.wire.errors import ErrorCode
 
 
@@ -34,13 +33,6 @@ class Refusal(msgspec.Struct, frozen=True):
 
     error: ErrorCode
     message: str
-
-
-class Step(msgspec.Struct, frozen=True):
-    """One write and what must hold for it; compares that several steps share are sent once per transaction."""
-
-    write: Put | Delete | DeletePrefix
-    compares: tuple[Compare, ...] = ()
 
 
 def controls(epoch: int) -> Compare:
@@ -59,54 +51,15 @@ def pack(
 
     first: compares of the first transaction only; rest: those of each later one.
     """
-    txns: list[Txn] = []
-    filling = _Filling((controls(epoch), *first))
-    for step in steps:
-        if not filling.has_room(step):
-            txns.append(filling.txn())
-            filling = _Filling((controls(epoch), *rest))
-        filling.add(step)
-    if filling.writes:
-        txns.append(filling.txn())
-    return tuple(txns)
-
-
-class _Filling:
-    """A transaction that steps are added to. The first one always has room: whether it fits alone, `check_txn` says."""
-
-    def __init__(self, compares: Iterable[Compare]) -> None:
-        self.compares = dict.fromkeys(compares)
-        self.writes: list[Put | Delete | DeletePrefix] = []
-        self._key_bytes = 0
-        self._bytes = entry_bytes(_WHO_CONTROLS) + sum(map(entry_bytes, self.compares))
-
-    def has_room(self, step: Step) -> bool:
-        if not self.writes:
-            return True
-        longest = max(len(self.compares) + len(self._new(step)), len(self.writes) + 1)
-        read_bytes = max(self._key_bytes, _key_bytes(step.write))
-        size = self._bytes + self._bytes_of(step) + read_bytes
-        return longest <= TXN_OPERATIONS_MAX and size <= TXN_BYTES_MAX
-
-    def add(self, step: Step) -> None:
-        self._bytes += self._bytes_of(step)
-        self._key_bytes = max(self._key_bytes, _key_bytes(step.write))
-        self.compares.update(dict.fromkeys(step.compares))
-        self.writes.append(step.write)
-
-    def txn(self) -> Txn:
-        return Txn(tuple(self.compares), tuple(self.writes))
-
-    def _new(self, step: Step) -> list[Compare]:
-        return [compare for compare in step.compares if compare not in self.compares]
-
-    def _bytes_of(self, step: Step) -> int:
-        return entry_bytes(step.write) + sum(map(entry_bytes, self._new(step)))
-
-
-def _key_bytes(write: Put | Delete | DeletePrefix) -> int:
-    """What reading the key of this write would take, were it the witness."""
-    return 0 if isinstance(write, DeletePrefix) else entry_bytes(Get(write.key))
+    who = controls(epoch)
+    return tuple(
+        pack_steps(
+            steps,
+            first=(who, *first),
+            rest=(who, *rest),
+            reserved_bytes=entry_bytes(_WHO_CONTROLS),
+        )
+    )
 
 
 _WHO_CONTROLS: Final = Get(keys.CONTROLLER)
@@ -138,11 +91,3 @@ def partition_step(
     if value.leader != NO_LEADER:
         compares += still_active(image, value.leader)
     return Step(Put(key, keys.encode(value)), compares)
-
-
-def still_active(image: ClusterImage, broker_id: int) -> tuple[Compare, ...]:
-    """The broker's registration, and that the controller lets it lead, are what the image says."""
-    return (
-        created_at(keys.broker(broker_id), image.brokers[broker_id].epoch),
-        modified_at(keys.fence(broker_id), image.fences[broker_id].revision),
-    )

@@ -7,9 +7,10 @@ refused until the broker has stopped and holds nothing, so that no partition wai
 from collections.abc import Iterator
 
 from logfleet.control.topics import without_broker
-from logfleet.control.transactions import Refusal, Step
+from logfleet.control.transactions import Refusal
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.packing import Step
 from logfleet.metadata.store import Delete, absent, modified_at
 from logfleet.wire.errors import ErrorCode
 

@@ -1,4 +1,4 @@
-"""The wall clock; durations are measured by time.monotonic and the loop's own clock."""
+"""The wall clock, and one that only goes forward, for durations; some are measured by the loop's own clock."""
 
 import time
 
@@ -6,3 +6,8 @@ import time
 def now_ms() -> int:
     """Milliseconds since 1970."""
     return time.time_ns() // 1_000_000
+
+
+def monotonic_ms() -> int:
+    """Milliseconds since some time in the past."""
+    return time.monotonic_ns() // 1_000_000

@@ -31,6 +31,8 @@ _FLOCK = struct.Struct("@hhqqi4x")
 """struct flock of 64-bit Linux: type, whence, start, length, pid."""
 
 
+BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
+
 COPY_CHUNK_BYTES = 1024 * 1024
 
 
@@ -125,6 +127,10 @@ class Files(Protocol):
         """Of the file system that holds `path`."""
         ...
 
+    def boot_id(self) -> str:
+        """Tells this run of the machine from others: what was written in it is there, durable or not, until its power fails."""
+        ...
+
     def lock(self, path: str, holder: str) -> Lock:
         """Lock the file at `path`, made if absent, and write `holder` into it if there is room. Raises FileLocked."""
         ...
@@ -135,10 +141,11 @@ class PosixFile:
 
     __slots__ = ("_fd", "path")
 
-    def __init__(self, path: str, *, create: bool = False) -> None:
+    def __init__(self, path: str, *, create: bool = False, writable: bool = True) -> None:
         self.path = path
         self._fd = -1
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
+        flags |= os.O_CREAT if create else 0
         self._fd = os.open(path, flags, 0o644)
 
     def __del__(self) -> None:
@@ -284,6 +291,10 @@ class PosixFiles:
     def space(self, path: str) -> Space:
         volume = os.statvfs(path)
         return Space(volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize)
+
+    def boot_id(self) -> str:
+        """Of the machine, whatever container this is in: the page cache is the machine's."""
+        return PosixFile(BOOT_ID, writable=False).pread(64, 0).decode().strip()
 
     def lock(self, path: str, holder: str) -> Lock:
         return _OpenFileLock(path, holder)

@@ -5,9 +5,14 @@ Offset checkpoints and leader epochs: a version, a count, one entry per line (`O
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
 
 from logfleet.log.epochs import EpochStart
 from logfleet.log.names import TopicPartition
+
+NO_BROKER_EPOCH: Final = -1
 
 
 class CorruptCheckpoint(Exception):
@@ -62,6 +67,20 @@ def parse_properties(data: bytes) -> dict[str, str]:
             raise CorruptCheckpoint(f"neither key nor comment: {stripped[:80]!r}")
         properties[key.strip()] = value.strip()
     return properties
+
+
+def format_clean_shutdown(broker_epoch: int) -> bytes:
+    """The file of CleanShutdownFileHandler, version 0."""
+    return f'{{"version":0,"brokerEpoch":{broker_epoch}}}'.encode()
+
+
+def parse_clean_shutdown(data: bytes) -> int | None:
+    """The broker epoch of a clean-shutdown file, None if it tells of none: older brokers leave it empty or out."""
+    try:
+        epoch = msgspec.json.decode(data, type=dict[str, int]).get("brokerEpoch", NO_BROKER_EPOCH)
+    except msgspec.DecodeError:
+        return None
+    return None if epoch == NO_BROKER_EPOCH else epoch
 
 
 def format_partition_metadata(topic_id: str) -> bytes:

@@ -40,6 +40,8 @@ HIGH_WATERMARKS = "replication-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 FIRST_DIRTY_OFFSETS = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+BOOT = ".logfleet-boot"
+"""Ours: in which run of the machine the directory was opened last. Kafka looks at directories only (LogManager.loadLogs)."""
 LOCK = ".lock"
 
 METADATA_TOPIC = "__cluster_metadata"

@@ -36,10 +36,10 @@ def should_roll(
     By size, by time (the batch's own timestamp against the segment's first; the wall clock only where batches carry none), by a full
     index, or because its offset is too far from the base. jitter_ms: this segment's share of segment.jitter.ms.
     """
-    if segment.size > config.segment_bytes - batch_bytes:
-        return segment.size > 0
     if last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
         return True
+    if segment.size > config.segment_bytes - batch_bytes:
+        return segment.size > 0
     if segment.size == 0:
         return False
     if segment.first_timestamp > NO_TIMESTAMP:
@@ -53,6 +53,14 @@ def should_roll(
     )
 
 
+def base_of_next(log_end_offset: int, first_offset: int, last_offset: int) -> int:
+    """Where the segment begins that a batch is to be the first in.
+
+    At the log's end, as recovery takes offsets missing between two segments for lost; at the batch if it would lie too far behind that.
+    """
+    return log_end_offset if last_offset - log_end_offset <= RELATIVE_OFFSET_MAX else first_offset
+
+
 class Room(msgspec.Struct, frozen=True, gc=False):
     """What fits into a segment for sure: batches that end within these bounds (inclusive) do not begin a new one.
 
@@ -62,6 +70,14 @@ class Room(msgspec.Struct, frozen=True, gc=False):
     size: int
     last_offset: int
     max_timestamp: int
+
+    def holds(self, size: int, last_offset: int, max_timestamp: int) -> bool:
+        """Whether a batch fits that ends at `last_offset` and makes the segment that large."""
+        return (
+            size <= self.size
+            and last_offset <= self.last_offset
+            and max_timestamp <= self.max_timestamp
+        )
 
 
 NO_ROOM = Room(-1, -1, -1)

@@ -11,6 +11,8 @@ import msgspec
 
 from logfleet.metadata.keys import (
     ACTIVE,
+    DRAINING,
+    FENCED,
     NO_LEADER,
     BrokerValue,
     Listener,
@@ -34,7 +36,7 @@ class Controller(msgspec.Struct, frozen=True):
 
 
 class Broker(msgspec.Struct, frozen=True):
-    """A registered broker. epoch: create revision of its registration. is_active: the controller lets it lead.
+    """A registered broker. epoch: create revision of its registration. state: what the controller holds this registration for.
 
     offline: by topic id the partitions that it cannot serve.
     """
@@ -42,8 +44,23 @@ class Broker(msgspec.Struct, frozen=True):
     id: int
     epoch: int
     value: BrokerValue
-    is_active: bool
+    state: str = FENCED
     offline: Mapping[bytes, frozenset[int]] = {}
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it may lead, and join ISRs."""
+        return self.state == ACTIVE
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether it is on its way out: what it leads and is in sync with is taken from it as others can have it."""
+        return self.state == DRAINING
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether it takes part in nothing: not let in yet, or taken for dead."""
+        return self.state not in {ACTIVE, DRAINING}
 
     @property
     def rack(self) -> str | None:
@@ -75,7 +92,7 @@ class Directories(msgspec.Struct, frozen=True):
 class Partition(PartitionValue, frozen=True, gc=False):
     """PartitionValue as stored; revision: the one that wrote it last."""
 
-    revision: int
+    revision: int = 0
 
     @property
     def has_leader(self) -> bool:
@@ -139,6 +156,7 @@ class Quotas(msgspec.Struct, frozen=True):
 class ClusterImage(msgspec.Struct, frozen=True):
     """Everything at `revision`. fences holds every broker the controller ever met, brokers those registered now.
 
+    suspects: by (broker, reporter) the broker epoch of a process that the reporter can no longer connect to.
     unfinished: ids of topics that are not ready, or have hidden partitions: work for the controller.
     """
 
@@ -155,6 +173,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
     ids: ShardedMap[str, bytes] = ShardedMap()
     quotas: Mapping[QuotaEntity, Quotas] = {}
     directories: Mapping[int, Directories] = {}
+    suspects: Mapping[tuple[int, int], int] = {}
 
     def topic(self, name: str) -> Topic | None:
         topic_id = self.ids.get(name)
@@ -192,6 +211,6 @@ class ClusterImage(msgspec.Struct, frozen=True):
         return self.group_configs.get(group, StoredConfigs())
 
 
-def is_active(epoch: int, fence: Fence | None) -> bool:
-    """Whether a registration may lead: the controller said so of this very one."""
-    return fence is not None and fence.broker_epoch == epoch and fence.state == ACTIVE
+def registration_state(epoch: int, fence: Fence | None) -> str:
+    """What a registration is held for: what the controller said of this very one, fenced as long as it said nothing."""
+    return fence.state if fence is not None and fence.broker_epoch == epoch else FENCED

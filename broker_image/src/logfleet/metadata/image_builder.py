@@ -20,7 +20,7 @@ from logfleet.metadata.image import (
     Quotas,
     StoredConfigs,
     Topic,
-    is_active,
+    registration_state,
 )
 from logfleet.metadata.store import Event, KeyValue
 from logfleet.wire import uuids
@@ -61,6 +61,7 @@ _CONTROLLER: Final = msgspec.json.Decoder(keys.ControllerValue)
 _BROKER: Final = msgspec.json.Decoder(keys.BrokerValue)
 _DIRECTORIES: Final = msgspec.json.Decoder(keys.DirectoriesValue)
 _FENCE: Final = msgspec.json.Decoder(keys.FenceValue)
+_SUSPECT: Final = msgspec.json.Decoder(keys.SuspectValue)
 _TOPIC: Final = msgspec.json.Decoder(keys.TopicValue)
 _PARTITION: Final = msgspec.json.Decoder(keys.PartitionValue)
 _READY: Final = msgspec.json.Decoder(keys.ReadyValue)
@@ -142,6 +143,7 @@ class ImageBuilder:
         self._deleted = _Copied(base.deleted)
         self._quotas = _Copied(base.quotas)
         self._directories = _Copied(base.directories)
+        self._suspects = _Copied(base.suspects)
 
     def add(self, event: Event) -> None:
         """Take one key's new state. Raises CorruptMetadataError."""
@@ -178,6 +180,7 @@ class ImageBuilder:
             self._base.ids.updated(self._ids),
             self._quotas.values,
             self._directories.values,
+            self._suspects.values,
         )
         return image, self._changes
 
@@ -185,9 +188,9 @@ class ImageBuilder:
         """Brokers with what the controller says of them now: a fence may change without the registration."""
         brokers = dict(self._brokers.values)
         for broker_id, broker in brokers.items():
-            active = is_active(broker.epoch, self._fences.values.get(broker_id))
-            if active != broker.is_active:
-                brokers[broker_id] = msgspec.structs.replace(broker, is_active=active)
+            state = registration_state(broker.epoch, self._fences.values.get(broker_id))
+            if state != broker.state:
+                brokers[broker_id] = msgspec.structs.replace(broker, state=state)
         return brokers
 
     def _draft(self, topic_id: bytes) -> _TopicDraft:
@@ -217,7 +220,7 @@ class ImageBuilder:
             offline = {
                 uuids.from_text(uuid): frozenset(indexes) for uuid, indexes in value.offline.items()
             }
-            broker = Broker(broker_id, item.create_revision, value, False, offline)
+            broker = Broker(broker_id, item.create_revision, value, offline=offline)
             self._brokers.put(broker_id, broker)
 
     def _read_fence(self, rest: str, item: KeyValue | None) -> None:
@@ -236,6 +239,15 @@ class ImageBuilder:
         else:
             value = _DIRECTORIES.decode(item.value)
             self._directories.put(broker_id, Directories(frozenset(value.ids), item.mod_revision))
+
+    def _read_suspect(self, rest: str, item: KeyValue | None) -> None:
+        self._changes.brokers = True
+        broker_id, _, reporter = rest.partition("/")
+        key = int(broker_id), int(reporter)
+        if item is None:
+            self._suspects.remove(key)
+        else:
+            self._suspects.put(key, _SUSPECT.decode(item.value).broker_epoch)
 
     def _read_topic(self, name: str, item: KeyValue | None) -> None:
         if item is None:
@@ -258,15 +270,8 @@ class ImageBuilder:
             partitions.pop(int(index), None)
         else:
             value = _PARTITION.decode(item.value)
-            partitions[int(index)] = Partition(
-                value.replicas,
-                value.isr,
-                value.leader,
-                value.leader_epoch,
-                value.partition_epoch,
-                value.min_isr,
-                item.mod_revision,
-            )
+            fields = msgspec.structs.asdict(value)
+            partitions[int(index)] = Partition(**fields, revision=item.mod_revision)
 
     def _read_ready(self, uuid: str, item: KeyValue | None) -> None:
         draft = self._draft(uuids.from_text(uuid))
@@ -318,6 +323,7 @@ class ImageBuilder:
         (keys.DELETED, _read_deleted),
         (keys.BROKERS, _read_broker),
         (keys.FENCES, _read_fence),
+        (keys.SUSPECTS, _read_suspect),
         (keys.DIRECTORIES, _read_directories),
         (keys.BROKER_CONFIGS, _read_broker_config),
         (keys.QUOTAS, _read_quota),

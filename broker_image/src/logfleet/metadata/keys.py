@@ -6,10 +6,11 @@
 | `ctl` | ControllerValue | the winner of the election, on its lease; its create revision is the controller epoch |
 | `broker/ID` | BrokerValue | the broker, on its lease, again and again; its create revision is the broker epoch |
 | `fence/ID` | FenceValue | the controller |
+| `suspect/ID/REPORTER` | SuspectValue | a broker that can no longer connect to another, on its own lease |
 | `dirs/ID` | DirectoriesValue | the broker, before it makes a log there; it stays when the broker is gone |
 | `topic/NAME` | TopicValue | the controller |
 | `tid/UUID` | the topic's name: for people, and to compare that this very topic exists | the controller, with `topic/NAME` |
-| `part/UUID/INDEX` | PartitionValue | the controller |
+| `part/UUID/INDEX` | PartitionValue | the controller; the partition's leader, when the ISR changes |
 | `ready/UUID` | ReadyValue | the controller, last of all: before it the topic (or its growth) is not there |
 | `deleted/UUID` | DeletedValue | the controller; each broker takes itself out when its logs are gone |
 | `config/broker/ID`, `config/broker/default` | ConfigValue | the controller |
@@ -21,7 +22,7 @@ Values are JSON, so that a person with etcdctl can read them; unknown fields are
 UUID is Kafka's text form of a topic id. NAME in a quota's key is percent-encoded, `<default>` stands for what has no quota of its own. Every write of the controller compares the create revision of `ctl`.
 """
 
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -30,6 +31,7 @@ CLUSTER_ID: Final = "cluster/id"
 CONTROLLER: Final = "ctl"
 BROKERS: Final = "broker/"
 FENCES: Final = "fence/"
+SUSPECTS: Final = "suspect/"
 DIRECTORIES: Final = "dirs/"
 TOPICS: Final = "topic/"
 TOPIC_IDS: Final = "tid/"
@@ -63,11 +65,13 @@ class ControllerValue(msgspec.Struct, frozen=True):
     incarnation: str
 
 
-class BrokerValue(msgspec.Struct, frozen=True):
+class BrokerValue(msgspec.Struct, frozen=True, omit_defaults=True):
     """A running broker: `listeners` are its advertised addresses, with real hosts and ports; `rack` is its zone.
 
     directories: `directory.id` of each of its log directories (KIP-858), by which a replica's disk is known again.
     offline: by topic id (text form) the partitions in log directories that failed or are missing. The broker writes it anew when that changes.
+    unclean: it did not stop cleanly before this start, so that its logs may lack what it had acknowledged (KIP-966). leaving: it is
+    asked to stop, and would be let go first.
     """
 
     incarnation: str
@@ -75,6 +79,8 @@ class BrokerValue(msgspec.Struct, frozen=True):
     rack: str | None = None
     directories: tuple[str, ...] = ()
     offline: dict[str, tuple[int, ...]] = {}
+    unclean: bool = False
+    leaving: bool = False
 
 
 class DirectoriesValue(msgspec.Struct, frozen=True):
@@ -87,7 +93,11 @@ class DirectoriesValue(msgspec.Struct, frozen=True):
 
 
 class FenceValue(msgspec.Struct, frozen=True):
-    """What the controller holds a broker for: `fenced` or `active`; nothing but fenced for any other broker epoch."""
+    """What the controller holds a broker for: `fenced`, `active` or `draining`; nothing but fenced for any other broker epoch.
+
+    active: it may lead and join ISRs. draining: it may leave (Kafka: controlled shutdown); it stays leader and in sync where nobody
+    can take its place, and joins nothing.
+    """
 
     broker_epoch: int = msgspec.field(name="be")
     state: str
@@ -95,6 +105,13 @@ class FenceValue(msgspec.Struct, frozen=True):
 
 ACTIVE: Final = "active"
 FENCED: Final = "fenced"
+DRAINING: Final = "draining"
+
+
+class SuspectValue(msgspec.Struct, frozen=True):
+    """The registration to whose process REPORTER was connected, and is refused now."""
+
+    broker_epoch: int = msgspec.field(name="be")
 
 
 class TopicValue(msgspec.Struct, frozen=True):
@@ -104,13 +121,17 @@ class TopicValue(msgspec.Struct, frozen=True):
     configs: dict[str, str] = {}
 
 
-class PartitionValue(msgspec.Struct, frozen=True, gc=False):
+class PartitionValue(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """State of a partition.
 
     replicas: broker ids, the preferred leader first. isr: the in-sync ones, each with its broker epoch.
     leader: broker id or NO_LEADER. leader_epoch: +1 with every change of leader, also to the same broker after
-    its restart. partition_epoch: +1 with every write. min_isr: min.insync.replicas in force (KAFKA-16540: it
-    belongs to the partition, never to a broker).
+    its restart; not when the ISR shrinks (KAFKA-15021). partition_epoch: +1 with every write. min_isr: min.insync.replicas in
+    force (KAFKA-16540: it belongs to the partition, never to a broker).
+    adding, removing: those of `replicas` that a reassignment brings or takes away (KIP-455).
+    elr: eligible leaders besides the ISR (KIP-966): they left it when it was smaller than min_isr, and hold every committed record.
+    last_leader: whoever led last, NO_LEADER if nobody ever did; last_directory: `directory.id` of the disk on which it led.
+    recovering: the leader came by an unclean election, and what it lacks is lost.
     """
 
     replicas: tuple[int, ...]
@@ -119,6 +140,20 @@ class PartitionValue(msgspec.Struct, frozen=True, gc=False):
     leader_epoch: int = msgspec.field(name="le")
     partition_epoch: int = msgspec.field(name="pe")
     min_isr: int = msgspec.field(name="misr")
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    elr: tuple[int, ...] = ()
+    last_leader: int = msgspec.field(name="last", default=NO_LEADER)
+    last_directory: str = msgspec.field(name="dir", default="")
+    recovering: bool = False
+
+    def changed(self, **changes: object) -> "PartitionValue":
+        """The next state: this one but for `changes`, which are named as the fields."""
+        fields: dict[str, Any] = {name: getattr(self, name) for name in _PARTITION_FIELDS}
+        return PartitionValue(**{**fields, "partition_epoch": self.partition_epoch + 1, **changes})
+
+
+_PARTITION_FIELDS: Final = PartitionValue.__struct_fields__
 
 
 class ReadyValue(msgspec.Struct, frozen=True):
@@ -149,6 +184,15 @@ def broker(broker_id: int) -> str:
 
 def fence(broker_id: int) -> str:
     return f"{FENCES}{broker_id}"
+
+
+def suspects(broker_id: int) -> str:
+    """Prefix of all reports on a broker."""
+    return f"{SUSPECTS}{broker_id}/"
+
+
+def suspect(broker_id: int, reporter: int) -> str:
+    return f"{SUSPECTS}{broker_id}/{reporter}"
 
 
 def directories(broker_id: int) -> str:

@@ -83,12 +83,13 @@ class Service(Protocol):
 
 
 class Repeat(Protocol):
-    """Knows requests by the bytes around what changes from one to the next. api_key: of their API."""
+    """Knows requests by the bytes around what changes from one to the next. api_key, api_version: theirs."""
 
     api_key: int
+    api_version: int
 
-    def __call__(self, frame: memoryview, /) -> bytes | None:
-        """The whole answer; None if the request must be decoded, everything being as it was."""
+    def __call__(self, frame: memoryview, /) -> bytes | Awaitable[bytes] | None:
+        """The whole answer, at once or to be awaited; None if the request must be decoded, everything being as it was."""
 
 
 NO_REPEATS: dict[bytes, Repeat] = {}

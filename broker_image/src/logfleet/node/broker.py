@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import random
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, Self, TypeVar
@@ -31,15 +31,18 @@ from logfleet.net.listener import Listener
 from logfleet.node.cluster.controller_access import ControllerAccess
 from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.directory_record import DirectoryRecord
+from logfleet.node.cluster.membership import Membership
 from logfleet.node.cluster.metadata_follower import MetadataFollower
 from logfleet.node.cluster.metadata_store import open_store
 from logfleet.node.cluster.producer_ids import ProducerIds
 from logfleet.node.cluster.registration import (
-    Registrar,
     Registration,
     RegistrationError,
     join_cluster,
 )
+from logfleet.node.decisions.disks import NotedDisks
+from logfleet.node.decisions.journal import Journal
+from logfleet.node.disks import Disks
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.dynamic_config import DynamicConfig
 from logfleet.node.groups.coordinator_loop import CoordinatorLoop
@@ -48,32 +51,36 @@ from logfleet.node.handlers.admin.routes import UNFENCED
 from logfleet.node.handlers.admin.topics import create_one
 from logfleet.node.handlers.host import WholeHost
 from logfleet.node.handlers.metadata_creation import TopicCreator
-from logfleet.node.listening import advertised, listener_of
+from logfleet.node.listening import CannotListen, advertised, bind, listener_of
 from logfleet.node.metrics.observation import Observation
 from logfleet.node.partitions.deletions import Deletions
 from logfleet.node.partitions.flush_rules import FlushRules
+from logfleet.node.partitions.following import Following
 from logfleet.node.partitions.leadership import Leadership
 from logfleet.node.partitions.local_partitions import LocalPartitions
 from logfleet.node.partitions.log_configs import LogConfigs
 from logfleet.node.partitions.maintenance import Maintenance
 from logfleet.node.partitions.missing_directories import MissingDirectories
 from logfleet.node.partitions.parked import Parked
-from logfleet.node.partitions.partition import Partition
 from logfleet.node.partitions.partition_table import PartitionTable
+from logfleet.node.partitions.replica import Replica
 from logfleet.node.partitions.replica_logs import ReplicaLogs
 from logfleet.node.partitions.strays import set_strays_aside
 from logfleet.node.quotas.client_quotas import quotas_of
 from logfleet.node.quotas.connection_rules import ConnectionRules
+from logfleet.node.replication.isr_writer import IsrWriter
+from logfleet.node.replication.replica_fetchers import ReplicaFetchers
 from logfleet.sessions.cache import SessionCache
 from logfleet.storage.checkpointer import Checkpointer
 from logfleet.storage.cleaning.cleaner import Cleaner
 from logfleet.storage.disk_failure import DiskFailure
 from logfleet.storage.disk_space import DiskSpace
 from logfleet.storage.flusher import Flusher
-from logfleet.storage.log_dir import LogDir, LogDirRefused
+from logfleet.storage.log_dir import LogDirRefused
 from logfleet.storage.log_dirs import LogDirs, look_at
 from logfleet.storage.open_files import OpenFiles
-from logfleet.storage.partition_log import PartitionLog
+from logfleet.storage.truncater import Truncater
+from logfleet.telemetry.decisions import Decisions
 
 log = structlog.get_logger(__name__)
 
@@ -94,7 +101,8 @@ class StartError(Exception):
 class Broker:
     """A broker in this process; an asynchronous context manager that is serving inside.
 
-    config: as it was started. partitions: those it leads. timers: for parked requests. fetch_sessions: of its readers.
+    config: as it was started. partitions: its replicas. timers: for parked requests. fetch_sessions: of its readers.
+    decisions: what it decided and why.
     failure: why it ended by itself, else None. What is only annotated below is there once it has started.
     """
 
@@ -103,11 +111,14 @@ class Broker:
     follower: MetadataFollower
     local: LocalPartitions
     leadership: Leadership
+    following: Following
     controller: ControllerLoop
     controller_access: ControllerAccess
     topic_creator: TopicCreator
     producer_ids: ProducerIds
     coordinators: CoordinatorLoop
+    isr_writer: IsrWriter
+    membership: Membership
 
     def __init__(self, config: BrokerConfig, files: Files | None = None) -> None:
         self.config = config
@@ -124,7 +135,9 @@ class Broker:
         self.dispatcher: Dispatcher[WholeHost] = Dispatcher(self, all_handlers(), UNFENCED)
         self.quotas = quotas_of(config)
         self.failure: str | None = None
+        self.decisions = Decisions(self.node_id, clock.now_ms)
         self._files = files or PosixFiles()
+        self.journal = Journal(self.decisions, self._files)
         self._flusher = Flusher(self._files)
         self.checkpointer = Checkpointer(self._files, self._flusher)
         self._compute = ThreadPoolExecutor(COMPUTE_THREADS, thread_name_prefix="compute")
@@ -133,18 +146,27 @@ class Broker:
         self.disk_space = DiskSpace(
             self._files, self._flusher, self._log_dirs, config.logfleet_disk_reserve_bytes
         )
-        self._disk_failed = DiskFailure(
+        failure = DiskFailure(
             self._log_dirs,
             self.disk_space,
-            take_offline=self._take_offline,
+            take_offline=lambda logs: self.local.take_offline(logs),  # noqa: PLW0108  it comes later
             fail=self._fail,
         )
+        self._disk_failed = NotedDisks(self.decisions, failure, self._log_dirs, self.disk_space)
         self._log_dirs.open_files.on_write_failed = self._disk_failed.write_failed
         self._configs = LogConfigs(self.node_id, config.static)
+        self._disks = Disks(
+            config,
+            self._log_dirs,
+            self._flusher,
+            self.checkpointer,
+            disk_space=self.disk_space,
+            recovery_threads=lambda: self._configs.recovery_threads(self.image),
+            on_failure=self._fail,
+        )
         self._listeners: list[Listener] = []
         self._connection_rules = ConnectionRules(config, self._listeners, own.connections)
-        self._registrar: Registrar | None = None
-        self._high_watermarks: Mapping[TopicPartition, int] = {}
+        self._is_member = False
         self._stack = contextlib.AsyncExitStack()
         self._observation = Observation(self, lambda: self._listeners)
         self._ended = asyncio.Event()
@@ -168,7 +190,7 @@ class Broker:
         """Run something that takes long and releases the interpreter lock."""
         return await asyncio.get_running_loop().run_in_executor(self._compute, work, *args)
 
-    def storage_failed(self, partition: Partition, error: OSError) -> None:
+    def storage_failed(self, partition: Replica, error: OSError) -> None:
         """A log could not be written or read: see DiskFailure."""
         self._disk_failed(TopicPartition(partition.topic, partition.index), error)
 
@@ -180,13 +202,15 @@ class Broker:
             await self._start()
         except BaseException as error:
             await self._stack.aclose()
-            if isinstance(error, LogDirRefused | RegistrationError | StoreError):
+            if isinstance(error, CannotListen | LogDirRefused | RegistrationError | StoreError):
                 raise StartError(str(error)) from error
             raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop: answer what is in progress, make everything durable, unregister."""
+        """Stop: hand over what others can take, answer what is in progress, make everything durable, unregister."""
+        if self.failure is None:
+            await self.membership.leave()
         self._state = "stopping"
         log.info("broker_stopping", broker=self.node_id)
         await self._stack.aclose()
@@ -209,17 +233,20 @@ class Broker:
         self._stack.callback(self._compute.shutdown)
         self._stack.callback(self._flusher.stop)
         self._stack.callback(self.timers.stop)
-        await self._start_admin()
+        await self._observation.start(self._stack)
         addresses = await self._bind()
         self.store = await open_store(self.config)
         self._stack.push_async_callback(self.store.close)
-        self._stack.push_async_callback(self._leave)
+        self._stack.push_async_callback(self._unregister)
         on_disk = look_at(self._files, self.config.log_dirs)
         self.cluster_id = await join_cluster(
             self.store, on_disk.cluster_id, unreadable=on_disk.unreadable
         )
         self.follower = MetadataFollower(self.store)
-        await self._open_log_dirs()
+        await self._disks.open(self.cluster_id, self._stack)
+        await self.journal.open(self._log_dirs.dirs[0].path)
+        self._stack.push_async_callback(self.journal.close)
+        self._spawn("decisions", self.journal.run(self._disk_failed.look))
         self._spawn("metadata", self.follower.run())
         image = await self.follower.until(lambda image: image.revision > 0)
         await self._log_dirs.load(
@@ -231,34 +258,26 @@ class Broker:
         self._spawn(
             "quotas", self.quotas.follow(self.follower.subscribe(), self.dispatcher.measure)
         )
+        self._start_replication()
         self._start_control()
         self._start_coordinators()
         self._spawn("partitions", self.local.run())
         self._start_registration(addresses)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LEADING_S_MAX):
-                image = await self.follower.until(self._leads_its_own)
+                image = await self.follower.until(self.leadership.leads_its_own)
+                await self._flusher.run(self._log_dirs.settle)
+                self.membership.tell(unclean=False)
                 await self.local.until_applied(image.revision)
         maintenance = self._start_maintenance()
         await self._start_dynamic_config(maintenance)
         await self._serve()
 
-    async def _start_admin(self) -> None:
-        try:
-            await self._observation.start(self._stack)
-        except OSError as error:
-            address = self.config.logfleet_admin_listener
-            raise _cannot_listen("logfleet.admin.listener", address, error) from error
-
     def not_ready(self) -> str | None:
         """Why clients may not be sent here, None if they may: it serves, is registered, and the controller lets it lead."""
         if self._state != "serving":
             return self._state
-        registration = None if self._registrar is None else self._registrar.registration
-        broker = self.image.brokers.get(self.node_id)
-        if registration is None or broker is None or broker.epoch != registration.epoch:
-            return "not registered with the cluster: the metadata store cannot be reached, or is behind"
-        return None if broker.is_active else "the controller does not let it lead yet"
+        return self.membership.not_ready()
 
     async def _bind(self) -> tuple[Address, ...]:
         """Take the ports; the addresses that clients are told."""
@@ -272,36 +291,10 @@ class Broker:
                 quotas=self._connection_rules.quotas,
                 throttle=self.quotas.connection.charge,
             )
-            try:
-                ports[address.name] = await listener.bind(address.host, address.port)
-            except OSError as error:
-                raise _cannot_listen(f"listener {address.name}", address, error) from error
+            ports[address.name] = await bind(listener, address)
             self._stack.push_async_callback(listener.stop, 0)
             self._listeners.append(listener)
         return advertised(self.config, ports)
-
-    async def _open_log_dirs(self) -> None:
-        for log_dir in self._log_dirs.open_each(
-            self.config.log_dirs, self.cluster_id, self.node_id
-        ):
-            self._stack.push_async_callback(self._close_log_dir, log_dir)
-            await self.disk_space.look(log_dir.path)
-
-    async def _close_log_dir(self, log_dir: LogDir) -> None:
-        self.disk_space.give_up(log_dir.path)
-        if log_dir not in self._log_dirs.dirs:
-            return  # it failed
-        if not log_dir.is_loaded:
-            log_dir.abandon()
-            return
-        try:
-            await self._flusher.until_all_idle()
-            await self.checkpointer.until_idle()
-            threads = self._configs.recovery_threads(self.image)
-            await self._flusher.close(log_dir.logs.values(), threads)
-            await self._flusher.run(log_dir.close, self._high_watermarks)
-        except OSError as error:
-            self._fail(f"log directory {log_dir.path} could not be closed: {error}")
 
     def _start_partitions(self) -> None:
         set_strays_aside(self._log_dirs, self.image, self.node_id)
@@ -315,25 +308,37 @@ class Broker:
         record = DirectoryRecord(self.store, self.node_id, self._log_dirs.as_found())
         missing = MissingDirectories(self.node_id, record, logs, self.partitions.offline)
         missing.take_offline(self.image)
-        self.leadership = Leadership(self.node_id, self.partitions, self._flusher, rules)
+        lag_max_ms = self.config.replica_lag_time_max_ms
+        self.leadership = Leadership(
+            self.node_id, self.partitions, self._flusher, rules, lag_max_ms
+        )
+        self.following = Following(self.node_id, self.partitions)
         self.local = LocalPartitions(
             self.follower,
             self.partitions,
             self._configs,
             logs=logs,
             leadership=self.leadership,
+            following=self.following,
             deletions=Deletions(self.node_id, self.store, logs),
             missing=missing,
             on_disk_failure=self._disk_failed,
         )
 
+    def _start_replication(self) -> None:
+        """Copying what others lead, and saying who is in sync with what this broker leads."""
+        truncater = Truncater(self._log_dirs, self._flusher, self.checkpointer, self._disk_failed)
+        ReplicaFetchers(self, self.following, truncater, self._spawn)
+        self.isr_writer = IsrWriter(
+            self.store, self.follower, self.partitions, self.leadership, self.decisions
+        )
+        self._spawn("isr", self.isr_writer.run())
+
     def _start_control(self) -> None:
         """The controller, should this broker be elected, and the ways to whoever is."""
+        me = ControllerValue(self.node_id, self.incarnation)
         self.controller = ControllerLoop(
-            self.store,
-            self.follower,
-            ControllerValue(self.node_id, self.incarnation),
-            self.config.static,
+            self.store, self.follower, me, self.config.static, self.decisions
         )
         self._spawn("controller", self.controller.run())
         self.controller_access = ControllerAccess(
@@ -362,42 +367,41 @@ class Broker:
     def _start_registration(self, addresses: tuple[Address, ...]) -> None:
         directories = tuple(log_dir.identity.directory_id for log_dir in self._log_dirs)
 
-        def value() -> BrokerValue:
-            return BrokerValue(
-                self.incarnation,
-                addresses,
-                self.config.broker_rack,
-                directories,
-                self.partitions.offline.by_topic(),
-            )
-
-        registrar = self._registrar = Registrar(
+        value = BrokerValue(
+            self.incarnation,
+            addresses,
+            self.config.broker_rack,
+            directories,
+            self.partitions.offline.by_topic(),
+            unclean=not self._log_dirs.lost_nothing,
+        )
+        self.membership = Membership(
             self.store,
             self.follower,
-            self.node_id,
-            value(),
+            self.controller,
+            self.config,
+            value=value,
+            decisions=self.decisions,
             on_registered=self._registered,
             on_lost=self._unregistered,
         )
-        self.partitions.offline.on_change = lambda: registrar.tell(value())
-        self._spawn("registration", registrar.run())
+        self._is_member = True
+        offline = self.partitions.offline
+        offline.on_change = lambda: self.membership.tell(offline=offline.by_topic())
+        self.membership.start(self._spawn)
 
     def _registered(self, registration: Registration) -> None:
+        self._disks.broker_epoch = registration.epoch
         self.dispatcher.lease = registration.lease
         self.local.registered(registration.epoch)
 
-    def _unregistered(self, _: str) -> None:
+    def _unregistered(self) -> None:
         self.local.lost_registration()
         self.dispatcher.lease = None
 
-    async def _leave(self) -> None:
-        if self._registrar is not None:
-            await self._registrar.leave()
-
-    def _leads_its_own(self, image: ClusterImage) -> bool:
-        """Whether this broker is active and was given all partitions that only it holds."""
-        broker = image.brokers.get(self.node_id)
-        return broker is not None and broker.is_active and self.leadership.leads_its_own(image)
+    async def _unregister(self) -> None:
+        if self._is_member:
+            await self.membership.unregister()
 
     async def _start_dynamic_config(self, maintenance: Maintenance) -> None:
         async def producers(layers: BrokerLayers) -> None:
@@ -421,7 +425,7 @@ class Broker:
             checkpointer=self.checkpointer,
             on_disk_failure=self._disk_failed,
         )
-        self._stack.callback(self._remember_high_watermarks)
+        self._stack.callback(self._disks.remember, self.partitions.high_watermarks)
         self._spawn("maintenance", maintenance.run())
         self._spawn("disk space", self.disk_space.run())
         cleaner = None
@@ -438,12 +442,10 @@ class Broker:
                 on_disk_failure=self._disk_failed,
             )
             self.leadership.on_lost.append(cleaner.lost)
+            self.following.on_unfollowed.append(cleaner.lost)
             self._spawn("cleaner", cleaner.run())
         self._observation.tell_all(cleaner)
         return maintenance
-
-    def _remember_high_watermarks(self) -> None:
-        self._high_watermarks = self.partitions.high_watermarks()
 
     async def _serve(self) -> None:
         for listener in self._listeners:
@@ -475,14 +477,6 @@ class Broker:
         if error is not None and not isinstance(error, StoreError | RegistrationError):
             log.error("task_failed", task=task.get_name(), exc_info=error)
         self._fail(f"{task.get_name()}: {error}")
-
-    def _take_offline(self, logs: Iterable[PartitionLog]) -> None:
-        self.local.take_offline(logs)
-
-
-def _cannot_listen(what: str, address: Any, error: OSError) -> StartError:
-    reason = error.strerror or str(error)
-    return StartError(f"{what} cannot listen on {address.host}:{address.port}: {reason}")
 
 
 async def _cancel(task: "asyncio.Task[None]") -> None:

@@ -234,7 +234,9 @@ class Dispatcher(Generic[B]):
         finally:
             self.waiting_memory -= memory
 
-    def _repeated(self, repeat: Repeat, frame: memoryview, started: float) -> bytes | None:
+    def _repeated(
+        self, repeat: Repeat, frame: memoryview, started: float
+    ) -> bytes | Awaitable[Answer] | None:
         """The answer to a request that is known by its bytes, None if it must be decoded.
 
         What `__call__` does for every request is done here as well.
@@ -246,9 +248,14 @@ class Dispatcher(Generic[B]):
             return None  # decoding says why
         except Exception as error:  # noqa: BLE001  as above
             raise self._failed(route, error) from None
-        if answer is not None:
+        if type(answer) is bytes:
             route.stats.at_once.observe(answered_at(lease) - started)
-        return answer
+            return answer
+        if answer is None:
+            return None
+        served = route.versions[repeat.api_version]
+        pending = cast("Awaitable[bytes]", answer)
+        return self._answer_later(served, 0, pending, started, usage=None, lease=lease)
 
     def _queued(self, frame: memoryview, waited_s: float) -> None:
         """The request waited until others of its connection had had their turn."""
@@ -272,19 +279,22 @@ class Dispatcher(Generic[B]):
         self,
         served: _Version,
         correlation_id: int,
-        pending: Awaitable[Response],
+        pending: Awaitable[Response | bytes],
         started: float,
         *,
         usage: Usage | None,
         lease: Lease | None,
     ) -> Answer:
+        """pending: what is to be encoded, or the whole answer."""
         stats = served.stats
         parked = perf_counter()
         try:
             response = await pending
             ready = perf_counter()
             answer: Answer = None
-            if response is not None:
+            if isinstance(response, bytes):
+                answer = response
+            elif response is not None:
                 answer = self._encode(served, correlation_id, response)
             ended = answered_at(lease)
         except Exception as error:  # noqa: BLE001  as above

@@ -11,6 +11,14 @@ from logfleet.net.connection_quotas import ConnectionQuotas
 from logfleet.net.listener import Listener
 
 
+class CannotListen(Exception):
+    """A port is taken, or an address is not this machine's. The text is one line that says which."""
+
+    def __init__(self, what: str, address: Address, error: OSError) -> None:
+        reason = error.strerror or str(error)
+        super().__init__(f"{what} cannot listen on {address.host}:{address.port}: {reason}")
+
+
 def listener_of(
     address: Address,
     config: BrokerConfig,
@@ -33,6 +41,14 @@ def listener_of(
         send_buffer_bytes=config.socket_send_buffer_bytes,
         throttle=throttle,
     )
+
+
+async def bind(listener: Listener, address: Address) -> int:
+    """Take the port; returns which. Raises CannotListen."""
+    try:
+        return await listener.bind(address.host, address.port)
+    except OSError as error:
+        raise CannotListen(f"listener {address.name}", address, error) from error
 
 
 def advertised(config: BrokerConfig, ports: Mapping[str, int]) -> tuple[Address, ...]:

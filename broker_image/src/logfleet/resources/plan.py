@@ -8,14 +8,11 @@ change that someone asked for is a change that nobody asked for.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Final
 
 import msgspec
 
 from logfleet.resources.cluster import ClusterResource
 from logfleet.resources.topic import TopicResource
-
-REPLICAS_SUPPORTED_MAX: Final = 1  # one copy per partition in this version
 
 
 class Reason(StrEnum):
@@ -135,12 +132,6 @@ def _topic_refusal(desired: TopicResource, observed: ObservedTopic | None) -> Re
             Reason.NOT_SUPPORTED,
             f"spec.replicas: the topic has {observed.replicas} and this version cannot change "
             f"it to {spec.replicas}; write {observed.replicas}",
-        )
-    if observed is None and (spec.replicas or 1) > REPLICAS_SUPPORTED_MAX:
-        return Refusal(
-            Reason.NOT_SUPPORTED,
-            f"spec.replicas: is {spec.replicas}, this version keeps one copy of each partition; "
-            "write 1",
         )
     return None
 

@@ -31,7 +31,10 @@ def next_epoch(epoch: int) -> int:
 class Source(Protocol):
     """What tells the partition of a session that it changed (`logfleet.node.partitions.partition.Partition`)."""
 
+    @property
+    def log_end_offset(self) -> int: ...
     def wait(self, waiter: "SessionPartition", /) -> None: ...
+    def wait_for_appends(self, waiter: "SessionPartition", /) -> None: ...
     def forget(self, waiter: "SessionPartition", /) -> None: ...
 
 
@@ -39,6 +42,7 @@ class Parked(Protocol):
     """A request of the session that waits for more."""
 
     def appended(self, size: int, /) -> None: ...
+    def end_soon(self) -> None: ...
     def end(self) -> None: ...
 
 
@@ -79,10 +83,23 @@ class SessionPartition:
         self.source = source
         if source is not None:
             source.wait(self)
+            if self._session.privileged:
+                source.wait_for_appends(self)
+
+    def committed(self, size: int) -> None:
+        """Records of `size` bytes were committed: what a consumer waits for. A follower has read them, and is to hear that they are."""
+        self._session.is_due(self)
+        if not self._session.privileged:
+            self._more(size)
+        elif self._session.parked is not None:
+            self._session.parked.end_soon()
 
     def appended(self, size: int) -> None:
-        """Records of `size` bytes were committed."""
+        """Records of `size` bytes were written: what a follower waits for."""
         self._session.is_due(self)
+        self._more(size)
+
+    def _more(self, size: int) -> None:
         parked = self._session.parked
         if parked is not None:
             parked.appended(size)
@@ -178,9 +195,15 @@ class FetchSession:
             if not is_first:
                 self._places += 1
                 partition.place = self._places
-        elif not special and partition.wanted.fetch_offset >= row.high_watermark:
+        elif not special and partition.wanted.fetch_offset >= self._end_of(partition, row):
             self._due.discard(partition)
         return has_records or moved or special
+
+    def _end_of(self, partition: SessionPartition, row: FetchResponse.PartitionData) -> int:
+        """Where the reader has read everything: it may have got nothing as an answer was full."""
+        if self.privileged and partition.source is not None:
+            return partition.source.log_end_offset
+        return row.high_watermark
 
     def end_parked(self) -> None:
         """Let the request that waits be answered now."""

@@ -10,13 +10,15 @@ from typing import Any
 
 from logfleet.io.files import Files
 from logfleet.io.slices import Slices
-from logfleet.log.names import LOG_STARTS, TopicPartition
+from logfleet.log.names import FIRST_DIRTY_OFFSETS, LOG_STARTS, RECOVERY_POINTS, TopicPartition
 from logfleet.storage.checkpoint_job import CheckpointJob
 from logfleet.storage.flusher import Flusher
 from logfleet.storage.log_dir import LogDir
 
+Names = tuple[str, ...]
+
 HighWatermarkOf = Callable[[TopicPartition], int | None]
-"""That of a partition, None if this broker does not lead it."""
+"""That of a partition, None if this broker does not host it."""
 
 
 class Checkpointer:
@@ -27,8 +29,8 @@ class Checkpointer:
         self._flusher = flusher
         self._slices = Slices()
         self._locks: dict[str, asyncio.Lock] = {}
-        self._asked: dict[str, int] = {}
-        self._written: dict[str, int] = {}
+        self._asked: dict[tuple[str, Names], int] = {}
+        self._written: dict[tuple[str, Names], int] = {}
         self._running: set[asyncio.Task[None]] = set()
 
     async def write(self, log_dir: LogDir, high_watermark_of: HighWatermarkOf) -> None:
@@ -37,9 +39,16 @@ class Checkpointer:
 
     async def write_log_starts(self, log_dir: LogDir) -> None:
         """Return once the log start offsets that are known now are durable. Calls that wait for one another share a write."""
-        path = log_dir.path
-        mine = self._asked[path] = self._asked.get(path, 0) + 1
-        await self._complete(self._write_starts(log_dir, mine))
+        await self._write_some(log_dir, (LOG_STARTS,))
+
+    async def write_bounds(self, log_dir: LogDir) -> None:
+        """As write_log_starts, of all that says how far down a log may be relied on."""
+        await self._write_some(log_dir, (RECOVERY_POINTS, LOG_STARTS, FIRST_DIRTY_OFFSETS))
+
+    async def _write_some(self, log_dir: LogDir, names: Names) -> None:
+        what = (log_dir.path, names)
+        mine = self._asked[what] = self._asked.get(what, 0) + 1
+        await self._complete(self._write_shared(log_dir, names, mine))
 
     async def forget_departed(self, log_dir: LogDir, high_watermark_of: HighWatermarkOf) -> None:
         """Return once no checkpoint names a log that has left the directory by now, nor the directory has it under its old name.
@@ -67,13 +76,14 @@ class Checkpointer:
         if not task.cancelled():
             task.exception()  # who waits for it gets it; if nobody does any more, the next write tells
 
-    async def _write_starts(self, log_dir: LogDir, mine: int) -> None:
+    async def _write_shared(self, log_dir: LogDir, names: Names, mine: int) -> None:
+        what = (log_dir.path, names)
         async with self._lock(log_dir):
-            if self._written.get(log_dir.path, 0) >= mine:
+            if self._written.get(what, 0) >= mine:
                 return
-            covered = self._asked[log_dir.path]
-            await self._run(log_dir.begin_checkpoint([LOG_STARTS]), log_dir, lambda _: None)
-            self._written[log_dir.path] = covered
+            covered = self._asked[what]
+            await self._run(log_dir.begin_checkpoint(names), log_dir, lambda _: None)
+            self._written[what] = covered
 
     async def _write_all(self, log_dir: LogDir, high_watermark_of: HighWatermarkOf) -> None:
         async with self._lock(log_dir):

@@ -4,8 +4,9 @@ The threads do nothing but wait for the disk; the default executor is left to na
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from logfleet.io.files import Files
@@ -26,7 +27,7 @@ class Flusher:
     def __init__(self, files: Files) -> None:
         self._files = files
         self._pool = ThreadPoolExecutor(THREADS + SPARE_THREADS, thread_name_prefix="flush")
-        self._running: dict[int, asyncio.Task[None]] = {}
+        self._running: dict[int, asyncio.Future[None]] = {}
 
     async def flush(self, log: PartitionLog) -> None:
         """Return once everything that is in the log now is durable. Raises OSError.
@@ -107,9 +108,20 @@ class Flusher:
             raise failed
 
     async def until_idle(self, log: PartitionLog) -> None:
-        """Return once no flush of this log is running: before its files are renamed or removed."""
+        """Return once no flush of this log is running, nor anybody holds it: before its files are renamed or removed."""
         while (running := self._running.get(id(log))) is not None:
             await asyncio.wait([running])
+
+    @asynccontextmanager
+    async def holding(self, log: PartitionLog) -> AsyncIterator[None]:
+        """Change the log's files inside, while no flush of it runs, nor anybody else who holds it; whoever comes waits."""
+        await self.until_idle(log)
+        held = self._running[id(log)] = asyncio.get_running_loop().create_future()
+        try:
+            yield
+        finally:
+            del self._running[id(log)]
+            held.set_result(None)
 
     async def run(self, work: Callable[..., T], *args: object) -> T:
         """Run something that waits for the disk."""

@@ -7,6 +7,7 @@ Errors: LogDirRefused (one line for a person: not this broker's directory, or in
 """
 
 import base64
+import contextlib
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
@@ -15,20 +16,26 @@ import msgspec
 from logfleet.io.files import (
     FileLocked,
     Lock,
+    is_shortage,
     make_durable_directory,
     process_name,
     read_file,
+    remove_if_there,
     write_file,
 )
 from logfleet.log.checkpoints import (
+    NO_BROKER_EPOCH,
     CorruptCheckpoint,
+    format_clean_shutdown,
     format_offsets,
     format_properties,
+    parse_clean_shutdown,
     parse_offsets,
     parse_properties,
 )
 from logfleet.log.config import LogConfig
 from logfleet.log.names import (
+    BOOT,
     CLEAN_SHUTDOWN,
     DELETE_DIRECTORY,
     FIRST_DIRTY_OFFSETS,
@@ -51,8 +58,6 @@ from logfleet.storage.partition_log import PartitionLog
 from logfleet.storage.trash import Discarded, Trash
 
 META_VERSION = "1"
-CLEAN_MARKER = b'{"version":0,"brokerEpoch":-1}'
-"""Content of `.kafka_cleanshutdown` (CleanShutdownFileHandler); -1: the epoch is not recorded."""
 
 ConfigOf = Callable[[str], LogConfig]
 """A topic's configuration by its name."""
@@ -74,7 +79,9 @@ class LogDir:
     """An open log directory. `load` must be exhausted before partitions are asked for.
 
     logs: the partitions' logs by topic and partition; only `create`, `delete` and `set_aside` change it.
-    high_watermarks: as they were when last checkpointed. was_clean: the directory was closed properly. begun: partitions of which
+    high_watermarks: as they were when last checkpointed. was_clean: the directory was closed properly; closed_by: by the broker of this
+    epoch, None if that is not known. lost_nothing: all that was written is there, or the cluster knows of what is not; certain once
+    it is loaded. begun: partitions of which
     something may be there, as `create` failed half way; they are completed here and begin nowhere else.
     is_loaded: `load` was exhausted.
     """
@@ -107,7 +114,12 @@ class LogDir:
         self._lock = None if is_locked else self._locked()
         try:
             self.identity = self._identify(cluster_id, node_id)
-            self.was_clean = self._read(CLEAN_SHUTDOWN) is not None
+            marker = self._read(CLEAN_SHUTDOWN)
+            self.was_clean = marker is not None
+            self.closed_by = None if marker is None else parse_clean_shutdown(marker)
+            self._boot = self._files.boot_id().encode()
+            self._was_killed = marker is None and self._read(BOOT) == self._boot
+            self.lost_nothing = self.closed_by is not None or self._was_killed
             self.high_watermarks = self._read_offsets(HIGH_WATERMARKS)
             self._written = {
                 FIRST_DIRTY_OFFSETS: self._read(FIRST_DIRTY_OFFSETS) or format_offsets([])
@@ -192,6 +204,7 @@ class LogDir:
         log_starts = self._read_offsets(LOG_STARTS)
         first_dirty = self._read_offsets(FIRST_DIRTY_OFFSETS)
         self._told = {*recovery_points, *log_starts, *first_dirty, *self.high_watermarks}
+        remove_if_there(self._files, f"{self.path}/{BOOT}")
         if self.was_clean:
             self._files.remove(f"{self.path}/{CLEAN_SHUTDOWN}")
             self._files.fsync_directory(self.path)
@@ -225,7 +238,37 @@ class LogDir:
         opened = self.logs[partition] = PartitionLog(
             partition, self._open_files, self._trash, request
         )
+        if self._was_killed and not self.is_loaded:
+            self._make_sure(opened)
         return opened
+
+    def _note_boot(self) -> None:
+        """From here on it loses nothing if the process alone dies; where that cannot be noted the next start believes nothing."""
+        with contextlib.suppress(OSError):
+            write_file(self._files, f"{self.path}/{BOOT}", self._boot, durable=True)
+
+    def settle(self) -> None:
+        """The cluster knows of what was lost: this replica counts for nothing that it may lack. Blocks."""
+        if not self.lost_nothing:
+            self.lost_nothing = True
+            self._note_boot()
+
+    def _make_sure(self, log: PartitionLog) -> None:
+        """The process that wrote the log was killed, and the machine runs on: all it wrote is there, if the disk takes it.
+
+        What the kernel failed to write back it drops, and tells so when the file is synced. Raises OSError: the disk has failed.
+        """
+        try:
+            job = log.begin_flush()
+            job.run(self._files)
+        except OSError as error:
+            log.abandon_flush()
+            if not is_shortage(error):
+                raise
+            self.lost_nothing = False
+        else:
+            log.complete_flush(job)
+            self.lost_nothing = self.lost_nothing and not log.has_lost
 
     def complete_load(self) -> None:
         """All logs that `begin_load` named are open."""
@@ -234,6 +277,8 @@ class LogDir:
             self._departures += 1  # a crash came between a log's departure and the checkpoints
         self.high_watermarks = {p: o for p, o in self.high_watermarks.items() if p in self.logs}
         self.is_loaded = True
+        if self.lost_nothing:
+            self._note_boot()
 
     # Partitions that come and go
 
@@ -307,7 +352,7 @@ class LogDir:
     def note(
         self, job: CheckpointJob, partition: TopicPartition, high_watermark: int | None
     ) -> None:
-        """Put the log as it is now into the files, if it has not left. high_watermark: None if it is not led."""
+        """Put the log as it is now into the files, if it has not left. high_watermark: None if it is not hosted."""
         log = self.logs.get(partition)
         if log is None:
             return
@@ -329,14 +374,32 @@ class LogDir:
             yield
         self._departures_told = job.departures
 
-    def close(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Make everything durable and mark the directory as closed properly. Blocks; nothing may append any more."""
+    def close(
+        self, high_watermarks: Mapping[TopicPartition, int], broker_epoch: int | None = None
+    ) -> None:
+        """Make everything durable and mark the directory as closed properly. Blocks; nothing may append any more.
+
+        broker_epoch: of the last registration. The marker tells of it, or of the one before if there was none, if `lost_nothing`.
+        """
         for log in self.logs.values():
             job = log.close()
             job.run(self._files)
             log.complete_flush(job)
         self.checkpoint(high_watermarks).run(self._files)
-        write_file(self._files, f"{self.path}/{CLEAN_SHUTDOWN}", CLEAN_MARKER, durable=True)
+        closed_by = self.closed_by if broker_epoch is None else broker_epoch
+        if closed_by is None or not self.lost_nothing:
+            closed_by = NO_BROKER_EPOCH
+        marker = format_clean_shutdown(closed_by)
+        write_file(self._files, f"{self.path}/{CLEAN_SHUTDOWN}", marker, durable=True)
+        self.abandon()
+
+    def fail(self) -> None:
+        """Give the directory up because its disk failed: nothing that was written counts as there at the next start.
+
+        The kernel tells of what it failed to write back only once.
+        """
+        with contextlib.suppress(OSError):
+            remove_if_there(self._files, f"{self.path}/{BOOT}")
         self.abandon()
 
     def abandon(self) -> None:

@@ -67,6 +67,7 @@ class LogDirs:
         self.dirs = list(dirs)
         self.failed: list[str] = []
         self._bad: set[str] = set()
+        self._is_settled = False
         self._last_reason = ""
 
     def __iter__(self) -> Iterator[LogDir]:
@@ -94,6 +95,8 @@ class LogDirs:
 
         threads: logs that are opened at the same time in each directory (num.recovery.threads.per.data.dir).
         """
+        if len({log_dir.closed_by for log_dir in self.dirs if log_dir.was_clean}) > 1:
+            self.distrust()  # some were not there when others were closed
         async with asyncio.TaskGroup() as tasks:
             for log_dir in self:
                 tasks.create_task(self._load(log_dir, config_of, now_ms, threads))
@@ -113,13 +116,44 @@ class LogDirs:
         for note in log_dir.notes:
             log.warning("log_directory_note", note=note)
         log.info(
-            "logs_loaded", path=log_dir.path, partitions=len(log_dir.logs), was_clean=was_clean
+            "logs_loaded",
+            path=log_dir.path,
+            partitions=len(log_dir.logs),
+            was_clean=was_clean,
+            lost_nothing=log_dir.lost_nothing,
         )
 
     def as_found(self) -> LogDirectories:
         """What the start has found: to be asked once the logs are loaded and the strays set aside."""
         online = frozenset(log_dir.identity.directory_id for log_dir in self.dirs)
         return LogDirectories(online, frozenset(self._bad))
+
+    @property
+    def closed_by(self) -> int | None:
+        """The broker epoch under which all were closed properly, None if there is no one such (Kafka: LogManager.readBrokerEpochFromCleanShutdownFiles)."""
+        epochs = {log_dir.closed_by for log_dir in self.dirs}
+        return epochs.pop() if len(epochs) == 1 and not self.failed else None
+
+    @property
+    def lost_nothing(self) -> bool:
+        """Whether all is there that was written before, but for what the cluster knows of: what a registration is to say (KIP-966).
+
+        To be asked once the logs are loaded. A directory that cannot be read counts as lost until `settle`.
+        """
+        return self._is_settled or not (
+            self._bad or any(not log_dir.lost_nothing for log_dir in self.dirs)
+        )
+
+    def distrust(self) -> None:
+        """Before the logs are loaded: some may be old copies, whatever the directories say of how they were closed."""
+        for log_dir in self.dirs:
+            log_dir.lost_nothing = False
+
+    def settle(self) -> None:
+        """The controller lets this broker be active, so the cluster no longer counts on what was lost. Blocks."""
+        for log_dir in self:
+            log_dir.settle()
+        self._is_settled = True
 
     def dir_of(self, partition: TopicPartition) -> LogDir | None:
         """The directory that holds the partition's log."""
@@ -131,6 +165,11 @@ class LogDirs:
     def log_of(self, partition: TopicPartition) -> PartitionLog | None:
         log_dir = self.dir_of(partition)
         return None if log_dir is None else log_dir.logs[partition]
+
+    def high_watermark_of(self, partition: TopicPartition) -> int:
+        """As it was last checkpointed; 0 if it never was."""
+        log_dir = self.dir_of(partition)
+        return 0 if log_dir is None else log_dir.high_watermarks.get(partition, 0)
 
     def fail_at_start(self, log_dir: LogDir, error: OSError) -> None:
         """What its disk refuses before anything is served: what it holds is missed, as if the directory were not there."""
@@ -181,7 +220,7 @@ class LogDirs:
         """The directory failed: its logs are no longer there, its files stay as they are."""
         self.dirs.remove(log_dir)
         self.failed.append(log_dir.path)
-        log_dir.abandon()
+        log_dir.fail()
 
 
 async def _open_all(

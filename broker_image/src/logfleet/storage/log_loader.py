@@ -92,7 +92,10 @@ class FoundSegment(msgspec.Struct, frozen=True):
 
 
 class LoadedLog(msgspec.Struct):
-    """A partition's log as found, ready for appends. notes: what a person should know about how it was found."""
+    """A partition's log as found, ready for appends. notes: what a person should know about how it was found.
+
+    has_lost: batches are not there, or cannot be read, that a process which was merely killed had written.
+    """
 
     segments: list[Segment]
     epochs: LeaderEpochs
@@ -103,6 +106,7 @@ class LoadedLog(msgspec.Struct):
     recovered_bytes: int
     unflushed: Unflushed
     notes: list[str]
+    has_lost: bool
 
 
 class LogLoader:
@@ -115,6 +119,7 @@ class LogLoader:
         self._request = request
         self._notes: list[str] = []
         self._recovered_bytes = 0
+        self._has_lost = False
         self._epochs_from = 0  # the file tells about batches from here on
         self._epochs = LeaderEpochs()
 
@@ -161,6 +166,7 @@ class LogLoader:
                 closed_end=log_end if is_as_closed else NOT_CLOSED,
             ),
             notes=self._notes,
+            has_lost=self._has_lost,
         )
 
     def _producers(self, names: set[tuple[int, str]]) -> ProducerHistory:
@@ -369,6 +375,7 @@ class LogLoader:
 
     def _note_damage(self, segment: Segment, position: int, what: str) -> None:
         name = offset_file(segment.base_offset, LOG)
+        self._has_lost = True
         self._notes.append(f"{name}: the batch at position {position} has {what}")
 
     def _note_epoch(self, header: BatchHeader) -> None:
@@ -391,6 +398,7 @@ class LogLoader:
         """
         due_ms = self._request.now_ms + self._request.config.file_delete_delay_ms
         for segment in reversed(segments):
+            self._has_lost = True
             self._notes.append(f"segment {segment.base_offset} lies behind the log's end: removed")
             for path in segment.paths:
                 self._trash.discard(path, due_ms)

@@ -6,25 +6,30 @@ OSError means that the log directory is failing; the log in memory then still sa
 
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from logfleet.log.config import LONG_MAX, LogConfig
+from logfleet.log.epochs import LeaderEpochs
 from logfleet.log.lookup import RecentBatches
 from logfleet.log.names import TopicPartition
 from logfleet.log.producers import SeenBatch
+from logfleet.log.replicated import replicated_batches
 from logfleet.log.retention import Retention, SegmentAge, plan_retention
-from logfleet.log.segment import NO_ROOM, room_in, should_roll
+from logfleet.log.segment import NO_ROOM, base_of_next, room_in, should_roll
 from logfleet.log.validation import NeedsThread, Prepared, Rejected, prepare
 from logfleet.records.batch import BatchHeader, assign_offsets
 from logfleet.storage.file_slice import FileSlice
 from logfleet.storage.flush_job import FlushJob
 from logfleet.storage.log_loader import LoadRequest, LogLoader
+from logfleet.storage.log_reading import number_of, read_slice
 from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.segment import Segment, segment_number
 from logfleet.storage.segment_swap import Swap
 from logfleet.storage.trash import Trash
+from logfleet.storage.truncation import Truncation
 from logfleet.storage.unflushed import Stored
 from logfleet.wire.errors import ErrorCode
 
@@ -49,7 +54,7 @@ class PartitionLog:
 
     The caller knows what is committed: whatever needs a high watermark gets it as an argument. topic_id: Kafka's text form, None in a
     directory without partition.metadata; one that is set then is durable with the next flush. config may be replaced at any time. notes: what a person should know about how the log was
-    found. recovered_bytes: how much was read to find its end after a crash. on_start_moved: called when old records are gone.
+    found. has_lost: see LoadedLog. recovered_bytes: how much was read to find its end after a crash. on_start_moved: called when old records are gone.
     checkpointed_point: what a crash leaves of recovery_point. first_dirty_offset: end of what is compacted. truncations: how often
     the log was shortened. files: the file system that it lies on; disk: of its directory.
     """
@@ -64,6 +69,7 @@ class PartitionLog:
         self.config = request.config
         self.topic_id = loaded.topic_id
         self.notes = loaded.notes
+        self.has_lost = loaded.has_lost
         self.recovered_bytes = loaded.recovered_bytes
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
@@ -83,6 +89,8 @@ class PartitionLog:
         self._unflushed = loaded.unflushed
         self.flushed_ms = 0  # when the last flush that maintenance asked for began
         self._swap: Swap | None = None
+        self._is_truncating = False
+        self._written_end: int | None = None  # None: where the log ends
         self.on_start_moved: Callable[[], None] = lambda: None
         self._draw_jitter()
 
@@ -132,24 +140,80 @@ class PartitionLog:
                 return seen
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
-        room = self._room
-        if (
-            self._active.size + len(prepared.buffer) > room.size
-            or last_offset > room.last_offset
-            or header.max_timestamp > room.max_timestamp
-        ):
+        size = self._active.size + len(prepared.buffer)
+        if not self._room.holds(size, last_offset, header.max_timestamp):
             self._make_room(header, last_offset, now_ms)
         assign_offsets(prepared.buffer, base_offset, leader_epoch)
+        is_held_up = self.disk.is_held_up  # only now: making room may have been what was slow
         self._active.append(prepared.buffer, header, base_offset)
+        self._appended(header, base_offset, leader_epoch)
+        if is_held_up:
+            self._wait_written(base_offset)
+        return AppendResult(base_offset, last_offset, prepared.log_append_time_ms)
+
+    def append_as_follower(self, records: memoryview, leader_epoch: int, now_ms: int) -> int:
+        """Append the batches that the leader of `leader_epoch` answered a Fetch with, as they are: how many bytes of `records`.
+
+        See `replicated_batches` for what is left out. Raises CorruptRecords, UnexpectedAppendOffset, DiskBusy: nothing has changed
+        then; OSError: those that lie in the segments before are there.
+        """
+        if self.disk.is_held_up:
+            self.disk.require_room()
+        start = end = 0
+        run: list[BatchHeader] = []  # what goes to the end of one segment, by one write
+        for position, header in replicated_batches(records, self.log_end_offset, leader_epoch):
+            end = position + header.size
+            size = self._active.size + end - start
+            if not self._room.holds(size, header.last_offset, header.max_timestamp):
+                self._append_run(records[start:position], run)
+                start, run = position, []
+                self._make_room(header, header.last_offset, now_ms)
+            run.append(header)
+        self._append_run(records[start:end], run)
+        return end
+
+    def _append_run(self, data: memoryview, run: Sequence[BatchHeader]) -> None:
+        if not run:
+            return
+        end_before, is_held_up = self.log_end_offset, self.disk.is_held_up
+        try:
+            for header in self._active.append_all(data, run):
+                self._appended(header, header.base_offset, header.leader_epoch)
+        finally:
+            if is_held_up:
+                self._wait_written(end_before)
+
+    def _appended(self, header: BatchHeader, base_offset: int, leader_epoch: int) -> None:
+        """A batch is in the active segment."""
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
         self.producers.update(header, base_offset)
-        self.log_end_offset = last_offset + 1
+        self.log_end_offset = base_offset + header.last_offset_delta + 1
         self._recent.add(self.log_end_offset, self._active.size)
-        return AppendResult(base_offset, last_offset, prepared.log_append_time_ms)
+
+    @property
+    def written_end_offset(self) -> int:
+        """Everything below it is in the files, and lost with the machine only; what lies behind waits for a disk that is held up.
+
+        It moves when `Disk.when_written` tells so.
+        """
+        return self.log_end_offset if self._written_end is None else self._written_end
+
+    def _wait_written(self, end_before: int) -> None:
+        """What was just appended behind `end_before` waits for the disk."""
+        if self._written_end is None:
+            self._written_end = end_before
+        self.disk.when_written(partial(self._written, self.log_end_offset, self.truncations))
+
+    def _written(self, end_offset: int, truncations: int) -> None:
+        if self._written_end is None or truncations != self.truncations:
+            return  # it was told already, or what was to be written may be gone
+        end_offset = max(end_offset, self._written_end)
+        self._written_end = end_offset if end_offset < self.log_end_offset else None
 
     def _make_room(self, header: BatchHeader, last_offset: int, now_ms: int) -> None:
         """Roll if this batch must begin a new segment; else see how much more fits into the present one."""
+        assert not self._is_truncating
         active = self._active.as_active()
         if should_roll(
             active,
@@ -160,7 +224,8 @@ class PartitionLog:
             now_ms=now_ms,
             jitter_ms=self._jitter_ms,
         ):
-            self._roll(now_ms)
+            first_offset = last_offset - header.last_offset_delta
+            self._roll(base_of_next(self.log_end_offset, first_offset, last_offset), now_ms)
         else:
             self._room = room_in(active, self._config, jitter_ms=self._jitter_ms)
 
@@ -184,10 +249,10 @@ class PartitionLog:
 
     # Rolling
 
-    def _roll(self, now_ms: int) -> None:
-        """Make the active segment the last of the old ones and begin another at the log's end."""
+    def _roll(self, base_offset: int, now_ms: int) -> None:
+        """Make the active segment the last of the old ones and begin another, at the log's end or behind it."""
         self._active.finish()
-        created = self._create_segment(self.log_end_offset, now_ms)
+        created = self._create_segment(base_offset, now_ms)
         self._unflushed.rolled(self._active)
         self._active = created
         self._room = NO_ROOM
@@ -231,62 +296,19 @@ class PartitionLog:
             return ErrorCode.OFFSET_OUT_OF_RANGE
         if end_offset is None or end_offset > self.log_end_offset:
             end_offset = self.log_end_offset
-        number = self._number_of(offset)
-        while offset < end_offset and number < len(self._segments):
-            segment = self._segments[number]
-            start = self._position_of(segment, offset)
-            number += 1
-            if start == segment.size:  # the offsets up to the next segment hold nothing
-                continue
-            next_base = (
-                self._segments[number].base_offset
-                if number < len(self._segments)
-                else self.log_end_offset
-            )
-            limit = (
-                segment.size if end_offset >= next_base else self._position_of(segment, end_offset)
-            )
-            end = self._cut(segment, start, limit, max_bytes, at_least_one=at_least_one)
-            if end < limit:
-                segment.note_resumption(end)
-            cut = end < limit or end_offset > next_base
-            return FileSlice(segment.file, start, end - start, is_cut=cut) if end > start else None
-        return None
-
-    def _position_of(self, segment: Segment, offset: int) -> int:
-        if segment is self._active:
-            position = self._recent.position_of(offset)
-            if position is not None:
-                return position
-        return segment.position_of(offset)
-
-    def _cut(
-        self, segment: Segment, start: int, limit: int, max_bytes: int, *, at_least_one: bool
-    ) -> int:
-        """End of the whole batches from `start` that fit."""
-        if limit - start <= max_bytes:
-            return limit
-        wanted = start + max_bytes
-        end = self._recent.boundary_before(wanted) if segment is self._active else None
-        if end is None:
-            end = segment.boundary_before(wanted)
-        if end > start:
-            return end
-        end = start
-        for _, header in segment.headers(start):
-            if end + header.size > wanted:
-                return end + header.size if end == start and at_least_one else end
-            end += header.size
-        return end
-
-    def _number_of(self, offset: int) -> int:
-        if offset >= self._active.base_offset:  # the usual case
-            return len(self._segments) - 1
-        return segment_number(self._segments, offset)
+        return read_slice(
+            self._segments,
+            self._recent,
+            offset,
+            end_offset,
+            log_end_offset=self.log_end_offset,
+            max_bytes=max_bytes,
+            at_least_one=at_least_one,
+        )
 
     def segments_from(self, offset: int) -> Sequence[Segment]:
         """The segments that hold `offset` and what lies behind it."""
-        return self._segments[self._number_of(offset) :]
+        return self._segments[number_of(self._segments, offset) :]
 
     def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) as OffsetForLeaderEpoch answers; see LeaderEpochs.end_offset."""
@@ -294,44 +316,58 @@ class PartitionLog:
 
     # Shortening
 
-    def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Cut off everything from the batch on that holds `offset`; afterwards the log ends at or before it.
+    def begin_truncation(self, offset: int, now_ms: int, *, anew: bool) -> Truncation:
+        """What cuts off everything from the batch on that holds `offset`, or all (see Truncation), for `Truncater` to carry out.
 
-        Epochs and producer state go back to that point. Where nothing is left the log begins anew, at its start or, if that lies behind
-        `offset`, there. Not while a flush is under way: it would make durable what is cut off; nor while compacted segments are put
-        in place. Slices that reach beyond the new end come up short.
+        Until it is completed or abandoned nothing is appended, flushed, swapped or removed. Slices that reach beyond the new end come up short.
         """
         assert not self._unflushed.is_flushing
         assert self._swap is None
-        if offset >= self.log_end_offset:
-            self.epochs.truncate_end(offset)
-            return
-        self.truncations += 1
-        keep = self._number_of(offset) + 1
-        gone, self._segments = self._segments[keep:], self._segments[:keep]
-        self._discard(gone[::-1], 0)  # newest first: a crash in between leaves a log
-        self._active = self._segments[-1]
-        self._room = NO_ROOM
-        self._active.truncate(self._active.position_of(offset))
-        self.log_end_offset = self._active.end_offset()
-        self.notes = self.producers.restore(self._segments, self.log_end_offset)
-        if self.log_end_offset < self.log_start_offset:
-            self._begin_at(min(offset, self.log_start_offset), now_ms)
-        self._unflushed.truncated(self._active, self.log_end_offset)
-        self.checkpointed_point = min(self.checkpointed_point, self.log_end_offset)
-        self.first_dirty_offset = min(self.first_dirty_offset, self.log_end_offset)
-        self._recent = RecentBatches(self.log_end_offset, self._active.size)
-        self.epochs.truncate_end(self.log_end_offset)
+        assert not self._is_truncating
+        self._is_truncating = True
+        self._room = NO_ROOM  # so that an append would be noticed
+        return Truncation(
+            self.open_files,
+            self.directory,
+            self._segments,
+            self.producers.offsets,
+            offset=offset,
+            log_start_offset=self.log_start_offset,
+            anew=anew,
+            interval_bytes=self._config.index_interval_bytes,
+            now_ms=now_ms,
+        )
 
-    def _begin_at(self, offset: int, now_ms: int) -> None:
-        """Give up all segments for a new one; producers are known none the less."""
-        gone, self._segments = self._segments, []
-        self._discard(gone[::-1], 0)
-        self._active = self._create_segment(offset, now_ms)
-        self._room = NO_ROOM
-        self._segments.append(self._active)
-        self.log_start_offset = self.log_end_offset = offset
-        self.producers.write(self._segments, offset)
+    def lower(self, end_offset: int) -> bool:
+        """The log will end here: call nothing durable that lies behind. Whether checkpoints may say so that a crash would find."""
+        is_told = max(self.recovery_point, self.log_start_offset) > end_offset
+        self.truncations += 1
+        self._unflushed.lowered(end_offset)
+        self.log_start_offset = min(self.log_start_offset, end_offset)
+        self.checkpointed_point = min(self.checkpointed_point, end_offset)
+        self.first_dirty_offset = min(self.first_dirty_offset, end_offset)
+        return is_told
+
+    def complete_truncation(self, done: Truncation) -> None:
+        """It has run: the log is what it has left."""
+        self._segments = done.segments
+        self._active = done.segments[-1]
+        self.producers, self.notes = done.producers, done.notes
+        self.log_end_offset = done.end_offset
+        if done.is_anew:
+            self.log_start_offset = done.end_offset
+            self.epochs = LeaderEpochs()
+        self.epochs.truncate_end(done.end_offset)
+        self._unflushed.truncated(self._active)
+        self._recent = RecentBatches(self.log_end_offset, self._active.size)
+        self._written_end = None
+        self._is_truncating = False
+
+    def abandon_truncation(self) -> None:
+        """It has failed."""
+        self._is_truncating = False
+        if self._written_end is not None:
+            self._wait_written(self._written_end)
 
     def delete_records_before(self, offset: int) -> None:
         """Records below `offset` are no longer there; their segments go with the next retention. Never moves backwards."""
@@ -341,15 +377,20 @@ class PartitionLog:
             self.epochs.truncate_start(offset)
             self.on_start_moved()
 
+    def follow_log_start(self, leader_start: int, high_watermark: int) -> None:
+        """As the leader's log begins at `leader_start` now, so does this one, but for what is not known to be committed.
+
+        Source: UnifiedLog.maybeIncrementLogStartOffset.
+        """
+        self.delete_records_before(min(leader_start, high_watermark))
+
     def apply_retention(self, now_ms: int, high_watermark: int) -> Retention | None:
         """A step towards what `plan_retention` allows, short as the loop waits for it: what went, None when nothing is left to do."""
-        if self._swap is not None:
+        if self._swap is not None or self._is_truncating:
             return None
         ends = [*(segment.base_offset for segment in self._segments[1:]), self.log_end_offset]
-        ages = [
-            SegmentAge(end, segment.size, segment.largest_timestamp)
-            for segment, end in zip(self._segments, ends, strict=True)
-        ]
+        found = zip(self._segments, ends, strict=True)
+        ages = [SegmentAge(end, each.size, each.largest_timestamp) for each, end in found]
         plan = plan_retention(
             ages,
             self._config,
@@ -361,7 +402,7 @@ class PartitionLog:
         if plan.count == 0:
             return None
         if plan.count == len(self._segments):  # first a new active one; that is a step of its own
-            self._roll(now_ms)
+            self._roll(self.log_end_offset, now_ms)
             return Retention(0, plan.reason)
         self._remove_oldest(plan.count, now_ms + self._config.file_delete_delay_ms)
         return plan

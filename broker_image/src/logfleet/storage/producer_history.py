@@ -6,7 +6,7 @@ from logfleet.io.files import Files, read_file, remove_if_there, write_file
 from logfleet.log.names import SNAPSHOT, offset_file
 from logfleet.log.producers import CorruptSnapshot, ProducerStates, SeenBatch
 from logfleet.log.snapshots import SNAPSHOT_INTERVAL_BYTES, superfluous_snapshots
-from logfleet.records.batch import LENGTH_OVERHEAD, BatchHeader
+from logfleet.records.batch import CONTROL_BIT, LENGTH_OVERHEAD, BatchHeader
 from logfleet.storage.segment import Segment, segment_number
 from logfleet.wire.errors import ErrorCode
 
@@ -56,9 +56,8 @@ class ProducerHistory:
             if next_base <= start or segment.size == 0:
                 continue
             for _, header in segment.headers(segment.position_of(start)):
-                if header.has_producer_id and not header.is_control and header.base_offset >= start:
-                    self.states.update(header, header.base_offset)
-                self._bytes_since_snapshot += header.size
+                if header.base_offset >= start:
+                    self.update(header, header.base_offset)
 
     def check(
         self, header: BatchHeader, segments: Sequence[Segment]
@@ -101,8 +100,8 @@ class ProducerHistory:
         self.states.recall(producer_id, earlier)
 
     def update(self, header: BatchHeader, base_offset: int) -> None:
-        """A batch was appended."""
-        if header.producer_id >= 0:
+        """A batch was appended, here or by a leader that is followed, whose word counts."""
+        if header.producer_id >= 0 and not header.attributes & CONTROL_BIT:
             self.states.update(header, base_offset)
         self._bytes_since_snapshot += LENGTH_OVERHEAD + header.batch_length
 
@@ -110,6 +109,11 @@ class ProducerHistory:
 
     def path(self, offset: int) -> str:
         return f"{self._directory}/{offset_file(offset, SNAPSHOT)}"
+
+    @property
+    def offsets(self) -> Collection[int]:
+        """Of the snapshots in the directory."""
+        return self._offsets
 
     @property
     def is_due(self) -> bool:
@@ -139,6 +143,12 @@ class ProducerHistory:
         """The snapshot at `offset` is in the directory; those that it replaces go."""
         self._offsets.add(offset)
         self._drop_superfluous(segments, log_end_offset)
+
+    def clear(self) -> None:
+        """Forget all producers, and remove what tells of them."""
+        self.states = ProducerStates()
+        for offset in list(self._offsets):
+            self.remove(offset)
 
     def forget(self, offset: int) -> None:
         """The snapshot at `offset`, if there was one, is no longer counted: the caller has done away with the file."""

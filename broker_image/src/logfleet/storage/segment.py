@@ -157,9 +157,28 @@ class Segment:
             file.pwrite(data, self.size)
             self.note(header, base_offset)
         except OSError:
-            with contextlib.suppress(OSError):
-                file.truncate(self.size)  # what a full disk took of it
+            self._give_up(file)
             raise
+
+    def append_all(self, data: memoryview, headers: Iterable[BatchHeader]) -> Iterator[BatchHeader]:
+        """Write several batches that have their offsets with one call; each is in the segment once its header is given back.
+
+        After an OSError none of the others is.
+        """
+        file = self._files.get(self.log_path)
+        try:
+            file.pwrite(data, self.size)
+            for header in headers:
+                self.note(header, header.base_offset)
+                yield header
+        except OSError:
+            self._give_up(file)
+            raise
+
+    def _give_up(self, file: File) -> None:
+        """Cut off what a failed append left, such as what a full disk took of it."""
+        with contextlib.suppress(OSError):
+            file.truncate(self.size)
 
     def note(self, header: BatchHeader, base_offset: int) -> None:
         """Account for the batch at `base_offset` that begins at position `size`. After an OSError nothing has changed."""
@@ -220,8 +239,8 @@ class Segment:
         """The next flush has to bring the indexes to the disk, whatever is known of them."""
         self.offset_index.is_durable = self.time_index.is_durable = False
 
-    def truncate(self, position: int) -> None:
-        """Cut the log at `position`, a batch's beginning or the end, and the indexes with it."""
+    def truncate(self, position: int) -> int:
+        """Cut the log at `position`, a batch's beginning or the end, and the indexes with it; the offset after the last batch."""
         file = self.file
         if file.size() > position:
             file.truncate(position)
@@ -231,7 +250,7 @@ class Segment:
         self.offset_index.truncate(kept)
         last = self.offset_index[-1][0] if kept else -1
         self.time_index.truncate(self.time_index.floor(last, 1) + 1)
-        self.restore(verify=False)
+        return self.restore(verify=False)
 
     # Restoring what is known of a segment after a restart
 
@@ -327,10 +346,12 @@ class Segment:
             self.file.pread, position, self.size, next_offset=self.base_offset, verify=False
         )
 
-    def end_offset(self) -> int:
-        """Offset after the last batch."""
+    def end_before(self, position: int) -> int:
+        """Offset after the last batch before `position`, a batch's beginning or the end."""
         end = self.base_offset
-        for _, header in self.headers(self.boundary_before(max(self.size - 1, 0))):
+        for at, header in self.headers(self.boundary_before(max(position - 1, 0))):
+            if at >= position:
+                break
             end = header.next_offset
         return end
 

@@ -92,13 +92,16 @@ class Unflushed:
         self._segments.add(closed)
         self.renamed()
 
-    def truncated(self, active: Segment, end_offset: int) -> None:
-        """The log was cut, in this segment, and ends here now."""
-        self._segments.add(active)
-        self.renamed()
+    def lowered(self, end_offset: int) -> None:
+        """What lies behind is about to be cut off, and to be written anew."""
         end_offset = min(self.stored.end_offset, end_offset)
         self.stored = msgspec.structs.replace(self.stored, end_offset=end_offset)
         self._closed_end = NOT_CLOSED
+
+    def truncated(self, active: Segment) -> None:
+        """The log was cut, in this segment."""
+        self._segments.add(active)
+        self.renamed()
 
     def closed(self, active: Segment, end_offset: int) -> None:
         """Indexes and producers were completed, to be flushed for the last time."""

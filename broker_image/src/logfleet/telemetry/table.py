@@ -117,19 +117,24 @@ TOPIC_MESSAGES_IN = counter(
     f"{_TOPIC}MessagesInPerSec,topic=TOPIC",
     labels="topic",
 )
+PARTITIONS = gauge(
+    "logfleet_partitions",
+    "Partitions of which this broker has a replica, led or not",
+    f"{_REPLICAS}PartitionCount",
+)
 PARTITIONS_LED = gauge(
     "logfleet_partitions_led",
-    "Partitions that this broker leads",
+    "Of them, those that this broker leads",
     f"{_REPLICAS}LeaderCount",
 )
 UNDER_REPLICATED = gauge(
     "logfleet_under_replicated_partitions",
-    "Of them, those that lack an in-sync replica",
+    "Partitions led here that lack an in-sync replica",
     f"{_REPLICAS}UnderReplicatedPartitions",
 )
 UNDER_MIN_ISR = gauge(
     "logfleet_under_min_isr_partitions",
-    "Of them, those with fewer in-sync replicas than min.insync.replicas",
+    "Partitions led here with fewer in-sync replicas than min.insync.replicas",
     f"{_REPLICAS}UnderMinIsrPartitionCount",
 )
 PRODUCER_IDS = gauge(
@@ -275,6 +280,11 @@ FAILED_TERMS = counter(
     "Terms as controller that this broker gave up because it failed at what is stored: controller_term_failed in its log",
     "kafka.controller:type=KafkaController,name=MetadataErrorCount",
 )
+UNCLEAN_ELECTIONS = counter(
+    "logfleet_unclean_leader_elections_total",
+    "Leaders that this broker as controller elected though they may lack acknowledged records",
+    "kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec",
+)
 ACTIVE_BROKERS = gauge(
     "logfleet_active_brokers",
     "Brokers that may lead, as the controller sees it; 0 on others",
@@ -382,6 +392,10 @@ LOOP_LAG = histogram(
     "instead of kafka.network:type=SocketServer,name=NetworkProcessorAvgIdlePercent",
 )
 LOOP_LAG_MAX = gauge("logfleet_event_loop_lag_max_seconds", "The longest such lag since the start")
+DECISIONS_DROPPED = counter(
+    "logfleet_decisions_dropped_total",
+    "Decisions of `logfleet events` that a restart will not know of: their disk is full, slow or has failed",
+)
 PROCESS_CPU = counter("process_cpu_seconds_total", "Processor time of the process, user and system")
 PROCESS_RSS = gauge("process_resident_memory_bytes", "Memory of the process that is resident")
 PROCESS_VIRTUAL = gauge("process_virtual_memory_bytes", "Address space of the process")

@@ -1,6 +1,8 @@
 import pytest
 from click.testing import CliRunner
 from logfleet.cli.main import cli
+from logfleet.cli.topic import _echo_description
+from logfleet.client.metadata import NO_LEADER
 
 
 @pytest.mark.parametrize(
@@ -30,3 +32,23 @@ def test_what_the_command_line_cannot_mean_is_told_in_one_line(
 def test_every_command_shows_how_it_is_used(command: str) -> None:
     helped = CliRunner().invoke(cli, ["topic", command, "--help"])
     assert f"logfleet topic {command}" in helped.stdout
+
+
+def test_a_description_marks_what_partitions_lack(capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"replicas": (1, 2), "isr": (1,), "begin": 0, "end": 5}
+    marked = {"remarks": ["under_min_isr", "under_replicated"], "elr": (2,)}
+    _echo_description(
+        {
+            "name": "t",
+            "id": "i",
+            "config": {},
+            "partitions": [
+                {"partition": 0, "leader": 1, **row, "remarks": [], "elr": ()},
+                {"partition": 1, "leader": NO_LEADER, **row, **marked},
+            ],
+        }
+    )
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "0          1       1,2       1    0      5",
+        "1          none    1,2       1    0      5    under min isr; under replicated; ELR 2",
+    ]

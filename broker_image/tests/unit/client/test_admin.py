@@ -18,6 +18,8 @@ from logfleet.wire.messages import (
     DescribeClusterResponse,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
     MetadataRequest,
@@ -257,3 +259,66 @@ async def test_the_cluster_names_its_brokers(broker: FakeBroker, admin: Admin) -
     cluster = await admin.describe_cluster()
     assert (cluster.cluster_id, cluster.controller_id) == ("c", 2)
     assert [node.id for node in cluster.brokers] == [1, 2]
+    assert cluster.fenced == frozenset()
+
+
+async def test_fenced_brokers_are_told_if_they_are_asked_for(
+    broker: FakeBroker, admin: Admin
+) -> None:
+    def described(request: DescribeClusterRequest) -> DescribeClusterResponse:
+        rows = [
+            DescribeClusterResponse.DescribeClusterBroker(
+                broker_id=number, host="h", port=9, is_fenced=number == 2
+            )
+            for number in (1, 2)
+            if number == 1 or request.include_fenced_brokers
+        ]
+        return DescribeClusterResponse(cluster_id="c", controller_id=1, brokers=rows)
+
+    broker.answers[DescribeClusterRequest] = described
+    assert len((await admin.describe_cluster()).brokers) == 1
+    cluster = await admin.describe_cluster(include_fenced=True)
+    assert ([node.id for node in cluster.brokers], cluster.fenced) == ([1, 2], frozenset({2}))
+
+
+async def test_eligible_leaders_are_collected_over_all_pages(
+    broker: FakeBroker, admin: Admin
+) -> None:
+    def page(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+        index = 0 if request.cursor is None else request.cursor.partition_index
+        row = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition(
+            partition_index=index, eligible_leader_replicas=[[2, 3], None, [], [1]][index]
+        )
+        topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic(
+            name="t", partitions=[row]
+        )
+        cursor = DescribeTopicPartitionsResponse.Cursor(topic_name="t", partition_index=index + 1)
+        return DescribeTopicPartitionsResponse(
+            topics=[topic], next_cursor=cursor if index < 3 else None
+        )
+
+    broker.answers[DescribeTopicPartitionsRequest] = page
+    assert await admin.eligible_leaders("t") == {0: (2, 3), 3: (1,)}
+
+
+async def test_one_key_of_many_topics_is_one_request(broker: FakeBroker, admin: Admin) -> None:
+    def values(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+        return DescribeConfigsResponse(
+            results=[
+                DescribeConfigsResponse.DescribeConfigsResult(
+                    resource_name=each.resource_name,
+                    error_code=0 if each.resource_name != "gone" else 3,
+                    configs=[
+                        DescribeConfigsResponse.DescribeConfigsResourceResult(name=key, value="2")
+                        for key in each.configuration_keys or ()
+                        if each.resource_name != "gone"
+                    ],
+                )
+                for each in request.resources
+            ]
+        )
+
+    broker.answers[DescribeConfigsRequest] = values
+    names = ["t", "gone", "u"]
+    assert await admin.topic_values(names, "min.insync.replicas") == {"t": "2", "u": "2"}
+    assert len(broker.of(DescribeConfigsRequest)) == 1

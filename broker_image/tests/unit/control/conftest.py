@@ -1,5 +1,8 @@
+from collections.abc import Iterable
+
 import pytest
-from logfleet.control.elections import election_steps, fence_steps
+from logfleet.control.brokers.fencing import admission_steps, fence_steps, newcomers
+from logfleet.control.elections import election_steps
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.topics import NewTopic, TopicCreation, create_topic
 from logfleet.control.transactions import pack
@@ -7,7 +10,10 @@ from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.image_builder import ImageBuilder
 from logfleet.metadata.keyspace import Keyspace
+from logfleet.metadata.packing import Step
 from logfleet.metadata.store import Delete, Put, Txn, check_txn
+from logfleet.replication.partition_state import with_isr
+from logfleet.wire import uuids
 
 
 class Cluster:
@@ -40,22 +46,40 @@ class Cluster:
         assert self.image.controller is not None
         self.epoch = self.image.controller.epoch
 
-    def start(self, *broker_ids: int, rack: str | None = None) -> None:
+    def register(self, *broker_ids: int, **said) -> None:
         for broker_id in broker_ids:
-            self.put(keys.broker(broker_id), keys.BrokerValue("i", (), rack))
+            self.put(keys.broker(broker_id), keys.BrokerValue("i", (), **said))
+
+    def start(self, *broker_ids: int, **said) -> None:
+        self.register(*broker_ids, **said)
         self.converge()
 
-    def stop(self, broker_id: int) -> None:
+    def vanish(self, broker_id: int) -> None:
+        """Its lease ends, and the controller has not looked yet."""
         assert self.commit(Txn(success=[Delete(keys.broker(broker_id))]))
+
+    def stop(self, broker_id: int) -> None:
+        self.vanish(broker_id)
         self.converge()
 
     def converge(self) -> None:
         """Do what the controller does when something has changed."""
-        for txn in pack(self.epoch, fence_steps(self.image)):
+        self.sweep()
+        self.do(admission_steps(newcomers(self.image)))
+        self._elect()
+
+    def sweep(self) -> None:
+        self.do(fence_steps(self.image))
+        self._elect()
+
+    def do(self, steps: Iterable[Step]) -> None:
+        for txn in pack(self.epoch, steps):
             assert self.commit(txn)
+
+    def _elect(self) -> None:
+        unclean = not newcomers(self.image)
         for topic in self.image.topics():
-            for txn in pack(self.epoch, election_steps(self.image, topic, self.layers)):
-                assert self.commit(txn)
+            self.do(election_steps(self.image, topic, self.layers, may_be_unclean=unclean))
 
     def create(self, name: str, partitions: int = 1, **given) -> TopicCreation:
         topic_id = len(self.image.entries).to_bytes(16, "big")
@@ -65,6 +89,17 @@ class Cluster:
         for txn in creation.txns:
             assert self.commit(txn)
         return creation
+
+    def in_sync(self, name: str, index: int, *added: int) -> None:
+        """What the leader writes once these have caught up."""
+        topic = self.topic(name)
+        state = topic.partitions[index]
+        members = *state.isr, *((each, self.image.brokers[each].epoch) for each in added)
+        key = keys.partition(uuids.to_text(topic.id), index)
+        self.put(key, with_isr(state, members))
+
+    def uuid(self, name: str) -> str:
+        return uuids.to_text(self.topic(name).id)
 
     def topic(self, name: str) -> Topic:
         topic = self.image.topic(name)

@@ -238,8 +238,6 @@ def test_a_fleet_names_its_etcd_and_its_node_id():
             "inter.broker.listener.name",
             "Only one of",
         ),
-        ({"default.replication.factor": "3"}, "default.replication.factor", "set it to 1"),
-        ({"offsets.topic.replication.factor": "3"}, "offsets.topic.replication.factor", "to 1"),
         ({"process.roles": "controller"}, "process.roles", "must contain broker"),
         (
             {"group.min.session.timeout.ms": "10", "group.max.session.timeout.ms": "5"},

@@ -1,15 +1,18 @@
 import msgspec
+import pytest
+from logfleet.control.brokers.fencing import admission_steps, newcomers
 from logfleet.control.elections import (
+    balance_steps,
+    elect,
     election_steps,
-    fence_steps,
+    imbalances,
     min_isr,
-    next_state,
-    refuse_election,
 )
 from logfleet.control.topic_configs import BrokerLayers
-from logfleet.control.transactions import pack
+from logfleet.control.transactions import Refusal, pack
 from logfleet.metadata import keys
 from logfleet.metadata.keys import NO_LEADER, TopicValue
+from logfleet.metadata.packing import Step
 from logfleet.metadata.store import Delete, Put, Txn
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
@@ -17,46 +20,6 @@ from logfleet.wire.errors import ErrorCode
 
 def partition(cluster, index: int = 0):
     return cluster.topic("t").partitions[index]
-
-
-def test_a_registered_broker_is_made_active_and_nothing_is_left_to_do(cluster):
-    cluster.put(keys.broker(1), keys.BrokerValue("i", ()))
-    assert not cluster.image.brokers[1].is_active
-    cluster.converge()
-    assert cluster.image.brokers[1].is_active
-    assert list(fence_steps(cluster.image)) == []
-
-
-def test_a_broker_that_is_gone_is_fenced_once(cluster):
-    cluster.start(1)
-    cluster.stop(1)
-    assert cluster.image.fences[1].state == keys.FENCED
-    assert list(fence_steps(cluster.image)) == []
-
-
-def test_a_registration_that_was_fenced_stays_fenced(cluster):
-    cluster.start(1)
-    epoch = cluster.image.brokers[1].epoch
-    cluster.put(keys.fence(1), keys.FenceValue(epoch, keys.FENCED))
-    assert list(fence_steps(cluster.image)) == []
-
-
-def test_a_broker_that_came_back_meanwhile_is_not_fenced(cluster):
-    cluster.start(1)
-    assert cluster.commit(Txn(success=[Delete(keys.broker(1))]))
-    (late,) = pack(cluster.epoch, fence_steps(cluster.image))
-    cluster.put(keys.broker(1), keys.BrokerValue("i2", ()))
-    assert not cluster.commit(late)
-    cluster.converge()
-    assert cluster.image.brokers[1].is_active
-
-
-def test_a_broker_that_restarted_unseen_is_not_made_active_by_an_old_decision(cluster):
-    cluster.put(keys.broker(1), keys.BrokerValue("i", ()))
-    (late,) = pack(cluster.epoch, fence_steps(cluster.image))
-    assert cluster.commit(Txn(success=[Delete(keys.broker(1))]))
-    cluster.put(keys.broker(1), keys.BrokerValue("i2", ()))
-    assert not cluster.commit(late)
 
 
 def test_the_only_replica_leads_stops_and_leads_again_with_a_higher_epoch_each_time(cluster):
@@ -67,7 +30,7 @@ def test_the_only_replica_leads_stops_and_leads_again_with_a_higher_epoch_each_t
     cluster.stop(1)
     gone = partition(cluster)
     assert (gone.leader, gone.leader_epoch, gone.partition_epoch) == (NO_LEADER, 1, 1)
-    assert gone.isr == first.isr, "it still holds what was committed"
+    assert (gone.isr, gone.elr) == ((), (1,)), "it still holds what was committed"
     cluster.start(1)
     back = partition(cluster)
     assert (back.leader, back.leader_epoch, back.partition_epoch) == (1, 2, 2)
@@ -81,7 +44,7 @@ def test_a_restart_between_two_looks_is_a_new_term_under_the_new_broker_epoch(cl
     assert cluster.commit(Txn(success=[Delete(keys.broker(1))]))
     cluster.start(1)
     after = partition(cluster)
-    assert (after.leader, after.leader_epoch) == (1, 1)
+    assert (after.leader, after.leader_epoch) == (1, 2)
     assert after.isr != before.isr
 
 
@@ -100,8 +63,7 @@ def test_an_election_from_an_old_image_does_not_win_against_a_restart(cluster):
     cluster.create("t")
     cluster.stop(1)
     cluster.put(keys.broker(1), keys.BrokerValue("i", ()))
-    for txn in pack(cluster.epoch, fence_steps(cluster.image)):
-        assert cluster.commit(txn)
+    cluster.do(admission_steps(newcomers(cluster.image)))
     topic = cluster.topic("t")
     (late,) = pack(cluster.epoch, election_steps(cluster.image, topic, cluster.layers))
     assert cluster.commit(Txn(success=[Delete(keys.broker(1))]))
@@ -138,22 +100,63 @@ def test_a_changed_min_insync_replicas_reaches_the_partition_without_a_new_term(
     cluster.converge()
     changed = partition(cluster)
     assert (changed.min_isr, changed.leader_epoch, changed.partition_epoch) == (2, 0, 1)
-    assert next_state(cluster.image, changed, 2, is_offline=False) is None
+    assert list(election_steps(cluster.image, cluster.topic("t"), cluster.layers)) == []
+
+
+def refused(cluster, *, unclean: bool) -> ErrorCode:
+    answer = elect(cluster.image, cluster.topic("t"), 0, unclean=unclean)
+    assert isinstance(answer, Refusal)
+    return answer.error
 
 
 def test_an_election_on_demand_has_nothing_to_do_or_nobody_to_elect(cluster):
     cluster.start(1)
     cluster.create("t")
-    for unclean in (False, True):
-        refusal = refuse_election(partition(cluster), unclean=unclean)
-        assert refusal.error is ErrorCode.ELECTION_NOT_NEEDED
+    assert refused(cluster, unclean=False) is ErrorCode.ELECTION_NOT_NEEDED
+    assert refused(cluster, unclean=True) is ErrorCode.ELECTION_NOT_NEEDED
     cluster.stop(1)
-    assert refuse_election(partition(cluster), unclean=False).error is (
-        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-    )
-    assert refuse_election(partition(cluster), unclean=True).error is (
-        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
-    )
+    assert refused(cluster, unclean=False) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    assert refused(cluster, unclean=True) is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+
+
+def test_the_preferred_replica_is_elected_on_demand_once_it_is_in_sync(cluster):
+    cluster.start(1, 2)
+    cluster.create("t", assignments=((0, (1, 2)),), partitions=-1)
+    cluster.stop(1)
+    cluster.start(1)
+    assert partition(cluster).leader == 2
+    assert refused(cluster, unclean=False) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    cluster.in_sync("t", 0, 1)
+    step = elect(cluster.image, cluster.topic("t"), 0, unclean=False)
+    assert isinstance(step, Step)
+    cluster.do([step])
+    assert (partition(cluster).leader, partition(cluster).isr_ids) == (1, [1, 2])
+
+
+def test_a_replica_that_is_not_in_sync_is_elected_on_demand(cluster):
+    cluster.start(1, 2)
+    cluster.create("t", replication_factor=2)
+    cluster.stop(2)
+    cluster.stop(1)
+    cluster.start(2)
+    assert not partition(cluster).has_leader
+    step = elect(cluster.image, cluster.topic("t"), 0, unclean=True)
+    assert isinstance(step, Step)
+    cluster.do([step])
+    assert (partition(cluster).leader, partition(cluster).recovering) == (2, True)
+
+
+@pytest.mark.parametrize("where", ["topic", "cluster"])
+def test_a_replica_that_is_not_in_sync_leads_where_the_configuration_says_so(cluster, where):
+    cluster.start(1, 2)
+    setting = {"unclean.leader.election.enable": "true"}
+    if where == "cluster":
+        cluster.layers = BrokerLayers(cluster=setting)
+    cluster.create("t", replication_factor=2, configs=setting if where == "topic" else {})
+    cluster.stop(2)
+    cluster.stop(1)
+    cluster.start(2)
+    assert (partition(cluster).leader, partition(cluster).recovering) == (2, True)
 
 
 def test_a_replica_in_a_directory_that_is_offline_leads_nothing_until_it_is_back(cluster):
@@ -171,9 +174,27 @@ def test_a_replica_in_a_directory_that_is_offline_leads_nothing_until_it_is_back
     assert not cluster.image.is_offline(2, cluster.topic("t").id, 1)
     assert (partition(cluster, 0).leader, partition(cluster, 0).leader_epoch) == (1, 0)
     assert (partition(cluster, 1).leader, partition(cluster, 1).leader_epoch) == (NO_LEADER, 1)
-    assert partition(cluster, 1).isr == ((1, registered.epoch),), (
-        "it still holds what was committed"
-    )
+    assert partition(cluster, 1).elr == (1,), "it still holds what was committed"
     cluster.put(keys.broker(1), registered.value)
     cluster.converge()
     assert (partition(cluster, 1).leader, partition(cluster, 1).leader_epoch) == (1, 2)
+
+
+def test_a_partition_goes_back_to_its_first_replica_if_it_could_have_led_all_the_time(cluster):
+    cluster.start(1, 2, 3)
+    cluster.create("t", -1, assignments=((0, (1, 2)), (1, (1, 2)), (2, (2, 1)), (3, (1, 3))))
+    cluster.stop(1)
+    cluster.start(1)
+    topic = cluster.topic("t")
+    assert list(imbalances(cluster.image, topic)) == [], "it is not in sync yet"
+    for index in (0, 1, 3):
+        cluster.in_sync("t", index, 1)
+    found = list(imbalances(cluster.image, cluster.topic("t")))
+    assert found == [(topic.id, 0, 1), (topic.id, 1, 1), (topic.id, 3, 1)]
+    step = elect(cluster.image, cluster.topic("t"), 1, unclean=False)
+    assert isinstance(step, Step)
+    cluster.do([step])
+    cluster.stop(3)
+    cluster.do(balance_steps(cluster.image, [*found, (bytes(16), 9, 1)]))
+    assert [each.leader for each in cluster.topic("t").partitions] == [1, 1, 2, 1]
+    assert [each.leader_epoch for each in cluster.topic("t").partitions] == [2, 2, 0, 2]

@@ -35,6 +35,10 @@ def test_a_partition_is_new_in_the_registration_that_it_was_made_for(cluster) ->
     assert is_new(partition, 1, epoch)
     assert not is_new(partition, 1, None)
     assert not is_new(partition, 2, epoch)
+    cluster.start(2)
+    cluster.create("two", replication_factor=2)
+    (both,) = cluster.topic("two").partitions
+    assert all(is_new(both, each, cluster.image.brokers[each].epoch) for each in (1, 2))
     cluster.stop(1)
     cluster.start(1)
     (partition,) = cluster.topic("t").partitions

@@ -20,7 +20,7 @@ def image(cluster):
         ("t", 0, (1, 1), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         ("t", 0, (3,), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         ("t", 0, (2,), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        ("t", 0, (1, 2), ErrorCode.INVALID_REPLICATION_FACTOR),
+        ("t", 0, (1, 2), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         ("t", 2, (1,), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ("t", -1, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ("nope", 0, (1,), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),

@@ -108,6 +108,50 @@ def test_defaults_come_from_the_broker_s_configuration(cluster):
     assert (creation.partitions, creation.replication_factor) == (3, 1)
 
 
+def test_replicas_of_a_topic_are_spread_over_racks_and_all_in_sync(cluster):
+    for broker_id, rack in enumerate("aabbcc", 1):
+        cluster.start(broker_id, rack=rack, directories=(f"d{broker_id}",))
+    cluster.create("t", 12, replication_factor=3)
+    for partition in cluster.topic("t").partitions:
+        assert len({cluster.image.brokers[each].rack for each in partition.replicas}) == 3
+        assert partition.isr_ids == list(partition.replicas)
+        assert partition.leader == partition.replicas[0] == partition.last_leader
+        assert partition.last_directory == f"d{partition.leader}"
+
+
+def test_a_topic_takes_brokers_that_are_away_only_if_it_has_to_and_not_as_leaders(cluster):
+    cluster.start(1, 2, 3)
+    cluster.stop(1)
+    cluster.create("t", 4, replication_factor=2)
+    assert not any(1 in partition.replicas for partition in cluster.topic("t").partitions)
+    cluster.create("u", 4, replication_factor=3)
+    for partition in cluster.topic("u").partitions:
+        assert set(partition.replicas) == {1, 2, 3}
+        assert (1 in partition.isr_ids, partition.leader in {2, 3}) == (False, True)
+    cluster.start(1)
+    assert cluster.topic("u").partitions[0].leader in {2, 3}, "it is not in sync yet"
+
+
+def test_a_default_replication_factor_that_cannot_be_had_is_not_lowered(cluster):
+    cluster.start(1, 2)
+    cluster.layers = BrokerLayers({"default.replication.factor": "3"})
+    error, _ = refused(new_topic(cluster))
+    assert error == "INVALID_REPLICATION_FACTOR"
+    cluster.start(3)
+    assert cluster.create("t", -1).replication_factor == 3
+
+
+def test_a_manual_assignment_may_name_brokers_that_are_away_if_one_is_there(cluster):
+    cluster.start(1, 2)
+    cluster.stop(2)
+    cluster.create("t", -1, assignments=((0, (2, 1)),))
+    (partition,) = cluster.topic("t").partitions
+    assert (partition.replicas, partition.isr_ids, partition.leader) == ((2, 1), [1], 1)
+    error, message = refused(new_topic(cluster, name="u", assignments=((0, (1,)), (1, (2,)))))
+    assert error == "INVALID_REPLICA_ASSIGNMENT"
+    assert "for partition 1 are fenced or in controlled shutdown" in message
+
+
 def test_manual_assignments_are_taken_in_the_order_of_their_partitions(cluster):
     cluster.start(1, 2)
     cluster.create("t", -1, assignments=((1, (1,)), (0, (2,))))
@@ -129,7 +173,7 @@ def test_manual_assignments_are_taken_in_the_order_of_their_partitions(cluster):
         (
             {"replication_factor": 3},
             "INVALID_REPLICATION_FACTOR",
-            "Replication factor 3 is not supported: this version keeps one replica",
+            "replication factor of 3 cannot be reached because only 2 broker(s) are registered",
         ),
         ({"configs": {"foo": "1"}}, "INVALID_CONFIG", "Unknown topic config name: foo"),
         ({"configs": {"foo": "1"}, "partitions": 0}, "INVALID_CONFIG", "Unknown topic config"),
@@ -158,7 +202,11 @@ def test_manual_assignments_are_taken_in_the_order_of_their_partitions(cluster):
         ({"assignments": ((0, ()),)}, "INVALID_REPLICA_ASSIGNMENT", "empty replica list"),
         ({"assignments": ((0, (1, 1)),)}, "INVALID_REPLICA_ASSIGNMENT", "more than once"),
         ({"assignments": ((0, (7,)),)}, "INVALID_REPLICA_ASSIGNMENT", "broker 7, but no such"),
-        ({"assignments": ((0, (1, 2)),)}, "INVALID_REPLICATION_FACTOR", "not supported"),
+        (
+            {"assignments": ((0, (1, 2)), (1, (1,)))},
+            "INVALID_REPLICA_ASSIGNMENT",
+            "a partition with 1 replica(s), but this is not consistent with previous partitions, which have 2",
+        ),
         (
             {"assignments": tuple((index, (1,)) for index in range(10_001))},
             "POLICY_VIOLATION",
@@ -254,7 +302,12 @@ def test_manual_assignments_of_new_partitions(cluster):
         (1, None, "INVALID_PARTITIONS", "currently has 2 partition(s); 1 would not be an increase"),
         (4, ((1,),), "INVALID_REPLICA_ASSIGNMENT", "add 2 additional partition(s), but only 1"),
         (3, ((9,),), "INVALID_REPLICA_ASSIGNMENT", "broker 9, but no such broker"),
-        (3, ((1, 2),), "INVALID_REPLICATION_FACTOR", "not supported"),
+        (
+            3,
+            ((1, 2),),
+            "INVALID_REPLICA_ASSIGNMENT",
+            "previous partitions, which have 1 replica(s)",
+        ),
         (20_000, None, "POLICY_VIOLATION", "Excessively large"),
     ],
 )

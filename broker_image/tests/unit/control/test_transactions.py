@@ -1,14 +1,8 @@
 import pytest
-from logfleet.control.transactions import (
-    Step,
-    controls,
-    pack,
-    partition_step,
-    repeatable,
-    still_active,
-)
+from logfleet.control.transactions import controls, pack, partition_step, repeatable
 from logfleet.metadata import keys
 from logfleet.metadata.keys import NO_LEADER, PartitionValue
+from logfleet.metadata.packing import Step
 from logfleet.metadata.store import (
     TXN_BYTES_MAX,
     TXN_OPERATIONS_MAX,
@@ -19,6 +13,7 @@ from logfleet.metadata.store import (
     exists,
     modified_at,
 )
+from logfleet.replication.partition_state import still_active
 
 FIRST, REST = absent("a"), exists("a")
 
@@ -49,15 +44,6 @@ def test_writes_are_cut_at_the_limit_and_every_part_compares_the_controller_epoc
     ]
 
 
-def test_compares_are_cut_at_the_limit_too():
-    steps = [step(n, modified_at(f"a/{n}", 1), modified_at(f"b/{n}", 1)) for n in range(100)]
-    txns = pack(9, steps)
-    for txn in txns:
-        check_txn(txn)
-    assert [len(txn.compares) for txn in txns] == [127, 75]
-    assert [len(txn.success) for txn in txns] == [63, 37]
-
-
 @pytest.mark.parametrize("key_length", [10, 4_000, 200_000])
 @pytest.mark.parametrize("value_bytes", [0, 9_000, 300_000])
 def test_bytes_are_cut_at_the_limit_too(key_length, value_bytes):
@@ -70,18 +56,6 @@ def test_bytes_are_cut_at_the_limit_too(key_length, value_bytes):
     step_bytes = 2 * key_length + value_bytes + 16
     full = (TXN_BYTES_MAX - key_length - 200) // step_bytes
     assert len(txns) <= -(-150 // min(full, TXN_OPERATIONS_MAX - 2))
-
-
-def test_what_is_too_large_by_itself_stands_alone():
-    large = Step(Put("large", bytes(TXN_BYTES_MAX)))
-    assert [len(txn.success) for txn in pack(9, [step(1), large, step(2)])] == [1, 1, 1]
-
-
-def test_a_shared_compare_is_sent_once_per_transaction():
-    shared = modified_at("fence/1", 5)
-    txns = pack(9, [step(number, shared) for number in range(200)])
-    assert [txn.compares for txn in txns] == [(controls(9), shared)] * 2
-    assert max(len(txn.success) for txn in txns) == TXN_OPERATIONS_MAX
 
 
 def test_a_partition_is_written_only_while_its_leader_is_the_broker_that_was_elected(cluster):

@@ -71,8 +71,8 @@ def test_a_topic_is_seen_only_when_it_is_ready():
     assert topic is image.topic_by_id(ID)
     assert (topic.name, topic.id, topic.configs) == ("t", ID, {"retention.ms": "5"})
     assert topic.partitions == (
-        Partition((1,), ((1, 5),), 1, 0, 0, 1, 2),
-        Partition((1,), ((1, 5),), 1, 0, 0, 1, 2),
+        Partition((1,), ((1, 5),), 1, 0, 0, 1, revision=2),
+        Partition((1,), ((1, 5),), 1, 0, 0, 1, revision=2),
     )
     assert (topic.revision, topic.ready_revision) == (2, 3)
     assert image.unfinished == frozenset()
@@ -167,6 +167,15 @@ def test_a_broker_is_active_only_by_a_fence_of_its_own_registration():
     image = history.commit(put(keys.fence(1), keys.FenceValue(5, keys.ACTIVE)))
     assert image.brokers[1].is_active
     assert not history.commit(Delete(keys.fence(1))).brokers[1].is_active
+
+
+def test_a_broker_that_may_leave_is_neither_active_nor_fenced():
+    history = History()
+    history.commit(put(keys.broker(1), keys.BrokerValue("i", (), leaving=True)))
+    image = history.commit(put(keys.fence(1), keys.FenceValue(2, keys.DRAINING)))
+    broker = image.brokers[1]
+    assert (broker.is_active, broker.is_draining, broker.is_fenced) == (False, True, False)
+    assert broker.value.leaving
 
 
 def test_a_broker_names_its_rack_and_its_listeners():

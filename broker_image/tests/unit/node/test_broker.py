@@ -46,6 +46,20 @@ async def test_it_serves_and_keeps_its_identity_over_restarts(tmp_path: Path) ->
     assert clusters[0] == clusters[1]
 
 
+async def test_the_next_start_knows_which_registration_closed_the_logs(tmp_path: Path) -> None:
+    epochs = []
+    for _ in range(2):
+        async with Broker(config(tmp_path)) as broker:
+            epochs.append(broker.image.brokers[broker.node_id].epoch)
+            found = broker.log_dirs
+            assert (found.closed_by, found.lost_nothing) == (
+                epochs[-2] if epochs[:-1] else None,
+                True,
+            )
+    marker = (tmp_path / "data" / ".kafka_cleanshutdown").read_text()
+    assert marker == f'{{"version":0,"brokerEpoch":{epochs[-1]}}}'
+
+
 async def test_a_taken_port_is_one_sentence(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -95,7 +109,7 @@ async def test_what_it_leads_by_its_registration_is_answered_for_by_its_lease(
 ) -> None:
     async with Broker(config(tmp_path)) as broker:
         (listener,) = broker._listeners
-        registrar = broker._registrar
+        registrar = broker.membership._registrar
         assert registrar is not None
         first = registrar.registration
         assert first is not None
@@ -106,8 +120,8 @@ async def test_what_it_leads_by_its_registration_is_answered_for_by_its_lease(
         topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
         answer = await ask(listener.port, CreateTopicsRequest(topics=[topic], timeout_ms=9_000), 7)
         assert answer.topics[0].error_code == 0, "the store has made it"
-        broker._unregistered("the lease has ended")
-        assert len(broker.partitions) == 0
+        broker._unregistered()
+        assert list(broker.partitions.led()) == []
         assert (await ask(listener.port, ListGroupsRequest(), 3)).groups == []
 
 
@@ -128,7 +142,7 @@ async def test_topics_are_made_led_and_kept_over_a_restart(tmp_path: Path) -> No
             assert len(broker.partitions) == 3
             answer = await ask(listener.port, InitProducerIdRequest(transactional_id=None), 5)
             assert answer.error_code == 0
-    assert leader_epochs == [{0}, {1}], "each start is a new term"
+    assert leader_epochs == [{0}, {2}], "the old registration is fenced, the new one elected"
 
 
 async def test_a_log_on_a_failed_directory_never_begins_anew_on_another(

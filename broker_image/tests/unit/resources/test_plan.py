@@ -87,7 +87,6 @@ def test_a_topic_becomes_what_its_resource_says(
     "desired, observed, says",
     [
         (topic(partitions=2, config={"retention.ms": 5}), seen(partitions=6), "write 6 or more"),
-        (topic(replicas=3), None, "spec.replicas: is 3, this version keeps one copy"),
         (topic(replicas=3), seen(), "the topic has 1 and this version cannot change it to 3"),
         (topic(replicas=1), seen(replicas=3), "the topic has 3"),
     ],

@@ -9,10 +9,16 @@ A, B, C = (b"topic", 0), (b"topic", 1), (b"other", 0)
 
 
 class Source:
-    """What partitions listen to."""
+    """What partitions listen to. followers: those that listen to appends too."""
+
+    log_end_offset = 9
 
     def __init__(self) -> None:
         self.listeners: list[Any] = []
+        self.followers: list[Any] = []
+
+    def wait_for_appends(self, waiter: Any) -> None:
+        self.followers.append(waiter)
 
     def wait(self, waiter: Any) -> None:
         self.listeners.append(waiter)
@@ -25,9 +31,13 @@ class Waiting:
     def __init__(self) -> None:
         self.bytes = 0
         self.ended = 0
+        self.ends_soon = False
 
     def appended(self, size: int) -> None:
         self.bytes += size
+
+    def end_soon(self) -> None:
+        self.ends_soon = True
 
     def end(self) -> None:
         self.ended += 1
@@ -45,9 +55,9 @@ def row(
     )
 
 
-def session(*keys: tuple[bytes, int], offset: int = 5) -> FetchSession:
+def session(*keys: tuple[bytes, int], offset: int = 5, privileged: bool = False) -> FetchSession:
     """One whose reader has read everything up to `offset`."""
-    made = FetchSession(7, by_id=True, privileged=False, now_ms=0)
+    made = FetchSession(7, by_id=True, privileged=privileged, now_ms=0)
     for key in keys:
         made.tell(made.add(key, asked(offset)), row(offset))
     return made
@@ -138,13 +148,44 @@ def test_partitions_tell_of_changes() -> None:
     partition.log_start_moved()
     assert due(held) == [A]
     held.tell(partition, row())
-    partition.appended(10)  # nobody waits
+    partition.committed(10)  # nobody waits
     held.parked = waiting
-    partition.appended(10)
+    partition.committed(10)
     assert (due(held), waiting.bytes, waiting.ended) == ([A], 10, 0)
     held.tell(partition, row())
     partition.leadership_lost()
     assert (due(held), waiting.ended) == ([A], 1)
+
+
+def test_a_follower_waits_for_what_is_written_and_hears_of_what_is_committed() -> None:
+    held, source, waiting = session(A, privileged=True), Source(), Waiting()
+    partition = held.partitions[A]
+    partition.listen(source)
+    assert (source.listeners, source.followers) == ([partition], [partition])
+    held.update({A: asked(9)}, [])
+    held.tell(partition, row())
+    held.parked = waiting
+    partition.committed(10)
+    assert (due(held), waiting.bytes) == ([A], 0)
+    held.tell(partition, row(6))
+    assert due(held) == []
+    partition.appended(10)
+    assert (due(held), waiting.bytes) == ([A], 10)
+
+
+def test_a_follower_that_found_no_room_in_an_answer_asks_for_the_rest_though_nothing_new_comes() -> (
+    None
+):
+    """Unlike a consumer it reads beyond the high watermark, so having reached that says nothing."""
+    held, source = session(A, privileged=True), Source()
+    partition = held.partitions[A]
+    partition.listen(source)
+    held.update({A: asked(8)}, [])
+    held.tell(partition, row(high_watermark=5))
+    assert due(held) == [A]
+    held.update({A: asked(9)}, [])
+    held.tell(partition, row(high_watermark=5))
+    assert due(held) == []
 
 
 def test_nobody_listens_to_what_is_gone() -> None:

@@ -23,8 +23,15 @@ class Log:
         self.is_led = True
         self.listeners: list[Any] = []
 
+    @property
+    def log_end_offset(self) -> int:
+        return self.end
+
     def wait(self, waiter: Any) -> None:
         self.listeners.append(waiter)
+
+    def wait_for_appends(self, _waiter: Any) -> None:
+        raise AssertionError("a consumer's session waits for what is committed")
 
     def forget(self, waiter: Any) -> None:
         self.listeners.remove(waiter)
@@ -100,7 +107,7 @@ class Sessions(RuleBasedStateMachine):
         if log.is_led:
             log.end += count
             for listener in list(log.listeners):
-                listener.appended(count)
+                listener.committed(count)
 
     @rule(index=INDICES, count=st.integers(1, 3))
     def delete_records(self, index, count) -> None:

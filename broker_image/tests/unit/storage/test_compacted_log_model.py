@@ -114,7 +114,7 @@ class CompactedLogMachine(RuleBasedStateMachine):
     def truncate(self, pick):
         ends = [self.start, *(end for end in self.ends if end > self.start)]
         target = ends[-1 - pick % min(len(ends), 12)]
-        self.log.truncate_to(target, self.now)
+        self.rig.truncate(self.log, target, now_ms=self.now)
         self.records = [each for each in self.records if each.offset < target]
         # compaction may have taken the batches that would end there
         last = self.records[-1].offset + 1 if self.records else self.start

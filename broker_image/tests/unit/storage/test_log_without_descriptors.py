@@ -90,7 +90,7 @@ def test_no_want_of_descriptors_harms_the_log(rig, monkeypatch, pending_bytes_ma
             assert index_faults(segment, SMALL.index_interval_bytes) == [], operations
         reopened = rig.open(SMALL, clean=False, recovery_point=log.recovery_point)
         look(reopened, expected)
-        reopened.truncate_to(0, NOW)
+        rig.truncate(reopened, 0)
         flush(rig, reopened)
         for discarded in rig.trash.take_due(NOW + 100_000):
             rig.files.remove(discarded.path)

@@ -250,7 +250,7 @@ class TestTruncating:
     def test_the_log_ends_where_it_was_cut_and_goes_on_from_there(self, rig, target):
         log = rig.open(SMALL)
         fill(log, 50)
-        log.truncate_to(target, NOW)
+        rig.truncate(log, target)
         assert log.log_end_offset == target
         assert everything(log) == numbered(0, target)
         fill(log, 10)
@@ -262,14 +262,14 @@ class TestTruncating:
         log = rig.open()
         log.append_as_leader(batch(b"0", b"1"), 0, NOW)
         log.append_as_leader(batch(b"2", b"3"), 0, NOW)
-        log.truncate_to(3, NOW)
+        rig.truncate(log, 3)
         assert log.log_end_offset == 2
 
     def test_epochs_and_producers_go_back_too(self, rig):
         log = rig.open(SMALL)
         for sequence in range(20):
             log.append_as_leader(batch(bytes(200), producer=stamp(sequence)), sequence // 5, NOW)
-        log.truncate_to(12, NOW)
+        rig.truncate(log, 12)
         assert log.epochs.latest == 2
         assert log.epoch_end_offset(2) == (2, 12)
         again = log.append_as_leader(batch(bytes(200), producer=stamp(12)), 2, NOW)

@@ -114,7 +114,7 @@ class LogMachine(RuleBasedStateMachine):
     def truncate(self, pick):
         ends = [self.start, *(b.end for b in self.batches if b.end > self.start)]
         target = ends[pick % len(ends)]
-        self.log.truncate_to(target, NOW)
+        self.rig.truncate(self.log, target)
         self.forget_from(target)
 
     def forget_from(self, target):

@@ -79,7 +79,7 @@ def test_a_log_begun_anew_by_truncation_knows_its_producers(rig):
     batch = build_batch([Record(None, None, NOW)] * 3, producer=ProducerStamp(7, 0, 3))
     log.append_as_leader(batch, 0, NOW)
     log.delete_records_before(4)
-    log.truncate_to(4, NOW)
+    rig.truncate(log, 4)
     assert (log.log_start_offset, log.log_end_offset) == (4, 4)
     assert send(log, 3).base_offset == 4
 

@@ -110,7 +110,7 @@ def test_what_was_removed_needs_its_names_and_is_not_asked_for(rig):
 
 def test_a_cut_segment_is_flushed_although_the_recovery_point_lies_behind_it(rig):
     log = flushed(rig, LogConfig(), count=5)
-    log.truncate_to(3, NOW)
+    rig.truncate(log, 3)
     assert log.recovery_point == log.log_end_offset == 3
     assert log.unflushed
     assert log_files(log.segments)[0] in begun(log, rig).synced
@@ -195,7 +195,7 @@ def test_closing_what_was_opened_and_not_changed_has_nothing_to_do(rig):
 def test_closing_a_log_cut_and_filled_up_to_where_it_was_closed_has_something_to_do(rig):
     rig.close(flushed(rig, LogConfig(), count=20))
     log = rig.open()
-    log.truncate_to(10, NOW)
+    rig.truncate(log, 10)
     fill(log, 10)
     rig.flush(log)
     assert f"{20:020d}.snapshot" not in rig.names()

@@ -152,7 +152,7 @@ TOPIC_REFUSALS = [
     (["alter", "nope", "-p", "2"], "topic/nope: there is no such topic"),
     (["create", "t"], "topic/t: exists already"),
     (["create", "no name"], "topic/no name: Topic name is invalid"),
-    (["create", "n", "-r", "3"], "topic/n: Replication factor 3 is not supported"),
+    (["create", "n", "-r", "3"], "topic/n: Unable to replicate the partition 3 time(s)"),
     (["create", "n", "-c", "no.such=1"], "no.such"),
     (["alter", "t", "-p", "1"], "1 would not be an increase"),
     (["alter", "t", "-p", "3", "-c", "retention.ms=soon"], "retention.ms"),

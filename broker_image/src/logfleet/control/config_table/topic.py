@@ -37,5 +37,5 @@ segment.bytes INT medium 1073741824 1048576.. | A segment is closed at this size
 segment.index.bytes INT medium 10485760 4.. | Size of an index file; a segment whose index is full is closed. | in log.segment | from log.index.size.max.bytes
 segment.jitter.ms LONG medium 0 0.. | Random part taken off segment.ms, so that the logs of a topic do not roll together. | in storage.partition_log | from log.roll.jitter.ms log.roll.jitter.hours*3600000
 segment.ms LONG medium 604800000 1.. | A segment is closed at this age, however small it is. | in log.config | from log.roll.ms log.roll.hours*3600000
-unclean.leader.election.enable BOOLEAN medium false | Whether a replica that is not in sync may lead when no other is left, at the price of lost records. | from unclean.leader.election.enable
+unclean.leader.election.enable BOOLEAN medium false | Whether a replica that is not in sync may lead when no other is left, at the price of lost records. | in control.elections | from unclean.leader.election.enable
 """

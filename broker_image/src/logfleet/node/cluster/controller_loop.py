@@ -6,12 +6,15 @@ only says when to try again: that a controller is alone is ensured by the compar
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import structlog
 
-from logfleet.control.transactions import Refusal
+from logfleet.control.config_keys import BROKER_KEYS
+from logfleet.control.elections import Imbalance, balance_steps, imbalances
+from logfleet.control.topic_configs import BrokerLayers
+from logfleet.control.transactions import Refusal, pack
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Controller
 from logfleet.metadata.keys import ControllerValue
@@ -27,8 +30,16 @@ from logfleet.metadata.store import (
     created_at,
 )
 from logfleet.node.cluster.claims import PAUSE_S_MAX, claim, settle
-from logfleet.node.cluster.controller_term import NotControllerError, Operation, Term
+from logfleet.node.cluster.controller_term import (
+    ELECTION_PARTITIONS,
+    Decision,
+    NotControllerError,
+    Operation,
+    Term,
+)
 from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.node.decisions.control import NotedControl
+from logfleet.telemetry.decisions import Decisions
 
 T = TypeVar("T")
 log = structlog.get_logger()
@@ -37,6 +48,11 @@ LEASE_TTL_S: Final = 3
 """How long a dead controller is waited for; brokers' registrations live as long."""
 HISTORY_S: Final = 600.0
 """Revisions older than this are compacted by the controller: a broker that was away for longer reads everything anew."""
+SETTLED_S: Final = 30.0
+"""How long a preferred replica is in sync before it leads again: clients may keep an address that failed for 10 s (Java's DNS cache)."""
+BALANCED_AT_ONCE: Final = 50
+"""Partitions given back to their preferred replicas in one turn of the controller; Kafka's are up to 1,000."""
+BALANCED: Final = "preferred replicas lead again"
 FAILED_PAUSE_S_MAX: Final = 60.0
 """Longest pause after a term that failed; the first is PAUSE_S_MAX, and each one twice the one before (as Kubernetes' crash loop
 back-off) until a term has converged, or ended otherwise. Other brokers stand meanwhile."""
@@ -50,7 +66,7 @@ class ControllerLoop:
     """Stands for controller and, once elected, controls.
 
     incarnation: this process, as in its broker registration. static: its server.properties.
-    failed_terms: that ended because what the controller does failed, not by a word of the store.
+    failed_terms: that ended because what the controller does failed, not by a word of the store. noted: what it has written.
     """
 
     def __init__(
@@ -59,9 +75,11 @@ class ControllerLoop:
         follower: MetadataFollower,
         value: ControllerValue,
         static: Mapping[str, str],
+        decisions: Decisions,
         *,
         ttl_s: int = LEASE_TTL_S,
         history_s: float = HISTORY_S,
+        settled_s: float = SETTLED_S,
     ) -> None:
         self._store = store
         self._follower = follower
@@ -69,8 +87,10 @@ class ControllerLoop:
         self._static = static
         self._ttl_s = ttl_s
         self._history_s = history_s
+        self._settled_s = settled_s
         self._term: Term | None = None
         self.failed_terms = 0
+        self.noted = NotedControl(decisions)
         self._failed_pause_s = PAUSE_S_MAX
 
     @property
@@ -134,7 +154,8 @@ class ControllerLoop:
 
     async def _control(self, epoch: int, lease: Lease) -> None:
         log.info("controller_elected", broker=self._value.broker, epoch=epoch)
-        term = self._term = Term(self._store, self._follower, epoch, self._static)
+        self.noted.began(self._value.broker, epoch)
+        term = self._term = Term(self._store, self._follower, epoch, self._static, noted=self.noted)
         try:
             reason = await _first(
                 _ends(term.run(), "another controller was elected"),
@@ -143,10 +164,12 @@ class ControllerLoop:
                     self._follower.until(lambda image: _replaced(image, epoch)), "it was replaced"
                 ),
                 _ends(self._compact_history(), "compaction ended"),
+                _ends(self._balance_leaders(term), "balancing ended"),
             )
             self._term = None
             await term.finish()
-        except (StoreUnavailable, StoreRefused, StoreReplaced):
+        except (StoreUnavailable, StoreRefused, StoreReplaced) as error:
+            self.noted.ended(self._value.broker, epoch, str(error))
             raise
         except Exception as error:
             self._tell_failure(term, error)
@@ -156,9 +179,11 @@ class ControllerLoop:
             await term.close()
         self._failed_pause_s = PAUSE_S_MAX
         log.warning("controller_resigned", broker=self._value.broker, epoch=epoch, reason=reason)
+        self.noted.ended(self._value.broker, epoch, reason)
 
     def _tell_failure(self, term: Term, error: Exception) -> None:
         self.failed_terms += 1
+        self.noted.ended(self._value.broker, term.epoch, f"it failed: {error}")
         if term.has_converged:
             self._failed_pause_s = PAUSE_S_MAX
         log.critical(
@@ -177,6 +202,46 @@ class ControllerLoop:
                 await self._store.compact(revision)
             except StoreUnavailable as error:
                 log.warning("metadata_compaction_delayed", reason=str(error))
+
+    async def _balance_leaders(self, term: Term) -> None:
+        """Give leadership back to preferred replicas from time to time (Kafka: ReplicationControlManager.maybeBalancePartitionLeaders).
+
+        One that is looked at twice, and could have led both times, is taken to have been in sync meanwhile.
+        """
+        layers = BrokerLayers(self._static)
+        key = "auto.leader.rebalance.enable"
+        is_enabled = BROKER_KEYS[key].parse(layers.effective(key)) is True
+        interval_s = float(layers.effective("leader.imbalance.check.interval.seconds") or 0)
+        while True:
+            await asyncio.sleep(interval_s)
+            found = await self._imbalances() if is_enabled else {}
+            if not found:
+                continue
+            await asyncio.sleep(self._settled_s)
+            still = await self._imbalances()
+            settled = [each for each in found if each in still]
+            for start in range(0, len(settled), BALANCED_AT_ONCE):
+                await term.submit(_balance(settled[start : start + BALANCED_AT_ONCE]))
+            log.info("leaders_balanced", partitions=len(settled), epoch=term.epoch)
+
+    async def _imbalances(self) -> dict[Imbalance, None]:
+        image = self._follower.image
+        found: dict[Imbalance, None] = {}
+        looked_at = 0
+        for topic in image.topics():
+            found.update(dict.fromkeys(imbalances(image, topic)))
+            looked_at += len(topic.partitions)
+            if looked_at >= ELECTION_PARTITIONS:
+                looked_at = 0
+                await asyncio.sleep(0)
+        return found
+
+
+def _balance(settled: Sequence[Imbalance]) -> Operation[None]:
+    def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> Decision[None]:
+        return Decision(pack(epoch, balance_steps(image, settled)), None, BALANCED)
+
+    return decide
 
 
 def _replaced(image: ClusterImage, epoch: int) -> bool:

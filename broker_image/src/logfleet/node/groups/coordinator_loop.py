@@ -1,11 +1,13 @@
 """Coordinates the groups of those partitions of `__consumer_offsets` that this broker leads.
 
-A partition that it begins to lead is read from its log start to its high watermark, one partition after the
-other and in slices; until then requests for its groups get COORDINATOR_LOAD_IN_PROGRESS. A
+A partition that it begins to lead is read from its log start to its end, one partition after the other and in slices. Its groups are taken
+up once all that was there at the election is committed: a commit that nobody has been told of may not be told early, nor forgotten, as it
+may have been acknowledged. Until then requests for its groups get COORDINATOR_LOAD_IN_PROGRESS. A
 partition that it ceases to lead is forgotten at once. All sessions and rebalances share one timer.
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from typing import Any, Final
@@ -20,13 +22,14 @@ from logfleet.groups.partition import OFFSETS_TOPIC, partition_for
 from logfleet.groups.records import UnknownRecord, decode_record
 from logfleet.groups.replay import Replay
 from logfleet.groups.topic_removal import departed
+from logfleet.io.clock import monotonic_ms
 from logfleet.io.descriptors import TRY_AGAIN_S
 from logfleet.io.files import is_shortage
 from logfleet.io.slices import Slices
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.cluster.metadata_follower import Subscription
-from logfleet.node.groups.group_shard import GroupShard, monotonic_ms
-from logfleet.node.partitions.partition import Partition
+from logfleet.node.groups.group_shard import GroupShard
+from logfleet.node.partitions.partition import NotLeading, Partition
 from logfleet.records.batch import BatchHeader, iterate_headers
 from logfleet.records.errors import RecordsError
 from logfleet.records.record import Record, read_records
@@ -169,23 +172,37 @@ class CoordinatorLoop:
                 log.critical("groups_not_loaded", partition=name, reason=str(error))
                 shard.close()
             else:
-                if records is not None:
-                    await self._forget_departed(shard, subscription)
-                if not shard.is_closed:
-                    for _ in shard.take_up():
-                        await self._slices.breathe()
-                    seconds = round(time.monotonic() - started, 3)
-                    log.debug("groups_read", partition=name, records=records, seconds=seconds)
+                if records is None:
+                    continue
+                seconds = round(time.monotonic() - started, 3)
+                log.debug("groups_read", partition=name, records=records, seconds=seconds)
+                if shard.partition.is_high_watermark_behind:
+                    self._spawn(self._take_up_once_committed(shard, subscription))
+                else:
+                    await self._take_up(shard, subscription)
+
+    async def _take_up_once_committed(self, shard: GroupShard, subscription: Subscription) -> None:
+        """Followers may be long in coming; the other partitions do not wait for them."""
+        partition = shard.partition
+        with contextlib.suppress(NotLeading):
+            await partition.wait_committed(partition.epoch_start_offset)
+            await self._take_up(shard, subscription)
+
+    async def _take_up(self, shard: GroupShard, subscription: Subscription) -> None:
+        await self._forget_departed(shard, subscription)
+        if not shard.is_closed:
+            for _ in shard.take_up():
+                await self._slices.breathe()
 
     async def _load(self, shard: GroupShard) -> int | None:
-        """Apply all committed records; how many there were, or None if leadership ended meanwhile."""
+        """Apply all records that were there at the election, and what is committed since; how many, or None if leadership ended meanwhile."""
         partition = shard.partition
         replay = Replay(shard.coordinator.apply)
         offset = partition.log.log_start_offset
         count = 0
-        while offset < partition.high_watermark:
+        while offset < (end := max(partition.epoch_start_offset, partition.high_watermark)):
             try:
-                found = partition.log.read(offset, READ_BYTES, partition.high_watermark)
+                found = partition.log.read(offset, READ_BYTES, end)
             except OSError as error:
                 if not is_shortage(error):
                     raise

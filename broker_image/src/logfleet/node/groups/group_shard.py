@@ -20,6 +20,7 @@ from logfleet.groups.expiry import OffsetExpiry
 from logfleet.groups.records import GroupRecord, encode_record
 from logfleet.groups.topic_removal import TopicRemoval
 from logfleet.groups.turn import Turn, Write
+from logfleet.io.clock import monotonic_ms
 from logfleet.log.validation import Rejected, prepare_fully
 from logfleet.net.connection import Peer
 from logfleet.node.partitions.partition import NotLeading, Partition
@@ -77,7 +78,7 @@ class _Pending(msgspec.Struct, frozen=True):
 class GroupShard:
     """One partition of `__consumer_offsets` that this broker leads, with its coordinator.
 
-    is_loaded: the log has been read and its groups taken up; before that nothing may be asked. is_closed: leadership has ended, or loading failed.
+    is_loaded: the log has been read, all of it is committed and its groups are taken up; before that nothing may be asked. is_closed: leadership has ended, or loading failed.
     arm: called with the time (monotonic ms) by which `tick` must be called. spawn: starts a task that lives as long as the broker.
     """
 
@@ -202,6 +203,8 @@ class GroupShard:
         """Append and apply. What the coordinator knows is what the log says, at every moment."""
         if self.is_closed or not self.partition.is_leading:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if not self.partition.is_at_min_isr:
+            return ErrorCode.NOT_ENOUGH_REPLICAS
         now_ms = time.time_ns() // 1_000_000
         batch = build_batch(
             [Record(key, value, now_ms) for key, value in map(encode_record, records)]
@@ -251,7 +254,3 @@ class GroupShard:
         turn = self.turn()
         write.then(turn, error)
         self.execute(turn)
-
-
-def monotonic_ms() -> int:
-    return time.monotonic_ns() // 1_000_000

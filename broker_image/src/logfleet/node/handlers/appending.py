@@ -7,10 +7,11 @@ from typing import Final
 
 from logfleet.log.validation import NeedsThread, Prepared, Rejected, malformed
 from logfleet.node.handlers.host import PartitionHost
-from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.partition import ALL, Partition
 from logfleet.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_BIT
 from logfleet.records.compression import Codec
 from logfleet.storage.partition_log import AppendResult
+from logfleet.telemetry.decisions import Kind
 from logfleet.wire.errors import ErrorCode
 
 TRANSACTION_ABORTABLE_SINCE: Final = 11  # KIP-890
@@ -44,7 +45,7 @@ def append(
 
     records: as they were sent. prepared: what preparing them gave, if that was done.
     """
-    if partition is None or not partition.is_leading:
+    if partition is None or not partition.is_current:
         return None
     # Every batch of every producer comes through here: first whether anything can be wrong at all, then what it is.
     if (
@@ -56,6 +57,9 @@ def append(
         refusal = _refusal(partition, sender, records)
         if refusal is not None:
             return refusal
+    if partition.has_followers and sender.acks == ALL and not partition.is_at_min_isr:
+        _note_refusal(broker, partition)
+        return ErrorCode.NOT_ENOUGH_REPLICAS
     disk_space = broker.disk_space
     if disk_space.full and disk_space.refuses(partition.log):
         return ErrorCode.KAFKA_STORAGE_ERROR
@@ -66,6 +70,22 @@ def append(
     except OSError as error:
         broker.storage_failed(partition, error)
         return ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def _note_refusal(broker: PartitionHost, partition: Partition) -> None:
+    """Once for each state of the partition: producers try again for as long as it lasts."""
+    state = partition.replicas_state.state
+    if partition.refused_in == state.partition_epoch:
+        return
+    partition.refused_in = state.partition_epoch
+    broker.decisions.note(
+        Kind.REFUSAL,
+        f"acks=all is refused: {len(state.isr)} in sync, min.insync.replicas is {state.min_isr}",
+        topic=partition.topic,
+        partition=partition.index,
+        isr=[broker_id for broker_id, _ in state.isr],
+        min_isr=state.min_isr,
+    )
 
 
 def _refusal(

@@ -1,15 +1,18 @@
 """DeleteRecords (KIP-107): records before an offset go, for good.
 
-Answered when the new log start offsets are durable. Segments that hold nothing else go with the next retention.
-Source: KafkaApis.handleDeleteRecordsRequest, ReplicaManager.deleteRecords.
+Answered when the new log start offsets are durable here and known to all live replicas, so that none of them may show the records again.
+Segments that hold nothing else go with the next retention.
+Source: KafkaApis.handleDeleteRecordsRequest, ReplicaManager.deleteRecords, DelayedDeleteRecords.
 """
 
+import asyncio
+import contextlib
 from typing import Any, Final
 
 from logfleet.metadata.image import INTERNAL_TOPICS
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.host import PartitionHost
-from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.partition import NotLeading, Partition
 from logfleet.storage.log_dir import LogDir
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import DeleteRecordsRequest, DeleteRecordsResponse
@@ -39,6 +42,8 @@ async def delete_records(
             broker.storage_failed(partitions[0], error)
             for partition in partitions:
                 begins[partition.topic, partition.index] = ErrorCode.KAFKA_STORAGE_ERROR
+    for partitions in changed.values():
+        await _wait_for_replicas(broker, partitions, begins, request.timeout_ms)
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsResponse.DeleteRecordsTopicResult(
@@ -69,6 +74,40 @@ def _delete(
     if not isinstance(begin, ErrorCode):
         changed.setdefault(log_dir, []).append(partition)
     return begin
+
+
+async def _wait_for_replicas(
+    broker: PartitionHost,
+    partitions: list[Partition],
+    begins: dict[tuple[str, int], int | ErrorCode],
+    timeout_ms: int,
+) -> None:
+    """Put in the low watermark of each partition where records were deleted, or why it is still too low."""
+
+    def is_alive(broker_id: int) -> bool:
+        known = broker.image.brokers.get(broker_id)
+        return known is not None and known.is_active
+
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(max(0, timeout_ms) / 1000):
+            for partition in partitions:
+                begin = begins[partition.topic, partition.index]
+                if not isinstance(begin, ErrorCode):
+                    with contextlib.suppress(NotLeading):
+                        await partition.wait_deleted(begin, is_alive)
+    for partition in partitions:
+        begin, low_watermark = (
+            begins[partition.topic, partition.index],
+            partition.low_watermark(is_alive),
+        )
+        if isinstance(begin, ErrorCode):
+            continue
+        if low_watermark >= begin:
+            begins[partition.topic, partition.index] = low_watermark
+        elif partition.is_leading:
+            begins[partition.topic, partition.index] = ErrorCode.REQUEST_TIMED_OUT
+        else:
+            begins[partition.topic, partition.index] = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def _row(index: int, begin: int | ErrorCode) -> _Row:

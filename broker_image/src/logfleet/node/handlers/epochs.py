@@ -5,10 +5,9 @@ from typing import Any
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.partition import Partition
+from logfleet.replication.fetch_check import leader_epoch_error
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
-
-NO_EPOCH = -1
 
 _Row = OffsetForLeaderEpochResponse.EpochEndOffset
 
@@ -36,11 +35,9 @@ def _row(
     partition = broker.partitions.find(topic, index)
     if not isinstance(partition, Partition):
         return _Row(partition=index, error_code=partition)
-    epoch = wanted.current_leader_epoch
-    if epoch not in {NO_EPOCH, partition.leader_epoch}:
-        older = epoch < partition.leader_epoch
-        code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
-        return _Row(partition=index, error_code=code)
+    error = leader_epoch_error(wanted.current_leader_epoch, partition.leader_epoch)
+    if error is not ErrorCode.NONE:
+        return _Row(partition=index, error_code=error)
     found, end_offset = partition.log.epoch_end_offset(wanted.leader_epoch)
     return _Row(partition=index, leader_epoch=found, end_offset=end_offset)
 

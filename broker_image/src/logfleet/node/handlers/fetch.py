@@ -7,9 +7,9 @@ session's partitions, which listen for as long as it lives: such a request costs
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Any
+from typing import Any, Final
 
-from logfleet.io.timers import Timer
+from logfleet.io.timers import Timer, TimerWheel
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.fetch_rows import TOPIC_IDS_SINCE, Reading, replica_id
 from logfleet.node.handlers.host import PartitionHost
@@ -24,6 +24,9 @@ from logfleet.sessions.fetch_session import (
 )
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
+
+HIGH_WATERMARK_S: Final = 0.02
+"""How long a follower waits at most to learn of a new high watermark; consumers that read there wait for it too (KIP-392). Kafka: replica.fetch.wait.max.ms."""
 
 _Wanted = dict[Key, FetchRequest.FetchPartition]
 
@@ -64,19 +67,26 @@ def fetch(
 
 
 def _read(
-    broker: PartitionHost, request: FetchRequest, context: RequestContext, wanted: _Wanted
+    broker: PartitionHost,
+    request: FetchRequest,
+    context: RequestContext,
+    wanted: _Wanted,
+    *,
+    is_first: bool = True,
 ) -> Reading:
-    reading = Reading(broker, request, context)
+    reading = Reading(broker, request, context, is_first=is_first)
     for key, asked in wanted.items():
         reading.add(key, asked)
     return reading
 
 
 class FetchWait:
-    """A parked fetch. Done when `missing_bytes` were appended to its partitions, or `end` is called."""
+    """A parked fetch. Done when its partitions have `missing_bytes` more to read, or `end` is called."""
 
-    def __init__(self, missing_bytes: int) -> None:
+    def __init__(self, missing_bytes: int, timers: TimerWheel) -> None:
         self._missing_bytes = missing_bytes
+        self._timers = timers
+        self._ends_soon = False
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def appended(self, size: int) -> None:
@@ -84,11 +94,19 @@ class FetchWait:
         if self._missing_bytes <= 0:
             self.end()
 
+    committed = appended  # it hears of the one or the other
+
     def log_start_moved(self) -> None:
         """Is no reason to answer."""
 
     def leadership_lost(self) -> None:
         self.end()
+
+    def end_soon(self) -> None:
+        """A follower has a new high watermark to learn: with the records that come next, or without any if none come."""
+        if not self._ends_soon:
+            self._ends_soon = True
+            self._timers.add(HIGH_WATERMARK_S, self.end)
 
     def end(self) -> None:
         if not self.done.done():
@@ -110,7 +128,7 @@ class _Turn:
         if reading.is_enough or self._request.max_wait_ms <= 0 or not self._waits_for(reading):
             return self._answer_or_throttle(reading)
         # from here on nothing that comes may be missed: the coroutine's first step is some time away
-        wait = FetchWait(reading.min_bytes - reading.bytes)
+        wait = FetchWait(reading.min_bytes - reading.bytes, self._broker.timers)
         timer = self._broker.timers.add(self._request.max_wait_ms / 1000, wait.end)
         self._context.peer.on_leave = wait.end
         self._broker.parked.fetches += 1
@@ -125,7 +143,7 @@ class _Turn:
             self._stop_watching(wait, reading)
             self._context.peer.on_leave = None
             timer.cancel()
-        return self._answer_or_throttle(self.read())
+        return self._answer_or_throttle(self.read(is_first=False))
 
     def _answer_or_throttle(self, reading: Reading) -> FetchResponse:
         """The answer; if the client goes too fast, one without records, as if nothing had been read (KIP-219)."""
@@ -139,16 +157,20 @@ class _Turn:
     def _throttled(self, throttle_ms: int) -> FetchResponse:
         return FetchResponse(throttle_time_ms=throttle_ms)
 
-    def read(self) -> Reading:
-        return _read(self._broker, self._request, self._context, self._wanted)
+    def read(self, *, is_first: bool = True) -> Reading:
+        return _read(self._broker, self._request, self._context, self._wanted, is_first=is_first)
 
     def _waits_for(self, reading: Reading) -> bool:
         """Whether there is anything from which more could come."""
         return bool(reading.partitions)
 
     def _watch(self, wait: FetchWait, reading: Reading) -> None:
+        is_replica = replica_id(self._request, self._context.api_version) >= 0
         for partition in reading.partitions:
-            partition.wait(wait)
+            if is_replica:
+                partition.wait_for_appends(wait)
+            else:
+                partition.wait(wait)
 
     def _stop_watching(self, wait: FetchWait, reading: Reading) -> None:
         for partition in reading.partitions:
@@ -187,8 +209,8 @@ class _SessionTurn(_Turn):
         super().__init__(broker, request, context, {})
         self._session = session
 
-    def read(self) -> Reading:
-        reading = Reading(self._broker, self._request, self._context)
+    def read(self, *, is_first: bool = True) -> Reading:
+        reading = Reading(self._broker, self._request, self._context, is_first=is_first)
         for partition in self._session.due():
             partition.listen(reading.add(partition.key, partition.wanted))
         return reading
@@ -197,8 +219,13 @@ class _SessionTurn(_Turn):
         return len(reading.unknown) < len(self._session.partitions)
 
     def _watch(self, wait: FetchWait, reading: Reading) -> None:
-        del reading
-        self._session.parked = wait
+        session = self._session
+        session.parked = wait
+        if session.privileged and any(
+            session.partitions[key].high_watermark != row.high_watermark
+            for key, row in reading.rows
+        ):
+            wait.end_soon()
 
     def _stop_watching(self, wait: FetchWait, reading: Reading) -> None:
         del reading

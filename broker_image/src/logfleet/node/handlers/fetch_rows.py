@@ -9,10 +9,12 @@ fewer by a part of a batch, which is no reason to let it wait for min_bytes.
 from collections.abc import Callable
 from typing import Any
 
+from logfleet.io.clock import monotonic_ms
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.partition import Partition
 from logfleet.node.partitions.partition_table import Leader
+from logfleet.replication.fetch_check import diverging_epoch, leader_epoch_error
 from logfleet.sessions.fetch_session import Key
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
@@ -21,6 +23,7 @@ TOPIC_IDS_SINCE = 13
 REPLICA_STATE_SINCE = 15
 LEADER_HINTS_SINCE = 16  # KIP-951
 READ_COMMITTED = 1
+NO_BROKER_EPOCH = -1
 
 _Topic = FetchResponse.FetchableTopicResponse
 _Row = FetchResponse.PartitionData
@@ -35,6 +38,7 @@ class Reading:
     rest (KafkaApis.handleFetchRequest): topic ids that nobody knows first. bytes: read so far; min_bytes: those that are waited for, no more than a limit
     lets through (KafkaApis.handleFetchRequest). is_enough: nothing is gained by waiting: min_bytes are there, a partition has more than its
     limit, or a row needs the client. partitions: those read, to be waited on.
+    is_first: it is the first look of its request, not that after a wait.
     """
 
     __slots__ = (
@@ -42,9 +46,10 @@ class Reading:
         "_by_id",
         "_bytes_left",
         "_endpoints",
-        "_from_replica",
+        "_is_first",
         "_listener",
         "_read",
+        "_replica",
         "_request",
         "_table",
         "_unknown_ids",
@@ -59,8 +64,14 @@ class Reading:
     )
 
     def __init__(
-        self, broker: PartitionHost, request: FetchRequest, context: RequestContext
+        self,
+        broker: PartitionHost,
+        request: FetchRequest,
+        context: RequestContext,
+        *,
+        is_first: bool = True,
     ) -> None:
+        self._is_first = is_first
         self._table = table = broker.partitions
         self._by_id = context.api_version >= TOPIC_IDS_SINCE
         self.find: Callable[[Any, int], Partition | ErrorCode] = (
@@ -71,7 +82,7 @@ class Reading:
         self._version = context.api_version
         self._listener = context.listener
         self._bytes_left = min(request.max_bytes, broker.config.fetch_max_bytes)
-        self._from_replica = replica_id(request, context.api_version) >= 0
+        self._replica = replica_id(request, context.api_version)
         self._endpoints: dict[int, FetchResponse.NodeEndpoint] = {}
         self.bytes = 0
         self.min_bytes = min(request.min_bytes, self._bytes_left)
@@ -129,13 +140,13 @@ class Reading:
     def _read_partition(self, partition: Partition, wanted: FetchRequest.FetchPartition) -> _Row:
         epoch = wanted.current_leader_epoch
         if epoch != partition.leader_epoch and epoch >= 0:  # a negative one is none
-            older = epoch < partition.leader_epoch
-            code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
+            code = leader_epoch_error(epoch, partition.leader_epoch)
             return self._refused(partition.index, code, partition.topic_id)
-        if self._from_replica:  # one replica: no follower has any business here
-            return self._refused(
-                partition.index, ErrorCode.NOT_LEADER_OR_FOLLOWER, partition.topic_id
-            )
+        if self._replica >= 0 and self._replica not in partition.replicas_state.followers:
+            # who says in which epoch it follows knows of a newer one, perhaps (Partition.followerReplicaOrThrow)
+            unknown = epoch >= 0
+            code = ErrorCode.UNKNOWN_LEADER_EPOCH if unknown else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return self._refused(partition.index, code, partition.topic_id)
         row = _Row(
             partition_index=partition.index,
             high_watermark=partition.high_watermark,
@@ -144,39 +155,68 @@ class Reading:
             aborted_transactions=[] if self._request.isolation_level == READ_COMMITTED else None,
             records=b"",
         )
-        if wanted.last_fetched_epoch >= 0:
-            diverging = _diverging_epoch(partition, wanted)
-            if isinstance(diverging, ErrorCode):
-                return self._refused(partition.index, diverging, partition.topic_id)
-            if diverging is not None:
-                row.diverging_epoch = diverging
-                self.is_enough = True
-                return row
+        log = partition.log
+        diverging = diverging_epoch(
+            log.epochs,
+            log.log_start_offset,
+            log.log_end_offset,
+            last_fetched_epoch=wanted.last_fetched_epoch,
+            fetch_offset=wanted.fetch_offset,
+        )
+        if isinstance(diverging, ErrorCode):
+            return self._refused(partition.index, diverging, partition.topic_id)
+        if diverging is not None:
+            epoch, end_offset = diverging
+            row.diverging_epoch = FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset)
+            self.is_enough = True
+            return row
         return self._read_log(partition, wanted, row)
 
     def _read_log(
         self, partition: Partition, wanted: FetchRequest.FetchPartition, row: _Row
     ) -> _Row:
         limit = min(wanted.partition_max_bytes, self._bytes_left)
+        log, is_replica = partition.log, self._replica >= 0
+        end_offset = log.written_end_offset if is_replica else partition.high_watermark
         try:
-            records = partition.log.read(
-                wanted.fetch_offset, limit, partition.high_watermark, at_least_one=not self.bytes
-            )
+            records = log.read(wanted.fetch_offset, limit, end_offset, at_least_one=not self.bytes)
         except OSError as failure:
             self._broker.storage_failed(partition, failure)
             return self._refused(partition.index, ErrorCode.KAFKA_STORAGE_ERROR, partition.topic_id)
         if isinstance(records, ErrorCode):
             return self._refused(partition.index, records, partition.topic_id)
+        if is_replica and self._is_first:
+            stale = self._note_progress(partition, wanted)
+            if stale is not ErrorCode.NONE:
+                return self._refused(partition.index, stale, partition.topic_id)
+            row.high_watermark = partition.high_watermark  # this very fetch may have moved it
         self.partitions.append(partition)
         if records is not None:
             size = len(records)
             self.bytes += size
-            self._read.append((partition, size))
+            if not is_replica:
+                self._read.append((partition, size))
             self._bytes_left = max(0, self._bytes_left - size)
             if records.is_cut or self.bytes >= self.min_bytes:
                 self.is_enough = True
             row.records = records
         return row
+
+    def _note_progress(
+        self, partition: Partition, wanted: FetchRequest.FetchPartition
+    ) -> ErrorCode:
+        """The follower has everything below its offset: once for each request, as Kafka does (ReplicaManager.readFromLog)."""
+        state = self._request.replica_state
+        error = partition.fetched(
+            self._replica,
+            NO_BROKER_EPOCH if state is None else state.replica_epoch,
+            wanted.fetch_offset,
+            wanted.log_start_offset,
+            now_ms=monotonic_ms(),
+        )
+        if partition.replicas_state.isr_change_due:
+            self._broker.isr_writer.look_at(partition)
+        return error
 
     def _refused(self, index: int, error: ErrorCode, topic_id: bytes) -> _Row:
         """The row of a partition that the client must do something about: there is nothing to wait for."""
@@ -208,15 +248,3 @@ def replica_id(request: FetchRequest, version: int) -> int:
     if version < REPLICA_STATE_SINCE:
         return request.replica_id
     return -1 if request.replica_state is None else request.replica_state.replica_id
-
-
-def _diverging_epoch(
-    partition: Partition, wanted: FetchRequest.FetchPartition
-) -> "FetchResponse.EpochEndOffset | ErrorCode | None":
-    """Where the reader's log left ours (KIP-595): the end of the largest epoch up to its last one; None if it did not."""
-    epoch, end_offset = partition.log.epoch_end_offset(wanted.last_fetched_epoch)
-    if epoch < 0 or end_offset < 0 or wanted.fetch_offset < partition.log.log_start_offset:
-        return ErrorCode.OFFSET_OUT_OF_RANGE
-    if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
-        return FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset)
-    return None

@@ -13,12 +13,14 @@ from logfleet.node.groups.coordinator_loop import CoordinatorLoop
 from logfleet.node.groups.group_shard import GroupShard
 from logfleet.node.handlers.metadata_creation import TopicCreator
 from logfleet.node.partitions.parked import Parked
-from logfleet.node.partitions.partition import Partition
 from logfleet.node.partitions.partition_table import PartitionTable
+from logfleet.node.partitions.replica import Replica
+from logfleet.node.replication.isr_writer import IsrWriter
 from logfleet.sessions.cache import SessionCache
 from logfleet.storage.checkpointer import Checkpointer
 from logfleet.storage.disk_space import DiskSpace
 from logfleet.storage.log_dirs import LogDirs
+from logfleet.telemetry.decisions import Decisions
 from logfleet.wire.errors import ErrorCode
 
 T = TypeVar("T")
@@ -56,6 +58,10 @@ class PartitionHost(Host, Protocol):
     def parked(self) -> Parked: ...
     @property
     def fetch_sessions(self) -> SessionCache: ...
+    @property
+    def isr_writer(self) -> IsrWriter: ...
+    @property
+    def decisions(self) -> Decisions: ...
 
     def now_ms(self) -> int:
         """Wall clock."""
@@ -63,7 +69,7 @@ class PartitionHost(Host, Protocol):
     async def run_in_thread(self, work: Callable[..., T], *args: object) -> T:
         """Run something that takes long and releases the interpreter lock."""
 
-    def storage_failed(self, partition: Partition, error: OSError) -> None:
+    def storage_failed(self, partition: Replica, error: OSError) -> None:
         """A log could not be written or read."""
 
 

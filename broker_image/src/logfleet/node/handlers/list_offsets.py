@@ -13,6 +13,7 @@ import msgspec
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.partition import Partition
+from logfleet.replication.fetch_check import leader_epoch_error
 from logfleet.storage.log_search import first_record_since, youngest_record
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ListOffsetsRequest, ListOffsetsResponse
@@ -34,6 +35,7 @@ SPECIAL_SINCE = {
 }
 NO_EPOCH = -1
 LEADER_EPOCH_SINCE = 4
+NOT_AVAILABLE_SINCE = 5  # KIP-207
 
 _Row = ListOffsetsResponse.ListOffsetsPartitionResponse
 
@@ -106,20 +108,22 @@ def _find(
     partition = broker.partitions.find(topic, wanted.partition_index)
     if not isinstance(partition, Partition):
         return partition
-    epoch = wanted.current_leader_epoch
-    if epoch not in {NO_EPOCH, partition.leader_epoch}:
-        older = epoch < partition.leader_epoch
-        return ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
+    error = leader_epoch_error(wanted.current_leader_epoch, partition.leader_epoch)
+    if error is not ErrorCode.NONE:
+        return error
     return _offset_for(partition, timestamp)
 
 
-def _offset_for(partition: Partition, timestamp: int) -> Found | _Search:
+def _offset_for(partition: Partition, timestamp: int) -> Found | ErrorCode | _Search:
     """The offset that a timestamp (ms), or one of the special values, stands for.
 
-    High watermark and last stable offset are one, so both isolation levels see the same end.
+    High watermark and last stable offset are one, so both isolation levels see the same end. A new leader may know an earlier one than its
+    predecessor has told; it does not say where the log ends then, that would be going back (KIP-207).
     """
     log = partition.log
     if timestamp == LATEST:
+        if partition.is_high_watermark_behind:
+            return ErrorCode.OFFSET_NOT_AVAILABLE
         return Found(partition.high_watermark, leader_epoch=partition.leader_epoch)
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
         return Found(log.log_start_offset, leader_epoch=log.epochs.epoch_of(log.log_start_offset))
@@ -145,13 +149,16 @@ async def _search(broker: PartitionHost, search: _Search) -> Found | ErrorCode:
     if not partition.is_leading:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if record is None or record.offset >= partition.last_stable_offset:
-        return Found()
+        is_behind = partition.is_high_watermark_behind
+        return ErrorCode.OFFSET_NOT_AVAILABLE if is_behind else Found()
     return Found(record.offset, record.timestamp, record.leader_epoch)
 
 
 def _row(index: int, found: Found | ErrorCode | _Search, version: int) -> _Row:
     assert not isinstance(found, _Search), "it is over"
     if isinstance(found, ErrorCode):
+        if found is ErrorCode.OFFSET_NOT_AVAILABLE and version < NOT_AVAILABLE_SINCE:
+            found = ErrorCode.LEADER_NOT_AVAILABLE
         return _Row(partition_index=index, error_code=found)
     epoch = found.leader_epoch if version >= LEADER_EPOCH_SINCE else NO_EPOCH
     return _Row(

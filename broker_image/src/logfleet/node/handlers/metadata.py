@@ -12,7 +12,7 @@ import msgspec
 
 from logfleet.control.topics import name_problem
 from logfleet.metadata.image import INTERNAL_TOPICS, Broker, ClusterImage, Partition, Topic
-from logfleet.metadata.keys import Listener
+from logfleet.metadata.keys import NO_LEADER, Listener
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.host import AdminHost
 from logfleet.wire.errors import ErrorCode
@@ -58,7 +58,7 @@ class _View(msgspec.Struct, frozen=True):
         reachable = {
             broker.id: (broker, address)
             for broker in image.brokers.values()
-            if broker.is_active and (address := broker.listener(listener)) is not None
+            if not broker.is_fenced and (address := broker.listener(listener)) is not None
         }
         return cls(image, listener, reachable)
 
@@ -73,7 +73,7 @@ class _View(msgspec.Struct, frozen=True):
         if partition.leader in self.reachable:
             return ErrorCode.NONE
         leader = self.image.brokers.get(partition.leader)
-        if tells_listener and leader is not None and leader.is_active:
+        if tells_listener and leader is not None and not leader.is_fenced:
             return ErrorCode.LISTENER_NOT_FOUND
         return ErrorCode.LEADER_NOT_AVAILABLE
 
@@ -290,14 +290,20 @@ def _page(
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
                 isr_nodes=partition.isr_ids,
-                eligible_leader_replicas=[],
-                last_known_elr=[],
+                eligible_leader_replicas=list(partition.elr),
+                last_known_elr=_last_known_elr(partition),
                 offline_replicas=view.offline(topic, index),
             )
             for index, partition in enumerate(partitions, start)
         ],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
+
+
+def _last_known_elr(partition: Partition) -> list[int]:
+    """Whoever led last, once nobody is in sync any more (KIP-966; PartitionChangeBuilder.maybeUpdateLastKnownLeader)."""
+    is_told = not partition.isr and partition.last_leader != NO_LEADER
+    return [partition.last_leader] if is_told else []
 
 
 def describe_cluster(
@@ -321,11 +327,11 @@ def describe_cluster(
             host=address.host,
             port=address.port,
             rack=broker.rack,
-            is_fenced=not broker.is_active,
+            is_fenced=broker.is_fenced,
         )
         for broker in view.image.brokers.values()
         if (address := broker.listener(context.listener)) is not None
-        and (broker.is_active or request.include_fenced_brokers)
+        and (not broker.is_fenced or request.include_fenced_brokers)
     ]
     response = DescribeClusterResponse(
         cluster_id=host.cluster_id, controller_id=view.controller_id(), brokers=brokers

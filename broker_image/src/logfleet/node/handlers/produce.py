@@ -1,7 +1,7 @@
 """Produce: one batch per partition, checked, appended and answered without a task when nothing has to wait.
 
-With one replica a batch is committed as soon as it is in the log, or on the disk where the topic wants that, so acks=1 and acks=all are
-answered alike.
+With one replica a batch is committed as soon as it is in the log, or on the disk where the topic wants that. Followers are waited for with
+acks=all only (`ack_waits`).
 What becomes of each batch says `appending`; per-partition answers follow Kafka's ReplicaManager.appendRecords.
 """
 
@@ -11,10 +11,11 @@ from typing import Any
 from logfleet.log.validation import NeedsThread, Prepared, Rejected, prepare_fully
 from logfleet.net.connection import CloseConnection
 from logfleet.node.dispatch import Handler, RequestContext
+from logfleet.node.handlers.ack_waits import ack_error, wait_acked
 from logfleet.node.handlers.appending import Sender, append
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.handlers.produce_repeats import remember
-from logfleet.node.partitions.partition import NotLeading, Partition
+from logfleet.node.partitions.partition import Partition
 from logfleet.storage.partition_log import AppendResult
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ProduceRequest, ProduceResponse
@@ -55,8 +56,8 @@ def produce(
             partition = None if hosted is None else hosted.partitions.get(data.index)
             work.append((rows, topic, data, partition))
     answer = _Turn(broker, request, context, topics).append_all(work)
-    if len(work) == len(topics) == 1 and type(answer) is ProduceResponse:
-        remember(broker, request, context, answer, by_id=by_id)
+    if len(work) == len(topics) == 1 and answer is not None and rows:
+        remember(broker, request, context, rows[0], by_id=by_id)
     return answer
 
 
@@ -69,6 +70,7 @@ class _Turn:
         "_endpoints",
         "_failed",
         "_sender",
+        "_timeout_ms",
         "_topics",
         "_waits",
     )
@@ -84,6 +86,7 @@ class _Turn:
         self._context = context
         self._topics = topics
         self._sender = Sender(context.api_version, context.client_id, request.acks)
+        self._timeout_ms = request.timeout_ms
         self._failed = 0
         self._endpoints: dict[int, ProduceResponse.NodeEndpoint] | None = None
         self._waits: list[_Wait] = []
@@ -97,7 +100,7 @@ class _Turn:
             if isinstance(row, NeedsThread):
                 return self._append_all_in_thread(work[number:])
             rows.append(row)
-        return self._answer_once_committed() if self._waits else self._answer()
+        return self._answer_once_acked() if self._waits else self._answer()
 
     async def _append_all_in_thread(self, work: list[_Work]) -> ProduceResponse | None:
         for rows, topic, data, partition in work:
@@ -111,28 +114,21 @@ class _Turn:
                 row = self._append(topic, data, partition, prepared)
                 assert not isinstance(row, NeedsThread), "it is prepared"
             rows.append(row)
-        return await self._answer_once_committed() if self._waits else self._answer()
+        return await self._answer_once_acked() if self._waits else self._answer()
 
-    async def _answer_once_committed(self) -> ProduceResponse | None:
-        """With one replica all that is waited for is the disk, where the topic wants that (flush.messages)."""
-        self._broker.parked.produces += 1
-        try:
-            for row, topic, partition, end_offset in self._waits:
-                await self._wait_committed(row, topic, partition, end_offset)
-        finally:
-            self._broker.parked.produces -= 1
-        return self._answer()
-
-    async def _wait_committed(
-        self, row: _Row, topic: _TopicData, partition: Partition, end_offset: int
-    ) -> None:
-        try:
-            await partition.wait_committed(end_offset)
-        except NotLeading:
-            if partition.high_watermark < end_offset:
+    async def _answer_once_acked(self) -> ProduceResponse | None:
+        acks = self._sender.acks
+        batches = [(partition, end_offset) for _, _, partition, end_offset in self._waits]
+        await wait_acked(self._broker, batches, acks, self._timeout_ms)
+        for row, topic, partition, end_offset in self._waits:
+            error = ack_error(partition, end_offset, acks)
+            if error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 failed = self._not_led(topic, partition.index)
                 for field in row.__struct_fields__:
                     setattr(row, field, getattr(failed, field))
+            elif error is not ErrorCode.NONE:
+                row.error_code = error
+        return self._answer()
 
     def _append(
         self,
@@ -153,7 +149,12 @@ class _Turn:
                 log_append_time_ms=result.log_append_time_ms,
                 log_start_offset=partition.log.log_start_offset,
             )
-            if result.last_offset >= partition.high_watermark and self._sender.acks:
+            acks = self._sender.acks
+            if (
+                result.last_offset >= partition.high_watermark
+                and acks
+                and not partition.is_acked(result.last_offset + 1, acks)
+            ):
                 self._waits.append((row, topic, partition, result.last_offset + 1))
             return row
         if isinstance(result, NeedsThread):

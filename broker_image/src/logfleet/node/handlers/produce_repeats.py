@@ -2,15 +2,19 @@
 
 A producer sends such requests all the time: one partition, the same client id, acks and timeout. What is remembered is what their bytes
 around the records mean, and what the answer's bytes look like; nothing of the broker's state. What becomes of the batch says
-`appending`, as for `produce`, to which whatever is not the ordinary case is left: it finds everything as it was.
+`appending`, as for `produce`, to which whatever is not the ordinary case is left: it finds everything as it was. Waiting for followers
+is ordinary; what this broker itself holds back is not.
 """
 
 import struct
+from collections.abc import Awaitable
 from typing import Any, Final
 
 from logfleet.node.dispatch import RequestContext
+from logfleet.node.handlers.ack_waits import ack_error, wait_acked
 from logfleet.node.handlers.appending import Sender, append
 from logfleet.node.handlers.host import PartitionHost
+from logfleet.node.partitions.partition import Partition
 from logfleet.node.partitions.partition_table import HostedTopic
 from logfleet.records.batch import HEADER_SIZE
 from logfleet.storage.partition_log import AppendResult
@@ -33,17 +37,17 @@ def remember(
     broker: PartitionHost,
     request: ProduceRequest,
     context: RequestContext,
-    answer: ProduceResponse,
+    row: ProduceResponse.PartitionProduceResponse,
     *,
     by_id: bool,
 ) -> None:
-    """A request with one partition was answered: know the next one like it, if it is of the ordinary kind."""
+    """The batch of a request with one partition was appended, or `row` says why not: know the next one like it, if it is of the ordinary kind."""
     peer = context.peer
     if (
         peer.repeats_left == 0
         or context.api_version < VERSION_MIN
         or request.transactional_id is not None
-        or answer.responses[0].partition_responses[0].error_code
+        or row.error_code
     ):
         return
     if not peer.repeat_end:
@@ -73,10 +77,11 @@ class ProduceRepeat:
         "_pack",
         "_sender",
         "_tail",
+        "_timeout_ms",
         "_topic",
         "_topics",
-        "_version",
         "api_key",
+        "api_version",
         "around",
         "end",
     )
@@ -105,12 +110,12 @@ class ProduceRepeat:
         before, *after = (bytes(piece) for piece in pieces if piece is not data.records)  # type: ignore[arg-type]
         length = uvarint(len(data.records) + 1) if self._is_flexible else bytes(_LENGTH.size)
         frame = before[SIZE_BYTES : len(before) - len(length)]
-        self.api_key = api.key
+        self.api_key, self.api_version = api.key, version
         self._head, _ = _HEAD.unpack_from(frame)
         self.around, self.end = frame[_HEAD.size :], len(frame)
         self._tail = b"".join(after)
         self._names = topic.name, topic.topic_id
-        self._version = version
+        self._timeout_ms = request.timeout_ms
         self._lay_out_answer()
 
     def _encoded(
@@ -129,7 +134,7 @@ class ProduceRepeat:
             name=name, topic_id=topic_id, partition_responses=[answer]
         )
         body = ProduceResponse(responses=[rows])
-        pieces = encode_response(api_of(ProduceRequest), self._version, correlation_id, body)
+        pieces = encode_response(api_of(ProduceRequest), self.api_version, correlation_id, body)
         return b"".join(pieces)  # type: ignore[arg-type]
 
     def _lay_out_answer(self) -> None:
@@ -142,8 +147,8 @@ class ProduceRepeat:
         self._answer_parts = before, after
         self._pack = struct.Struct(f">ii{len(before)}sqqq{len(after)}s").pack
 
-    def __call__(self, frame: memoryview) -> bytes | None:
-        """The answer to a request whose bytes before the records' length are known; None if it is not the ordinary case after all."""
+    def __call__(self, frame: memoryview) -> bytes | Awaitable[bytes] | None:
+        """The answer to a request whose bytes before the records' length are known, or what to await for it; None if it is not the ordinary case after all."""
         at = self.end
         if len(frame) < at + HEADER_SIZE:
             return None
@@ -164,15 +169,20 @@ class ProduceRepeat:
             return None
         hosted = self._topics.get(self._topic)
         partition = None if hosted is None else hosted.partitions.get(self._index)
-        if partition is None or not partition.commits_at_once:
+        if partition is None or not partition.appends_at_once:
             return None
         result = append(self._broker, partition, self._sender, frame[start:end])
         if type(result) is not AppendResult:
             if not isinstance(result, ErrorCode):
                 return None
-            self._broker.dispatcher.stats["Produce"].failed_with([result])
-            return self._encoded(correlation_id, error=result)
-        assert result.last_offset < partition.high_watermark, "acknowledged before it is committed"
+            return self._failed(correlation_id, result)
+        if result.last_offset >= partition.high_watermark:
+            assert partition.has_followers, "acknowledged before it is committed"
+            if not partition.is_acked(result.last_offset + 1, self._sender.acks):
+                return self._answer_once_acked(correlation_id, partition, result)
+        return self._answer(correlation_id, partition, result)
+
+    def _answer(self, correlation_id: int, partition: Partition, result: AppendResult) -> bytes:
         before, after = self._answer_parts
         return self._pack(
             self._answer_size,
@@ -183,3 +193,17 @@ class ProduceRepeat:
             partition.log.log_start_offset,
             after,
         )
+
+    async def _answer_once_acked(
+        self, correlation_id: int, partition: Partition, result: AppendResult
+    ) -> bytes:
+        acks, batch = self._sender.acks, (partition, result.last_offset + 1)
+        await wait_acked(self._broker, [batch], acks, self._timeout_ms)
+        error = ack_error(*batch, acks)
+        if error is ErrorCode.NONE:
+            return self._answer(correlation_id, partition, result)
+        return self._failed(correlation_id, error)
+
+    def _failed(self, correlation_id: int, error: ErrorCode) -> bytes:
+        self._broker.dispatcher.stats["Produce"].failed_with([error])
+        return self._encoded(correlation_id, error=error)

@@ -1,9 +1,18 @@
-"""The admin port: /healthz, /readyz and /metrics over HTTP."""
+"""The admin port: /healthz, /readyz, /metrics, /events and /may-i over HTTP.
 
+`/events?since=MS&topic=T&partition=N&broker=ID&kind=KIND`: this broker's decisions as lines of JSON, oldest first; any of the parameters may be
+left out, kind may stand there more than once. `/may-i?stop=ID` and `/may-i?lose-zone=ZONE`, once or more: whether these brokers may go down now, as JSON.
+"""
+
+import asyncio
 from collections.abc import Awaitable, Callable
 
+import msgspec
 from aiohttp import web
 
+from logfleet.metadata.image import ClusterImage
+from logfleet.node.decisions.may_i import WrongQuestion, answer
+from logfleet.telemetry.decisions import Decisions, Query
 from logfleet.telemetry.exposition import CONTENT_TYPE
 
 SHUTDOWN_GRACE_S = 1.0
@@ -12,7 +21,7 @@ SHUTDOWN_GRACE_S = 1.0
 class AdminHttp:
     """metrics: makes their text. health and readiness return None if all is well, else the reason in one sentence.
 
-    Healthy: the process works and need not be restarted. Ready: clients may be sent here.
+    Healthy: the process works and need not be restarted. Ready: clients may be sent here. decisions: the broker's. image: its newest, once ready.
     """
 
     def __init__(
@@ -21,10 +30,14 @@ class AdminHttp:
         *,
         health: Callable[[], str | None],
         readiness: Callable[[], str | None],
+        decisions: Decisions,
+        image: Callable[[], ClusterImage],
     ) -> None:
         self._metrics = metrics
         self._health = health
         self._readiness = readiness
+        self._decisions = decisions
+        self._image = image
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str, port: int) -> int:
@@ -33,6 +46,8 @@ class AdminHttp:
         app.router.add_get("/healthz", self._answer_health)
         app.router.add_get("/readyz", self._answer_readiness)
         app.router.add_get("/metrics", self._answer_metrics)
+        app.router.add_get("/events", self._answer_events)
+        app.router.add_get("/may-i", self._answer_may_i)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_GRACE_S)
         await self._runner.setup()
         site = web.TCPSite(self._runner, host or None, port)
@@ -57,6 +72,28 @@ class AdminHttp:
         del request
         body = (await self._metrics()).encode()
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+
+    async def _answer_events(self, request: web.Request) -> web.Response:
+        given: dict[str, object] = {key: value for key, value in request.query.items() if value}
+        if "kind" in given:
+            given["kind"] = request.query.getall("kind")
+        try:
+            query = msgspec.convert(given, Query, strict=False)
+        except msgspec.ValidationError as error:
+            return web.Response(status=400, text=f"{error}\n")
+        body = b"".join(self._decisions.select(query))
+        return web.Response(body=body, content_type="application/jsonl")
+
+    async def _answer_may_i(self, request: web.Request) -> web.Response:
+        """Only if ready: what a broker knows that the metadata store has lost may be old, and a yes wrong."""
+        if (reason := self._readiness()) is not None:
+            return _verdict(reason)
+        stop, zones = (request.query.getall(name, []) for name in ("stop", "lose-zone"))
+        try:
+            found = await asyncio.to_thread(answer, self._image(), stop, zones)
+        except WrongQuestion as error:
+            return web.Response(status=400, text=f"{error}\n")
+        return web.Response(body=msgspec.json.encode(found), content_type="application/json")
 
 
 def _verdict(reason: str | None) -> web.Response:

@@ -7,11 +7,14 @@ from logfleet.telemetry import table
 from logfleet.telemetry.exposition import Family, Row, single
 
 
-def cluster(image: ClusterImage, *, is_controller: bool, failed_terms: int) -> Iterator[Family]:
-    """is_controller: whether this broker is it. failed_terms: see ControllerLoop."""
+def cluster(
+    image: ClusterImage, *, is_controller: bool, failed_terms: int, unclean_elections: int
+) -> Iterator[Family]:
+    """is_controller: whether this broker is it. failed_terms, unclean_elections: see ControllerLoop."""
     yield single(table.ACTIVE_CONTROLLER, is_controller)
     yield single(table.FAILED_TERMS, failed_terms)
-    active = sum(broker.is_active for broker in image.brokers.values())
+    yield single(table.UNCLEAN_ELECTIONS, unclean_elections)
+    active = sum(not broker.is_fenced for broker in image.brokers.values())
     yield single(table.ACTIVE_BROKERS, active if is_controller else 0)
     yield single(table.TOPICS, image.topic_count() if is_controller else 0)
     yield Family(table.OFFLINE_PARTITIONS, _offline(image if is_controller else ClusterImage()))

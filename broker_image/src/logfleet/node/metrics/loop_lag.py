@@ -5,18 +5,23 @@ step may take more than 5 ms, so what shows up above that is a defect or a machi
 """
 
 import asyncio
+from collections.abc import Callable
+from typing import Final
 
 from logfleet.telemetry.histogram import Histogram
 
 PERIOD_S = 0.1
+STALL_S: Final = 0.5
+"""Longer is among the decisions (`telemetry.decisions`): a sixth of the lease by which a broker lives."""
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
 class LoopLag:
-    """histogram: of the lags, in seconds. worst_s: the longest since the start."""
+    """histogram: of the lags, in seconds. worst_s: the longest since the start. on_stall: told of each beyond STALL_S."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_stall: Callable[[float], None] = lambda _: None) -> None:
         self.worst_s = 0.0
+        self._on_stall = on_stall
         self.histogram = Histogram(BOUNDS_S)
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
@@ -36,4 +41,6 @@ class LoopLag:
         lag = max(0.0, loop.time() - self._due)
         self.histogram.observe(lag)
         self.worst_s = max(self.worst_s, lag)
+        if lag > STALL_S:
+            self._on_stall(lag)
         self.start()

@@ -8,8 +8,10 @@ from logfleet.control.configs import BrokerConfig
 from logfleet.metadata.image import ClusterImage
 from logfleet.net.listener import Listener
 from logfleet.node.cluster.controller_loop import ControllerLoop
+from logfleet.node.decisions.journal import Journal
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.groups.coordinator_loop import CoordinatorLoop
+from logfleet.node.listening import CannotListen
 from logfleet.node.metrics.cluster import cluster, readiness
 from logfleet.node.metrics.connections import connections, fetch_sessions, throttled_clients
 from logfleet.node.metrics.groups import GroupFigures
@@ -26,12 +28,17 @@ from logfleet.sessions.cache import SessionCache
 from logfleet.storage.cleaning.cleaner import Cleaner
 from logfleet.storage.disk_space import DiskSpace
 from logfleet.storage.log_dirs import LogDirs
+from logfleet.telemetry import table
+from logfleet.telemetry.decisions import Decisions, Kind
+from logfleet.telemetry.exposition import single
 
 
 class Observed(Protocol):
     """What of a broker is told. The second half is there once it has started."""
 
     config: BrokerConfig
+    decisions: Decisions
+    journal: Journal
     partitions: PartitionTable
     quotas: ClientQuotas
     disk_space: DiskSpace
@@ -59,7 +66,7 @@ class Observation:
     def __init__(self, broker: Observed, listeners: Callable[[], Iterable[Listener]]) -> None:
         self.sources = Sources()
         self._broker = broker
-        self._lag = LoopLag()
+        self._lag = LoopLag(self._note_stall)
         self.sources.add(
             lambda: requests(lambda: broker.dispatcher.stats),
             lambda: connections(listeners),
@@ -67,11 +74,12 @@ class Observation:
             lambda: fetch_sessions(broker.fetch_sessions),
             lambda: disks(broker.disk_space, broker.log_dirs),
             lambda: process(self._lag),
+            lambda: [single(table.DECISIONS_DROPPED, broker.journal.dropped)],
             lambda: readiness(broker.not_ready),
         )
 
     async def start(self, stack: AsyncExitStack) -> None:
-        """Open the admin port, if there shall be one; stack: ends it. Raises OSError if the port is taken."""
+        """Open the admin port, if there shall be one; stack: ends it. Raises CannotListen."""
         self._lag.start()
         stack.callback(self._lag.stop)
         address = self._broker.config.logfleet_admin_listener
@@ -81,10 +89,23 @@ class Observation:
 
         broker = self._broker
         admin = AdminHttp(
-            self.sources.text, health=lambda: broker.failure, readiness=broker.not_ready
+            self.sources.text,
+            health=lambda: broker.failure,
+            readiness=broker.not_ready,
+            decisions=broker.decisions,
+            image=lambda: broker.image,
         )
         stack.push_async_callback(admin.stop)
-        await admin.start(address.host, address.port)
+        try:
+            await admin.start(address.host, address.port)
+        except OSError as error:
+            raise CannotListen("logfleet.admin.listener", address, error) from error
+
+    def _note_stall(self, seconds: float) -> None:
+        cause = f"a step of the loop takes {seconds:.1f} s; meanwhile nobody is answered"
+        self._broker.decisions.note(
+            Kind.STALL, cause, broker=self._broker.config.node_id, seconds=round(seconds, 3)
+        )
 
     def tell_all(self, cleaner: Cleaner | None) -> None:
         """The broker has started: tell of its partitions, groups and compaction, and of the cluster. cleaner: None if it is off."""
@@ -100,6 +121,7 @@ class Observation:
                 broker.image,
                 is_controller=broker.controller.is_controller,
                 failed_terms=broker.controller.failed_terms,
+                unclean_elections=broker.controller.noted.unclean_elections,
             ),
             lambda: compaction(cleaner, broker.log_dirs),
         )

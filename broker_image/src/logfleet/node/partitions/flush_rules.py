@@ -76,7 +76,7 @@ class FlushRules:
                 log, log.log_end_offset, lambda: partition.is_leading
             ):
                 partition.commit(log.recovery_point)
-                if partition.high_watermark >= log.log_end_offset:
+                if partition.own_end_offset >= log.log_end_offset:
                     return
         except OSError as error:
             self._on_disk_failure(TopicPartition(partition.topic, partition.index), error)

@@ -8,22 +8,26 @@ from collections.abc import Callable
 
 import structlog
 
+from logfleet.io.clock import monotonic_ms
 from logfleet.io.slices import Slices
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.image import Partition as PartitionState
 from logfleet.node.partitions.partition import CommitRule, Partition
 from logfleet.node.partitions.partition_table import PartitionTable
+from logfleet.node.partitions.replica import Replica
+from logfleet.replication.leader import LeaderReplicas
+from logfleet.replication.partition_state import Member
 from logfleet.storage.flusher import Flusher
-from logfleet.storage.partition_log import PartitionLog
 
 log = structlog.get_logger(__name__)
 
 # Leader epochs written at the same time.
 EPOCH_WRITES_MAX = 8
+LAG_MAX_MS = 30_000
 
 
 class Leadership:
-    """rule: for all partitions led here. broker_epoch: of the present registration, None while there is none.
+    """rule: for all partitions led here. lag_max_ms: replica.lag.time.max.ms. broker_epoch: of the present registration, None while there is none.
 
     on_led and on_lost: called with each partition that this broker begins and ceases to lead.
     """
@@ -34,6 +38,7 @@ class Leadership:
         table: PartitionTable,
         flusher: Flusher,
         rule: CommitRule | None = None,
+        lag_max_ms: int = LAG_MAX_MS,
     ) -> None:
         self.broker_epoch: int | None = None
         self.on_led: list[Callable[[Partition], None]] = []
@@ -42,8 +47,14 @@ class Leadership:
         self._table = table
         self._flusher = flusher
         self._rule = rule
+        self.lag_max_ms = lag_max_ms
         self._epoch_writes = asyncio.Semaphore(EPOCH_WRITES_MAX)
         self._slices = Slices()
+
+    @property
+    def member(self) -> Member | None:
+        """This very registration, None while there is none."""
+        return None if self.broker_epoch is None else (self._node_id, self.broker_epoch)
 
     def leads(self, state: PartitionState) -> bool:
         """Whether this broker is to lead the partition, by its present registration."""
@@ -54,7 +65,10 @@ class Leadership:
         )
 
     def leads_its_own(self, image: ClusterImage) -> bool:
-        """Whether the image gives this broker all the partitions that nobody else could lead, but for those that are offline."""
+        """Whether this broker is active and given all the partitions that nobody else could lead, but for those that are offline."""
+        broker = image.brokers.get(self._node_id)
+        if broker is None or broker.epoch != self.broker_epoch or not broker.is_active:
+            return False
         return all(
             self.leads(state) or (topic.id, index) in self._table.offline
             for topic in image.topics()
@@ -70,48 +84,62 @@ class Leadership:
             leads = self.leads(state)
             if not leads:
                 self._table.unstarted.discard((topic.id, index))
-            if partition is not None and not (
-                leads and partition.leader_epoch == state.leader_epoch
-            ):
-                self.end(partition)
-                partition = None
+            if partition is not None:
+                same = leads and partition.leader_epoch == state.leader_epoch
+                if not (same and partition.learned(state, state.revision)):
+                    self.end(partition)
+                    partition = None
             if leads and partition is None and (topic.id, index) not in self._table.offline:
                 starting.append(index)
             await self._slices.breathe()
         return starting
 
-    async def begin(self, topic: Topic, index: int, partition_log: PartitionLog) -> None:
-        """Serve the partition, if nothing has come in between when its leader epoch is on disk. Raises OSError."""
-        state = topic.partitions[index]
-        partition_log.start_epoch(state.leader_epoch)
+    async def begin(self, state: PartitionState, replica: Replica) -> None:
+        """Lead the partition, if nothing has come in between when its leader epoch is on disk. Raises OSError."""
+        key = (replica.topic_id, replica.index)
+        replica.log.start_epoch(state.leader_epoch)
         async with self._epoch_writes:
-            await self._flusher.flush(partition_log)
-        self._table.unstarted.discard((topic.id, index))
+            await self._flusher.flush(replica.log)
+        self._table.unstarted.discard(key)
         if not self.leads(state):
             return  # the registration ended meanwhile
-        if (topic.id, index) in self._table.offline:
+        if key in self._table.offline:
             return  # its directory failed meanwhile
         partition = Partition(
-            topic.name, topic.id, index, partition_log, state.leader_epoch, rule=self._rule
+            replica.topic,
+            *key,
+            replica.log,
+            state.leader_epoch,
+            rule=self._rule,
+            replicas_state=LeaderReplicas(
+                self._node_id,
+                state,
+                state.revision,
+                log_end_offset=replica.log.log_end_offset,
+                high_watermark=replica.high_watermark,
+                lag_max_ms=self.lag_max_ms,
+                now_ms=monotonic_ms(),
+            ),
         )
         self._table.add(partition)
-        log.debug("leading", topic=topic.name, partition=index, leader_epoch=state.leader_epoch)
+        log.debug(
+            "leading",
+            topic=partition.topic,
+            partition=partition.index,
+            leader_epoch=state.leader_epoch,
+        )
         for callback in self.on_led:
             callback(partition)
 
     def end(self, partition: Partition) -> None:
-        self._table.remove(partition)
+        """Lead it no more; its log is still hosted."""
+        self._table.add(Replica.of(partition))
         log.debug("no_longer_leading", topic=partition.topic, partition=partition.index)
         for callback in self.on_lost:
             callback(partition)
 
-    def end_topic(self, topic_id: bytes) -> None:
-        hosted = self._table.by_id.get(topic_id)
-        for partition in [] if hosted is None else list(hosted.partitions.values()):
-            self.end(partition)
-
     def resign(self) -> None:
         """The registration is over: nothing is led until there is another."""
         self.broker_epoch = None
-        for partition in self._table:
+        for partition in self._table.led():
             self.end(partition)

@@ -1,6 +1,6 @@
 """Brings what this broker hosts in line with the cluster image.
 
-It follows the image and leaves the work to what does one thing each: leading, making logs, deleting them, missing directories.
+It follows the image and leaves the work to what does one thing each: leading, following, making logs, deleting them, missing directories.
 What the disk refused for want of room is tried again.
 """
 
@@ -16,10 +16,13 @@ from logfleet.metadata.image import ClusterImage, DeletedTopic, Topic
 from logfleet.metadata.image_builder import Changes
 from logfleet.node.cluster.metadata_follower import MetadataFollower, Subscription
 from logfleet.node.partitions.deletions import Deletions
+from logfleet.node.partitions.following import Following
 from logfleet.node.partitions.leadership import Leadership
 from logfleet.node.partitions.log_configs import LogConfigs
 from logfleet.node.partitions.missing_directories import MissingDirectories
+from logfleet.node.partitions.partition import Partition
 from logfleet.node.partitions.partition_table import PartitionTable
+from logfleet.node.partitions.replica import FollowedPartition, Replica
 from logfleet.node.partitions.replica_logs import ReplicaLogs
 from logfleet.storage.disk_failure import Failed
 from logfleet.storage.partition_log import PartitionLog
@@ -39,6 +42,7 @@ class LocalPartitions:
         *,
         logs: ReplicaLogs,
         leadership: Leadership,
+        following: Following,
         deletions: Deletions,
         missing: MissingDirectories,
         on_disk_failure: Failed,
@@ -48,6 +52,7 @@ class LocalPartitions:
         self._configs = configs
         self._logs = logs
         self._leadership = leadership
+        self._following = following
         self._deletions = deletions
         self._missing = missing
         self._on_disk_failure = on_disk_failure
@@ -58,15 +63,16 @@ class LocalPartitions:
         self._applied = asyncio.Event()
 
     def registered(self, broker_epoch: int) -> None:
-        """This broker may lead what the image gives to this very registration."""
-        self._leadership.broker_epoch = broker_epoch
+        """This broker may lead what the image gives to this very registration, and follow the rest."""
+        self._leadership.broker_epoch = self._following.broker_epoch = broker_epoch
         self._missing.look_again()
         if self._follower.image.revision:
             self._look_at(Changes(everything=True))
 
     def lost_registration(self) -> None:
-        """This broker leads nothing until it is registered again."""
+        """This broker leads and follows nothing until it is registered again."""
         self._leadership.resign()
+        self._following.resign()
 
     async def run(self) -> None:
         """Follow the image until cancelled."""
@@ -90,9 +96,22 @@ class LocalPartitions:
             assert each.topic_id is not None, "set_strays_aside has seen to it"
             lost.add((uuids.from_text(each.topic_id), each.partition.partition))
         self._table.offline.add(lost)
-        for partition in self._table:
-            if (partition.topic_id, partition.index) in lost:
-                self._leadership.end(partition)
+        for replica in self._table:
+            if (replica.topic_id, replica.index) in lost:
+                self._let_go(replica)
+
+    def _let_go(self, replica: Replica) -> None:
+        """Host the replica no longer."""
+        if isinstance(replica, Partition):
+            self._leadership.end(replica)
+        elif isinstance(replica, FollowedPartition):
+            self._following.end(replica)
+        self._table.remove(replica)
+
+    def _let_topic_go(self, topic_id: bytes) -> None:
+        hosted = self._table.by_id.get(topic_id)
+        for replica in [] if hosted is None else list(hosted.replicas.values()):
+            self._let_go(replica)
 
     def _look_at(self, changes: Changes) -> None:
         """Apply the present image once more."""
@@ -110,33 +129,39 @@ class LocalPartitions:
             await self._slices.breathe()
             topic = image.topic_by_id(topic_id)
             if topic is None:
-                self._leadership.end_topic(topic_id)
+                self._let_topic_go(topic_id)
                 self._table.forget_topic(topic_id)
             else:
                 await self._configure(image, topic)
-                starting += [(topic, index) for index in await self._leadership.follow(topic)]
+                led = await self._leadership.follow(topic)
+                others = await self._following.follow(topic)
+                starting += [(topic, index) for index in {*led, *others}]
         if changes.everything or changes.deleted:
             for deleted in self._deletions.due(image):
                 await self._delete(deleted)
-        if may_create:  # else the registration by which it leads them is over
+        if may_create:  # else the registration by which it has them is over
             await asyncio.gather(*(self._start(image, *each) for each in starting))
 
     async def _configure(self, image: ClusterImage, topic: Topic) -> None:
-        """The logs of what is led obey what is set now; others are told when they are to be led."""
+        """The logs that are hosted obey what is set now."""
         hosted = self._table.by_id.get(topic.id)
         if hosted is not None:
             config = self._configs.of(image, topic.name)
-            for partition in list(hosted.partitions.values()):
-                partition.log.config = config
+            for replica in list(hosted.replicas.values()):
+                replica.log.config = config
                 await self._slices.breathe()
 
     async def _start(self, image: ClusterImage, topic: Topic, index: int) -> None:
-        """Lead the partition, or try again later."""
-        config = self._configs.of(image, topic.name)
+        """Host the partition in the role that is wanted, or try again later."""
+        config, state = self._configs.of(image, topic.name), topic.partitions[index]
         try:
-            partition_log = await self._logs.log_for(image, topic, index, config)
-            if partition_log is not None:
-                await self._leadership.begin(topic, index, partition_log)
+            replica = await self._logs.replica_for(image, topic, index, config)
+            if replica is None:
+                return
+            if self._leadership.leads(state):
+                await self._leadership.begin(state, replica)
+            else:
+                self._following.begin(state, replica)
         except OSError as error:
             self._not_started(topic, index, error)
 
@@ -159,7 +184,7 @@ class LocalPartitions:
 
     async def _delete(self, deleted: DeletedTopic) -> None:
         """What the disk refuses is tried again later, until it is done or the directory has failed."""
-        self._leadership.end_topic(deleted.id)
+        self._let_topic_go(deleted.id)
         try:
             await self._deletions.carry_out(deleted)
         except OSError as error:

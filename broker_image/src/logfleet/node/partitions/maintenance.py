@@ -18,8 +18,8 @@ from logfleet.io.slices import Slices
 from logfleet.log.config import LONG_MAX
 from logfleet.log.names import TopicPartition
 from logfleet.node.partitions.flush_rules import FLUSH_PERIOD_S
-from logfleet.node.partitions.partition import Partition
 from logfleet.node.partitions.partition_table import PartitionTable
+from logfleet.node.partitions.replica import Replica
 from logfleet.storage.checkpointer import Checkpointer
 from logfleet.storage.disk_failure import Failed
 from logfleet.storage.flusher import THREADS, Flusher
@@ -125,7 +125,11 @@ class Maintenance:
                     if log_dir.logs.get(name) is partition_log:  # else another may be there now
                         await self._flush(name, partition_log)
                 self._moved.add(log_dir.path)
-            if partition_log.recovery_point > partition_log.checkpointed_point:
+            high_watermark = self._table.high_watermark_of(name)  # followers move it after a flush
+            if (
+                partition_log.recovery_point > partition_log.checkpointed_point
+                or high_watermark not in {None, log_dir.high_watermarks.get(name)}
+            ):
                 self._moved.add(log_dir.path)
             if time.monotonic() - self._checkpointed_s[log_dir.path] >= FLUSH_PERIOD_S:
                 await self._checkpoint(log_dir)
@@ -170,35 +174,35 @@ class Maintenance:
                 self._on_disk_failure(name, error)
 
     async def apply_retention(self) -> None:
-        """Remove segments that time and size no longer allow."""
-        for partition in self._table:
+        """Remove segments that time and size no longer allow, on followers too (Kafka: LogManager.cleanupLogs)."""
+        for replica in self._table:
             await self._slices.breathe()
-            while partition.is_leading and self._removed_some(partition):
+            while replica.is_current and self._removed_some(replica):
                 await self._slices.breathe()
 
-    def _removed_some(self, partition: Partition) -> bool:
-        """A step of a partition's retention; whether there may be another."""
+    def _removed_some(self, replica: Replica) -> bool:
+        """A step of a replica's retention; whether there may be another."""
         try:
-            done = partition.log.apply_retention(now_ms(), partition.high_watermark)
+            done = replica.log.apply_retention(now_ms(), replica.high_watermark)
         except OSError as error:
-            self._on_disk_failure(TopicPartition(partition.topic, partition.index), error)
+            self._on_disk_failure(TopicPartition(replica.topic, replica.index), error)
             return False
         if done is not None and done.count:
             log.info(
                 "segments_removed",
-                topic=partition.topic,
-                partition=partition.index,
+                topic=replica.topic,
+                partition=replica.index,
                 count=done.count,
                 reason=done.reason,
-                log_start_offset=partition.log.log_start_offset,
+                log_start_offset=replica.log.log_start_offset,
             )
         return done is not None
 
     async def expire_producers(self) -> None:
         """Forget idempotent producers that wrote nothing for producer.id.expiration.ms."""
-        for partition in self._table:
+        for replica in self._table:
             await self._slices.breathe()
-            states = partition.log.producers.states
+            states = replica.log.producers.states
             ids = list(states.ids())
             for first in range(0, len(ids), PRODUCERS_AT_ONCE):
                 some = ids[first : first + PRODUCERS_AT_ONCE]

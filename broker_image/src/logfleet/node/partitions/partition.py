@@ -1,22 +1,30 @@
-"""A partition that this broker leads: its log, its leader epoch, what is committed, who waits for more.
+"""A partition that this broker leads: its log, its leader epoch, its followers, what is committed, who waits for more.
 
-With one replica what is appended is committed at once, unless the topic wants it durable first (`logfleet.node.partitions.flush_rules`)
-or its disk is held up, and it is not even written yet (`logfleet.storage.disk`).
+Without followers what is appended is committed at once, unless the topic wants it durable first (`logfleet.node.partitions.flush_rules`)
+or its disk is held up, and it is not even written yet (`logfleet.storage.disk`). With them the rules of `logfleet.replication.leader`
+say when.
 """
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 from logfleet.log.validation import NeedsThread, Prepared, Rejected
 from logfleet.metadata.image import INTERNAL_TOPICS
+from logfleet.metadata.keys import PartitionValue
+from logfleet.node.partitions.replica import Replica
 from logfleet.node.partitions.traffic import Traffic
+from logfleet.replication.leader import IsrChange, LeaderReplicas
 from logfleet.storage.partition_log import AppendResult, PartitionLog
 from logfleet.wire.errors import ErrorCode
 
 HIGH_WATERMARK = -1
 """In DeleteRecords: everything that is committed."""
+ALL: Final = -1
+"""As acks: of all in-sync replicas."""
+_LAG_MAX_MS: Final = 30_000
 
 
 class NotLeading(Exception):
@@ -26,8 +34,11 @@ class NotLeading(Exception):
 class Waiter(Protocol):
     """A parked request that wants to know when a partition moves on."""
 
+    def committed(self, size: int) -> None:
+        """Records of `size` bytes were committed: consumers may read them."""
+
     def appended(self, size: int) -> None:
-        """Records of `size` bytes were committed."""
+        """Records of `size` bytes were written: followers may read them."""
 
     def log_start_moved(self) -> None:
         """Old records went; the log starts later."""
@@ -43,31 +54,42 @@ class CommitRule(Protocol):
         """Whether what was just appended waits for `Partition.commit`."""
 
 
-class Partition:
+class AckWait:
+    """Who waits until what was appended below `end_offset` may be acknowledged: `then` is called once, also when leading ends."""
+
+    __slots__ = ("acks", "end_offset", "then")
+
+    def __init__(self, end_offset: int, acks: int, then: Callable[[], None]) -> None:
+        self.end_offset = end_offset
+        self.acks = acks
+        self.then = then
+
+
+class Partition(Replica):
     """One partition of a topic, from the moment this broker leads it until it stops doing so.
 
-    high_watermark: offset below which every record is committed (exclusive); consumers see no more.
-    is_internal: clients may not write to it.
-    is_leading: False once leadership ended; then nothing may be appended or read.
-    first_offset: where the log ended when leading began. bytes_in, bytes_out: appended, and sent to consumers, since then.
+    high_watermark: consumers see no more. is_internal: clients may not write to it.
+    replicas_state: what is known of its replicas. It changes by methods of this class only, as what waits for it must be told.
+    has_followers: whether it has other replicas; is_at_min_isr: whether enough of them are in sync for acks=all.
+    refused_in: the last partition epoch in which acks=all was refused for that. epoch_start_offset: where the log ended when leading began. bytes_in, bytes_out: appended, and sent to consumers, since then.
     """
 
     __slots__ = (
+        "_ack_waits",
+        "_append_waiters",
         "_held",
-        "_moved",
+        "_own_end",
         "_rule",
+        "_starts_moved",
         "_waiters",
         "bytes_in",
         "bytes_out",
-        "first_offset",
-        "high_watermark",
-        "index",
+        "epoch_start_offset",
+        "has_followers",
+        "is_at_min_isr",
         "is_internal",
-        "is_leading",
-        "leader_epoch",
-        "log",
-        "topic",
-        "topic_id",
+        "refused_in",
+        "replicas_state",
     )
 
     def __init__(
@@ -79,40 +101,56 @@ class Partition:
         leader_epoch: int,
         *,
         rule: CommitRule | None = None,
+        replicas_state: LeaderReplicas | None = None,
     ) -> None:
-        self.topic = topic
-        self.topic_id = topic_id
-        self.index = index
-        self.log = log
-        self.leader_epoch = leader_epoch
-        self.high_watermark = self.first_offset = log.log_end_offset
+        """replicas_state: None if this is the only replica."""
+        self.replicas_state = replicas_state or _alone(leader_epoch, log.log_end_offset)
+        committed = self.replicas_state.high_watermark
+        super().__init__(topic, topic_id, index, log, leader_epoch, high_watermark=committed)
+        self.epoch_start_offset = self._own_end = log.log_end_offset
         self.bytes_in = self.bytes_out = 0
+        self.refused_in = -1
         self.is_internal = topic in INTERNAL_TOPICS
-        self.is_leading = True
         self._rule = rule
         self._held: deque[tuple[int, int]] = deque()  # end offset and bytes of each batch
-        self._moved: list[asyncio.Future[None]] = []
+        self._ack_waits: set[AckWait] = set()
+        self._starts_moved: list[asyncio.Future[None]] = []
         self._waiters: set[Waiter] = set()
+        self._append_waiters: set[Waiter] = set()
+        self._look_at_replicas()
         log.on_start_moved = self._log_start_moved
 
     @property
-    def last_stable_offset(self) -> int:
-        """Offset below which no transaction is open: none can be, transactions are not served."""
-        return self.high_watermark
+    def is_leading(self) -> bool:
+        """False once leadership ended; then nothing may be appended or read."""
+        return self.is_current
 
     @property
-    def commits_at_once(self) -> bool:
-        """Whether everything is committed, and what is appended now will be with its append."""
+    def own_end_offset(self) -> int:
+        """Below it all is in this broker's log, and on its disk where the topic wants that."""
+        return max(self._own_end, self.high_watermark)
+
+    @property
+    def appends_at_once(self) -> bool:
+        """Whether this broker holds nothing back, nor will what is appended now: all that it may wait for are followers."""
         log = self.log
         return not (log.has_flush_rules or log.disk.is_held_up) and (
             self.high_watermark == log.log_end_offset
+            or (self.has_followers and self._own_end == log.log_end_offset)
         )
+
+    @property
+    def is_high_watermark_behind(self) -> bool:
+        """Whether less is known to be committed than there was when leading began, and so perhaps less than the leader before has told (KIP-207)."""
+        return self.high_watermark < self.epoch_start_offset
 
     @property
     def traffic(self) -> Traffic:
         """What went in and out since leading began."""
-        messages_in = self.log.log_end_offset - self.first_offset
+        messages_in = self.log.log_end_offset - self.epoch_start_offset
         return Traffic(self.bytes_in, self.bytes_out, messages_in)
+
+    # Appending and committing
 
     def append(
         self, batch: bytearray | memoryview | Prepared, now_ms: int
@@ -121,11 +159,10 @@ class Partition:
 
         It is committed if it lies below the high watermark afterwards; else `wait_committed` tells when it is.
         """
-        assert self.is_leading, f"append to {self.topic}-{self.index}, which is led elsewhere"
+        assert self.is_current, f"append to {self.topic}-{self.index}, which is led elsewhere"
         log = self.log
         disk = log.disk
-        is_held_up = disk.is_held_up  # should this very write be slow, it is done when that shows
-        if is_held_up:
+        if disk.is_held_up:
             disk.require_room()
         size_before = log.log_end_offset
         result = log.append_as_leader(batch, self.leader_epoch, now_ms)
@@ -133,44 +170,123 @@ class Partition:
         if end_offset != size_before:
             size = len(batch.buffer if isinstance(batch, Prepared) else batch)
             self.bytes_in += size
-            if is_held_up:
+            # should this very write have been slow, it is done when that shows
+            if disk.is_held_up and log.written_end_offset < end_offset:
                 self._held.append((end_offset, size))
-                disk.when_written(partial(self._written, end_offset))
+                disk.when_written(partial(self._written, end_offset, size))
+                return result
+            if self.has_followers:
+                self._held.append((end_offset, size))
+                self._written(end_offset, size)
                 return result
             if log.has_flush_rules and self._waits_for_flush():
                 self._held.append((end_offset, size))
                 return result
             self.high_watermark = end_offset
-            if self._held or self._moved:
+            if self._held or self._ack_waits:
                 self.commit(end_offset)
             if self._waiters:
                 for waiter in tuple(self._waiters):
-                    waiter.appended(size)
+                    waiter.committed(size)
         return result
 
     def _waits_for_flush(self) -> bool:
         """Whether what is appended is committed only once it is durable."""
         return self._rule is not None and self._rule.hold(self)
 
-    def _written(self, end_offset: int) -> None:
-        """What was appended below `end_offset` while the disk was held up is written."""
-        if self.is_leading and not self._waits_for_flush():
-            self.commit(end_offset)
+    def _written(self, end_offset: int, size: int) -> None:
+        """A batch that ends at `end_offset` is written, and all before it: followers may have it."""
+        if self.is_current:
+            for waiter in tuple(self._append_waiters):
+                waiter.appended(size)
+            if not self._waits_for_flush():
+                self.commit(end_offset)
 
     def commit(self, end_offset: int) -> None:
-        """What was appended below `end_offset` is committed, and whoever waits for it is told."""
-        self.high_watermark = max(self.high_watermark, end_offset)
-        while self._held and self._held[0][0] <= end_offset:
-            _, size = self._held.popleft()
-            for waiter in tuple(self._waiters):
-                waiter.appended(size)
-        self._wake()
+        """For all that this broker does, what was appended below `end_offset` is committed: it is once all others that count have it."""
+        self._own_end = max(self.own_end_offset, end_offset)
+        self.replicas_state.appended(self._own_end)
+        self._committed()
 
-    def _wake(self) -> None:
-        moved, self._moved = self._moved, []
-        for each in moved:
-            if not each.done():
-                each.set_result(None)
+    def _committed(self) -> None:
+        """The high watermark, or this broker's own part in it, has moved: whoever waits for that is told."""
+        before, self.high_watermark = self.high_watermark, self.replicas_state.high_watermark
+        size = 0
+        if before < min(self.high_watermark, self.epoch_start_offset):
+            # of an earlier leader, and never counted: no less than what is new
+            size = self.log.size
+        while self._held and self._held[0][0] <= self.high_watermark:
+            size += self._held.popleft()[1]
+        if size:
+            for waiter in tuple(self._waiters):
+                waiter.committed(size)
+        if self._ack_waits:
+            self._end_ack_waits()
+
+    def _end_ack_waits(self) -> None:
+        for each in [each for each in self._ack_waits if self._is_over(each)]:
+            self._ack_waits.discard(each)
+            each.then()
+
+    def _is_over(self, wait: AckWait) -> bool:
+        return not self.is_current or self.is_acked(wait.end_offset, wait.acks)
+
+    # Replicas
+
+    def fetched(
+        self,
+        replica: int,
+        broker_epoch: int,
+        offset: int,
+        log_start_offset: int,
+        *,
+        now_ms: int,
+    ) -> ErrorCode:
+        """A follower fetches from `offset` on, in this leader epoch and without diverging; see LeaderReplicas.fetched. now_ms: monotonic."""
+        moved = self.replicas_state.fetched(
+            replica, broker_epoch, offset, log_start_offset, now_ms=now_ms
+        )
+        if isinstance(moved, ErrorCode):
+            return moved
+        if moved:
+            self._committed()
+        if self._starts_moved:
+            self._wake_deletions()
+        return ErrorCode.NONE
+
+    def isr_change(self, now_ms: int, is_eligible: Callable[[int, int], bool]) -> IsrChange | None:
+        """The ISR that should be written; see LeaderReplicas.isr_change."""
+        change = self.replicas_state.isr_change(now_ms, is_eligible)
+        self._look_at_replicas()
+        return change
+
+    def isr_won(self, revision: int) -> None:
+        """The change in flight was written."""
+        self.replicas_state.won(revision)
+        self._look_at_replicas()
+
+    def isr_lost(self, state: PartitionValue | None, revision: int) -> bool:
+        """The change in flight was not; see LeaderReplicas.lost."""
+        still_leads = self.replicas_state.lost(state, revision)
+        self._look_at_replicas()
+        return still_leads
+
+    def learned(self, state: PartitionValue, revision: int) -> bool:
+        """The image shows this state; see LeaderReplicas.learned."""
+        # without followers it was not told of each append
+        self.replicas_state.appended(self.own_end_offset)
+        still_leads = self.replicas_state.learned(state, revision)
+        self._look_at_replicas()
+        return still_leads
+
+    def _look_at_replicas(self) -> None:
+        """Others may count from now on."""
+        self.has_followers = bool(self.replicas_state.followers)
+        self.is_at_min_isr = self.replicas_state.is_at_min_isr
+        self._committed()
+        self._wake_deletions()
+
+    # Deleting
 
     def delete_records(self, offset: int) -> int | ErrorCode:
         """Let the log begin at `offset` (-1: at the high watermark), never before where it began; where it begins then.
@@ -187,29 +303,95 @@ class Partition:
         self.log.delete_records_before(offset)
         return self.log.log_start_offset
 
+    def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
+        """The earliest log start of all live replicas: what lies before it is gone everywhere."""
+        return self.replicas_state.low_watermark(self.log.log_start_offset, is_alive)
+
+    async def wait_deleted(self, offset: int, is_alive: Callable[[int], bool]) -> None:
+        """Return once no live replica begins before `offset`. Raises NotLeading."""
+        while self.is_current and self.low_watermark(is_alive) < offset:
+            moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._starts_moved.append(moved)
+            await moved
+        self._require_leading()
+
+    def _wake_deletions(self) -> None:
+        moved, self._starts_moved = self._starts_moved, []
+        for each in moved:
+            _set(each)
+
     def _log_start_moved(self) -> None:
-        for waiter in tuple(self._waiters):
+        for waiter in self._all_waiters():
             waiter.log_start_moved()
+
+    # Waiting
+
+    def is_acked(self, end_offset: int, acks: int) -> bool:
+        """Whether what was appended below `end_offset` may be acknowledged: to acks=1 once this broker's part is done, else once it is committed."""
+        return end_offset <= (self.high_watermark if acks == ALL else self.own_end_offset)
+
+    def call_when_acked(self, end_offset: int, acks: int, then: Callable[[], None]) -> AckWait:
+        """Call `then`, later, when that is so or leading has ended; not after `forget_ack`."""
+        assert not self.is_acked(end_offset, acks), "there is nothing to wait for"
+        wait = AckWait(end_offset, acks, then)
+        self._ack_waits.add(wait)
+        return wait
+
+    def forget_ack(self, wait: AckWait) -> None:
+        self._ack_waits.discard(wait)
 
     async def wait_committed(self, end_offset: int) -> None:
         """Return once all records below `end_offset` are committed. Raises NotLeading."""
-        while self.is_leading and self.high_watermark < end_offset:
+        if self.is_current and not self.is_acked(end_offset, ALL):
             moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._moved.append(moved)
-            await moved
-        if not self.is_leading:
+            wait = self.call_when_acked(end_offset, ALL, partial(_set, moved))
+            try:
+                await moved
+            finally:
+                self.forget_ack(wait)
+        self._require_leading()
+
+    def _require_leading(self) -> None:
+        if not self.is_current:
             raise NotLeading(f"{self.topic}-{self.index}")
 
     def wait(self, waiter: Waiter) -> None:
-        """Tell the waiter of every append, and of what else it can hear of, until `forget`."""
+        """Tell the waiter of all that is committed, and of what else it can hear of, until `forget`."""
         self._waiters.add(waiter)
+
+    def wait_for_appends(self, waiter: Waiter) -> None:
+        """As `wait`, of what is written: for followers."""
+        self._append_waiters.add(waiter)
 
     def forget(self, waiter: Waiter) -> None:
         self._waiters.discard(waiter)
+        self._append_waiters.discard(waiter)
 
-    def stop_leading(self) -> None:
+    def _all_waiters(self) -> set[Waiter]:
+        return self._waiters | self._append_waiters
+
+    def end(self) -> None:
         """Leadership ended: whoever waits is told."""
-        self.is_leading = False
-        for waiter in tuple(self._waiters):
+        super().end()
+        for waiter in self._all_waiters():
             waiter.leadership_lost()
-        self._wake()
+        self._end_ack_waits()
+        self._wake_deletions()
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():  # else whoever waited was cancelled
+        future.set_result(None)
+
+
+def _alone(leader_epoch: int, log_end_offset: int) -> LeaderReplicas:
+    """The state of a partition's only replica."""
+    return LeaderReplicas(
+        0,
+        PartitionValue((0,), ((0, 0),), 0, leader_epoch, 0, 1),
+        0,
+        log_end_offset=log_end_offset,
+        high_watermark=log_end_offset,
+        lag_max_ms=_LAG_MAX_MS,
+        now_ms=0,
+    )

@@ -1,4 +1,4 @@
-"""The partitions that this broker leads, found by topic name or id; and what to say of those it does not."""
+"""The replicas of this broker; of them the partitions that it leads, found by topic name or id; and what to say of those it does not."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -8,19 +8,21 @@ from logfleet.log.names import TopicPartition
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.node.partitions.offline import OfflinePartitions
 from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.replica import Replica
 from logfleet.node.partitions.traffic import Traffic
 from logfleet.wire.errors import ErrorCode
 
 
 class HostedTopic:
-    """A topic of which this broker leads partitions. gone: the traffic of those that it led before."""
+    """A topic of which this broker has replicas. partitions: those that it leads. gone: the traffic of those that it led before."""
 
-    __slots__ = ("gone", "id", "name", "partitions")
+    __slots__ = ("gone", "id", "name", "partitions", "replicas")
 
     def __init__(self, name: str, topic_id: bytes) -> None:
         self.name = name
         self.id = topic_id
         self.partitions: dict[int, Partition] = {}
+        self.replicas: dict[int, Replica] = {}
         self.gone = Traffic()
 
 
@@ -46,50 +48,70 @@ class PartitionTable:
         self.by_id: dict[bytes, HostedTopic] = {}
         self.gone = Traffic()
         self.offline = OfflinePartitions()
-        self.unstarted: set[tuple[bytes, int]] = set()  # led, but their logs found no room yet
+        self.unstarted: set[tuple[bytes, int]] = set()  # of this broker, but no room for their logs
 
-    def __iter__(self) -> Iterator[Partition]:
+    def __iter__(self) -> Iterator[Replica]:
+        """All replicas, whoever leads them."""
+        for topic in list(self.by_id.values()):
+            yield from list(topic.replicas.values())
+
+    def __len__(self) -> int:
+        return sum(len(topic.replicas) for topic in self.by_id.values())
+
+    def led(self) -> Iterator[Partition]:
+        """Of them, those that this broker leads."""
         for topic in list(self.by_id.values()):
             yield from list(topic.partitions.values())
 
-    def __len__(self) -> int:
-        return sum(len(topic.partitions) for topic in self.by_id.values())
-
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
-        """Of all partitions that this broker leads."""
+        """Of all replicas."""
         return {
-            TopicPartition(partition.topic, partition.index): partition.high_watermark
-            for partition in self
+            TopicPartition(replica.topic, replica.index): replica.high_watermark for replica in self
         }
 
     def high_watermark_of(self, name: TopicPartition) -> int | None:
-        """None of a partition that this broker does not lead."""
+        """None of a partition of which this broker has no replica."""
         topic = self.by_name.get(name.topic)
-        partition = None if topic is None else topic.partitions.get(name.partition)
-        return None if partition is None else partition.high_watermark
+        replica = None if topic is None else topic.replicas.get(name.partition)
+        return None if replica is None else replica.high_watermark
 
-    def add(self, partition: Partition) -> None:
-        """Serve the partition from now on."""
-        topic = self.by_id.get(partition.topic_id)
+    def replica(self, topic_id: bytes, index: int) -> Replica | None:
+        """The replica in its present role, None if its log is not hosted."""
+        hosted = self.by_id.get(topic_id)
+        return None if hosted is None else hosted.replicas.get(index)
+
+    def add(self, replica: Replica) -> None:
+        """The replica has this role from now on; what it was before is over, and whoever waits on that is told."""
+        topic = self.by_id.get(replica.topic_id)
         if topic is None:
-            topic = HostedTopic(partition.topic, partition.topic_id)
-            self.by_id[partition.topic_id] = self.by_name[partition.topic] = topic
-        assert partition.index not in topic.partitions, "a partition is hosted once"
-        topic.partitions[partition.index] = partition
+            topic = HostedTopic(replica.topic, replica.topic_id)
+            self.by_id[replica.topic_id] = self.by_name[replica.topic] = topic
+        former = topic.replicas.get(replica.index)
+        topic.replicas[replica.index] = replica
+        if former is not None:
+            self._end(topic, former)
+        if isinstance(replica, Partition):
+            topic.partitions[replica.index] = replica
 
-    def remove(self, partition: Partition) -> None:
-        """Serve it no more; whoever waits on it is told."""
-        topic = self.by_id[partition.topic_id]
-        del topic.partitions[partition.index]
-        topic.gone.add(partition.traffic)
-        if not topic.partitions:
+    def remove(self, replica: Replica) -> None:
+        """Host it no more, whatever its role is by now."""
+        topic = self.by_id[replica.topic_id]
+        former = topic.replicas.pop(replica.index)
+        self._end(topic, former)
+        if not topic.replicas:
             self.gone.add(topic.gone)
             del self.by_id[topic.id]
             if (
                 self.by_name.get(topic.name) is topic
             ):  # a topic of the same name may be there already
                 del self.by_name[topic.name]
-        partition.stop_leading()
+
+    @staticmethod
+    def _end(topic: HostedTopic, former: Replica) -> None:
+        if isinstance(former, Partition):
+            del topic.partitions[former.index]
+            topic.gone.add(former.traffic)
+        former.end()
 
     def forget_topic(self, topic_id: bytes) -> None:
         """The topic was deleted: nothing of it is offline or to be started any more."""

@@ -10,6 +10,7 @@ from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.node.partitions.partition_table import PartitionTable
+from logfleet.node.partitions.replica import Replica
 from logfleet.node.partitions.strays import is_deleted, set_aside
 from logfleet.storage.checkpointer import Checkpointer
 from logfleet.storage.flusher import Flusher
@@ -19,7 +20,7 @@ from logfleet.wire import uuids
 
 
 class ReplicaLogs:
-    """log_dirs: where they are. table: what is led of them, and which of them are offline."""
+    """log_dirs: where they are. table: those that are hosted, and which of them are offline."""
 
     def __init__(
         self,
@@ -41,6 +42,23 @@ class ReplicaLogs:
         found = self.log_dirs.log_of(TopicPartition(topic.name, index))
         return found is not None and found.topic_id == uuids.to_text(topic.id)
 
+    async def replica_for(
+        self, image: ClusterImage, topic: Topic, index: int, config: LogConfig
+    ) -> Replica | None:
+        """The replica, hosted from now on if it was not; None if its log is in a directory that failed or is missing. Raises OSError."""
+        partition_log = await self.log_for(image, topic, index, config)
+        replica = self._table.replica(topic.id, index)
+        if replica is None and partition_log is not None:
+            known = self.log_dirs.high_watermark_of(partition_log.partition)
+            replica = Replica(topic.name, topic.id, index, partition_log, high_watermark=known)
+            self._table.add(replica)
+        elif replica is not None:
+            # what began to cut it in its last role is carried through: until then nobody knows where it ends
+            await self._flusher.until_idle(replica.log)
+            if (topic.id, index) in self._table.offline:
+                return None
+        return replica
+
     async def log_for(
         self, image: ClusterImage, topic: Topic, index: int, config: LogConfig
     ) -> PartitionLog | None:
@@ -48,7 +66,7 @@ class ReplicaLogs:
         name, topic_id = TopicPartition(topic.name, index), uuids.to_text(topic.id)
         found = self.log_dirs.log_of(name)
         if found is not None and found.topic_id == topic_id:
-            found.config = config  # it may have changed while nobody led the log
+            found.config = config  # it may have changed while nobody hosted the log
             return found
         if found is not None:
             await self._make_way(image, name, found, topic_id)

@@ -1,7 +1,7 @@
 """A whole fleet on this machine: one etcd and N brokers as processes, for trying things out.
 
-It starts in order (etcd, then the brokers), stops in the reverse order, and as soon as one process ends by itself the others are
-stopped too. Processes are tethered to this one, in sessions of their own: whatever ends it, also a SIGKILL, ends them.
+It starts in order (etcd, then the brokers) and stops in the reverse order. A broker that is killed or told to stop is started again, as a
+StatefulSet would; as soon as a process fails, or etcd ends, the others are stopped too. Processes are tethered to this one, in sessions of their own: whatever ends it, also a SIGKILL, ends them.
 """
 
 import asyncio
@@ -20,6 +20,8 @@ from logfleet.node.tools.etcd_binary import EtcdBinary
 from logfleet.node.tools.loopback_ports import LoopbackPorts, is_taken
 
 START_S_MAX: Final = 60.0
+REPLICAS_MAX: Final = 3
+"""Of topics whose creation names no number, and of the brokers' own; min.insync.replicas is one less."""
 BROKER_STOP_S_MAX: Final = 30.0
 """A broker that stops in order flushes and fsyncs its logs."""
 ETCD_STOP_S_MAX: Final = 10.0
@@ -51,6 +53,15 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     def bootstrap(self) -> str:
         return ",".join(f"127.0.0.1:{port}" for port in self.ports())
+
+    def replication(self) -> dict[str, str]:
+        """As many replicas as there may be, and writes that survive the loss of one."""
+        replicas = min(self.brokers, REPLICAS_MAX)
+        return {
+            "default.replication.factor": str(replicas),
+            "offsets.topic.replication.factor": str(replicas),
+            "min.insync.replicas": str(max(1, replicas - 1)),
+        }
 
     def zone(self, broker_id: int) -> str | None:
         return self.zones[(broker_id - 1) % len(self.zones)] if self.zones else None
@@ -96,14 +107,22 @@ class LocalFleet:
             child.kill()
 
     async def _live(self) -> None:
-        """Start everything, then wait for a process to end: that is always a FleetError."""
+        """Start everything, and brokers that somebody ends again, until a process fails: that is always a FleetError."""
         endpoint = await self._start_etcd()
         await self._start_brokers(endpoint)
         self._say(f"ready: {self._spec.bootstrap()}")
-        await asyncio.wait(
-            [child.ended for child in self._children], return_when=asyncio.FIRST_COMPLETED
-        )
-        self._check_alive()
+        while True:
+            await asyncio.wait(
+                [child.ended for child in self._children], return_when=asyncio.FIRST_COMPLETED
+            )
+            _, *brokers = self._children
+            for child in brokers:
+                if child.has_ended and child.ended.result() <= 0:
+                    self._say(
+                        f"{child.name} ended {_manner(child.ended.result())} and is started again"
+                    )
+                    await child.start()
+            self._check_alive()
 
     async def _start_etcd(self) -> str:
         spec, port, peer_port = self._spec, self._ports.reserve(), self._ports.reserve()
@@ -146,6 +165,7 @@ class LocalFleet:
                 "logfleet.metadata.store": "etcd",
                 "logfleet.etcd.endpoints": endpoint,
                 **({"broker.rack": zone} if zone else {}),
+                **spec.replication(),
                 **spec.overrides,
             }
             command = list(spec.broker_command)

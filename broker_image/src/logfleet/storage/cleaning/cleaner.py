@@ -64,14 +64,14 @@ class CleanerStats(msgspec.Struct):
         self.last_map_utilization = cleaned.map_utilization
 
 
-class CompactedPartition(Protocol):
-    """A partition whose log may be compacted."""
+class CompactedReplica(Protocol):
+    """A replica whose log may be compacted."""
 
     @property
     def log(self) -> PartitionLog: ...
 
     @property
-    def is_leading(self) -> bool:
+    def is_current(self) -> bool:
         """Whether it is to be compacted here still."""
 
     @property
@@ -80,7 +80,7 @@ class CompactedPartition(Protocol):
 
 
 class Cleaner:
-    """settings: asked before each look. table: the partitions that this broker leads. checkpoint: makes durable how far the logs of a directory are clean.
+    """settings: asked before each look. table: the replicas of this broker. checkpoint: makes durable how far the logs of a directory are clean.
 
     room: what rounds may take of a directory in bytes, None for no limit; it has one while it is full, see DiskSpace.room_to_compact.
     uncleanable: logs that cannot be compacted, with the reason; they are left alone until the next start, as by Kafka's LogCleaner. One
@@ -91,7 +91,7 @@ class Cleaner:
         self,
         settings: Callable[[], CleanerSettings],
         *,
-        table: Iterable[CompactedPartition],
+        table: Iterable[CompactedReplica],
         log_dirs: LogDirs,
         flusher: Flusher,
         checkpoint: Callable[[LogDir], Awaitable[None]],
@@ -150,11 +150,11 @@ class Cleaner:
         else:
             await asyncio.sleep(backoff_s)
 
-    def lost(self, partition: CompactedPartition) -> None:
-        """This broker no longer leads the partition: a round over its log ends."""
+    def lost(self, partition: CompactedReplica) -> None:
+        """The replica has another role from now on, or none: a round over its log ends, which may be cut off soon."""
         running = self._rounds.get(partition.log.partition)
         if running is not None:
-            running.abort("the partition is led elsewhere or deleted")
+            running.abort("the partition's leader has changed, or it was deleted")
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._bug = self._bug or task.exception()
@@ -166,7 +166,7 @@ class Cleaner:
         self.stats.last_run = time.monotonic()
         self._forget_what_is_gone()
         ratio_max, overdue_max = 0.0, 0
-        best: tuple[Cleanable, CompactedPartition] | None = None
+        best: tuple[Cleanable, CompactedReplica] | None = None
         for partition in self._table:
             await self._slices.breathe()
             if not self._may_be_cleaned(partition):
@@ -188,10 +188,10 @@ class Cleaner:
         self.stats.dirty_ratio_max, self.stats.overdue_ms_max = ratio_max, overdue_max
         return best is not None and self._begin(best[1], settings)
 
-    def _may_be_cleaned(self, partition: CompactedPartition) -> bool:
+    def _may_be_cleaned(self, partition: CompactedReplica) -> bool:
         partition_log = partition.log
         return (
-            partition.is_leading
+            partition.is_current
             and partition_log.config.compacts
             and partition_log not in self.uncleanable
             and partition.log.partition not in self._rounds
@@ -213,10 +213,10 @@ class Cleaner:
             self.uncleanable = {p: why for p, why in self.uncleanable.items() if p in present}
             self._failures = {p: n for p, n in self._failures.items() if p in present}
 
-    def _begin(self, partition: CompactedPartition, settings: CleanerSettings) -> bool:
+    def _begin(self, partition: CompactedReplica, settings: CleanerSettings) -> bool:
         name = partition.log.partition
         log_dir = self._log_dirs.dir_of(name)
-        if log_dir is None or not partition.is_leading or not self._has_room(log_dir):
+        if log_dir is None or not partition.is_current or not self._has_room(log_dir):
             return False
         now = now_ms()
         try:

@@ -31,6 +31,10 @@ class Swaps(msgspec.Struct, frozen=True):
 
     async def put_in_place(self, cleaned: CleanedSegment, now_ms: int) -> None:
         """The log has the new segment instead of the old ones, or is as it was. Raises Aborted, OSError."""
+        async with self.flusher.holding(self.log):
+            await self._put_in_place(cleaned, now_ms)
+
+    async def _put_in_place(self, cleaned: CleanedSegment, now_ms: int) -> None:
         log, base_offset = self.log, cleaned.base_offsets[0]
         self.check_present()
         if not log.begin_swap(cleaned.base_offsets, self.truncations):

@@ -35,16 +35,18 @@ from logfleet.metadata.store import (
 from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.controller_term import Decision
 from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.telemetry.decisions import Decision as Noted
+from logfleet.telemetry.decisions import Decisions, Kind, Query, parse
 
 PATIENCE_S = 20
 _ODD = "AAECAwQFBgcICQoLDA0ODw"
 WHAT_NO_CONTROLLER_EXPECTS = (
-    Put(keys.topic("odd"), keys.encode(TopicValue(_ODD))),
+    Put(keys.topic("odd"), keys.encode(TopicValue(_ODD, {"min.insync.replicas": "odd"}))),
     Put(keys.topic_id(_ODD), b"odd"),
-    Put(keys.partition(_ODD, 0), keys.encode(PartitionValue((1, 2), ((1, 1),), 1, 0, 0, 1))),
+    Put(keys.partition(_ODD, 0), keys.encode(PartitionValue((9,), ((9, 1),), 9, 0, 0, 1))),
     Put(keys.ready(_ODD), keys.encode(ReadyValue(1))),
 )
-"""A partition of two replicas, which elections know nothing of."""
+"""A configuration that nobody can have set."""
 MENDING = (
     Delete(keys.topic("odd")),
     Delete(keys.topic_id(_ODD)),
@@ -122,16 +124,21 @@ class Store(SqliteStore):
 
 
 class Node:
-    def __init__(self, store: Store, broker_id: int, **options) -> None:
+    def __init__(self, store: Store, broker_id: int, static=None, **options) -> None:
         self.follower = MetadataFollower(store)
         value = ControllerValue(broker_id, f"incarnation-{broker_id}")
-        self.loop = ControllerLoop(store, self.follower, value, {}, **options)
+        self.decisions = Decisions(broker_id, lambda: 0)
+        self.loop = ControllerLoop(
+            store, self.follower, value, static or {}, self.decisions, **options
+        )
 
     async def elected(self) -> None:
         await until(lambda: self.loop.is_controller)
 
-    async def create(self, name: str, partitions: int = 1) -> TopicCreation | Refusal:
-        new = NewTopic(name, name.encode().ljust(16, b"-"), 0, partitions)
+    async def create(
+        self, name: str, partitions: int = 1, replicas: int = 1
+    ) -> TopicCreation | Refusal:
+        new = NewTopic(name, name.encode().ljust(16, b"-"), 0, partitions, replicas)
 
         def decide(image, epoch, layers):
             creation = create_topic(image, epoch, new, layers)
@@ -155,6 +162,12 @@ async def running(store: Store, broker_id: int = 1, **options):
         control.cancel()
         await asyncio.wait([control])
         follow.cancel()
+
+
+def noted(decisions: Decisions, kind: Kind) -> list[Noted]:
+    """What was noted of that kind."""
+    lines = decisions.select(Query(kind=(kind,)))
+    return [decision for decision, _ in parse(b"".join(lines))]
 
 
 async def start_broker(store: Store, broker_id: int) -> int:

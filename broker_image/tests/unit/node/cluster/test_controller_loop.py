@@ -405,11 +405,11 @@ async def test_many_partitions_are_looked_at_in_slices(store, monkeypatch):
     monkeypatch.setattr(controller_term, "ELECTION_PARTITIONS", 4)
     slices: list[list[str]] = [[]]
 
-    def noted(image, topic, layers):
+    def noted(image, topic, layers, **options):
         if not slices[-1]:
             asyncio.get_running_loop().call_soon(slices.append, [])
         slices[-1].append(topic.name)
-        return election_steps(image, topic, layers)
+        return election_steps(image, topic, layers, **options)
 
     names = [f"t{number}" for number in range(4)]
     async with running(store) as node:

@@ -11,6 +11,7 @@ from logfleet.metadata import keys
 from logfleet.metadata.store import Delete
 from logfleet.node.cluster import controller_loop
 from logfleet.node.cluster.controller_term import NotControllerError
+from logfleet.telemetry.decisions import Kind
 from logfleet.wire.errors import ErrorCode
 from structlog.testing import capture_logs
 
@@ -19,6 +20,7 @@ from broker_image.tests.unit.node.cluster.controller_rig import (
     WHAT_NO_CONTROLLER_EXPECTS,
     Node,
     Store,
+    noted,
     running,
     soon,
     start_broker,
@@ -63,6 +65,8 @@ async def test_what_no_controller_can_handle_ends_terms_and_no_broker(store, log
     row = failures(logs)[0]
     assert row["log_level"] == "critical"
     assert isinstance(row["exc_info"], ValueError), "the traceback tells the fault"
+    ended = noted(first.decisions, Kind.CONTROLLER_RESIGNED)[0]
+    assert ended.cause == f"it failed: {row['exc_info']}"
     counted = first.loop.failed_terms, second.loop.failed_terms
     assert sum(counted) == len(failures(logs))
     assert 0 not in counted
@@ -119,6 +123,11 @@ async def test_what_is_not_done_as_a_term_ends_is_left_to_the_next(store):
         with pytest.raises(NotControllerError):
             await soon(creating)
         assert isinstance(await create("t", node), TopicCreation)
+        first, second = noted(node.decisions, Kind.CONTROLLER_ELECTED)
+        assert first.broker == 1
+        assert first.facts["epoch"] != second.facts["epoch"]
+        (ended,) = noted(node.decisions, Kind.CONTROLLER_RESIGNED)
+        assert (ended.cause, ended.facts) == ("it was replaced", first.facts)
 
 
 async def test_what_is_on_its_way_as_a_broker_stops_may_have_been_done(store):

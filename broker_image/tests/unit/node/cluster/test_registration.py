@@ -117,7 +117,7 @@ async def test_a_registration_says_who_and_where(store) -> None:
     assert held.lease == registered.lease.id
     assert held.value == (
         b'{"incarnation":"first","listeners":[{"name":"PLAINTEXT","host":"host","port":9092,'
-        b'"protocol":"PLAINTEXT"}],"rack":"a","directories":["disk"],"offline":{}}'
+        b'"protocol":"PLAINTEXT"}],"rack":"a","directories":["disk"]}'
     )
 
 
@@ -222,12 +222,12 @@ async def test_a_registrar_ends_when_its_id_stays_taken(store) -> None:
     [
         (ClusterImage(revision=4), ""),
         (ClusterImage(revision=5), "gone"),
-        (ClusterImage(5, brokers={1: Broker(1, 5, value(), is_active=False)}), ""),
-        (ClusterImage(9, brokers={1: Broker(1, 8, value(), is_active=False)}), "another process"),
+        (ClusterImage(5, brokers={1: Broker(1, 5, value())}), ""),
+        (ClusterImage(9, brokers={1: Broker(1, 8, value())}), "another process"),
         (
             ClusterImage(
                 9,
-                brokers={1: Broker(1, 5, value(), is_active=False)},
+                brokers={1: Broker(1, 5, value())},
                 fences={1: Fence(4, keys.FENCED, 6)},
             ),
             "",
@@ -235,7 +235,7 @@ async def test_a_registrar_ends_when_its_id_stays_taken(store) -> None:
         (
             ClusterImage(
                 9,
-                brokers={1: Broker(1, 5, value(), is_active=True)},
+                brokers={1: Broker(1, 5, value(), keys.ACTIVE)},
                 fences={1: Fence(5, keys.ACTIVE, 6)},
             ),
             "",

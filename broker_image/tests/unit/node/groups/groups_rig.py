@@ -15,6 +15,7 @@ from logfleet.metadata.image import Partition as PartitionState
 from logfleet.metadata.shards import ShardedMap
 from logfleet.node.groups.group_shard import GroupShard, Waiter
 from logfleet.node.partitions.partition import Partition
+from logfleet.replication.leader import LeaderReplicas
 from logfleet.storage.log_loader import LoadRequest, prepare_directory
 from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.partition_log import AppendResult, PartitionLog
@@ -57,8 +58,12 @@ class LaggingPartition(Partition):
     failure: OSError | None = None
     rejection: Rejected | None = None
 
-    def __init__(self, log: PartitionLog, index: int = 0) -> None:
-        super().__init__(OFFSETS_TOPIC, OFFSETS_ID, index, log, 0, rule=self)
+    def __init__(
+        self, log: PartitionLog, index: int = 0, *, replicas_state: LeaderReplicas | None = None
+    ) -> None:
+        super().__init__(
+            OFFSETS_TOPIC, OFFSETS_ID, index, log, 0, rule=self, replicas_state=replicas_state
+        )
         log.has_flush_rules = True
 
     def append(

@@ -1,27 +1,24 @@
 import asyncio
 import errno
 import itertools
-from collections.abc import Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
-from logfleet.control.configs import broker_config
 from logfleet.control.transactions import Refusal
 from logfleet.groups.offsets import ZERO_UUID
 from logfleet.groups.partition import OFFSETS_TOPIC, partition_for
 from logfleet.groups.records import OffsetRecord, encode_record
 from logfleet.io import slices
 from logfleet.metadata.image_builder import Changes
-from logfleet.node.cluster.metadata_follower import Subscription
 from logfleet.node.groups import coordinator_loop
-from logfleet.node.groups.coordinator_loop import CoordinatorLoop
 from logfleet.node.groups.group_shard import GroupShard
 from logfleet.node.partitions.partition import Partition
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import OffsetCommitKey, OffsetCommitValue
 
+from broker_image.tests.unit.node.groups.coordinator_rig import Rig, shard_of
 from broker_image.tests.unit.node.groups.groups_rig import (
     OFFSETS_ID,
     LaggingPartition,
@@ -38,49 +35,6 @@ pytestmark = pytest.mark.asyncio
 
 T_ID = b"id of topic t..."
 ABORT, COMMIT = b"\0\0\0\0", b"\0\0\0\1"
-
-
-class Rig:
-    def __init__(self, **config: str) -> None:
-        self.created: list[tuple[str, int, int, Mapping[str, str]]] = []
-        self.refusal: Refusal | None = None
-        self.failures: list[tuple[Partition, OSError]] = []
-        self.subscription = Subscription()
-        self.reads: list[asyncio.Event] = []
-        self.loop = CoordinatorLoop(
-            broker_config({name.replace("_", "."): value for name, value in config.items()}),
-            create_topic=self.create_topic,
-            run_in_thread=self.run_in_thread,
-            storage_failed=lambda partition, error: self.failures.append((partition, error)),
-        )
-
-    async def create_topic(
-        self, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
-    ) -> Refusal | None:
-        self.created.append((name, partitions, replication_factor, configs))
-        return self.refusal
-
-    async def run_in_thread(self, read: Callable[[], bytes]) -> bytes:
-        for gate in self.reads:
-            await gate.wait()
-        return read()
-
-    @asynccontextmanager
-    async def running(self):
-        task = asyncio.ensure_future(self.loop.run(self.subscription))
-        yield task
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    def shard(self) -> GroupShard | ErrorCode:
-        return self.loop.shard_of("g", 1)
-
-
-def shard_of(rig: Rig) -> GroupShard:
-    shard = rig.shard()
-    assert isinstance(shard, GroupShard)
-    return shard
 
 
 async def test_what_one_coordinator_stored_the_next_one_knows(tmp_path, until):

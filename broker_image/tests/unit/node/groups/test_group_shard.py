@@ -74,6 +74,16 @@ async def test_a_commit_that_followers_do_not_get_in_time_is_told_so(tmp_path, u
     assert fetch(rig.shard) == 5  # it was in the log
 
 
+async def test_with_too_few_in_sync_nothing_is_written_that_nobody_could_be_told_of(rig):
+    """Kafka appends what a coordinator writes with acks=all."""
+    rig.partition.is_at_min_isr = False
+    assert committed(commit(rig.shard, 5)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert rig.partition.log.log_end_offset == 0
+    assert fetch(rig.shard) == -1
+    rig.partition.is_at_min_isr = True
+    assert committed(commit(rig.shard, 5)) is ErrorCode.NONE
+
+
 async def test_whoever_waits_is_told_when_leadership_is_lost(rig):
     rig.partition.lags = True
     waiting = commit(rig.shard, 5)
@@ -81,7 +91,7 @@ async def test_whoever_waits_is_told_when_leadership_is_lost(rig):
     rig.shard.tick()
     assigned = sync(rig.shard, "a")
     assert [waiting.response, assigned.response] == [None, None]
-    rig.partition.is_leading = False
+    rig.partition.is_current = False
     rig.shard.close()
     assert committed(waiting) is ErrorCode.NOT_COORDINATOR
     assert assigned.response is not None
@@ -93,7 +103,7 @@ async def test_a_wait_that_the_partition_ends_is_answered(rig):
     rig.partition.lags = True
     waiting = commit(rig.shard, 5)
     await asyncio.sleep(0)
-    rig.partition.stop_leading()
+    rig.partition.end()
     await rig.tasks[0]
     assert committed(waiting) is ErrorCode.NOT_COORDINATOR
 

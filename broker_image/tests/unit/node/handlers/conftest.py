@@ -18,6 +18,7 @@ from logfleet.node.dispatch import RequestContext
 from logfleet.node.partitions.parked import Parked
 from logfleet.node.partitions.partition import CommitRule, Partition
 from logfleet.node.partitions.partition_table import PartitionTable
+from logfleet.replication.leader import LeaderReplicas
 from logfleet.sessions.cache import SessionCache
 from logfleet.storage.checkpointer import Checkpointer
 from logfleet.storage.disk_space import DiskSpace
@@ -25,6 +26,7 @@ from logfleet.storage.flusher import Flusher
 from logfleet.storage.log_dir import LogDir
 from logfleet.storage.log_dirs import LogDirs
 from logfleet.storage.open_files import OpenFiles
+from logfleet.telemetry.decisions import Decisions
 from logfleet.wire import uuids
 
 NOW = 1_700_000_000_000
@@ -45,6 +47,7 @@ class Host:
         self.partitions = PartitionTable(lambda: self.image)
         self.fetch_sessions = SessionCache(2, iter(range(100, 1000)).__next__)
         self.parked = Parked()
+        self.decisions = Decisions(1, self.now_ms)
         self.failed: list[tuple[Partition, OSError]] = []
         self.threads: list[Any] = []
         files = PosixFiles()
@@ -80,13 +83,16 @@ class Host:
         config: LogConfig | None = None,
         leader_epoch: int = 5,
         rule: CommitRule | None = None,
+        replicas_state: LeaderReplicas | None = None,
     ) -> Partition:
         """A partition that this broker leads."""
         topic_id = topic_id_of(topic)
         name = TopicPartition(topic, index)
         log = self._dir.create(name, uuids.to_text(topic_id), config or LogConfig(), self.now)
         log.start_epoch(leader_epoch)
-        partition = Partition(topic, topic_id, index, log, leader_epoch, rule=rule)
+        partition = Partition(
+            topic, topic_id, index, log, leader_epoch, rule=rule, replicas_state=replicas_state
+        )
         self.partitions.add(partition)
         return partition
 
@@ -106,6 +112,12 @@ class Host:
     def know_broker(self, broker_id: int, host: str, port: int) -> None:
         listeners = (keys.Listener("PLAINTEXT", host, port),)
         self.put(keys.broker(broker_id), keys.BrokerValue("i", listeners, "zone"))
+
+    def know_active(self, broker_id: int) -> None:
+        """The image says that the broker is there, and that the controller counts on it."""
+        self.know_broker(broker_id, "host", 9092)
+        epoch = self.image.brokers[broker_id].epoch
+        self.put(keys.fence(broker_id), keys.FenceValue(epoch, keys.ACTIVE))
 
     def put(self, key: str, value: object) -> None:
         self._revision += 1

@@ -1,3 +1,4 @@
+import asyncio
 from typing import Any
 
 import pytest
@@ -8,13 +9,17 @@ from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import DeleteRecordsRequest
 
+from broker_image.tests.unit.node.partitions.replicas_rig import B, C, fetch, replicated
+
 pytestmark = pytest.mark.asyncio
 
 NOW = 1_700_000_000_000
 LAST_VERSION = 2
 
 
-async def ask(host, *rows: tuple[str, int, int]) -> dict[tuple[str, int], tuple[int, int]]:
+async def ask(
+    host, *rows: tuple[str, int, int], timeout_ms: int = 0
+) -> dict[tuple[str, int], tuple[int, int]]:
     """rows: topic, index, offset. Answers (error, low watermark) by partition."""
     topics = [
         DeleteRecordsRequest.DeleteRecordsTopic(
@@ -26,7 +31,7 @@ async def ask(host, *rows: tuple[str, int, int]) -> dict[tuple[str, int], tuple[
         for name, index, offset in rows
     ]
     answer = await delete_records(
-        host, DeleteRecordsRequest(topics=topics), host.context(LAST_VERSION)
+        host, DeleteRecordsRequest(topics=topics, timeout_ms=timeout_ms), host.context(LAST_VERSION)
     )
     encode(answer, LAST_VERSION)
     return {
@@ -98,3 +103,49 @@ async def test_a_disk_that_fails_is_told_and_reported(host, monkeypatch) -> None
     assert await ask(host, ("failing", 0, 1)) == {
         ("failing", 0): (ErrorCode.KAFKA_STORAGE_ERROR, -1)
     }
+
+
+# With followers
+
+
+def replicate(host, *, alive: tuple[int, ...] = (1, 2, 3)) -> Any:
+    """Five records that all replicas have."""
+    partition = host.host("topic", replicas_state=replicated())
+    partition.append(build_batch([Record(None, b"v", NOW) for _ in range(5)]), NOW)
+    for member in (B, C):
+        fetch(partition, member, 5)
+    for broker_id in alive:
+        host.know_active(broker_id)
+    return partition
+
+
+async def test_deletion_is_answered_when_all_live_replicas_have_heard_of_it(host, until) -> None:
+    partition = replicate(host)
+    asked = asyncio.ensure_future(ask(host, ("topic", 0, 4), timeout_ms=60_000))
+    await until(lambda: partition._starts_moved)
+    fetch(partition, B, 5, start=4)
+    await asyncio.sleep(0)
+    assert not asked.done()
+    fetch(partition, C, 5, start=4)
+    assert await asked == {("topic", 0): (0, 4)}
+
+
+async def test_a_replica_that_is_away_is_not_waited_for(host) -> None:
+    """It hears of the log's start when it is back, before anybody reads there (Partition.lowWatermarkIfLeader)."""
+    partition = replicate(host, alive=(1, 2))
+    fetch(partition, B, 5, start=4)
+    assert await ask(host, ("topic", 0, 4)) == {("topic", 0): (0, 4)}
+
+
+async def test_replicas_are_waited_for_no_longer_than_asked(host) -> None:
+    replicate(host)
+    answer = await ask(host, ("topic", 0, 4), timeout_ms=1)
+    assert answer == {("topic", 0): (ErrorCode.REQUEST_TIMED_OUT, -1)}
+
+
+async def test_who_no_longer_leads_does_not_know_what_replicas_have(host, until) -> None:
+    partition = replicate(host)
+    asked = asyncio.ensure_future(ask(host, ("topic", 0, 4), timeout_ms=60_000))
+    await until(lambda: partition._starts_moved)
+    partition.end()
+    assert await asked == {("topic", 0): (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)}

@@ -15,6 +15,7 @@ from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ListOffsetsRequest, ListOffsetsResponse
 
 from broker_image.tests.unit.node.handlers.conftest import topic_id_of
+from broker_image.tests.unit.node.partitions.replicas_rig import B, C, fetch, replicated
 
 NOW = 1_700_000_000_000
 
@@ -143,7 +144,7 @@ def test_files_that_are_gone_with_the_leadership_are_no_failure(
     host, partition, monkeypatch
 ) -> None:
     def gone(*_: object) -> None:
-        partition.stop_leading()
+        partition.end()
         raise FileNotFoundError(errno.ENOENT, "its topic is deleted")
 
     monkeypatch.setattr(PosixFile, "pread", gone)
@@ -270,7 +271,7 @@ def test_leadership_that_ends_during_a_search_is_told(host, partition, monkeypat
     pread = PosixFile.pread
 
     def losing(file: PosixFile, length: int, position: int) -> bytes:
-        partition.stop_leading()
+        partition.end()
         return pread(file, length, position)
 
     monkeypatch.setattr(PosixFile, "pread", losing)
@@ -280,3 +281,34 @@ def test_leadership_that_ends_during_a_search_is_told(host, partition, monkeypat
 def test_versions_without_leader_epochs_do_not_get_one(host, partition) -> None:
     assert ask(host, (0, -1), version=3) == [(0, 6, -1, -1)]
     assert ask(host, (0, -1), version=4) == [(0, 6, -1, 5)]
+
+
+@pytest.fixture
+def behind(host):
+    """A new leader that knows one of three records to be committed; times 100, 101, 102."""
+    made = host.host("behind")
+    for time in (100, 101, 102):
+        made.append(build_batch([Record(None, b"v", NOW + time)]), NOW)
+    state = replicated(3, 1)
+    host.partitions.add(Partition(made.topic, made.topic_id, 0, made.log, 5, replicas_state=state))
+    return host.partitions.get("behind", 0)
+
+
+@pytest.mark.parametrize(
+    "timestamp, version, error",
+    [(each, 11, ErrorCode.OFFSET_NOT_AVAILABLE) for each in (-1, -3, NOW + 101, NOW + 500)]
+    + [(each, 4, ErrorCode.LEADER_NOT_AVAILABLE) for each in (-1, NOW + 101, NOW + 500)],
+)
+def test_a_new_leader_does_not_say_that_a_log_ends_before_where_it_was_told_to_end(
+    host, behind, timestamp, version, error
+) -> None:
+    """KIP-207."""
+    assert ask(host, (0, timestamp), version=version, topic="behind") == [(error, -1, -1, -1)]
+    for member in (B, C):
+        fetch(behind, member, 3)
+    assert ask(host, (0, timestamp), version=version, topic="behind")[0][0] == ErrorCode.NONE
+
+
+def test_what_is_known_to_be_committed_is_found_at_once(host, behind) -> None:
+    assert ask(host, (0, -2), topic="behind")[0][:2] == (0, 0)
+    assert ask(host, (0, NOW + 100), topic="behind") == [(0, 0, NOW + 100, 5)]

@@ -10,9 +10,13 @@ from logfleet.node.partitions.partition import Partition
 from logfleet.records.batch import TRANSACTIONAL_BIT, parse_header, write_crc
 from logfleet.records.compression import Codec
 from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
+from logfleet.telemetry.decisions import Kind
 from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ProduceRequest, ProduceResponse
+
+from broker_image.tests.unit.node.cluster.controller_rig import noted
+from broker_image.tests.unit.node.partitions.replicas_rig import A, B, C, fetch, replicated
 
 NOW = 1_700_000_000_000
 
@@ -21,7 +25,9 @@ def batch(*values: bytes, **given: Any) -> bytearray:
     return build_batch([Record(b"key", value, NOW) for value in values], **given)
 
 
-def request(*rows: tuple[str, int, bytearray | None], acks: int = -1) -> ProduceRequest:
+def request(
+    *rows: tuple[str, int, bytearray | None], acks: int = -1, timeout_ms: int = 0
+) -> ProduceRequest:
     topics: dict[str, list[Any]] = {}
     for topic, index, records in rows:
         data = None if records is None else memoryview(records)
@@ -29,6 +35,7 @@ def request(*rows: tuple[str, int, bytearray | None], acks: int = -1) -> Produce
         topics.setdefault(topic, []).append(row)
     return ProduceRequest(
         acks=acks,
+        timeout_ms=timeout_ms,
         topic_data=[
             ProduceRequest.TopicProduceData(
                 name=topic, topic_id=topic.encode().ljust(16, b"-"), partition_data=data
@@ -368,3 +375,84 @@ class TestDurableFirst:
             assert (row.error_code, row.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
 
         asyncio.run(main())
+
+
+# With followers
+
+
+def park(host, asked: ProduceRequest) -> Any:
+    return produce(host, asked, host.context(12))
+
+
+@pytest.mark.parametrize("acks, error", [(-1, ErrorCode.NOT_ENOUGH_REPLICAS), (1, ErrorCode.NONE)])
+def test_with_too_few_in_sync_only_the_leaders_own_acknowledgement_is_to_be_had(
+    host, acks, error
+) -> None:
+    """Nothing is appended that could not be acknowledged (Partition.appendRecordsToLeader)."""
+    partition = host.host(replicas_state=replicated(isr=(A,)))
+    row = only_row(ask(host, request(("topic", 0, batch(b"a")), acks=acks)))
+    assert row.error_code == error
+    assert partition.log.log_end_offset == (error is ErrorCode.NONE)
+
+
+def test_that_too_few_are_in_sync_is_noted_once_for_each_state_of_the_partition(host) -> None:
+    """Producers try again for as long as it lasts."""
+    partition = host.host(replicas_state=replicated(isr=(A,)))
+    for _ in range(3):
+        ask(host, request(("topic", 0, batch(b"a")), acks=-1))
+    (told,) = noted(host.decisions, Kind.REFUSAL)
+    assert told.cause == "acks=all is refused: 1 in sync, min.insync.replicas is 2"
+    assert (told.topic, told.partition) == ("topic", 0)
+    state = partition.replicas_state.state
+    assert partition.learned(state.changed(min_isr=3), 9)
+    ask(host, request(("topic", 0, batch(b"a")), acks=-1))
+    assert len(noted(host.decisions, Kind.REFUSAL)) == 2
+
+
+@pytest.mark.asyncio
+async def test_a_batch_that_all_acknowledge_is_answered_when_followers_have_it(host) -> None:
+    partition = host.host(replicas_state=replicated())
+    asked = request(("topic", 0, batch(b"a")), timeout_ms=60_000)
+    answer = asyncio.ensure_future(park(host, asked))
+    await asyncio.sleep(0)
+    fetch(partition, B, 1)
+    assert not answer.done()
+    fetch(partition, C, 1)
+    row = only_row(await answer)
+    assert (row.error_code, row.base_offset) == (0, 0)
+
+
+@pytest.mark.asyncio
+async def test_a_batch_that_followers_do_not_get_in_time_is_told_with_its_offset(host) -> None:
+    """As Kafka's DelayedProduce; the producer sends it again and finds it there."""
+    host.host(replicas_state=replicated())
+    asked = request(("topic", 0, batch(b"a")), timeout_ms=1)
+    row = only_row(await park(host, asked))
+    assert (row.error_code, row.base_offset) == (ErrorCode.REQUEST_TIMED_OUT, 0)
+
+
+@pytest.mark.asyncio
+async def test_a_retry_waits_for_followers_like_the_first_attempt(host) -> None:
+    partition = host.host(replicas_state=replicated())
+    stamp = ProducerStamp(7, 0, 0)
+    for _ in range(2):
+        asked = request(("topic", 0, batch(b"a", producer=stamp)), timeout_ms=1)
+        row = only_row(await park(host, asked))
+        assert row.error_code == ErrorCode.REQUEST_TIMED_OUT
+    for member in (B, C):
+        fetch(partition, member, 1)
+    row = only_row(park(host, request(("topic", 0, batch(b"a", producer=stamp)))))
+    assert (row.error_code, row.base_offset, partition.log.log_end_offset) == (0, 0, 1)
+
+
+@pytest.mark.asyncio
+async def test_a_parked_batch_ends_with_the_leader_epoch_of_its_append(host) -> None:
+    partition = host.host(replicas_state=replicated())
+    asked = request(("topic", 0, batch(b"a")), timeout_ms=60_000)
+    answer = asyncio.ensure_future(park(host, asked))
+    await asyncio.sleep(0)
+    host.know_topic("topic", {0: 2})
+    host.partitions.remove(partition)
+    row = only_row(await answer)
+    assert (row.error_code, row.base_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+    assert row.current_leader.leader_id == 2

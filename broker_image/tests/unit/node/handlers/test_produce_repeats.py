@@ -1,6 +1,8 @@
 """Requests that are known by their bytes get what requests that are decoded get."""
 
+import asyncio
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from logfleet.log.config import LogConfig
 from logfleet.net.connection import REPEATS_MAX, CloseConnection, Peer
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.handlers.produce import HANDLERS
+from logfleet.node.partitions.partition import Partition
 from logfleet.records.batch import TRANSACTIONAL_BIT, TimestampType, write_crc
 from logfleet.records.compression import Codec
 from logfleet.records.record import ProducerStamp, Record, build_batch
@@ -18,6 +21,8 @@ from logfleet.wire.apis import API_BY_NAME
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.frame import SIZE_BYTES, decode_response, encode_request
 from logfleet.wire.messages import ProduceRequest
+
+from broker_image.tests.unit.node.partitions.replicas_rig import A, B, C, fetch, replicated, shrink
 
 NOW = 1_700_000_000_000
 API = API_BY_NAME["Produce"]
@@ -273,11 +278,11 @@ def test_what_may_have_to_wait_for_the_disk_is_decoded(sides, monkeypatch) -> No
     partition = side.host.host("topic", 0)
     side.ask(frame(9, batch()))
     partition.log.config = LogConfig(flush_messages=1)
-    assert not partition.commits_at_once
+    assert not partition.appends_at_once
     partition.log.config = LogConfig()
-    assert partition.commits_at_once
+    assert partition.appends_at_once
     partition.high_watermark -= 1
-    assert not partition.commits_at_once
+    assert not partition.appends_at_once
     side.refuse_to_decode(monkeypatch)
     with pytest.raises(AssertionError, match="it was decoded"):
         side.ask(frame(9, batch()))
@@ -404,3 +409,82 @@ def test_neither_is_acknowledged_once_the_lease_has_run_out(sides) -> None:
         side.ask(frame(9, batch()))
         side.dispatch.lease = RunOut()
         assert "lease" in side.ask(frame(9, batch()))
+
+
+# With followers
+
+
+async def replicate_one(side: Any, partition: Partition) -> None:
+    """A first request, by which the others are known."""
+    answer = asyncio.ensure_future(side.ask(frame(9, batch(), timeout_ms=60_000)))
+    await asyncio.sleep(0)
+    for member in (B, C):
+        fetch(partition, member, 1)
+    assert row(await answer, 9).error_code == ErrorCode.NONE
+
+
+@pytest.mark.asyncio
+async def test_what_waits_for_followers_need_not_be_decoded_either(sides, monkeypatch) -> None:
+    side, _ = sides
+    partition = side.host.host("topic", 0, replicas_state=replicated())
+    for offset in (0, 1):
+        parked: Any = side.ask(frame(9, batch(), timeout_ms=60_000))
+        side.refuse_to_decode(monkeypatch)
+        answer = asyncio.ensure_future(parked)
+        await asyncio.sleep(0)
+        assert side.host.parked.produces == 1
+        fetch(partition, B, offset + 1)
+        assert not answer.done()
+        fetch(partition, C, offset + 1)
+        told = row(await answer, 9)
+        assert (told.error_code, told.base_offset) == (ErrorCode.NONE, offset)
+    assert side.dispatch.stats["Produce"].total.count == 2
+
+
+@pytest.mark.asyncio
+async def test_what_followers_do_not_get_in_time_is_counted_as_failed(sides, monkeypatch) -> None:
+    side, _ = sides
+    side.host.host("topic", 0, replicas_state=replicated())
+    for _ in range(2):
+        answer = row(await side.ask(frame(9, batch(), timeout_ms=1)), 9)
+        assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+        side.refuse_to_decode(monkeypatch)
+    errors = side.dispatch.stats["Produce"].errors
+    assert errors[ErrorCode.REQUEST_TIMED_OUT] == 2
+
+
+@pytest.mark.asyncio
+async def test_an_answer_that_waited_rests_on_the_lease_as_any(sides, monkeypatch) -> None:
+    side, _ = sides
+    partition = side.host.host("topic", 0, replicas_state=replicated())
+    await replicate_one(side, partition)
+    side.refuse_to_decode(monkeypatch)
+    side.dispatch.lease = SimpleNamespace(deadline_s=0.0)
+    answer = asyncio.ensure_future(side.ask(frame(9, batch(), timeout_ms=60_000)))
+    await asyncio.sleep(0)
+    for member in (B, C):
+        fetch(partition, member, 2)
+    with pytest.raises(CloseConnection, match="lease"):
+        await answer
+
+
+def test_the_leaders_own_acknowledgement_comes_at_once(sides, monkeypatch) -> None:
+    side, _ = sides
+    partition = side.host.host("topic", 0, replicas_state=replicated())
+    for offset in range(3):
+        answer = row(side.ask(frame(9, batch(), acks=1)), 9)
+        assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, offset)
+        side.refuse_to_decode(monkeypatch)
+    assert partition.high_watermark == 0
+
+
+@pytest.mark.asyncio
+async def test_too_few_in_sync_are_found_out_without_decoding(sides, monkeypatch) -> None:
+    side, _ = sides
+    partition = side.host.host("topic", 0, replicas_state=replicated(isr=(A, B)))
+    await replicate_one(side, partition)
+    side.refuse_to_decode(monkeypatch)
+    shrink(partition, A)
+    answer = row(side.ask(frame(9, batch(), timeout_ms=60_000)), 9)
+    assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert partition.log.log_end_offset == 1

@@ -1,8 +1,20 @@
+import json
+
 import aiohttp
 import pytest
+from logfleet.metadata import keys
+from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.image_builder import ImageBuilder
+from logfleet.metadata.store import KeyValue
 from logfleet.node.metrics.admin_http import AdminHttp
+from logfleet.telemetry.decisions import Decisions, Kind
 
 pytestmark = pytest.mark.asyncio
+
+
+def decisions() -> Decisions:
+    times = iter(range(1_000))
+    return Decisions(1, lambda: next(times))
 
 
 async def test_it_answers_health_readiness_and_metrics() -> None:
@@ -10,7 +22,13 @@ async def test_it_answers_health_readiness_and_metrics() -> None:
         return "partitions 7\n"
 
     reasons: dict[str, str | None] = {"health": None, "ready": "loading 3 of 7 partitions"}
-    admin = AdminHttp(metrics, health=lambda: reasons["health"], readiness=lambda: reasons["ready"])
+    admin = AdminHttp(
+        metrics,
+        health=lambda: reasons["health"],
+        readiness=lambda: reasons["ready"],
+        decisions=decisions(),
+        image=ClusterImage,
+    )
     port = await admin.start("127.0.0.1", 0)
     base = f"http://127.0.0.1:{port}"
     async with aiohttp.ClientSession() as session:
@@ -32,10 +50,89 @@ async def test_a_taken_port_is_an_error() -> None:
     async def metrics() -> str:
         return ""
 
-    first = AdminHttp(metrics, health=lambda: None, readiness=lambda: None)
-    second = AdminHttp(metrics, health=lambda: None, readiness=lambda: None)
+    first, second = (
+        AdminHttp(
+            metrics,
+            health=lambda: None,
+            readiness=lambda: None,
+            decisions=decisions(),
+            image=ClusterImage,
+        )
+        for _ in range(2)
+    )
     port = await first.start("127.0.0.1", 0)
     with pytest.raises(OSError, match="in use"):
         await second.start("127.0.0.1", port)
     await second.stop()
     await first.stop()
+
+
+async def test_it_tells_the_decisions_that_are_asked_for() -> None:
+    async def metrics() -> str:
+        return ""
+
+    noted = decisions()
+    noted.note(Kind.ELECTION, "a", topic="t", partition=0)
+    noted.note(Kind.ELECTION, "b", topic="t", partition=1)
+    noted.note(Kind.FENCED, "c", broker=2)
+    noted.note(Kind.STALL, "d", broker=1)
+    admin = AdminHttp(
+        metrics,
+        health=lambda: None,
+        readiness=lambda: None,
+        decisions=noted,
+        image=ClusterImage,
+    )
+    port = await admin.start("127.0.0.1", 0)
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+
+        async def told(query: str) -> list[str]:
+            async with session.get(f"/events?{query}") as answer:
+                assert (answer.status, answer.content_type) == (200, "application/jsonl")
+                return [json.loads(line)["cause"] for line in (await answer.text()).splitlines()]
+
+        assert await told("") == ["a", "b", "c", "d"]
+        assert await told("topic=t&partition=1&broker=&since=") == ["b"]
+        assert await told("kind=fenced&kind=stall") == ["c", "d"]
+        assert await told("broker=2") == ["c"]
+        assert await told("since=99999") == []
+        for wrong in ("partition=x", "topics=t"):
+            async with session.get(f"/events?{wrong}") as answer:
+                assert answer.status == 400
+                assert wrong.partition("=")[0] in await answer.text()
+    await admin.stop()
+
+
+async def test_it_says_whether_brokers_may_go_down_while_it_is_ready() -> None:
+    async def metrics() -> str:
+        return ""
+
+    builder = ImageBuilder(ClusterImage())
+    builder.add(KeyValue(keys.broker(2), keys.encode(keys.BrokerValue("i", (), "b")), 7, 7, 1))
+    image, _ = builder.build(7)
+    reasons = ["starting"]
+    admin = AdminHttp(
+        metrics,
+        health=lambda: None,
+        readiness=lambda: reasons[0] if reasons else None,
+        decisions=decisions(),
+        image=lambda: image,
+    )
+    port = await admin.start("127.0.0.1", 0)
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+
+        async def told(query: str) -> tuple[int, str]:
+            async with session.get(f"/may-i?{query}") as answer:
+                return answer.status, await answer.text()
+
+        assert await told("stop=2") == (503, "starting\n")
+        reasons.clear()
+        for query in ("stop=2", "lose-zone=b"):
+            status, text = await told(query)
+            assert (status, json.loads(text)["may"], json.loads(text)["brokers"]) == (
+                200,
+                True,
+                [2],
+            )
+        assert await told("stop=9") == (400, "no broker 9 is registered; there are 2\n")
+    await admin.stop()

@@ -192,7 +192,7 @@ async def test_it_is_ready_while_it_may_lead(tmp_path: Path) -> None:
     """Without a registration nothing is led: clients are sent elsewhere; the process itself is well."""
     async with Broker(config(tmp_path)) as broker:
         assert broker.not_ready() is None
-        registrar = broker._registrar
+        registrar = broker.membership._registrar
         assert registrar is not None
         registration, registrar._registration = registrar._registration, None
         assert broker.not_ready() == (

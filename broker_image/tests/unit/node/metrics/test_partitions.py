@@ -7,6 +7,7 @@ from logfleet.metadata.shards import ShardedMap
 from logfleet.node.metrics.partitions import logs, topics
 from logfleet.node.partitions.partition import Partition
 from logfleet.node.partitions.partition_table import PartitionTable
+from logfleet.node.partitions.replica import FollowedPartition, Replica
 
 from broker_image.tests.unit.node.metrics.told import told
 
@@ -53,3 +54,12 @@ def test_traffic_of_a_topic_that_is_deleted_during_a_scrape_is_counted(rig: Any)
     first = next(families)
     table.remove(partition)
     assert told([first, *families])("logfleet_bytes_in_total") == 5
+
+
+def test_replicas_that_others_lead_are_counted_and_told_of(rig: Any) -> None:
+    table, _ = leading(rig)
+    table.add(FollowedPartition(Replica("topic", ID, 1, rig.open()), 2, 1))
+    said = told(logs(table, ClusterImage, 10))
+    assert said("logfleet_partitions") == 2
+    assert said("logfleet_partitions_led") == 1
+    assert said("logfleet_partition_segments", topic="topic", partition="1") == 1

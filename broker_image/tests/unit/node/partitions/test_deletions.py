@@ -73,7 +73,7 @@ async def test_checkpoints_of_an_old_log_do_not_hold_for_a_new_one_after_a_kill(
             append(led(broker), 10)
             found = after_a_kill(broker, tmp_path / "killed")
     assert (found.log_start_offset, found.log_end_offset, found.notes) == (0, 10, [])
-    assert found.recovery_point == 0
+    assert found.checkpointed_point == 0
 
 
 class Recorded(PosixFiles):

@@ -10,12 +10,13 @@ from logfleet.control.configs import broker_config
 from logfleet.io.files import PosixFiles, read_file
 from logfleet.log.checkpoints import parse_offsets
 from logfleet.log.config import LogConfig
-from logfleet.log.names import CLEAN_SHUTDOWN, RECOVERY_POINTS, TopicPartition
+from logfleet.log.names import CLEAN_SHUTDOWN, HIGH_WATERMARKS, RECOVERY_POINTS, TopicPartition
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.broker import Broker
 from logfleet.node.partitions import maintenance
 from logfleet.node.partitions.maintenance import Maintenance
 from logfleet.node.partitions.partition_table import PartitionTable
+from logfleet.node.partitions.replica import Replica
 from logfleet.records.record import Record, build_batch
 from logfleet.storage import flush_job
 from logfleet.storage.checkpointer import Checkpointer
@@ -72,10 +73,11 @@ class Node:
             log = self.log_dir.create(TopicPartition("t", index), "A" * 22, LogConfig(), NOW)
             log.append_as_leader(build_batch([Record(None, b"v", NOW)]), 0, NOW)
         self.failed: list[int] = []
+        self.table = PartitionTable(ClusterImage)
         self.maintenance = Maintenance(
             self.files,
             broker_config({}),
-            table=PartitionTable(ClusterImage),
+            table=self.table,
             log_dirs=self.log_dirs,
             flusher=self.flusher,
             checkpointer=Checkpointer(self.files, self.flusher),
@@ -127,6 +129,18 @@ async def test_a_long_pass_brings_checkpoints_of_what_it_has_done(
     assert points == {n.partition: log.recovery_point for n, log in node.log_dir.logs.items()}
     disk.may_go.release(LOGS)
     await flush
+
+
+async def test_what_followers_commit_after_a_flush_is_checkpointed_too(node, disk) -> None:
+    """Else a crash would bring back the high watermark of the last record's flush, however long ago."""
+    name = TopicPartition("t", 0)
+    node.table.add(Replica("t", bytes(16), 0, node.log_dir.logs[name]))
+    disk.may_go.release(LOGS)
+    await node.maintenance.flush()
+    node.table.add(Replica("t", bytes(16), 0, node.log_dir.logs[name], high_watermark=1))
+    await node.maintenance.flush()
+    data = read_file(node.files, f"{node.log_dir.path}/{HIGH_WATERMARKS}")
+    assert parse_offsets(data or b"") == {name: 1}
 
 
 async def deleted_and_made_anew(node: Node) -> None:

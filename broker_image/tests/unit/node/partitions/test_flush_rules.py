@@ -15,6 +15,7 @@ from logfleet.node.partitions.flush_rules import FlushRules
 from logfleet.node.partitions.partition import NotLeading, Partition
 from logfleet.records.batch import iterate_headers
 from logfleet.records.record import Record, build_batch, read_records
+from logfleet.replication.leader import LeaderReplicas
 from logfleet.storage.file_slice import FileSlice
 from logfleet.storage.flusher import Flusher
 from logfleet.storage.log_dir import LogDir
@@ -22,6 +23,7 @@ from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.partition_log import PartitionLog
 
 from broker_image.tests.sim.disk import PowerLoss, SimDisk
+from broker_image.tests.unit.node.partitions.replicas_rig import replicated
 from broker_image.tests.unit.waiting import Until
 
 NOW = 1_700_000_000_000
@@ -57,9 +59,11 @@ class Bench:
         self.rules = FlushRules(self.disk, self.timers, lambda *each: self.failures.append(each))
         self.partition: Partition
 
-    def open(self, **config: Any) -> Partition:
+    def open(self, replicas_state: LeaderReplicas | None = None, **config: Any) -> Partition:
         log = self.rig.open(LogConfig(**config))
-        self.partition = Partition("topic", TOPIC_ID, 0, log, 0, rule=self.rules)
+        self.partition = Partition(
+            "topic", TOPIC_ID, 0, log, 0, rule=self.rules, replicas_state=replicas_state
+        )
         return self.partition
 
     def append(self, count: int = 1) -> None:
@@ -121,8 +125,18 @@ async def test_appends_during_a_flush_share_the_next(bench) -> None:
     await bench.rules.close()
 
 
+async def test_a_flush_does_not_wait_for_followers(bench) -> None:
+    partition = bench.open(flush_messages=1, replicas_state=replicated())
+    bench.append()
+    await bench.flushing(1)
+    (flush,) = bench.rules._running.values()
+    await bench.flushed()
+    await flush
+    assert (partition.high_watermark, partition.own_end_offset) == (0, 1)
+
+
 async def test_readers_are_told_of_what_is_committed(bench) -> None:
-    partition, wait = bench.open(flush_messages=1), FetchWait(100)
+    partition, wait = bench.open(flush_messages=1), FetchWait(100, bench.timers)
     partition.wait(wait)
     bench.append(2)
     assert not wait.done.done()
@@ -160,7 +174,7 @@ async def test_a_disk_that_fails_is_told_and_nothing_is_committed(bench) -> None
     await bench.until(lambda: bench.failures)
     assert bench.failures == [(TopicPartition("topic", 0), failure)]
     assert not waiting.done()
-    partition.stop_leading()  # what the broker does then
+    partition.end()  # what the broker does then
     with pytest.raises(NotLeading):
         await waiting
     assert partition.high_watermark == 0
@@ -169,7 +183,7 @@ async def test_a_disk_that_fails_is_told_and_nothing_is_committed(bench) -> None
 async def test_no_flush_begins_for_what_is_led_elsewhere(bench) -> None:
     partition = bench.open(flush_messages=1, flush_ms=10)
     bench.append()
-    partition.stop_leading()
+    partition.end()
     await bench.rules.close()
     assert bench.disk.flushes == 0
     bench.rules._due(partition)

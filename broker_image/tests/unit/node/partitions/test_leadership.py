@@ -2,10 +2,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 from logfleet.metadata.image import ClusterImage, Partition, Topic
 from logfleet.node.partitions.leadership import Leadership
 from logfleet.node.partitions.partition_table import PartitionTable
+from logfleet.node.partitions.replica import Replica
+from logfleet.records.record import Record, build_batch
 from logfleet.storage.flusher import Flusher
 from logfleet.storage.partition_log import PartitionLog
 
@@ -38,11 +41,15 @@ class Bench:
         self.leadership.on_led.append(lambda each: self.told.append(("led", each.index)))
         self.leadership.on_lost.append(lambda each: self.told.append(("lost", each.index)))
 
+    async def begin(self, wanted: Topic, index: int) -> None:
+        replica = self.table.replica(ID, index) or Replica("topic", ID, index, self.rig.open())
+        await self.leadership.begin(wanted.partitions[index], replica)
+
     async def lead(self, wanted: Topic) -> list[int]:
         """What the image wants is begun; what that is."""
         starting = await self.leadership.follow(wanted)
         for index in starting:
-            await self.leadership.begin(wanted, index, self.rig.open())
+            await self.begin(wanted, index)
         return starting
 
 
@@ -71,13 +78,56 @@ async def test_another_leader_epoch_ends_a_partition_and_begins_it_anew(bench: B
     assert bench.told == [("led", 0), ("led", 1), ("lost", 1), ("led", 1)]
 
 
+async def test_a_change_of_the_isr_is_learned_and_ends_nothing(bench: Bench) -> None:
+    (state,) = topic(0).partitions
+    state = msgspec.structs.replace(
+        state, replicas=(NODE, 2, 3), isr=((NODE, REGISTERED), (2, 6)), min_isr=1
+    )
+    await bench.lead(Topic(ID, "topic", partitions=(state,)))
+    led = bench.table.get("topic", 0)
+    assert led is not None
+    led.append(build_batch([Record(None, b"value", 0)]), 0)
+    assert (led.has_followers, led.high_watermark) == (True, 0)
+    state = msgspec.structs.replace(state, isr=((NODE, REGISTERED),), partition_epoch=1)
+    assert await bench.leadership.follow(Topic(ID, "topic", partitions=(state,))) == []
+    assert (bench.table.get("topic", 0), led.high_watermark) == (led, 1)
+
+
+async def test_a_leader_begins_with_what_its_replica_knew_to_be_committed(bench: Bench) -> None:
+    """More may be: that shows when the others have fetched from it."""
+    log = bench.rig.open()
+    for _ in range(3):
+        log.append_as_leader(build_batch([Record(None, b"value", 0)]), 0, 0)
+    bench.table.add(Replica("topic", ID, 0, log, high_watermark=1))
+    (state,) = topic(0).partitions
+    state = msgspec.structs.replace(
+        state, replicas=(NODE, 2), isr=((NODE, REGISTERED), (2, 6)), min_isr=1
+    )
+    await bench.lead(Topic(ID, "topic", partitions=(state,)))
+    led = bench.table.get("topic", 0)
+    assert led is not None
+    assert (led.high_watermark, led.epoch_start_offset) == (1, 3)
+
+
+async def test_a_log_is_hosted_on_when_leading_it_ends(bench: Bench) -> None:
+    """Its retention and its checkpoints go on, from what was committed last."""
+    await bench.lead(topic(0))
+    led = bench.table.get("topic", 0)
+    assert led is not None
+    led.append(build_batch([Record(None, b"value", 0)]), 0)
+    bench.leadership.resign()
+    (replica,) = bench.table
+    assert type(replica) is Replica
+    assert (replica.log, replica.high_watermark, led.is_leading) == (led.log, 1, False)
+
+
 async def test_nothing_is_led_by_a_later_registration_than_the_image_means(bench: Bench) -> None:
     """The controller has given it to a broker that may have gone since; what it gives to this one comes with another image."""
     (index,) = await bench.leadership.follow(topic(0))
     bench.leadership.resign()
     bench.leadership.broker_epoch = REGISTERED + 1
-    await bench.leadership.begin(topic(0), index, bench.rig.open())
-    assert len(bench.table) == 0
+    await bench.begin(topic(0), index)
+    assert list(bench.table.led()) == []
     assert await bench.lead(topic(1, broker_epoch=REGISTERED + 1)) == [0]
 
 
@@ -94,7 +144,7 @@ async def test_what_a_registration_gave_is_not_led_if_it_ends_while_the_epoch_is
 
     monkeypatch.setattr(bench.flusher, "flush", flush)
     assert await bench.lead(topic(0)) == [0]
-    assert (len(bench.table), bench.told) == (0, [])
+    assert (list(bench.table.led()), bench.told) == ([], [])
 
 
 async def test_a_registration_may_end_while_a_topic_is_looked_at(
@@ -107,12 +157,12 @@ async def test_a_registration_may_end_while_a_topic_is_looked_at(
 
     monkeypatch.setattr(bench.leadership, "_slices", SimpleNamespace(breathe=ending))
     assert await bench.leadership.follow(topic(1, 1, 1)) == [0]
-    assert len(bench.table) == 0
+    assert list(bench.table.led()) == []
     assert sorted(index for what, index in bench.told if what == "lost") == [0, 1, 2]
 
 
 async def test_what_is_offline_is_not_led_and_not_waited_for(bench: Bench) -> None:
     bench.table.offline.add([(ID, 1)])
     assert await bench.lead(topic(0, 0)) == [0]
-    await bench.leadership.begin(topic(0, 0), 1, bench.rig.open())
+    await bench.begin(topic(0, 0), 1)
     assert bench.table.get("topic", 1) is None

@@ -1,12 +1,16 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.image_builder import Changes
 from logfleet.node.broker import Broker
+from logfleet.node.partitions.replica import FollowedPartition, Replica
 from logfleet.wire.messages import IncrementalAlterConfigsRequest
 
 from broker_image.tests.unit.node.broker_rig import ask_broker, config, create_topic
-from broker_image.tests.unit.node.partitions.topic_rig import led
+from broker_image.tests.unit.node.partitions.topic_rig import T0, append, led
 
 pytestmark = pytest.mark.asyncio
 
@@ -35,3 +39,60 @@ async def test_a_log_obeys_what_was_set_while_it_was_not_led(tmp_path: Path, unt
         broker.local.registered(broker.image.brokers[1].epoch)
         await until(lambda: broker.partitions.get("t", 0) is not None)
         assert led(broker).config.retention_ms == 1000
+
+
+def with_leader(image: ClusterImage, leader: int, leader_epoch: int) -> ClusterImage:
+    """Topic t has replicas on brokers 1 and 2."""
+    topic = image.topic("t")
+    assert topic is not None
+    state = msgspec.structs.replace(
+        topic.partitions[0],
+        replicas=(2, 1),
+        isr=((2, 9), *topic.partitions[0].isr),
+        leader=leader,
+        leader_epoch=leader_epoch,
+    )
+    topic = msgspec.structs.replace(topic, partitions=(state,))
+    return msgspec.structs.replace(image, entries=image.entries.updated({topic.id: topic}))
+
+
+async def test_a_partition_that_another_broker_leads_is_followed_and_led_again(
+    tmp_path: Path, until: Any
+) -> None:
+    async with Broker(config(tmp_path)) as broker:
+        await create_topic(broker, "t")
+        image, log, table = broker.image, led(broker), broker.partitions
+        topic = image.topic("t")
+        assert topic is not None
+        subscription = broker.local._subscription
+        assert subscription is not None
+        subscription.publish(with_leader(image, 2, 1), Changes(topics={topic.id}))
+        await until(lambda: isinstance(table.replica(topic.id, 0), FollowedPartition))
+        followed = table.replica(topic.id, 0)
+        assert isinstance(followed, FollowedPartition)
+        assert (followed.leader, followed.leader_epoch, followed.log) == (2, 1, log)
+        assert table.get("t", 0) is None
+        subscription.publish(with_leader(image, 1, 2), Changes(topics={topic.id}))
+        await until(lambda: table.get("t", 0) is not None)
+        assert (led(broker), followed.is_following) == (log, False)
+
+
+async def test_what_is_committed_is_known_after_a_restart_before_there_is_a_leader(
+    tmp_path: Path, until: Any
+) -> None:
+    async with Broker(config(tmp_path)) as broker:
+        await create_topic(broker, "t")
+        log = led(broker)
+        append(log, 3)
+        next(broker.partitions.led()).high_watermark = 2
+    async with Broker(config(tmp_path)) as broker:
+        assert broker.log_dirs.high_watermark_of(T0) == 2
+        broker.local.lost_registration()
+        (replica,) = broker.partitions
+        assert type(replica) is Replica
+        broker.partitions.remove(replica)
+        topic = broker.image.topic("t")
+        assert topic is not None
+        await broker.local._logs.replica_for(broker.image, topic, 0, log.config)
+        (replica,) = broker.partitions
+        assert (replica.high_watermark, replica.log.log_end_offset) == (2, 3)

@@ -113,7 +113,7 @@ def test_they_are_written_as_often_as_is_asked(monkeypatch):
 
 
 @pytest.mark.parametrize("lost_with_left, taken", [(0, 4), (3, 2)])
-def test_retention_takes_all_steps_of_a_log_as_long_as_it_is_led(lost_with_left, taken):
+def test_retention_takes_all_steps_of_a_log_as_long_as_it_has_its_role(lost_with_left, taken):
     class Log:
         log_start_offset = 0
 
@@ -127,13 +127,13 @@ def test_retention_takes_all_steps_of_a_log_as_long_as_it_is_led(lost_with_left,
 
         def apply_retention(self, _now_ms: int, high_watermark: int) -> Retention | None:
             assert high_watermark == 7
-            partition.is_leading = len(self.steps) > lost_with_left
+            replica.is_current = len(self.steps) > lost_with_left
             return self.steps.pop(0)
 
     log = Log()
-    partition = SimpleNamespace(topic="t", index=0, is_leading=True, high_watermark=7, log=log)
+    replica = SimpleNamespace(topic="t", index=0, is_current=True, high_watermark=7, log=log)
     maintenance: Any = Maintenance.__new__(Maintenance)
-    maintenance._table, maintenance._slices = [partition], Slices()
+    maintenance._table, maintenance._slices = [replica], Slices()
     asyncio.run(maintenance.apply_retention())
     assert 4 - len(log.steps) == taken
 

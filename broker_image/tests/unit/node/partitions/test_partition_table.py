@@ -5,6 +5,7 @@ from logfleet.log.names import TopicPartition
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.partitions.partition import Partition
 from logfleet.node.partitions.partition_table import PartitionTable
+from logfleet.node.partitions.replica import FollowedPartition, Replica
 from logfleet.wire.errors import ErrorCode
 
 ID, OTHER_ID = bytes(range(16)), bytes(range(1, 17))
@@ -50,6 +51,34 @@ def test_what_is_removed_is_gone_and_told(table, rig) -> None:
     table.remove(two)
     assert table.by_name == {}
     assert table.by_id == {}
+
+
+def test_a_replica_has_one_role_at_a_time(table, rig) -> None:
+    """Whoever holds one that is over sees that."""
+    led = partition(rig)
+    table.add(led)
+    assert (list(table.led()), list(table)) == ([led], [led])
+    followed = FollowedPartition(led, 2, 5)
+    table.add(followed)
+    assert (list(table.led()), list(table)) == ([], [followed])
+    assert (led.is_leading, followed.is_following) == (False, True)
+    assert table.find("topic", 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert table.replica(ID, 0) is followed
+    table.remove(led)
+    assert (followed.is_following, table.replica(ID, 0), table.by_id) == (False, None, {})
+
+
+def test_what_is_committed_is_told_of_every_replica(table, rig) -> None:
+    for index in range(3):
+        table.add(partition(rig, index=index))
+    table.add(FollowedPartition(table.replica(ID, 1), 2, 5))
+    table.add(Replica.of(table.replica(ID, 2)))
+    for replica in table:
+        replica.high_watermark = replica.index + 5
+    names = [TopicPartition("topic", index) for index in range(3)]
+    assert [table.high_watermark_of(name) for name in names] == [5, 6, 7]
+    assert table.high_watermarks() == dict(zip(names, [5, 6, 7], strict=True))
+    assert len(table) == 3
 
 
 def test_a_topic_created_anew_takes_over_the_name(table, rig) -> None:

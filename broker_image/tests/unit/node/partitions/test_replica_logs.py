@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 from logfleet.log.config import LogConfig
+from logfleet.metadata import keys
+from logfleet.metadata.store import Put, Txn
 from logfleet.node.broker import Broker
 from logfleet.node.partitions import local_partitions
 from logfleet.storage.partition_log import PartitionLog
+from logfleet.wire import uuids
 
 from broker_image.tests.unit.node.broker_rig import config, create_topic
 from broker_image.tests.unit.node.partitions.topic_rig import (
@@ -60,6 +63,26 @@ async def test_a_stray_that_could_not_be_set_aside_is_not_taken_for_the_topics_l
         await create_topic(broker, "t")
         assert await offsets(broker, until) == (0, 0)
         assert len(list((tmp_path / "data").glob("*-stray"))) == 1
+
+
+async def test_a_log_that_is_still_being_cut_begins_no_other_role(
+    tmp_path: Path, until: Any
+) -> None:
+    async with Broker(config(tmp_path)) as broker:
+        await create_topic(broker, "t")
+        topic, led_before = broker.image.topic("t"), broker.partitions.get("t", 0)
+        assert topic is not None
+        assert led_before is not None
+        async with broker._flusher.holding(led_before.log):
+            state = topic.partitions[0].changed(leader_epoch=7)
+            key = keys.partition(uuids.to_text(topic.id), 0)
+            await broker.store.txn(Txn(success=[Put(key, keys.encode(state))]))
+            await until(lambda: not led_before.is_leading)
+            for _ in range(100):  # it would have begun by then
+                await asyncio.sleep(0)
+            assert led_before.log.epochs.latest == 0
+        await until(lambda: broker.partitions.get("t", 0) is not None)
+        assert led_before.log.epochs.latest == 7
 
 
 async def test_a_directory_that_fails_before_a_stray_is_set_aside_keeps_nobody_from_beginning(

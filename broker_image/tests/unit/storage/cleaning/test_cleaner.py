@@ -24,6 +24,7 @@ from logfleet.storage.open_files import OpenFiles
 
 from broker_image.tests.unit.node.metrics.told import told
 from broker_image.tests.unit.storage.compaction_rig import SETTINGS, latest
+from broker_image.tests.unit.storage.log_rig import truncate
 
 pytestmark = pytest.mark.asyncio
 NOW = 1_700_000_000_000
@@ -242,7 +243,7 @@ async def test_a_log_that_is_truncated_meanwhile_is_not_given_old_segments(rig, 
     async def truncating(self, job):
         async for event in run(self, job):
             if partition.log.truncations == 0:
-                partition.log.truncate_to(50, NOW)
+                truncate(partition.log, 50)
                 partition.high_watermark = partition.log.log_end_offset
             yield event
 

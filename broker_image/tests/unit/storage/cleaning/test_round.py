@@ -220,7 +220,7 @@ def test_segments_that_changed_meanwhile_are_not_replaced(rig, log):
     assert not log.begin_swap(bases, 0)  # the active one is among them
     assert not log.begin_swap([bases[0], bases[2]], 0)
     assert not log.begin_swap([bases[0] + 1], 0)
-    log.truncate_to(bases[-2], NOW)
+    rig.truncate(log, bases[-2])
     assert not log.begin_swap(bases[:2], 0)
     assert log.begin_swap(bases[:2], 1)
     assert not log.begin_swap(bases[:2], 1)  # already held
@@ -232,7 +232,7 @@ def test_truncation_makes_dirty_what_is_behind_it(rig, log):
     fill(log, 100, keys=2)
     compact(flushed(log, rig.files), rig.files, NOW)
     assert log.first_dirty_offset == log.segments[-1].base_offset
-    log.truncate_to(30, NOW)
+    rig.truncate(log, 30)
     assert log.first_dirty_offset == log.log_end_offset <= 30
 
 

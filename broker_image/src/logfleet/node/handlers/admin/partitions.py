@@ -1,16 +1,19 @@
-"""ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments for partitions of one replica.
+"""ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments.
 
-Nothing of it changes anything yet, so that the broker that is asked answers from its image.
+Replicas are not moved yet, so that the broker that is asked for that answers from its image.
 """
 
-import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from typing import Final
 
-from logfleet.control.elections import refuse_election
+from logfleet.control.elections import elect
 from logfleet.control.reassignments import refuse_reassignment
-from logfleet.control.transactions import Refusal
+from logfleet.control.topic_configs import BrokerLayers
+from logfleet.control.transactions import Refusal, pack
 from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.packing import Step
+from logfleet.node.cluster.controller_access import ControllerAccess, ControllerWork
+from logfleet.node.cluster.controller_term import Decision, Operation
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.host import AdminHost
 from logfleet.wire.errors import ErrorCode
@@ -26,8 +29,7 @@ from logfleet.wire.messages import (
 # Kafka: ElectionType
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
-PARTITIONS_AT_ONCE: Final = 1_000
-"""Looked at without letting the loop do something else: about 1 ms."""
+ASKED_FOR: Final = "ElectLeaders asks for it"
 
 _Election = ElectLeadersResponse.ReplicaElectionResult
 _Elected = ElectLeadersResponse.PartitionResult
@@ -38,65 +40,87 @@ _Moved = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
 # --- ElectLeaders (KIP-460)
 
 
-async def elect_leaders(
-    host: AdminHost, request: ElectLeadersRequest, _context: RequestContext
+async def _elect(
+    access: ControllerAccess, request: ElectLeadersRequest, _version: int
 ) -> ElectLeadersResponse:
-    """Of all topics, only what is not as it should be is told."""
+    """Of all topics, only what is not as it should be, or was not, is told."""
     if request.election_type not in {PREFERRED, UNCLEAN}:
         message = f"Unknown election type {request.election_type}"
-        refusal = Refusal(ErrorCode.INVALID_REQUEST, message)
-        return ElectLeadersResponse(
-            error_code=refusal.error,
-            replica_election_results=[
-                _Election(
-                    topic=topic.topic,
-                    partition_result=[_elected(index, refusal) for index in topic.partitions],
-                )
-                for topic in request.topic_partitions or []
-            ],
-        )
+        return _refuse_election(request, _version, Refusal(ErrorCode.INVALID_REQUEST, message))
     unclean = request.election_type == UNCLEAN
+    asked: list[tuple[str, Sequence[int] | None]]
     if request.topic_partitions is None:
-        results = await _of_all(host.image, unclean=unclean)
+        asked = [(topic.name, None) for topic in access.image.topics()]
     else:
-        results = [
-            _Election(
-                topic=topic.topic,
-                partition_result=list(
-                    _of_topic(host.image, topic.topic, topic.partitions, unclean=unclean)
-                ),
-            )
-            for topic in request.topic_partitions
-        ]
+        asked = [(topic.topic, topic.partitions) for topic in request.topic_partitions]
+    results = []
+    for name, indexes in asked:
+        rows = await access.controller.submit(_election(name, indexes, unclean=unclean))
+        if isinstance(rows, Refusal):
+            rows = [_elected(index, rows) for index in indexes or ()]
+        if indexes is None:
+            rows = [row for row in rows if row.error_code != ErrorCode.ELECTION_NOT_NEEDED]
+        results.append(_Election(topic=name, partition_result=rows))
     return ElectLeadersResponse(replica_election_results=results)
 
 
-async def _of_all(image: ClusterImage, *, unclean: bool) -> list[_Election]:
-    results = []
-    looked_at = 0
-    for topic in image.topics():
-        rows = _of_topic(image, topic.name, range(len(topic.partitions)), unclean=unclean)
-        failed = [row for row in rows if row.error_code != ErrorCode.ELECTION_NOT_NEEDED]
-        results.append(_Election(topic=topic.name, partition_result=failed))
-        looked_at += len(topic.partitions)
-        if looked_at >= PARTITIONS_AT_ONCE:
-            looked_at = 0
-            await asyncio.sleep(0)
-    return results
+def _election(
+    name: str, indexes: Sequence[int] | None, *, unclean: bool
+) -> Operation[list[_Elected]]:
+    """indexes: None for all there are."""
+    begun: set[int] = set()
+
+    def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> Decision[list[_Elected]]:
+        topic = image.topic(name)
+        steps, rows = [], []
+        all_there_are = range(len(topic.partitions) if topic else 0)
+        for index in all_there_are if indexes is None else indexes:
+            if topic is None:
+                answer: Step | Refusal = _unknown(f"No such topic as {name}")
+            elif index not in all_there_are:
+                answer = _unknown(f"No such partition as {name}-{index}")
+            else:
+                answer = elect(image, topic, index, unclean=unclean)
+            if isinstance(answer, Step):
+                steps.append(answer)
+                begun.add(index)
+            elif answer.error is not ErrorCode.ELECTION_NOT_NEEDED or index not in begun:
+                rows.append(_elected(index, answer))
+                continue
+            rows.append(_Elected(partition_id=index, error_message=None))
+        return Decision(pack(epoch, steps), rows, ASKED_FOR)
+
+    return decide
 
 
-def _of_topic(
-    image: ClusterImage, name: str, indexes: Iterable[int], *, unclean: bool
-) -> Iterator[_Elected]:
-    topic = image.topic(name)
-    for index in indexes:
-        if topic is None:
-            refusal = _unknown(f"No such topic as {name}")
-        elif not 0 <= index < len(topic.partitions):
-            refusal = _unknown(f"No such partition as {name}-{index}")
-        else:
-            refusal = refuse_election(topic.partitions[index], unclean=unclean)
-        yield _elected(index, refusal)
+def _refuse_election(
+    request: ElectLeadersRequest, _version: int, refusal: Refusal
+) -> ElectLeadersResponse:
+    return ElectLeadersResponse(
+        error_code=refusal.error,
+        replica_election_results=[
+            _Election(
+                topic=topic.topic,
+                partition_result=[_elected(index, refusal) for index in topic.partitions],
+            )
+            for topic in request.topic_partitions or []
+        ],
+    )
+
+
+def _election_seen(
+    image: ClusterImage, request: ElectLeadersRequest, answer: ElectLeadersResponse
+) -> bool:
+    preferred = request.election_type == PREFERRED
+    for result in answer.replica_election_results:
+        topic = image.topic(result.topic)
+        elected = [row.partition_id for row in result.partition_result if not row.error_code]
+        for partition in (topic.partitions[index] for index in elected if topic is not None):
+            if not partition.has_leader or (
+                preferred and partition.leader != partition.replicas[0]
+            ):
+                return False
+    return True
 
 
 def _unknown(message: str) -> Refusal:
@@ -105,6 +129,11 @@ def _unknown(message: str) -> Refusal:
 
 def _elected(index: int, refusal: Refusal) -> _Elected:
     return _Elected(partition_id=index, error_code=refusal.error, error_message=refusal.message)
+
+
+ELECT: Final = ControllerWork(
+    _elect, _refuse_election, lambda request: request.timeout_ms, _election_seen
+)
 
 
 # --- AlterPartitionReassignments, ListPartitionReassignments (KIP-455)

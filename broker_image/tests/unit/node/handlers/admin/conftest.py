@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 from logfleet.control.configs import BrokerConfig, broker_config
 from logfleet.control.quota_rates import Windows
+from logfleet.io import clock
 from logfleet.io.sqlite import SqliteStore
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
@@ -25,6 +26,7 @@ from logfleet.node.handlers import api_versions, metadata, producer_ids
 from logfleet.node.handlers.admin import routes as admin
 from logfleet.node.handlers.metadata_creation import TopicCreator
 from logfleet.node.quotas.client_quotas import ClientQuotas
+from logfleet.telemetry.decisions import Decisions
 from logfleet.wire.apis import api_of
 from logfleet.wire.frame import SIZE_BYTES, decode_response, encode_request
 
@@ -53,7 +55,10 @@ class Node:
         self.config: BrokerConfig = broker_config({"node.id": str(node_id), **given})
         self.follower = MetadataFollower(store)
         value = ControllerValue(node_id, f"incarnation-{node_id}")
-        self.controller = ControllerLoop(store, self.follower, value, self.config.static)
+        self.decisions = Decisions(node_id, clock.now_ms)
+        self.controller = ControllerLoop(
+            store, self.follower, value, self.config.static, self.decisions
+        )
         self.quotas = ClientQuotas(Windows(), Windows())
         self.applying = asyncio.Event()
         self.applied = asyncio.Event()

@@ -2,7 +2,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 from logfleet.metadata import keys
-from logfleet.metadata.keys import BrokerValue, Listener
+from logfleet.metadata.keys import BrokerValue, FenceValue, Listener
 from logfleet.metadata.store import Put
 from logfleet.net.connection import Peer
 from logfleet.node.dispatch import RequestContext
@@ -135,7 +135,7 @@ async def test_a_partition_without_leader_tells_so_and_keeps_its_epoch(node, top
     row = (await node.ask(by_name("t"))).topics[0].partitions[0]
     assert ErrorCode(row.error_code) is ErrorCode.LEADER_NOT_AVAILABLE
     assert (row.leader_id, row.leader_epoch) == (-1, 1)
-    assert (row.replica_nodes, row.isr_nodes, row.offline_replicas) == ([1], [1], [1])
+    assert (row.replica_nodes, row.isr_nodes, row.offline_replicas) == ([1], [], [1])
     request = by_name("t", allow_auto_topic_creation=True)
     row = (await node.ask(request, 0)).topics[0].partitions[0]
     assert (row.replica_nodes, row.isr_nodes) == ([], [])
@@ -161,6 +161,14 @@ async def test_a_broker_that_is_not_active_is_not_shown(start):
     await node.write(Put(keys.broker(1), keys.encode(BrokerValue("i", ()))))
     answer = await node.ask(by_name())
     assert (answer.brokers, answer.controller_id) == ([], -1)
+
+
+async def test_a_broker_on_its_way_out_is_shown_as_long_as_it_may_lead(node, topic):
+    await other_broker(node, 2, Listener("PLAINTEXT", "other", 9092))
+    epoch = node.image.brokers[2].epoch
+    await node.write(Put(keys.fence(2), keys.encode(FenceValue(epoch, keys.DRAINING))))
+    answer = await node.ask(by_name("t"))
+    assert [broker.node_id for broker in answer.brokers] == [1, 2]
 
 
 async def test_operations_are_told_if_asked_for(node, topic):
@@ -317,3 +325,21 @@ async def test_a_replica_in_a_directory_that_is_offline_is_told_by_every_broker(
     assert [each.offline_replicas for each in described.topics[0].partitions] == [[], [1], []]
     assert [each.leader_id for each in described.topics[0].partitions] == [1, -1, 1]
     assert (await node.ask(MetadataRequest(topics=None), 12)).brokers[0].node_id == 1
+
+
+async def test_eligible_leaders_are_told_and_the_last_one_where_nobody_is_in_sync(node, topic):
+    """KIP-966: the last known ELR is the last leader, once the ISR is empty (PartitionChangeBuilder.maybeUpdateLastKnownLeader)."""
+    first, last, *_ = topic.partitions
+    states = (
+        first.changed(replicas=(1, 2, 3), elr=(2,), min_isr=2, last_leader=1),
+        last.changed(replicas=(2,), isr=(), leader=-1, last_leader=2),
+    )
+    uuid = uuids.to_text(topic.id)
+    for index, state in enumerate(states):
+        await node.write(Put(keys.partition(uuid, index), keys.encode(state)))
+    await node.until(lambda image: not image.topic("t").partitions[1].has_leader)
+    described = await node.ask(DescribeTopicPartitionsRequest(topics=[]), 0)
+    assert [
+        (each.eligible_leader_replicas, each.last_known_elr)
+        for each in described.topics[0].partitions
+    ] == [([2], []), ([], [2]), ([], [])]

@@ -1,6 +1,11 @@
 import pytest
-from logfleet.node.handlers.admin import partitions as admin_partitions
+from logfleet.metadata import keys
+from logfleet.metadata.keys import BrokerValue
+from logfleet.metadata.store import Delete, Put
 from logfleet.node.handlers.admin.topics import create_one
+from logfleet.replication.partition_state import with_isr
+from logfleet.telemetry.decisions import Kind
+from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     AlterPartitionReassignmentsRequest,
@@ -8,6 +13,8 @@ from logfleet.wire.messages import (
     ListConfigResourcesRequest,
     ListPartitionReassignmentsRequest,
 )
+
+from broker_image.tests.unit.node.cluster.controller_rig import noted
 
 pytestmark = pytest.mark.asyncio
 PREFERRED, UNCLEAN = 0, 1
@@ -46,8 +53,7 @@ async def test_leaders_are_where_they_should_be(node, versions):
     assert await elect(node, None, 2) == ("INVALID_REQUEST", [])
 
 
-async def test_of_all_topics_only_what_is_amiss_is_told(node, monkeypatch):
-    monkeypatch.setattr(admin_partitions, "PARTITIONS_AT_ONCE", 1)
+async def test_of_all_topics_only_what_is_amiss_is_told(node):
     await create_one(node.controller_access, "t", 2, 1, {})
     assert await elect(node, None) == ("NONE", [])
     await node.unregister()
@@ -56,6 +62,40 @@ async def test_of_all_topics_only_what_is_amiss_is_told(node, monkeypatch):
         _, rows = await elect(node, None, kind)
         assert [(name, index) for name, index, _ in rows] == [("t", 0), ("t", 1)]
         assert all(each.startswith(error) for *_, each in rows)
+
+
+async def test_leaders_are_moved_to_preferred_replicas_and_to_whoever_is_left(node):
+    await node.write(Put(keys.broker(2), keys.encode(BrokerValue("i", ()))))
+    await node.until(lambda image: image.brokers[2].is_active)
+    await create_one(node.controller_access, "t", 2, 2, {})
+    await node.write(Delete(keys.broker(2)))
+    await node.until(lambda image: {each.leader for each in image.topic("t").partitions} == {1})
+    first = [each.replicas[0] for each in node.image.topic("t").partitions]
+    moved = first.index(2)
+    assert await elect(node, None) == ("NONE", [("t", moved, "PREFERRED_LEADER_NOT_AVAILABLE")])
+    await node.write(Put(keys.broker(2), keys.encode(BrokerValue("i", ()))))
+    broker = (await node.until(lambda image: image.brokers[2].is_active)).brokers[2]
+    topic = node.image.topic("t")
+    state = with_isr(topic.partitions[moved], [*topic.partitions[moved].isr, (2, broker.epoch)])
+    await node.write(Put(keys.partition(uuids.to_text(topic.id), moved), keys.encode(state)))
+    assert await elect(node, None) == ("NONE", [("t", moved, "NONE")])
+    assert node.image.topic("t").partitions[moved].leader == 2
+    await node.write(Delete(keys.broker(2)))
+    await node.until(lambda image: image.topic("t").partitions[moved].leader == 1)
+    await node.unregister()
+    await node.until(lambda image: not image.topic("t").partitions[moved].has_leader)
+    await node.write(Put(keys.broker(2), keys.encode(BrokerValue("i", ()))))
+    await node.until(lambda image: image.brokers[2].is_active)
+    assert await elect(node, {"t": [moved]}, UNCLEAN) == ("NONE", [("t", moved, "NONE")])
+    assert node.image.topic("t").partitions[moved].leader == 2
+    assert node.controller.noted.unclean_elections == 1
+    (told,) = noted(node.decisions, Kind.UNCLEAN_ELECTION)
+    assert told.cause.startswith("ElectLeaders asks for it: broker 2")
+
+
+async def test_an_election_without_controller_is_refused_row_by_row(start):
+    node = await start(stands=False)
+    assert await elect(node, {"t": [0]}) == ("NOT_CONTROLLER", [("t", 0, "NOT_CONTROLLER")])
 
 
 async def test_nothing_is_moved_and_nothing_is_moving(node, versions):

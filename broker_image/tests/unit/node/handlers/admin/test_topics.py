@@ -70,7 +70,7 @@ async def test_each_topic_of_a_request_is_answered_for_itself(node):
     rows = {row.name: (ErrorCode(row.error_code).name, row.error_message) for row in answer.topics}
     assert [name for name, row in rows.items() if row[0] == "NONE"] == ["good", "manual"]
     assert rows["three"][0] == "INVALID_REPLICATION_FACTOR"
-    assert "keeps one replica" in rows["three"][1]
+    assert "only 1 broker(s) are registered" in rows["three"][1]
     assert rows["twice"] == ("INVALID_REQUEST", "Duplicate topic name.")
     assert rows["bad name"][0] == "INVALID_TOPIC_EXCEPTION"
     assert len(answer.topics) == 5

@@ -1,0 +1,113 @@
+"""What commands ask brokers over HTTP, at the port that tells metrics and health (`logfleet.admin.listener`)."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import click
+
+from logfleet.cli.cluster import unregistered
+from logfleet.client.admin import Admin
+from logfleet.client.cluster import Client
+from logfleet.client.errors import ClientError
+from logfleet.client.metadata import Node
+
+KEY: Final = "logfleet.admin.listener"
+ANSWER_S_MAX: Final = 10.0
+BAD_REQUEST: Final = 400
+ANY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104  compared with, not bound
+
+Parameters = Mapping[str, Sequence[str]]
+"""Values by name; those of one name are all given."""
+
+
+class NoAnswer(Exception):
+    """A broker's admin port cannot be found or asked; the text says why."""
+
+
+class Answers(NamedTuple):
+    """By broker id: what each said, and why others did not."""
+
+    texts: dict[int, str]
+    failures: dict[int, str]
+
+    def tell_failures(self) -> None:
+        """A line for each on stderr. Raises ClickException if nobody has answered."""
+        for broker, reason in self.failures.items():
+            click.echo(f"Error: broker {broker}: {reason}", err=True)
+        if not self.texts:
+            raise click.ClickException("no broker could be asked")
+
+
+async def ask_all(client: Client, path: str, parameters: Parameters) -> Answers:
+    """Ask every registered broker, all at the same time; a fenced one too."""
+    admin = Admin(client)
+    cluster = await admin.describe_cluster(include_fenced=True)
+    found = await asyncio.gather(
+        *(_ask(node, path, parameters) for node in cluster.brokers), return_exceptions=True
+    )
+    gone = unregistered(cluster, await admin.list_topics())
+    answers = Answers({}, dict.fromkeys(gone, "it does not run"))
+    for node, said in zip(cluster.brokers, found, strict=True):
+        if isinstance(said, str):
+            answers.texts[node.id] = said
+        elif isinstance(said, NoAnswer):
+            answers.failures[node.id] = str(said)
+        else:
+            raise said
+    return answers
+
+
+async def ask_any(client: Client, path: str, parameters: Parameters) -> Answers:
+    """Ask one after the other until one answers."""
+    answers = Answers({}, {})
+    for node in (await Admin(client).describe_cluster()).brokers:
+        try:
+            answers.texts[node.id] = await _ask(node, path, parameters)
+            break
+        except NoAnswer as error:
+            answers.failures[node.id] = str(error)
+    return answers
+
+
+async def _ask(node: Node, path: str, parameters: Parameters) -> str:
+    """Raises NoAnswer; ClickException if the broker finds the question wrong."""
+    import aiohttp  # takes 10 MiB
+
+    url = f"http://{await _address(node)}{path}"
+    given = [(name, value) for name, values in parameters.items() for value in values]
+    timeout = aiohttp.ClientTimeout(ANSWER_S_MAX)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.get(url, params=given) as answer,
+        ):
+            text = await answer.text()
+            if answer.status == BAD_REQUEST:  # of any broker: the question is wrong
+                raise click.ClickException(text)
+            if answer.status != 200:
+                raise NoAnswer(f"{url} answers {answer.status}: {text.strip()}")
+            return text
+    except TimeoutError:
+        raise NoAnswer(f"{url} does not answer within {ANSWER_S_MAX:.0f} s") from None
+    except aiohttp.ClientError as error:
+        raise NoAnswer(f"{url} cannot be asked: {error}") from error
+
+
+async def _address(node: Node) -> str:
+    """Host and port, as the broker itself tells them. Raises NoAnswer."""
+    async with Client(f"{_bracketed(node.host)}:{node.port}", timeout_ms=0) as client:
+        try:
+            entries = await Admin(client).own_config(node.id)
+        except ClientError as error:
+            raise NoAnswer(f"its admin port is not known: {error}") from error
+    listener = entries[KEY].value if KEY in entries else None
+    if not listener:
+        raise NoAnswer(f"it has no {KEY}")
+    host, _, port = listener.rpartition(":")
+    host = host.strip("[]")
+    return f"{_bracketed(node.host if host in ANY_ADDRESS else host)}:{port}"
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

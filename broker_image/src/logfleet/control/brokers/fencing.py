@@ -1,0 +1,61 @@
+"""Which registrations of brokers count: what the controller writes to `fence/ID`.
+
+Level-based: each function compares an image with what should be and returns the writes that are missing, so a new controller, a missed event
+and a repeated call all end the same way. The order closes the set of those who may be in sync (KIP-841, KIP-903): a registration that is over
+is fenced, or there is a new one; from then on no leader can add it to an ISR, as that compares both; the image that shows it names every ISR that it is in;
+it is taken out of all of them; and only then a new registration of that broker is let in. One whose logs may have lost records
+(`unclean`) is no eligible leader any more either by then (KIP-966).
+"""
+
+from collections.abc import Iterable, Iterator
+
+from logfleet.metadata import keys
+from logfleet.metadata.image import Broker, ClusterImage
+from logfleet.metadata.keys import ACTIVE, FENCED, FenceValue
+from logfleet.metadata.packing import Step
+from logfleet.metadata.store import Compare, Put, absent, created_at, modified_at
+
+
+def fence_steps(image: ClusterImage) -> Iterator[Step]:
+    """Brokers that are gone become fenced."""
+    for broker_id, fence in image.fences.items():
+        if fence.state != FENCED and broker_id not in image.brokers:
+            yield _step(broker_id, fence.broker_epoch, FENCED, absent(keys.broker(broker_id)))
+
+
+def newcomers(image: ClusterImage) -> list[Broker]:
+    """Registrations that were not let in yet. One that was, and is fenced now, stays so: its broker has to register anew."""
+    return [
+        broker
+        for broker in image.brokers.values()
+        if (fence := image.fences.get(broker.id)) is None or fence.broker_epoch != broker.epoch
+    ]
+
+
+def admission_steps(brokers: Iterable[Broker]) -> Iterator[Step]:
+    """Newcomers become active. Of an image by which every partition is as it should be."""
+    for broker in brokers:
+        yield _step(
+            broker.id, broker.epoch, ACTIVE, created_at(keys.broker(broker.id), broker.epoch)
+        )
+
+
+def suspect_step(image: ClusterImage, broker_id: int, broker_epoch: int) -> Step | None:
+    """Fence a registration that still stands: brokers report that they do not reach it, nor does the controller.
+
+    None if it counts no longer. Should it be alive, it sees this, leads nothing from then on, and registers anew.
+    """
+    broker, fence = image.brokers.get(broker_id), image.fences.get(broker_id)
+    if broker is None or fence is None or broker.epoch != broker_epoch or broker.is_fenced:
+        return None
+    return _step(
+        broker_id,
+        broker_epoch,
+        FENCED,
+        created_at(keys.broker(broker_id), broker_epoch),
+        modified_at(keys.fence(broker_id), fence.revision),
+    )
+
+
+def _step(broker_id: int, broker_epoch: int, state: str, *compares: Compare) -> Step:
+    return Step(Put(keys.fence(broker_id), keys.encode(FenceValue(broker_epoch, state))), compares)

@@ -1,0 +1,58 @@
+"""Brokers that others can no longer connect to: which of them are to be fenced before their lease ends.
+
+A refused connection is a hint, not a proof: a firewall or a full backlog refuses too. So it takes two brokers that were connected
+to the very registration, and a probe by the controller that fails as well. What a mistake costs is a change of leader: whoever is
+fenced in error steps down by its own watch and registers anew, and no record depends on when somebody was fenced.
+"""
+
+from logfleet.control.brokers.fencing import suspect_step
+from logfleet.control.transactions import pack
+from logfleet.metadata import keys
+from logfleet.metadata.image import Broker, ClusterImage
+from logfleet.metadata.packing import Step
+from logfleet.metadata.store import DeletePrefix, Txn
+
+REPORTERS_MIN = 2
+"""One is enough where there is no other broker to report."""
+WATCHED_MAX = 3
+"""How many other brokers each one keeps a connection to: enough for two reports, also when one of the watching is gone."""
+
+
+def watched_by(image: ClusterImage, broker_id: int) -> dict[int, int]:
+    """Whom a broker watches: the next ones in the circle of ids, with their broker epochs."""
+    others = sorted(each for each in image.brokers if each != broker_id)
+    after = [each for each in others if each > broker_id] + [
+        each for each in others if each < broker_id
+    ]
+    return {each: image.brokers[each].epoch for each in after[:WATCHED_MAX]}
+
+
+def to_be_probed(image: ClusterImage) -> dict[int, int]:
+    """Brokers, with their broker epochs, of which enough others say that they are gone."""
+    found = {}
+    for broker in image.brokers.values():
+        if broker.is_fenced:
+            continue
+        found_by = reporters(image, broker)
+        if found_by and len(found_by) >= min(REPORTERS_MIN, len(image.brokers) - 1):
+            found[broker.id] = broker.epoch
+    return found
+
+
+def reporters(image: ClusterImage, broker: Broker) -> set[int]:
+    """Registered brokers that say of this very registration that it is gone."""
+    return {
+        reporter
+        for (suspect, reporter), epoch in image.suspects.items()
+        if suspect == broker.id and epoch == broker.epoch and reporter in image.brokers
+    }
+
+
+def fence_suspect(
+    image: ClusterImage, controller_epoch: int, broker_id: int, broker_epoch: int
+) -> tuple[Txn, ...]:
+    """Fence that registration, unless it is over already."""
+    step = suspect_step(image, broker_id, broker_epoch)
+    if step is None:
+        return ()
+    return pack(controller_epoch, (Step(DeletePrefix(keys.suspects(broker_id))), step))

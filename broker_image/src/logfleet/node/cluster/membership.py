@@ -1,0 +1,134 @@
+"""This broker's membership in the fleet: registered and watched by others while it runs, let go before it stops.
+
+It leaves as Kafka does in a controlled shutdown: it says that it would (`logfleet.control.brokers.leaving`), goes on serving while the controller
+gives to others what it leads, and stops when nothing is left, or after LEAVING_S_MAX. Where every broker that is there would
+leave there is nobody to hand over to, and all stop at once.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from logfleet.control.brokers.leaving import may_exit
+from logfleet.control.configs import BrokerConfig
+from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.keys import BrokerValue
+from logfleet.metadata.store import MetadataStore
+from logfleet.node.cluster.controller_loop import ControllerLoop
+from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.node.cluster.peer_watch import PeerWatch
+from logfleet.node.cluster.registration import Registrar, Registration
+from logfleet.telemetry.decisions import Decisions, Kind
+
+log = structlog.get_logger(__name__)
+
+LEAVING_S_MAX: Final = 55.0
+"""Kubernetes kills after terminationGracePeriodSeconds, of which flushing needs the rest."""
+
+Spawn = Callable[[str, Coroutine[Any, Any, None]], None]
+
+
+class Membership:
+    """value: what is said of this broker; `tell` says something else. on_registered, on_lost: as Registrar calls them."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        follower: MetadataFollower,
+        controller: ControllerLoop,
+        config: BrokerConfig,
+        *,
+        value: BrokerValue,
+        decisions: Decisions,
+        on_registered: Callable[[Registration], None],
+        on_lost: Callable[[], None],
+    ) -> None:
+        self._follower = follower
+        self._node_id = config.node_id
+        self._value = value
+        self._decisions = decisions
+        self._on_registered = on_registered
+        self._on_lost = on_lost
+        self._registrar = Registrar(
+            store,
+            follower,
+            config.node_id,
+            value,
+            on_registered=self._registered,
+            on_lost=self._registration_lost,
+        )
+        self._peers = PeerWatch(
+            store,
+            follower,
+            controller,
+            node_id=config.node_id,
+            listener_name=config.inter_broker_listener_name,
+            lease=lambda: None if self.registration is None else self.registration.lease,
+            decisions=decisions,
+        )
+
+    def start(self, spawn: Spawn) -> None:
+        spawn("registration", self._registrar.run())
+        spawn("peers", self._peers.run())
+
+    @property
+    def registration(self) -> Registration | None:
+        """None while this broker is not registered."""
+        return self._registrar.registration
+
+    def tell(self, **changes: Any) -> None:
+        """Fields of BrokerValue that are different from now on."""
+        self._value = msgspec.structs.replace(self._value, **changes)
+        self._registrar.tell(self._value)
+
+    def not_ready(self) -> str | None:
+        """Why it is not a full member, None if it is: registered, and the controller lets it lead."""
+        image, registration = self._follower.image, self.registration
+        broker = image.brokers.get(self._node_id)
+        if registration is None or broker is None or broker.epoch != registration.epoch:
+            return "not registered with the cluster: the metadata store cannot be reached, or is behind"
+        if broker.is_active:
+            return None
+        return "it leaves" if broker.is_draining else "the controller does not let it lead yet"
+
+    async def leave(self, seconds_max: float = LEAVING_S_MAX) -> None:
+        """Hand over what others can take; the registration stands until `unregister`."""
+        if self.registration is None or self._is_last(self._follower.image):
+            return
+        self.tell(leaving=True)
+        log.info("broker_leaving", broker=self._node_id)
+        try:
+            async with asyncio.timeout(seconds_max):
+                await self._follower.until(
+                    lambda image: may_exit(image, self._node_id) or self._is_last(image)
+                )
+        except TimeoutError:
+            cause = f"others did not take over what it has within {seconds_max:.0f} s"
+        else:
+            cause = "it hands over nothing more"
+        self._decisions.note(Kind.LEFT, cause, broker=self._node_id)
+        log.info("broker_left", broker=self._node_id, reason=cause)
+
+    def _is_last(self, image: ClusterImage) -> bool:
+        """Whether nobody stays: of those who are there all would leave."""
+        return all(
+            broker.id == self._node_id or broker.value.leaving or broker.is_fenced
+            for broker in image.brokers.values()
+        )
+
+    async def unregister(self) -> None:
+        """To the others, this broker has stopped."""
+        await self._registrar.leave()
+
+    def _registered(self, registration: Registration) -> None:
+        self._on_registered(registration)
+        cause = "it holds a lease"
+        epoch = registration.epoch
+        self._decisions.note(Kind.REGISTERED, cause, broker=self._node_id, epoch=epoch)
+
+    def _registration_lost(self, reason: str) -> None:
+        self._on_lost()
+        self._decisions.note(Kind.REGISTRATION_LOST, reason, broker=self._node_id)

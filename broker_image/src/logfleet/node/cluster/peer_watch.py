@@ -1,0 +1,204 @@
+"""Finds out within moments that the process of another broker is gone; a lease takes seconds.
+
+Each broker keeps an idle connection to some others (`control.brokers.suspects`). The kernel closes it when the process ends, however it
+ends. Who is refused then where it had been connected reports that in the metadata store, and takes the controller's key away
+if that was the controller: it stays without effect if it was wrong, as each write of a controller compares its key. The controller
+probes whom others report, and fences it if that fails, too. A machine that is cut off refuses nothing: there the lease decides.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from logfleet.control.brokers.suspects import fence_suspect, to_be_probed, watched_by
+from logfleet.metadata import keys
+from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.keys import Listener, SuspectValue
+from logfleet.metadata.store import (
+    Delete,
+    Lease,
+    LeaseNotFound,
+    MetadataStore,
+    Put,
+    StoreRefused,
+    StoreUnavailable,
+    Txn,
+    UnknownOutcome,
+    created_at,
+)
+from logfleet.node.cluster.controller_loop import ControllerLoop
+from logfleet.node.cluster.controller_term import Decision, NotControllerError
+from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.telemetry.decisions import Decisions, Kind
+
+log = structlog.get_logger(__name__)
+
+CONNECT_S_MAX: Final = 1.0
+PAUSE_S: Final = 0.05
+"""Before a peer is tried again that refused, or closed at once."""
+PROBE_AGAIN_S: Final = 0.1
+"""Reported by others, and the probe did not fail; or this broker is about to become the controller."""
+
+Registration = tuple[int, int]
+"""Broker id and broker epoch."""
+
+
+class PeerWatch:
+    """lease: of this broker's registration, on which its reports lie; None while it has none."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        follower: MetadataFollower,
+        controller: ControllerLoop,
+        *,
+        node_id: int,
+        listener_name: str,
+        lease: Callable[[], Lease | None],
+        decisions: Decisions,
+    ) -> None:
+        self._store = store
+        self._follower = follower
+        self._controller = controller
+        self._node_id = node_id
+        self._listener_name = listener_name
+        self._lease = lease
+        self._decisions = decisions
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._fence_suspects())
+            subscription = self._follower.subscribe()
+            watching: dict[Registration, asyncio.Task[None]] = {}
+            while True:
+                image, _ = await subscription.next()
+                wanted = set(watched_by(image, self._node_id).items())
+                for gone in watching.keys() - wanted:
+                    watching.pop(gone).cancel()
+                for peer in wanted - watching.keys():
+                    watching[peer] = tasks.create_task(self._watch(peer))
+
+    def _address(self, broker_id: int) -> Listener | None:
+        broker = self._follower.image.brokers.get(broker_id)
+        return None if broker is None else broker.listener(self._listener_name)
+
+    async def _watch(self, peer: Registration) -> None:
+        """Stay connected to a registered broker; one to which no connection ever came about may not serve yet."""
+        was_connected = has_reported = False
+        while True:
+            address = self._address(peer[0])
+            if address is None:
+                return
+            try:
+                reader, writer = await _connect(address)
+            except TimeoutError:
+                log.debug("peer_not_reached", broker=peer[0])
+            except OSError as error:
+                if was_connected:
+                    await self._depose(peer[0])
+                    has_reported = has_reported or await self._report(peer, str(error))
+            else:
+                was_connected = True
+                with contextlib.closing(writer):
+                    if has_reported:
+                        has_reported = not await self._withdraw(peer)
+                    await _until_closed(reader)
+                continue
+            await asyncio.sleep(PAUSE_S)
+
+    async def _report(self, peer: Registration, reason: str) -> bool:
+        """Whether the store has taken it."""
+        lease = self._lease()
+        if lease is None:
+            return False
+        broker_id, broker_epoch = peer
+        value = keys.encode(SuspectValue(broker_epoch))
+        put = Put(keys.suspect(broker_id, self._node_id), value, lease.id)
+        log.warning("peer_refuses_connections", broker=broker_id, reason=reason)
+        is_registered = created_at(keys.broker(broker_id), broker_epoch)
+        has_reported = await self._written(Txn((is_registered,), (put,)))
+        if has_reported:
+            cause = f"it refuses connections: {reason}"
+            self._decisions.note(Kind.SUSPECTED, cause, broker=broker_id, epoch=broker_epoch)
+        return has_reported
+
+    async def _withdraw(self, peer: Registration) -> bool:
+        return await self._written(Txn((), (Delete(keys.suspect(peer[0], self._node_id)),)))
+
+    async def _depose(self, broker_id: int) -> None:
+        """Let another controller be elected, if it was this one."""
+        controller = self._follower.image.controller
+        if controller is not None and controller.broker == broker_id:
+            log.warning("controller_gone", broker=broker_id, epoch=controller.epoch)
+            held = (created_at(keys.CONTROLLER, controller.epoch),)
+            if await self._written(Txn(held, (Delete(keys.CONTROLLER),))):
+                cause = "it was the controller and refuses connections: there may be another one"
+                self._decisions.note(Kind.SUSPECTED, cause, broker=broker_id)
+
+    async def _written(self, txn: Txn) -> bool:
+        try:
+            await self._store.txn(txn)
+        except (StoreUnavailable, StoreRefused, UnknownOutcome, LeaseNotFound) as error:
+            log.warning("report_not_written", reason=str(error))
+            return False
+        return True
+
+    # --- the controller's part
+
+    async def _fence_suspects(self) -> None:
+        while True:
+            image = await self._follower.until(lambda image: bool(to_be_probed(image)))
+            if self._controller.is_controller:
+                for peer in to_be_probed(image).items():
+                    if await self._is_gone(peer[0]):
+                        await self._fence(*peer)
+            await self._until_reported_anew(image)
+
+    async def _until_reported_anew(self, image: ClusterImage) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PROBE_AGAIN_S):
+                await self._follower.until(
+                    lambda later: (
+                        (later.suspects, later.controller) != (image.suspects, image.controller)
+                    )
+                )
+
+    async def _is_gone(self, broker_id: int) -> bool:
+        address = self._address(broker_id)
+        if address is None:
+            return False
+        try:
+            _, writer = await _connect(address)
+        except TimeoutError:
+            return False
+        except OSError:
+            return True
+        writer.close()
+        return False
+
+    async def _fence(self, broker_id: int, broker_epoch: int) -> None:
+        def operation(image: ClusterImage, epoch: int, _: object) -> Decision[None]:
+            return Decision(fence_suspect(image, epoch, broker_id, broker_epoch), None)
+
+        log.warning("suspect_fenced", broker=broker_id, broker_epoch=broker_epoch)
+        with contextlib.suppress(NotControllerError):
+            await self._controller.submit(operation)
+
+
+async def _connect(address: Listener) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async with asyncio.timeout(CONNECT_S_MAX):
+        return await asyncio.open_connection(address.host, address.port)
+
+
+async def _until_closed(reader: asyncio.StreamReader) -> None:
+    """A connection that ends at once is not tried again at once."""
+    began_s = asyncio.get_running_loop().time()
+    with contextlib.suppress(OSError):
+        while await reader.read(1):
+            pass
+    if asyncio.get_running_loop().time() - began_s < PAUSE_S:
+        await asyncio.sleep(PAUSE_S)

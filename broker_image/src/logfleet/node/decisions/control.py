@@ -1,0 +1,155 @@
+"""What the controller writes, among the decisions: who leads, who is in sync, who is fenced, let in, or may leave.
+
+A write is looked at once it is committed, beside the image that it was decided on: so nothing is missed, whoever asked for it, and what came
+too late is not told. Causes are what that image shows.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+import structlog
+
+from logfleet.control.brokers.may_i import Objection
+from logfleet.control.brokers.suspects import reporters
+from logfleet.metadata import keys
+from logfleet.metadata.image import ClusterImage, Partition
+from logfleet.metadata.keys import NO_LEADER, FenceValue, PartitionValue
+from logfleet.metadata.store import Put, Txn
+from logfleet.replication.election import is_unclean
+from logfleet.telemetry.decisions import Decisions, Kind
+from logfleet.wire import uuids
+
+log = structlog.get_logger(__name__)
+
+_KINDS: Final[Mapping[str, Kind]] = {
+    keys.FENCED: Kind.FENCED,
+    keys.ACTIVE: Kind.UNFENCED,
+    keys.DRAINING: Kind.DRAINING,
+}
+
+
+class NotedControl:
+    """elections: leaders that were elected; unclean_elections: those of them that may lack records."""
+
+    def __init__(self, decisions: Decisions) -> None:
+        self.elections = 0
+        self.unclean_elections = 0
+        self._decisions = decisions
+
+    def began(self, broker_id: int, epoch: int) -> None:
+        """This broker controls."""
+        cause = "nobody was controller, and it was the first to stand"
+        self._decisions.note(Kind.CONTROLLER_ELECTED, cause, broker=broker_id, epoch=epoch)
+
+    def ended(self, broker_id: int, epoch: int, reason: str) -> None:
+        """It does no more."""
+        self._decisions.note(Kind.CONTROLLER_RESIGNED, reason, broker=broker_id, epoch=epoch)
+
+    def kept(self, broker_id: int, objection: Objection) -> None:
+        """A broker that would leave is not let go yet."""
+        cause = f"it may not leave yet: {objection}"
+        topic, index = objection.topic, objection.index
+        self._decisions.note(Kind.REFUSAL, cause, topic=topic, partition=index, broker=broker_id)
+
+    def written(self, image: ClusterImage, txn: Txn, cause: str | None = None) -> None:
+        """The transaction is committed. image: an earlier one, on which it rests. cause: why, where the image does not say so."""
+        unclean = self.unclean_elections
+        for write in txn.success:
+            if isinstance(write, Put) and write.key.startswith(keys.PARTITIONS):
+                self._partition(image, write, cause)
+            elif isinstance(write, Put) and write.key.startswith(keys.FENCES):
+                self._fence(image, write)
+        if self.unclean_elections > unclean:
+            elected = self.unclean_elections - unclean
+            log.warning("partitions_elected_uncleanly", partitions=elected)
+
+    def _partition(self, image: ClusterImage, write: Put, cause: str | None) -> None:
+        uuid, _, index = write.key.removeprefix(keys.PARTITIONS).partition("/")
+        topic = image.topic_by_id(uuids.from_text(uuid))
+        before = image.partition(topic.id, int(index)) if topic else None
+        if topic is None or before is None:
+            return  # it is new
+        after = msgspec.json.decode(write.value, type=PartitionValue)
+        isr = [before.isr_ids, [broker_id for broker_id, _ in after.isr]]
+        elr = {"elr": [before.elr, after.elr]} if before.elr or after.elr else {}
+        gone = {
+            broker_id: _why_gone(image, topic.id, int(index), broker_id, epoch)
+            for broker_id, epoch in before.isr
+        }
+        if after.leader_epoch != before.leader_epoch:
+            unclean = is_unclean(before, after)
+            self.elections += after.leader != NO_LEADER
+            self.unclean_elections += unclean
+            why = cause or gone.get(before.leader) or "nobody leads"
+            self._decisions.note(
+                Kind.UNCLEAN_ELECTION if unclean else Kind.ELECTION,
+                f"{why}: {_who_leads(image, before, after)}",
+                topic=topic.name,
+                partition=int(index),
+                broker=None if after.leader == NO_LEADER else after.leader,
+                leader=[before.leader, after.leader],
+                leader_epoch=[before.leader_epoch, after.leader_epoch],
+                isr=isr,
+                **elr,
+            )
+            return
+        for broker_id in set(isr[0]) - set(isr[1]):
+            self._decisions.note(
+                Kind.ISR_SHRINK,
+                gone[broker_id],
+                topic=topic.name,
+                partition=int(index),
+                broker=broker_id,
+                isr=isr,
+                **elr,
+            )
+
+    def _fence(self, image: ClusterImage, write: Put) -> None:
+        broker_id = int(write.key.removeprefix(keys.FENCES))
+        value = msgspec.json.decode(write.value, type=FenceValue)
+        former = image.fences.get(broker_id)
+        if value.state == keys.DRAINING:
+            cause = "it would leave, and all partitions can spare it"
+        elif value.state == keys.ACTIVE:
+            cause = "it is registered, and no partition rests on an earlier registration of it"
+        elif broker_id in image.brokers:
+            who = ", ".join(map(str, sorted(reporters(image, image.brokers[broker_id]))))
+            cause = (
+                f"it refuses connections, as brokers {who} report and the controller's probe shows"
+            )
+        elif former is not None and former.state == keys.DRAINING:
+            cause = "it has left"
+        else:
+            cause = "its registration is over: its lease ended, or it gave it up"
+        state = [former.state if former else None, value.state]
+        self._decisions.note(
+            _KINDS[value.state], cause, broker=broker_id, epoch=value.broker_epoch, state=state
+        )
+
+
+def _why_gone(image: ClusterImage, topic_id: bytes, index: int, broker_id: int, epoch: int) -> str:
+    """Why that registration may not lead the partition, or stay in sync with it; empty if it may."""
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        return f"broker {broker_id} is not registered any more"
+    if broker.epoch != epoch:
+        return f"broker {broker_id} has registered anew"
+    if broker.is_fenced:
+        return f"broker {broker_id} is fenced"
+    if image.is_offline(broker_id, topic_id, index):
+        return f"the log directory of broker {broker_id} is offline"
+    return f"broker {broker_id} leaves" if broker.is_draining else ""
+
+
+def _who_leads(image: ClusterImage, before: Partition, after: PartitionValue) -> str:
+    """And by which right; see `logfleet.replication.election`."""
+    leader = after.leader
+    if leader == NO_LEADER:
+        return "nobody else may lead"
+    if after.recovering:
+        right = "which led last" if leader == before.last_leader else "the first that is there"
+        return f"broker {leader}, {right}, leads and may lack records"
+    is_in_sync = (leader, image.brokers[leader].epoch) in before.isr
+    right = "which is in sync" if is_in_sync else "an eligible leader (ELR)"
+    return f"broker {leader}, {right}, leads"

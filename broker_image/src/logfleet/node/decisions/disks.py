@@ -1,0 +1,58 @@
+"""Disks that fail, fill up or stall, among the decisions: leadership may move because of them."""
+
+from logfleet.log.names import TopicPartition
+from logfleet.storage.disk_failure import DiskFailure
+from logfleet.storage.disk_space import DiskSpace
+from logfleet.storage.log_dirs import LogDirs
+from logfleet.telemetry.decisions import Decisions, Kind
+
+
+class NotedDisks:
+    """A DiskFailure that notes what it decides; `look`, called now and then, finds the rest."""
+
+    def __init__(
+        self, decisions: Decisions, failure: DiskFailure, log_dirs: LogDirs, disk_space: DiskSpace
+    ) -> None:
+        self._decisions = decisions
+        self._failure = failure
+        self._log_dirs = log_dirs
+        self._disk_space = disk_space
+        self._failed = 0
+        self._full = frozenset[str]()
+        self._held_up = frozenset[str]()
+
+    def __call__(self, name: TopicPartition, error: OSError) -> None:
+        """See DiskFailure."""
+        self._failure(name, error)
+        self.look(str(error))
+
+    def write_failed(self, path: str, error: OSError) -> None:
+        """See DiskFailure."""
+        self._failure.write_failed(path, error)
+        self.look(str(error))
+
+    def look(self, reason: str = "it cannot be used at the start") -> None:
+        """Note what has changed since the last look. reason: why a directory failed, if one did."""
+        note = self._decisions.note
+        failed = self._log_dirs.failed
+        for path in failed[self._failed :]:
+            note(
+                Kind.DIRECTORY_FAILED,
+                f"log directory {path} is given up: {reason}",
+                path=path,
+                directories_left=len(self._log_dirs.dirs),
+            )
+        self._failed = len(failed)
+        full = frozenset(self._disk_space.full)
+        for path in full - self._full:
+            note(Kind.REFUSAL, f"the disk of {path} is full: records are refused", path=path)
+        for path in self._full - full:
+            note(Kind.REFUSAL, f"{path} is not full any more: records are taken again", path=path)
+        self._full = full
+        disk = self._log_dirs.open_files.disk
+        held_up = frozenset(each.path for each in self._log_dirs if disk(each.path).is_held_up)
+        for path in held_up - self._held_up:
+            note(Kind.STALL, f"the disk of {path} is slow: a thread writes to it", path=path)
+        for path in self._held_up - held_up:
+            note(Kind.STALL, f"{path} is not written by a thread any more", path=path)
+        self._held_up = held_up

@@ -1,0 +1,72 @@
+"""May these brokers go down now? The question as it comes over HTTP, and its answer as JSON."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from logfleet.control.brokers.may_i import may_i, objections
+from logfleet.metadata.image import ClusterImage
+
+NAMED_MAX: Final = 20
+"""Partitions that are named in an answer; all are counted."""
+
+
+class WrongQuestion(ValueError):
+    """It names brokers or a zone that are not there. The text is one line that says what is."""
+
+
+class Named(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
+    """A partition. rule: why it speaks against it; can_heal: waiting may help (see Objection)."""
+
+    topic: str
+    partition: int
+    rule: str | None = None
+    can_heal: bool | None = None
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """may: yes. brokers: whom it is about. forbidden: what speaks against it; under_replicated: what would lack replicas, in any case."""
+
+    may: bool
+    brokers: list[int]
+    forbidden: list[Named]
+    forbidden_count: int
+    under_replicated: list[Named]
+    under_replicated_count: int
+
+
+def answer(image: ClusterImage, stop: Sequence[str], zones: Sequence[str]) -> Answer:
+    """About the brokers that `stop` names and all in `zones` together. Takes milliseconds per thousand partitions. Raises WrongQuestion."""
+    brokers = _asked_for(image, stop, zones)
+    forbidden = sorted(
+        Named(each.topic, each.index, each.rule, each.can_heal)
+        for each in objections(image, brokers)
+    )
+    touched = sorted(may_i(image, brokers).under_replicated)
+    return Answer(
+        may=not forbidden,
+        brokers=sorted(brokers),
+        forbidden=forbidden[:NAMED_MAX],
+        forbidden_count=len(forbidden),
+        under_replicated=[Named(*each) for each in touched[:NAMED_MAX]],
+        under_replicated_count=len(touched),
+    )
+
+
+def _asked_for(image: ClusterImage, stop: Sequence[str], zones: Sequence[str]) -> set[int]:
+    found = set()
+    for text in stop:
+        if not text.isdecimal() or int(text) not in image.brokers:
+            there = ", ".join(map(str, sorted(image.brokers)))
+            raise WrongQuestion(f"no broker {text} is registered; there are {there}")
+        found.add(int(text))
+    for zone in zones:
+        inside = {broker.id for broker in image.brokers.values() if broker.rack == zone}
+        if not inside:
+            there = ", ".join(sorted({each.rack for each in image.brokers.values() if each.rack}))
+            raise WrongQuestion(f"no broker is in zone {zone}; there are {there or 'no zones'}")
+        found |= inside
+    if not found:
+        raise WrongQuestion("say who shall go down: stop=ID or lose-zone=ZONE")
+    return found

@@ -1,0 +1,66 @@
+"""The log directories of a broker from their opening to their orderly close."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+
+from logfleet.control.configs import BrokerConfig
+from logfleet.log.names import TopicPartition
+from logfleet.storage.checkpointer import Checkpointer
+from logfleet.storage.disk_space import DiskSpace
+from logfleet.storage.flusher import Flusher
+from logfleet.storage.log_dir import LogDir
+from logfleet.storage.log_dirs import LogDirs
+
+
+class Disks:
+    """broker_epoch: of the last registration, which the marker of a clean stop names; None before the first.
+
+    recovery_threads: how many logs of a directory are closed at a time. on_failure: called with why a directory could not be closed.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        log_dirs: LogDirs,
+        flusher: Flusher,
+        checkpointer: Checkpointer,
+        *,
+        disk_space: DiskSpace,
+        recovery_threads: Callable[[], int],
+        on_failure: Callable[[str], None],
+    ) -> None:
+        self.broker_epoch: int | None = None
+        self._config = config
+        self._log_dirs = log_dirs
+        self._flusher = flusher
+        self._checkpointer = checkpointer
+        self._disk_space = disk_space
+        self._recovery_threads = recovery_threads
+        self._on_failure = on_failure
+        self._high_watermarks: Mapping[TopicPartition, int] = {}
+
+    async def open(self, cluster_id: str, stack: AsyncExitStack) -> None:
+        """Closed with the stack. Raises LogDirRefused."""
+        opened = self._log_dirs.open_each(self._config.log_dirs, cluster_id, self._config.node_id)
+        for log_dir in opened:
+            stack.push_async_callback(self._close, log_dir)
+            await self._disk_space.look(log_dir.path)
+
+    def remember(self, high_watermarks: Callable[[], Mapping[TopicPartition, int]]) -> None:
+        """These are checkpointed when the directories are closed: nothing is committed any more."""
+        self._high_watermarks = high_watermarks()
+
+    async def _close(self, log_dir: LogDir) -> None:
+        self._disk_space.give_up(log_dir.path)
+        if log_dir not in self._log_dirs.dirs:
+            return  # it failed
+        if not log_dir.is_loaded:
+            log_dir.abandon()
+            return
+        try:
+            await self._flusher.until_all_idle()
+            await self._checkpointer.until_idle()
+            await self._flusher.close(log_dir.logs.values(), self._recovery_threads())
+            await self._flusher.run(log_dir.close, self._high_watermarks, self.broker_epoch)
+        except OSError as error:
+            self._on_failure(f"log directory {log_dir.path} could not be closed: {error}")

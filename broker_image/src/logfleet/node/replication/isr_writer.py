@@ -1,0 +1,210 @@
+"""Writes into the metadata store who is in sync with the partitions that this broker leads (`logfleet.replication.isr_write`).
+
+What a fetch changes is written soon after it, together with what else changed meanwhile; a follower that no longer fetches is found by
+looking at all partitions now and then. No change is given up before the store's definite answer: until then who would join may be in
+sync already.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+import structlog
+
+from logfleet.io import clock
+from logfleet.io.slices import Slices
+from logfleet.metadata import keys
+from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.store import MetadataStore, Put, Txn
+from logfleet.node.cluster.claims import settle
+from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.node.partitions.leadership import Leadership
+from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.partition_table import PartitionTable
+from logfleet.replication.isr_write import Alone, Lost, Won, isr_txns, read_answer
+from logfleet.replication.leader import NEVER_MS, IsrChange, LeaderReplicas
+from logfleet.replication.partition_state import Member
+from logfleet.telemetry.decisions import Decisions, Kind
+from logfleet.wire import uuids
+
+log = structlog.get_logger(__name__)
+
+GATHERING_S: Final = 0.05
+"""How long a change waits for others that may go with it: a broker that comes back is in sync with many partitions at about the same time."""
+
+
+class _Change(msgspec.Struct, frozen=True):
+    """isr: before it. leaving: of each broker that leaves it, why."""
+
+    partition: Partition
+    change: IsrChange
+    isr: tuple[Member, ...]
+    leaving: dict[int, str]
+
+
+_Changes = dict[str, _Change]
+"""By key of the partition in the store."""
+
+
+class IsrWriter:
+    """shrinks, expands: changes that were written; failed: those that came too late."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        follower: MetadataFollower,
+        table: PartitionTable,
+        leadership: Leadership,
+        decisions: Decisions,
+    ) -> None:
+        self.shrinks = self.expands = self.failed = 0
+        self._decisions = decisions
+        self._store = store
+        self._follower = follower
+        self._table = table
+        self._leadership = leadership
+        self._period_s = leadership.lag_max_ms / 2000
+        self._due: set[Partition] = set()
+        self._is_due = asyncio.Event()
+        self._slices = Slices()
+
+    def look_at(self, partition: Partition) -> None:
+        """Somebody may have to join or leave its ISR."""
+        self._due.add(partition)
+        self._is_due.set()
+
+    async def run(self) -> None:
+        """Until cancelled. Raises StoreRefused, StoreReplaced."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._look_at_all_now_and_then())
+            tasks.create_task(self._look_at_all_when_brokers_change())
+            while True:
+                await self._is_due.wait()
+                await asyncio.sleep(GATHERING_S)
+                self._is_due.clear()
+                due, self._due = self._due, set()
+                changes = await self._changes(due)
+                if changes:
+                    tasks.create_task(self._write(changes))
+
+    async def _look_at_all_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(self._period_s)
+            await self._look_at_all()
+
+    async def _look_at_all_when_brokers_change(self) -> None:
+        """Who had fetched before it was active may join now, and fetches nothing of a partition that has nothing new."""
+        subscription = self._follower.subscribe()
+        while True:
+            _, changes = await subscription.next()
+            if changes.brokers or changes.everything:
+                await self._look_at_all()
+
+    async def _look_at_all(self) -> None:
+        for partition in self._table.led():
+            if partition.has_followers:
+                self.look_at(partition)
+            await self._slices.breathe()
+
+    async def _changes(self, due: Iterable[Partition]) -> _Changes:
+        """What is to be written of these partitions."""
+        changes: _Changes = {}
+        now_ms = clock.monotonic_ms()
+        for partition in due:
+            await self._slices.breathe()
+            if not partition.is_leading:
+                continue
+            before = partition.replicas_state.state.isr
+            change = partition.isr_change(now_ms, _eligibility(self._follower.image, partition))
+            if change is not None:
+                key = keys.partition(uuids.to_text(partition.topic_id), partition.index)
+                leaving = {
+                    member[0]: _why_it_leaves(partition.replicas_state, member, now_ms)
+                    for member in before
+                    if member not in change.state.isr
+                }
+                changes[key] = _Change(partition, change, before, leaving)
+        return changes
+
+    async def _write(self, changes: _Changes) -> None:
+        """Commit the changes, each until it is won or lost."""
+        image, me = self._follower.image, self._leadership.member
+        wanted = {key: each.change for key, each in changes.items()}
+        txns = [] if me is None else isr_txns(image, me, wanted)
+        sent = {write.key for txn in txns for write in txn.success if isinstance(write, Put)}
+        for key in changes.keys() - sent:  # so nobody can have written it
+            replicas = changes[key].partition.replicas_state
+            changes[key].partition.isr_lost(replicas.state, replicas.revision)
+        async with asyncio.TaskGroup() as tasks:
+            for txn in txns:
+                tasks.create_task(self._commit(txn, changes))
+
+    async def _commit(self, txn: Txn, changes: _Changes) -> None:
+        answer = await settle(self._store, txn)
+        wanted = {key: each.change for key, each in changes.items()}
+        lost: list[tuple[Partition, Lost]] = []
+        async with asyncio.TaskGroup() as tasks:
+            for key, told in read_answer(txn, answer, wanted).items():
+                change = changes[key]
+                if isinstance(told, Won):
+                    change.partition.isr_won(told.revision)
+                    self._note(change)
+                elif isinstance(told, Alone):
+                    tasks.create_task(self._write({key: change}))
+                else:
+                    lost.append((change.partition, told))
+                await self._slices.breathe()
+        if lost:
+            # what they rest on has changed, which the image shows by then: made sooner, the same changes would be lost again
+            await self._follower.until_revision(answer.revision)
+        self.failed += len(lost)
+        for partition, told in lost:
+            partition.isr_lost(told.state, told.revision)
+
+    def _note(self, change: _Change) -> None:
+        partition, state = change.partition, change.change.state
+        self.expands += bool(change.change.added)
+        self.shrinks += bool(change.leaving)
+        before, after = ([broker_id for broker_id, _ in isr] for isr in (change.isr, state.isr))
+        topic, index = partition.topic, partition.index
+        log.info("isr_changed", topic=topic, partition=index, isr=after, before=before)
+        changed = [(Kind.ISR_SHRINK, broker_id, why) for broker_id, why in change.leaving.items()]
+        for broker_id, _ in change.change.added:
+            changed.append((Kind.ISR_EXPAND, broker_id, f"broker {broker_id} has caught up"))
+        for kind, broker_id, why in changed:
+            self._decisions.note(
+                kind,
+                why,
+                topic=topic,
+                partition=index,
+                broker=broker_id,
+                isr=[before, after],
+                leader_epoch=state.leader_epoch,
+            )
+
+
+def _why_it_leaves(replicas: LeaderReplicas, member: Member, now_ms: int) -> str:
+    broker_id, broker_epoch = member
+    follower = replicas.followers[broker_id]
+    if follower.broker_epoch != broker_epoch:
+        return f"broker {broker_id} has registered anew"
+    never = follower.caught_up_ms == NEVER_MS
+    since = "yet" if never else f"for {now_ms - follower.caught_up_ms} ms"
+    lag = replicas.lag(broker_id)
+    return f"broker {broker_id} is behind by {lag} records and has not caught up {since}"
+
+
+def _eligibility(image: ClusterImage, partition: Partition) -> Callable[[int, int], bool]:
+    """Who may be in sync with the partition: a registration that the controller lets lead, on a disk that works."""
+
+    def is_eligible(broker_id: int, broker_epoch: int) -> bool:
+        broker = image.brokers.get(broker_id)
+        return (
+            broker is not None
+            and broker.epoch == broker_epoch
+            and broker.is_active
+            and not image.is_offline(broker_id, partition.topic_id, partition.index)
+        )
+
+    return is_eligible

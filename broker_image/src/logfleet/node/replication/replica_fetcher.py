@@ -1,0 +1,428 @@
+"""Follows one leader: one connection and one fetch session for all partitions that this broker copies from it.
+
+Records go from the answer's frame into the log as they are. Each row is held against the log as it is then, and only for as long as the
+partition has that leader in that epoch: a leader of the past can neither add to a log nor cut it. Kafka's ReplicaFetcherThread.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine
+from typing import Any, Final, Protocol, cast
+
+import structlog
+
+from logfleet.client.connection import Connection
+from logfleet.client.errors import ClientError
+from logfleet.control.configs import BrokerConfig
+from logfleet.io import clock
+from logfleet.io.slices import Slices
+from logfleet.log.replicated import UnexpectedAppendOffset
+from logfleet.metadata.image import Broker
+from logfleet.node.partitions.replica import FollowedPartition
+from logfleet.records.errors import RecordsError
+from logfleet.replication import follower
+from logfleet.replication.follower import Action, Decision, NextFetch, next_fetch
+from logfleet.sessions.fetch_session import Key
+from logfleet.sessions.reader_session import ReaderSession
+from logfleet.storage.truncater import Truncater
+from logfleet.telemetry.decisions import Decisions, Kind
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import (
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
+
+log = structlog.get_logger(__name__)
+
+RECONNECT_S_MIN: Final = 0.05
+"""Pause before a leader is tried again (reconnect.backoff.ms); it doubles up to RECONNECT_S_MAX (reconnect.backoff.max.ms)."""
+RECONNECT_S_MAX: Final = 1.0
+EARLIEST: Final = -2
+LATEST: Final = -1
+
+_SESSION_LOST: Final = {
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+}
+
+Row = FetchResponse.PartitionData
+
+
+class FollowerHost(Protocol):
+    """What a fetcher needs of the broker it runs in. broker_epoch: of its registration."""
+
+    @property
+    def node_id(self) -> int: ...
+    @property
+    def config(self) -> BrokerConfig: ...
+    @property
+    def broker_epoch(self) -> int: ...
+    @property
+    def truncater(self) -> Truncater: ...
+    @property
+    def decisions(self) -> Decisions: ...
+
+    def broker(self, broker_id: int) -> Broker | None:
+        """A registered broker, as the newest image says."""
+
+    def unreachable(self, broker_id: int, broker_epoch: int) -> None:
+        """A leader refused a connection, or one to it broke."""
+
+    def storage_failed(self, partition: FollowedPartition, error: OSError) -> None:
+        """A log could not be written."""
+
+
+class _Followed:
+    """A partition that is copied.
+
+    asked: what the request that named it last said of it, None if none did: then no answer is about it. pause_s: how long it pauses if it is refused.
+    """
+
+    __slots__ = ("asked", "partition", "pause_s", "wanted")
+
+    def __init__(self, partition: FollowedPartition, bytes_max: int) -> None:
+        self.partition = partition
+        self.asked: NextFetch | None = None
+        self.pause_s = RECONNECT_S_MIN
+        self.wanted = FetchRequest.FetchPartition(
+            partition=partition.index,
+            current_leader_epoch=partition.leader_epoch,
+            partition_max_bytes=bytes_max,
+        )
+
+    def ask(self) -> FetchRequest.FetchPartition:
+        """What the next request says of it, from now on."""
+        asked = self.asked = self.next()
+        wanted = self.wanted
+        wanted.fetch_offset = asked.offset
+        wanted.last_fetched_epoch = asked.last_fetched_epoch
+        wanted.log_start_offset = self.partition.log.log_start_offset
+        return wanted
+
+    def next(self) -> NextFetch:
+        partition_log = self.partition.log
+        return next_fetch(
+            partition_log.epochs, partition_log.log_end_offset, self.partition.leader_epoch
+        )
+
+
+class ReplicaFetcher:
+    """`run` follows `leader_id` until it is cancelled. Partitions come and go at any time."""
+
+    def __init__(self, host: FollowerHost, leader_id: int) -> None:
+        self.leader_id = leader_id
+        self._host = host
+        self._config = host.config
+        self._followed: dict[Key, _Followed] = {}
+        self._session = ReaderSession()
+        self._paused: dict[Key, float] = {}  # by when it is fetched again, in the loop's time
+        self._wanted = asyncio.Event()
+        self._slices = Slices()
+        self._cuts: set[asyncio.Task[None]] = set()
+        self._pause_s = RECONNECT_S_MIN
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def add(self, partition: FollowedPartition) -> None:
+        """Fetch it from now on."""
+        key = (partition.topic_id, partition.index)
+        self._followed[key] = _Followed(partition, self._config.replica_fetch_max_bytes)
+        self._want(key)
+
+    def remove(self, partition: FollowedPartition) -> None:
+        """Fetch it no more; what is on its way is dropped."""
+        key = (partition.topic_id, partition.index)
+        followed = self._followed.get(key)
+        if followed is not None and followed.partition is partition:
+            del self._followed[key]
+            self._paused.pop(key, None)
+            self._session.unwant(key)
+
+    async def run(self) -> None:
+        try:
+            while True:
+                await self._wanted.wait()
+                await self._connect_and_follow()
+                self._session.begin_anew()
+                await asyncio.sleep(self._pause_s)
+                self._pause_s = min(2 * self._pause_s, RECONNECT_S_MAX)
+        finally:
+            for task in self._cuts:
+                task.cancel()
+
+    async def _connect_and_follow(self) -> None:
+        """Return once the connection has ended, or none could be had."""
+        leader = self._host.broker(self.leader_id)
+        address = (
+            None if leader is None else leader.listener(self._config.inter_broker_listener_name)
+        )
+        if leader is None or address is None:
+            return  # as soon as it is registered it can be tried
+        name = f"broker-{self._host.node_id}-fetcher-0"
+        try:
+            connection = await Connection.connect(address.host, address.port, name)
+            with contextlib.closing(connection):
+                await self._follow(connection)
+        except ClientError as error:
+            level = log.warning if self._pause_s == RECONNECT_S_MIN else log.debug
+            level("leader_not_reached", leader=self.leader_id, reason=str(error))
+            self._host.unreachable(self.leader_id, leader.epoch)
+
+    async def _follow(self, connection: Connection) -> None:
+        """Fetch until the connection breaks. Raises ClientError."""
+        timeout_ms = self._config.replica_socket_timeout_ms
+        while True:
+            wait_ms = self._resume()
+            if not len(self._session):
+                await self._until_wanted(wait_ms)
+                continue
+            answer = await connection.request(
+                self._request(wait_ms), FetchResponse, timeout_ms=timeout_ms
+            )
+            self._pause_s = RECONNECT_S_MIN
+            if answer.error_code:
+                await self._session_failed(ErrorCode(answer.error_code))
+                continue
+            self._session.answered(answer.session_id)
+            for topic in answer.responses:
+                for row in topic.partitions:
+                    await self._apply((topic.topic_id, row.partition_index), row, connection)
+
+    # --- asking
+
+    def _request(self, wait_ms: int) -> FetchRequest:
+        named, forgotten = self._session.take()
+        topics: dict[Any, FetchRequest.FetchTopic] = {}
+        for topic_id, index in named:
+            topic = topics.get(topic_id)
+            if topic is None:
+                topic = topics[topic_id] = FetchRequest.FetchTopic(topic_id=topic_id, partitions=[])
+            topic.partitions.append(self._followed[topic_id, index].ask())
+        gone: dict[Any, FetchRequest.ForgottenTopic] = {}
+        for topic_id, index in forgotten:
+            old = gone.setdefault(
+                topic_id, FetchRequest.ForgottenTopic(topic_id=topic_id, partitions=[])
+            )
+            old.partitions.append(index)
+        return FetchRequest(
+            replica_state=FetchRequest.ReplicaState(
+                replica_id=self._host.node_id, replica_epoch=self._host.broker_epoch
+            ),
+            max_wait_ms=0 if self._session.has_more else wait_ms,
+            min_bytes=self._config.replica_fetch_min_bytes,
+            max_bytes=self._config.replica_fetch_response_max_bytes,
+            session_id=self._session.id,
+            session_epoch=self._session.epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=list(gone.values()),
+        )
+
+    def _want(self, key: Key) -> None:
+        self._session.want(key)
+        self._wanted.set()
+
+    async def _until_wanted(self, wait_ms: int) -> None:
+        """Until there is something to fetch, or until a pause may be over."""
+        self._wanted.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._wanted.wait(), wait_ms / 1000)
+
+    def _resume(self) -> int:
+        """Want again what has paused for long enough; how long the next request may wait for records, at most until the next pause ends."""
+        wait_ms = self._config.replica_fetch_wait_max_ms
+        if not self._paused:
+            return wait_ms
+        now = asyncio.get_running_loop().time()
+        for key, until in list(self._paused.items()):
+            if until <= now:
+                del self._paused[key]
+                self._want(key)
+            else:
+                wait_ms = min(wait_ms, int((until - now) * 1000) + 1)
+        return wait_ms
+
+    # --- what an answer says
+
+    async def _session_failed(self, error: ErrorCode) -> None:
+        self._session.begin_anew()
+        if error not in _SESSION_LOST:
+            log.warning("fetch_refused", leader=self.leader_id, error=error.name)
+            await asyncio.sleep(self._config.replica_fetch_backoff_ms / 1000)
+
+    async def _apply(self, key: Key, row: Row, connection: Connection) -> None:
+        """Do what a row says, if the partition is still what was asked about. Raises ClientError."""
+        await self._slices.breathe()
+        followed = self._followed.get(key)
+        if followed is None or followed.asked is None:
+            return
+        epochs = followed.partition.log.epochs
+        decision = follower.decide(followed.asked, followed.next(), row, epochs)
+        if decision.action is Action.ASK_RANGE:
+            decision = await self._range(followed, connection)
+            if self._followed.get(key) is not followed:
+                return
+        match decision.action:
+            case Action.APPEND:
+                self._append(key, followed, row)
+            case Action.TRUNCATE | Action.RESET:
+                self._stop(key, followed)
+                self._start(self._cut(key, followed, decision))
+            case Action.FETCH_ON:
+                self._want(key)
+            case Action.WAIT:
+                self._stop(key, followed)
+            case _:
+                self._pause(key, followed)
+
+    def _append(self, key: Key, followed: _Followed, row: Row) -> None:
+        """Take over what the leader has: records, high watermark, log start."""
+        partition = followed.partition
+        partition_log = partition.log
+        if row.records:
+            try:
+                partition_log.append_as_follower(
+                    cast("memoryview", row.records), partition.leader_epoch, clock.now_ms()
+                )
+            except UnexpectedAppendOffset as error:
+                self._unexpected(key, followed, error)
+                return
+            except (OSError, RecordsError) as error:
+                self._failed(key, followed, error)
+                return
+            followed.pause_s = RECONNECT_S_MIN
+            self._want_once_written(key, followed)
+        partition.high_watermark = follower.high_watermark(
+            partition.high_watermark, row.high_watermark, partition_log.written_end_offset
+        )
+        log_start_offset = partition_log.log_start_offset
+        partition_log.follow_log_start(row.log_start_offset, partition.high_watermark)
+        if partition_log.log_start_offset != log_start_offset and followed.asked is not None:
+            self._want(key)
+
+    def _unexpected(self, key: Key, followed: _Followed, error: UnexpectedAppendOffset) -> None:
+        """The leader's log starts within a batch, and this empty log with it: let it begin where the batch does."""
+        partition_log = followed.partition.log
+        end_offset = partition_log.log_end_offset
+        is_empty = partition_log.log_start_offset == end_offset
+        if is_empty and error.first_offset < end_offset <= error.last_offset:
+            self._stop(key, followed)
+            self._start(self._cut(key, followed, Decision(Action.RESET, error.first_offset)))
+        else:
+            self._failed(key, followed, error)
+
+    def _want_once_written(self, key: Key, followed: _Followed) -> None:
+        """What is fetched next says what this broker has: while its disk is held up it has less than it took."""
+        partition_log = followed.partition.log
+        if partition_log.written_end_offset == partition_log.log_end_offset:
+            self._want(key)
+            return
+        self._stop(key, followed)
+
+        def written() -> None:
+            if self._followed.get(key) is followed:
+                self._want(key)
+
+        partition_log.disk.when_written(written)
+
+    def _stop(self, key: Key, followed: _Followed) -> None:
+        """Fetch it no more for now."""
+        followed.asked = None
+        self._session.unwant(key)
+
+    def _pause(self, key: Key, followed: _Followed) -> None:
+        """Fetch it again later, in longer and longer pauses: the leader may not lead it yet, which is over soon."""
+        self._stop(key, followed)
+        pause_s = followed.pause_s
+        followed.pause_s = min(2 * pause_s, self._config.replica_fetch_backoff_ms / 1000)
+        self._paused[key] = asyncio.get_running_loop().time() + pause_s
+
+    def _failed(self, key: Key, followed: _Followed, error: Exception) -> None:
+        """The log did not take it: this partition pauses, the others go on."""
+        partition = followed.partition
+        if isinstance(error, OSError):
+            self._host.storage_failed(partition, error)
+        log.error(
+            "not_replicated", topic=partition.topic, partition=partition.index, reason=str(error)
+        )
+        self._pause(key, followed)
+
+    # --- what takes longer
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._cuts.add(task)
+        task.add_done_callback(self._cuts.discard)
+
+    async def _cut(self, key: Key, followed: _Followed, decision: Decision) -> None:
+        """Cut the log, and fetch on from there. Others are fetched meanwhile."""
+        partition, offset = followed.partition, decision.offset
+        end_offset, is_anew = partition.log.log_end_offset, decision.action is Action.RESET
+        log.info(
+            "log_cut",
+            topic=partition.topic,
+            partition=partition.index,
+            leader=self.leader_id,
+            leader_epoch=partition.leader_epoch,
+            end_offset=end_offset,
+            to=offset,
+            anew=is_anew,
+        )
+        truncater = self._host.truncater
+        cut = truncater.reset_to if is_anew else truncater.truncate
+        is_cut = await cut(partition.log, offset, lambda: self._followed.get(key) is followed)
+        if is_cut and partition.log.log_end_offset != end_offset:
+            self._note_cut(partition, end_offset, is_anew=is_anew)
+        if self._followed.get(key) is not followed:
+            return
+        if is_cut:
+            partition.high_watermark = min(partition.high_watermark, partition.log.log_end_offset)
+            self._want(key)
+        else:
+            self._pause(key, followed)
+
+    def _note_cut(self, partition: FollowedPartition, before: int, *, is_anew: bool) -> None:
+        leader = f"broker {self.leader_id}, which leads in epoch {partition.leader_epoch}"
+        if is_anew:
+            cause = f"the log of {leader}, does not have the end of this one, which begins anew"
+        else:
+            cause = f"{leader}, does not have what was behind it"
+        self._host.decisions.note(
+            Kind.TRUNCATION,
+            cause,
+            topic=partition.topic,
+            partition=partition.index,
+            broker=self._host.node_id,
+            end_offset=[before, partition.log.log_end_offset],
+            leader=self.leader_id,
+            leader_epoch=partition.leader_epoch,
+        )
+
+    async def _range(self, followed: _Followed, connection: Connection) -> Decision:
+        """What to do as the leader does not have the end of this log. Raises ClientError."""
+        ends = []
+        for timestamp in (EARLIEST, LATEST):
+            row = await self._offset(followed.partition, timestamp, connection)
+            if row is None or row.error_code:
+                return Decision(Action.BACK_OFF)
+            ends.append(row.offset)
+        return follower.out_of_range(followed.partition.log.log_end_offset, *ends)
+
+    async def _offset(
+        self, partition: FollowedPartition, timestamp: int, connection: Connection
+    ) -> ListOffsetsResponse.ListOffsetsPartitionResponse | None:
+        wanted = ListOffsetsRequest.ListOffsetsPartition(
+            partition_index=partition.index,
+            current_leader_epoch=partition.leader_epoch,
+            timestamp=timestamp,
+        )
+        topic = ListOffsetsRequest.ListOffsetsTopic(name=partition.topic, partitions=[wanted])
+        answer = await connection.request(
+            ListOffsetsRequest(replica_id=self._host.node_id, topics=[topic]),
+            ListOffsetsResponse,
+            timeout_ms=self._config.replica_socket_timeout_ms,
+        )
+        return next((row for each in answer.topics for row in each.partitions), None)

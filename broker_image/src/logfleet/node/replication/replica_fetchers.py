@@ -1,0 +1,81 @@
+"""Which partition is fetched from which broker: one fetcher for each that leads something of which this broker has a replica."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from logfleet.control.configs import BrokerConfig
+from logfleet.metadata.image import Broker, ClusterImage
+from logfleet.node.partitions.following import Following
+from logfleet.node.partitions.replica import FollowedPartition, Replica
+from logfleet.node.replication.replica_fetcher import ReplicaFetcher
+from logfleet.storage.truncater import Truncater
+from logfleet.telemetry.decisions import Decisions
+
+
+class FetchingHost(Protocol):
+    """What is needed of the broker."""
+
+    @property
+    def config(self) -> BrokerConfig: ...
+    @property
+    def image(self) -> ClusterImage: ...
+    @property
+    def decisions(self) -> Decisions: ...
+
+    def storage_failed(self, partition: Replica, error: OSError) -> None:
+        """A log could not be written."""
+
+
+class ReplicaFetchers:
+    """All fetchers, and what each needs of the broker it runs in (`replica_fetcher.FollowerHost`).
+
+    spawn: runs something by that name for as long as the broker lives. on_unreachable: called with the id and broker epoch of a leader that refused a
+    connection, or one to which broke.
+    """
+
+    def __init__(
+        self,
+        host: FetchingHost,
+        following: Following,
+        truncater: Truncater,
+        spawn: Callable[[str, Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self.config = host.config
+        self.node_id = host.config.node_id
+        self.decisions = host.decisions
+        self.truncater = truncater
+        self.on_unreachable: list[Callable[[int, int], None]] = []
+        self.storage_failed = host.storage_failed
+        self._host = host
+        self._following = following
+        self._spawn = spawn
+        self._fetchers: dict[int, ReplicaFetcher] = {}
+        following.on_followed.append(self._follow)
+        following.on_unfollowed.append(self._unfollow)
+
+    def _follow(self, partition: FollowedPartition) -> None:
+        leader = partition.leader
+        fetcher = self._fetchers.get(leader)
+        if fetcher is None:
+            fetcher = self._fetchers[leader] = ReplicaFetcher(self, leader)
+            self._spawn(f"fetcher of broker {leader}", fetcher.run())
+        fetcher.add(partition)
+
+    def _unfollow(self, partition: FollowedPartition) -> None:
+        """A fetcher without partitions stays: its leader may lead again soon, and all it costs is a connection."""
+        self._fetchers[partition.leader].remove(partition)
+
+    # --- for fetchers
+
+    @property
+    def broker_epoch(self) -> int:
+        """Of this broker's registration; while there is none, nothing is followed."""
+        epoch = self._following.broker_epoch
+        return -1 if epoch is None else epoch
+
+    def broker(self, broker_id: int) -> Broker | None:
+        return self._host.image.brokers.get(broker_id)
+
+    def unreachable(self, broker_id: int, broker_epoch: int) -> None:
+        for callback in self.on_unreachable:
+            callback(broker_id, broker_epoch)

@@ -1,0 +1,1 @@
+"""Rules of one partition's replicas (KIP-101, 279, 320, 497, 595, 841, 903, 966): leader, followers and controller call the same ones."""

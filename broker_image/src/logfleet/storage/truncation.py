@@ -1,0 +1,112 @@
+"""What is cut off a log, or all of it given up for a new beginning: decided on the loop, done in a thread (see `Truncater`).
+
+What goes is removed newest first, and durably before anything has its offsets again: after a crash at any moment a prefix of the log is
+there, of what it was or of what it is to be. Until `PartitionLog.complete_truncation` the log in memory is what it was.
+"""
+
+import errno
+from collections.abc import Collection, Sequence
+
+from logfleet.io.files import remove_if_there
+from logfleet.storage.open_files import OpenFiles
+from logfleet.storage.producer_history import ProducerHistory
+from logfleet.storage.segment import Segment, segment_number
+
+
+class Truncation:
+    """First `find`, then `run`; what they find is in the attributes then.
+
+    offset: the batch that holds it goes, with all behind it. anew: everything goes, and the log begins at `offset`. A log of which nothing
+    would be left above its start begins anew too, there or at `offset`, whichever is lower. snapshots: their offsets.
+
+    segments, producers, end_offset: of the log as it is to be. is_anew: no batch is left. notes: what a person should know.
+    """
+
+    producers: ProducerHistory
+
+    def __init__(
+        self,
+        open_files: OpenFiles,
+        directory: str,
+        segments: Sequence[Segment],
+        snapshots: Collection[int],
+        *,
+        offset: int,
+        log_start_offset: int,
+        anew: bool,
+        interval_bytes: int,
+        now_ms: int,
+    ) -> None:
+        self.segments: list[Segment] = []
+        self.end_offset = offset
+        self.is_anew = anew
+        self.notes: list[str] = []
+        self._open_files = open_files
+        self._files = open_files.files
+        self._directory = directory
+        self._old = segments
+        self._snapshots = snapshots
+        self._offset = offset
+        self._position = 0
+        self._log_start_offset = log_start_offset
+        self._interval_bytes = interval_bytes
+        self._now_ms = now_ms
+
+    def find(self) -> None:
+        """Look where the log is to end; nothing is changed yet. Blocks. Raises OSError."""
+        if self.is_anew:
+            return
+        number = segment_number(self._old, self._offset)
+        last = self._old[number].copy(self._open_files)
+        self._position = last.position_of(self._offset)
+        self.end_offset = last.end_before(self._position)
+        self.segments = [*self._old[:number], last]
+        if self.end_offset < self._log_start_offset:
+            self.is_anew = True
+            self.end_offset = min(self._offset, self._log_start_offset)
+
+    def run(self) -> None:
+        """Bring the log's files into that state, durably. Blocks. Raises OSError: then nobody knows what there is before the next start.
+
+        No errno then says that it may be tried again.
+        """
+        try:
+            self._cut()
+        except OSError as error:
+            reason = f"truncated half way: {error.strerror}"
+            raise OSError(errno.EIO, reason, error.filename or self._directory) from error
+
+    def _cut(self) -> None:
+        self._remove(self._old[len(self.segments) :])
+        self.producers = ProducerHistory(self._files, self._directory, self._snapshots)
+        if self.segments:
+            last = self.segments[-1]
+            end_offset = last.truncate(self._position)
+            last.file.fsync()
+            self.notes = self.producers.restore(self.segments, end_offset)
+        else:
+            self.producers.clear()
+        if self.is_anew:
+            self._remove(self.segments)
+            self._begin()
+        self._files.fsync_directory(self._directory)
+
+    def _remove(self, segments: Sequence[Segment]) -> None:
+        """Newest first: what is left by a crash is a log. Who still reads them keeps them open."""
+        for segment in reversed(segments):
+            for path in segment.paths:
+                self._open_files.forget(path)
+                remove_if_there(self._files, path)
+        if segments:
+            self._files.fsync_directory(self._directory)
+
+    def _begin(self) -> None:
+        created = Segment.create(
+            self._open_files,
+            self._directory,
+            self.end_offset,
+            interval_bytes=self._interval_bytes,
+            created_ms=self._now_ms,
+        )
+        self.segments = [created]
+        self.producers.write(self.segments, self.end_offset)

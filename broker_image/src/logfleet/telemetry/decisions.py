@@ -1,0 +1,216 @@
+"""Why control did what it did: every decision of a broker with its cause, in order, for as long as there is room.
+
+A broker keeps its own: they are asked for when partitions are offline or the metadata store is away, so they stand in neither. To note one
+takes microseconds and never fails; a storm of one kind is counted into one record, so that it costs no more than that either.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+COUNT_MAX: Final = 10_000
+BYTES_MAX: Final = 2 * 1024 * 1024
+"""As much as the files hold (`node.decisions.journal`)."""
+AGE_MS_MAX: Final = 7 * 24 * 3_600_000
+PER_SECOND_MAX: Final = 500
+"""Of one kind. A broker that leads thousands of partitions and dies is as many elections; each costs about 2 us."""
+UNWRITTEN_BYTES_MAX: Final = 1024 * 1024
+"""What waits for its disk; what comes beyond it is in memory only."""
+
+
+class Kind(StrEnum):
+    """What was decided, or happened to who decides."""
+
+    CONTROLLER_ELECTED = "controller_elected"
+    CONTROLLER_RESIGNED = "controller_resigned"
+    ELECTION = "election"
+    UNCLEAN_ELECTION = "unclean_election"
+    ISR_SHRINK = "isr_shrink"
+    ISR_EXPAND = "isr_expand"
+    REGISTERED = "registered"
+    REGISTRATION_LOST = "registration_lost"
+    SUSPECTED = "suspected"
+    FENCED = "fenced"
+    UNFENCED = "unfenced"
+    DRAINING = "draining"
+    LEFT = "left"
+    REFUSAL = "refusal"
+    TRUNCATION = "truncation"
+    DIRECTORY_FAILED = "directory_failed"
+    STALL = "stall"
+
+
+class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One record. by: the broker that noted it; number: its how manieth, so that gaps show. cause: one sentence, in the present tense.
+
+    topic, partition, broker: what it concerns. facts: what changed, as [from, to] where both are known. kind is text, as brokers of
+    another version may know further ones.
+    """
+
+    time_ms: int
+    by: int
+    number: int
+    kind: str
+    cause: str
+    topic: str | None = None
+    partition: int | None = None
+    broker: int | None = None
+    facts: dict[str, object] = {}
+
+
+class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which decisions are asked for; None or nothing for any. since: wall clock in ms."""
+
+    since: int = 0
+    topic: str | None = None
+    partition: int | None = None
+    broker: int | None = None
+    kind: tuple[str, ...] = ()
+
+    def matches(self, decision: Decision) -> bool:
+        return (
+            decision.time_ms >= self.since
+            and (self.topic is None or decision.topic == self.topic)
+            and (self.partition is None or decision.partition == self.partition)
+            and (self.broker is None or decision.broker == self.broker)
+            and (not self.kind or decision.kind in self.kind)
+        )
+
+
+_encode: Final = msgspec.json.Encoder(enc_hook=str).encode
+"""Whatever a fact is, to note it does not fail."""
+_decoder: Final = msgspec.json.Decoder(Decision)
+
+
+def parse(data: bytes) -> list[tuple[Decision, bytes]]:
+    """The decisions of lines, each with its line. A damaged one (a crash has cut it, a disk has changed it) is left out."""
+    found = []
+    for line in data.split(b"\n"):
+        try:
+            found.append((_decoder.decode(line), line + b"\n"))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+    return found
+
+
+class _Rate:
+    """How many of a kind were noted in this second. cause: of the last one that was left out."""
+
+    __slots__ = ("cause", "count", "second")
+
+    def __init__(self) -> None:
+        self.second = 0
+        self.count = 0
+        self.cause = ""
+
+
+class Decisions:
+    """Of one broker. Only its loop calls; now_ms: the wall clock. dropped: how many no file will ever tell."""
+
+    def __init__(self, by: int, now_ms: Callable[[], int]) -> None:
+        self.dropped = 0
+        self._by = by
+        self._now_ms = now_ms
+        self._number = 0
+        self._kept: deque[tuple[Decision, bytes]] = deque()
+        self._kept_bytes = 0
+        self._unwritten: list[bytes] = []
+        self._unwritten_bytes = 0
+        self._rates = {kind: _Rate() for kind in Kind}
+
+    def note(
+        self,
+        kind: Kind,
+        cause: str,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        broker: int | None = None,
+        **facts: object,
+    ) -> None:
+        """Remember a decision; see Decision. Never fails."""
+        now_ms = self._now_ms()
+        rate = self._rates[kind]
+        if now_ms // 1000 != rate.second:
+            self._sum_up(kind, rate, now_ms)
+            rate.second = now_ms // 1000
+        rate.count += 1
+        if rate.count > PER_SECOND_MAX:
+            rate.cause = cause
+            return
+        number = self._next()
+        self._add(Decision(now_ms, self._by, number, kind, cause, topic, partition, broker, facts))
+
+    def settle(self) -> None:
+        """To be called now and then: what a storm left out is told once its second is over."""
+        now_ms = self._now_ms()
+        for kind, rate in self._rates.items():
+            if now_ms // 1000 != rate.second:
+                self._sum_up(kind, rate, now_ms)
+
+    def select(self, query: Query) -> list[bytes]:
+        """Lines of JSON, oldest first."""
+        self.settle()
+        self._forget_old()
+        return [line for decision, line in self._kept if query.matches(decision)]
+
+    def take_unwritten(self) -> bytes:
+        """Lines that were not taken before, for the caller to write."""
+        lines, self._unwritten = self._unwritten, []
+        self._unwritten_bytes = 0
+        return b"".join(lines)
+
+    def take_back(self, former: Iterable[tuple[Decision, bytes]]) -> None:
+        """What this broker noted before it was started again; what it has noted since gets numbers behind."""
+        early = [decision for decision, _ in self._kept]
+        self._kept.clear()
+        self._kept_bytes = 0
+        self.take_unwritten()
+        for decision, line in former:
+            self._number = max(self._number, decision.number)
+            self._keep(decision, line)
+        for decision in early:
+            self._add(replace(decision, number=self._next()))
+
+    def _sum_up(self, kind: Kind, rate: _Rate, now_ms: int) -> None:
+        left_out, rate.count = rate.count - PER_SECOND_MAX, 0
+        if left_out > 0:
+            cause = f"{left_out} more within a second are only counted; the last one: {rate.cause}"
+            facts: dict[str, object] = {"left_out": left_out}
+            self._add(Decision(now_ms, self._by, self._next(), kind, cause, facts=facts))
+
+    def _next(self) -> int:
+        self._number += 1
+        return self._number
+
+    def _add(self, decision: Decision) -> None:
+        try:
+            line = _encode(decision) + b"\n"
+        except UnicodeEncodeError:  # a path may hold bytes that are no text
+            self.dropped += 1
+            return
+        self._keep(decision, line)
+        if self._unwritten_bytes + len(line) > UNWRITTEN_BYTES_MAX:
+            self.dropped += 1
+            return
+        self._unwritten.append(line)
+        self._unwritten_bytes += len(line)
+
+    def _keep(self, decision: Decision, line: bytes) -> None:
+        self._kept.append((decision, line))
+        self._kept_bytes += len(line)
+        while len(self._kept) > COUNT_MAX or self._kept_bytes > BYTES_MAX:
+            self._forget_first()
+
+    def _forget_old(self) -> None:
+        oldest_ms = self._now_ms() - AGE_MS_MAX
+        while self._kept and self._kept[0][0].time_ms < oldest_ms:
+            self._forget_first()
+
+    def _forget_first(self) -> None:
+        _, line = self._kept.popleft()
+        self._kept_bytes -= len(line)

@@ -1,0 +1,253 @@
+"""A broker of a simulated fleet: its process from start to stop, its registration, and which part it has in each partition by its image.
+
+What it decides is decided by the product's code (`logfleet.replication`, `logfleet.control`); this is the shell around it, without sockets and files.
+"""
+
+from typing import Any
+
+from logfleet.control.brokers import leaving
+from logfleet.metadata import keys
+from logfleet.metadata.image import ClusterImage, Partition
+from logfleet.metadata.keys import NO_LEADER, BrokerValue
+from logfleet.metadata.store import Get, LeaseNotFound, Put, Txn, TxnResult, absent, created_at
+
+from broker_image.tests.sim.controlling import Controlling
+from broker_image.tests.sim.fetching import Fetching
+from broker_image.tests.sim.kernel import Process
+from broker_image.tests.sim.leading import Leading
+from broker_image.tests.sim.messages import Fetch, Metadata, Produce, Range, Read
+from broker_image.tests.sim.net import Reply
+from broker_image.tests.sim.node import Disk, Node
+from broker_image.tests.sim.replica_log import ReplicaLog
+
+LEASE_TTL_S = 3
+KEEPALIVE_MS = 1_000
+FLUSH_MS = 1_000
+LEAVING_MS_MAX = 10_000
+
+
+class SimBroker(Node):
+    """is_unclean: it did not stop cleanly before, and has not been let in since."""
+
+    def start(self) -> None:
+        """A process begins, with nothing but what the disk holds."""
+        kernel, disk = self.fleet.kernel, self.disk
+        self.host.is_up = True
+        self.is_leaving = self.is_lost = self.has_disk_failed = False
+        self.epoch = None
+        self.lease: int | None = None
+        self.deadline_ms = -1
+        self.image = ClusterImage()
+        self.is_unclean, disk.marker = disk.marker is None, None
+        self.leading = Leading(self)
+        self.fetching = Fetching(self, self.leading)
+        self.controlling = Controlling(self)
+        for index, log in disk.logs.items():
+            self.leading.add(index, log, disk.high_watermarks.get(index, 0))
+        self.note("starts%s", " after an unclean stop" if self.is_unclean else "")
+        self.fleet.store.watch(self.host, self.on_image)
+        kernel.spawn(self.host, "register", self._registering())
+        kernel.spawn(self.host, "flush", self._flushing())
+        kernel.spawn(self.host, "isr", self.leading.checking())
+        kernel.spawn(self.host, "control", self.controlling.standing())
+
+    def die(self) -> None:
+        """The process is gone, and with it all but the disk."""
+        self.fleet.kernel.kill(self.host)
+        self.fleet.net.forget(self.host.name)
+        self.fleet.controllers.pop(self.id, None)
+        self.epoch = None
+
+    def new_disk(self) -> None:
+        """All logs are gone, and the disk that takes their place is another one."""
+        self.disk = Disk(self.disk.directory + "'")
+
+    def fail_disk(self) -> None:
+        """It is not used again before a restart; the broker stays, and says so (KIP-112)."""
+        self.has_disk_failed = True
+        self.leading.stop_all()
+
+    # registration
+
+    def _registering(self) -> Process:
+        store = self.fleet.store
+        former: int | None = None
+        while True:
+            sent_ms = self.fleet.kernel.now
+            lease = yield store.grant_lease(self.host, LEASE_TTL_S)
+            if lease is None:
+                yield 200
+                continue
+            told = self._value()
+            put = Put(keys.broker(self.id), keys.encode(told), lease)
+            claim = Txn([absent(put.key)], [put], [Get(put.key)])
+            result, _ = yield from store.settle(self.host, claim)
+            if isinstance(result, LeaseNotFound):
+                continue
+            held = None if result.succeeded else result.reads[0]
+            if held is not None and held.lease != lease:
+                yield store.revoke(self.host, lease)
+                if held.lease == former:
+                    yield store.revoke(self.host, held.lease)
+                yield 300
+                continue
+            self.epoch = result.revision if held is None else held.create_revision
+            self.lease, self.is_lost = lease, False
+            self.deadline_ms = sent_ms + 1000 * LEASE_TTL_S
+            self.note("is registered, broker epoch %s", self.epoch)
+            self.apply()
+            self.controlling.wake()
+            yield from self._keeping(lease, told)
+            self.note("has lost its registration")
+            self.epoch, former = None, lease
+            self.apply()
+            yield store.revoke(self.host, lease)
+
+    def _value(self) -> BrokerValue:
+        return BrokerValue(
+            f"{self.host.name}-{self.host.life}",
+            (),
+            self.rack,
+            (self.disk.directory,),
+            unclean=self.is_unclean,
+            leaving=self.is_leaving,
+            offline=self._offline(),
+        )
+
+    def _offline(self) -> dict[str, tuple[int, ...]]:
+        indexes = tuple(range(self.fleet.settings.partitions))
+        return {self.fleet.topic_uuid: indexes} if self.has_disk_failed else {}
+
+    def _keeping(self, lease: int, told: BrokerValue) -> Process:
+        """Until the registration has ended."""
+        kernel, store = self.fleet.kernel, self.fleet.store
+        while True:
+            yield KEEPALIVE_MS
+            sent_ms = kernel.now
+            kept = yield store.keep_alive(self.host, lease)
+            if not self.is_registered or kept is False:
+                return
+            if kept:
+                self.deadline_ms = sent_ms + 1000 * LEASE_TTL_S
+            value = self._value()
+            if (value.leaving, value.offline) != (told.leaving, told.offline):
+                put, epoch = Put(keys.broker(self.id), keys.encode(value), lease), self.epoch
+                assert epoch is not None
+                compares = [created_at(put.key, epoch)]
+                result, _ = yield from store.settle(self.host, Txn(compares, [put]))
+                if not isinstance(result, TxnResult) or not result.succeeded:
+                    return
+                told = value
+
+    # what it follows
+
+    def on_image(self, image: ClusterImage) -> None:
+        assert image.revision > self.image.revision, "I23: images only grow"
+        self.image = image
+        broker = image.brokers.get(self.id)
+        if self.epoch is not None and image.revision >= self.epoch:
+            if broker is None or broker.epoch != self.epoch:
+                self.is_lost = True
+            elif not broker.is_fenced:
+                self.is_unclean = False
+            elif self.id in image.fences and image.fences[self.id].broker_epoch == self.epoch:
+                self.is_lost = True
+        self.apply()
+        self.controlling.wake()
+
+    def apply(self) -> None:
+        """Take the part in each partition that the image gives this registration."""
+        for index, partition in enumerate(self.fleet.partitions_in(self.image)):
+            if self.id in partition.replicas:
+                self._apply(index, partition)
+        self.fetching.wake()
+
+    def _apply(self, index: int, partition: Partition) -> None:
+        replica = self.leading.replicas.get(index)
+        if replica is None:
+            log = self.disk.logs[index] = ReplicaLog()
+            replica = self.leading.add(index, log, 0)
+        if partition.leader_epoch < replica.leader_epoch:
+            return
+        is_newer = self.epoch is not None and self.image.revision >= self.epoch
+        is_here = self.is_registered and not self.has_disk_failed
+        if not is_here or not is_newer or not partition.has_leader:
+            replica.stop()
+        elif partition.leader != self.id:
+            replica.follow(partition.leader, partition.leader_epoch)
+        elif (self.id, self.epoch) in partition.isr:
+            replica.lead(partition)
+        else:
+            replica.stop()
+
+    # what it is asked
+
+    def serve(self, sender: str, request: Any, reply: Reply) -> None:
+        if not self.is_registered and self.epoch is not None:
+            self.is_lost = True
+            self.leading.stop_all()
+        match request:
+            case Fetch():
+                self.leading.fetch(request, reply)
+            case Produce():
+                self.leading.produce(request, reply)
+            case Read():
+                self.leading.read(request, reply)
+            case Range():
+                self.leading.range(request, reply)
+            case Metadata(index):
+                partitions = self.fleet.partitions_in(self.image)
+                reply(partitions[index].leader if index < len(partitions) else NO_LEADER)
+            case _:
+                raise AssertionError(f"{sender} asks for {request}")
+
+    # how it stops
+
+    def leave(self, away_ms: int) -> None:
+        """Stop in good order: hand over what it leads, then stop cleanly, safe or not. It starts again after that time."""
+        if self.host.is_up and not self.is_leaving:
+            self.note("is told to leave")
+            self.is_leaving = True
+            self.fleet.kernel.spawn(self.host, "leave", self._leaving(away_ms))
+
+    def _leaving(self, away_ms: int) -> Process:
+        kernel = self.fleet.kernel
+        deadline_ms = kernel.now + LEAVING_MS_MAX
+        while kernel.now < deadline_ms and not self._may_leave():
+            yield 200
+        if self._may_leave():
+            kernel.sometimes("a broker left when nothing needed it any more")
+        self.leading.stop_all()
+        self.flush()
+        self.disk.marker = None if self.has_disk_failed else self.epoch
+        lease = self.lease
+        self.note("stops cleanly")
+        if lease is not None:
+            self.fleet.store.revoke(self.host, lease)
+        self.fleet.net.break_connections(self.host.name)
+        self.die()
+        self.start_in(away_ms)
+
+    def start_in(self, ms: int) -> None:
+        self.fleet.kernel.at(ms, self.fleet.store.host, "start", self._start_if_down)
+
+    def _start_if_down(self) -> None:
+        if not self.host.is_up:
+            self.start()
+
+    def _may_leave(self) -> bool:
+        broker = self.image.brokers.get(self.id)
+        is_me = broker is not None and broker.epoch == self.epoch
+        return is_me and leaving.may_exit(self.image, self.id)
+
+    def _flushing(self) -> Process:
+        while True:
+            yield FLUSH_MS
+            self.flush()
+
+    def flush(self) -> None:
+        for index, replica in self.leading.replicas.items():
+            if self.has_disk_failed:
+                return
+            replica.log.flush()
+            self.disk.high_watermarks[index] = replica.high_watermark

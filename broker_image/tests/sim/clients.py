@@ -1,0 +1,107 @@
+"""Clients of a simulated fleet: producers that try again until they are answered, and consumers that read what is committed."""
+
+from logfleet.metadata.keys import NO_LEADER
+from logfleet.wire.errors import ErrorCode
+
+from broker_image.tests.sim.kernel import Host, Process, SimulationError
+from broker_image.tests.sim.messages import Metadata, Produce, Produced, Read, ReadAnswer
+from broker_image.tests.sim.node import Fleet
+from broker_image.tests.sim.replica_log import NO_PRODUCER
+
+RETRY_MS = 100
+READ_MS = 400
+DELIVERY_MS_MAX = 180_000
+"""delivery.timeout.ms: longer than all that a simulation breaks."""
+
+
+class Client:
+    """What producers and consumers share: who leads is asked of any broker, whatever that knows."""
+
+    def __init__(self, fleet: Fleet, index: int) -> None:
+        self.fleet = fleet
+        self.index = index
+        self.leader = NO_LEADER
+
+    def ask(self, host: Host, request: Produce | Read) -> Process:
+        """Resolves to the leader's answer, or None: try again."""
+        kernel, net = self.fleet.kernel, self.fleet.net
+        if self.leader == NO_LEADER:
+            asked = 1 + kernel.draw("load.bootstrap", len(self.fleet.settings.racks))
+            leader = yield net.call(host, f"b{asked}", Metadata(self.index))
+            if not isinstance(leader, int) or leader == NO_LEADER:
+                return None
+            self.leader = leader
+        answer = yield net.call(host, f"b{self.leader}", request)
+        is_answered = isinstance(answer, Produced | ReadAnswer)
+        if not is_answered or answer.error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            self.leader = NO_LEADER
+            return None
+        return answer
+
+
+class Producer(Client):
+    """One record in flight. is_acks_all: with a producer id and acks=all, else without and acks=1, whose records may be lost."""
+
+    def __init__(self, fleet: Fleet, host: Host, index: int, *, is_acks_all: bool) -> None:
+        super().__init__(fleet, index)
+        self.host = host
+        self.is_acks_all = is_acks_all
+        self.waiting: list[str] = []
+        self.acked = 0
+        self._made = 0
+        self._sequence = 0
+        self._producer = 100 * (index + 1) if is_acks_all else NO_PRODUCER
+        self._is_busy = False
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._is_busy
+
+    def produce(self) -> None:
+        self._made += 1
+        self.waiting.append(f"{'all' if self.is_acks_all else 'one'}-{self.index}-{self._made}")
+        if not self._is_busy:
+            self._is_busy = True
+            self.fleet.kernel.spawn(self.host, "produce", self._producing())
+
+    def _producing(self) -> Process:
+        while self.waiting:
+            value = self.waiting.pop(0)
+            yield from self._deliver(value)
+        self._is_busy = False
+
+    def _deliver(self, value: str) -> Process:
+        kernel, began_ms = self.fleet.kernel, self.fleet.kernel.now
+        while True:
+            sequence = self._sequence if self.is_acks_all else -1
+            request = Produce(self.index, value, self.is_acks_all, self._producer, sequence)
+            answer = yield from self.ask(self.host, request)
+            if answer is not None and answer.error == ErrorCode.NONE:
+                self.acked += 1
+                self._sequence += 1
+                kernel.note("client", "%s is acknowledged at %s", value, answer.offset)
+                return
+            if answer is not None and answer.error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                if self.fleet.checker.history(self.index).unclean_epoch < 0:
+                    raise SimulationError(f"I10: {value}, sequence {sequence}, is out of order")
+                self._producer, self._sequence = self._producer + 1, 0  # as KIP-360 begins anew
+            if kernel.now - began_ms > DELIVERY_MS_MAX:
+                raise SimulationError(f"L2: {value} is neither acknowledged nor refused")
+            yield RETRY_MS + kernel.draw("load.retry", 50)
+
+
+class Consumer(Client):
+    """offset: where it goes on."""
+
+    def __init__(self, fleet: Fleet, index: int) -> None:
+        super().__init__(fleet, index)
+        self.offset = 0
+
+    def consuming(self, host: Host) -> Process:
+        while True:
+            answer = yield from self.ask(host, Read(self.index, self.offset))
+            if answer is not None:
+                if answer.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    self.offset = 0
+                self.offset += len(answer.batches)
+            yield READ_MS

@@ -1,0 +1,170 @@
+"""How a simulated broker stands for controller, and what it does as such: the order of `node.cluster.controller_term`, the rules of `logfleet.control`."""
+
+from collections.abc import Iterable
+
+from logfleet.control import elections, transactions
+from logfleet.control.brokers import fencing, leaving
+from logfleet.control.topic_configs import BrokerLayers
+from logfleet.metadata import keys
+from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.keys import ControllerValue
+from logfleet.metadata.packing import Step
+from logfleet.metadata.store import (
+    Delete,
+    Get,
+    LeaseNotFound,
+    Put,
+    Txn,
+    TxnResult,
+    absent,
+    created_at,
+)
+
+from broker_image.tests.sim.kernel import Future, Process
+from broker_image.tests.sim.node import Node
+
+LEASE_TTL_S = 3
+CATCH_UP_MS = 2_000
+BALANCE_MS = 3_000
+
+
+class Controlling:
+    """term: epoch of the term that it believes in, None outside of one."""
+
+    def __init__(self, node: Node) -> None:
+        self.term: int | None = None
+        self._node = node
+        self._waiting: list[Future] = []
+
+    @property
+    def _image(self) -> ClusterImage:
+        return self._node.image
+
+    def wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            future.resolve()
+
+    def _news(self, ms: int | None = None) -> Future:
+        """Resolves with the next image, or after that time."""
+        news = Future()
+        self._waiting.append(news)
+        if ms is not None:
+            self._node.fleet.kernel.expire(self._node.host, news, ms, None)
+        return news
+
+    def standing(self) -> Process:
+        """Stand whenever there is no controller, control while elected, for ever."""
+        node, store = self._node, self._node.fleet.store
+        incarnation = f"{node.host.name}-{node.host.life}"
+        value = keys.encode(ControllerValue(node.id, incarnation))
+        while True:
+            controller = self._image.controller
+            if not self._image.revision or node.epoch is None:
+                yield self._news()
+                continue
+            if controller is not None:
+                if controller.incarnation == incarnation:  # won by a write whose answer was lost
+                    held = created_at(keys.CONTROLLER, controller.epoch)
+                    yield from store.settle(node.host, Txn([held], [Delete(keys.CONTROLLER)]))
+                yield self._news()
+                continue
+            lease = yield store.grant_lease(node.host, LEASE_TTL_S)
+            if lease is None:
+                yield 500
+                continue
+            put = Put(keys.CONTROLLER, value, lease)
+            claim = Txn([absent(put.key)], [put], [Get(put.key)])
+            result, _ = yield from store.settle(node.host, claim)
+            if not isinstance(result, LeaseNotFound):
+                found = None if result.succeeded else result.reads[0]
+                if found is None or found.lease == lease:
+                    epoch = result.revision if found is None else found.create_revision
+                    self.term = epoch
+                    node.fleet.kernel.spawn(node.host, "ctl.lease", self._holding(lease, epoch))
+                    yield from self._control(epoch)
+                    self.term = None
+                    del node.fleet.controllers[node.id]
+                    node.note("controls no more (epoch %s)", epoch)
+            yield store.revoke(node.host, lease)
+
+    def _holding(self, lease: int, epoch: int) -> Process:
+        while self.term == epoch:
+            kept = yield self._node.fleet.store.keep_alive(self._node.host, lease)
+            if kept is False and self.term == epoch:
+                self.term = None
+                self.wake()
+            yield 1_000
+
+    def _control(self, epoch: int) -> Process:
+        self._node.note("controls, epoch %s", epoch)
+        believing = self._node.fleet.controllers
+        believing[self._node.id] = epoch
+        if len(believing) > 1:
+            self._node.fleet.kernel.sometimes("two brokers believed that they controlled")
+        self._node.fleet.kernel.spawn(self._node.host, "ctl.balance", self._balancing(epoch))
+        while self._controls(epoch):
+            seen = self._image.revision
+            if seen >= epoch and (yield from self._converge(epoch)):
+                if self._image.revision == seen:
+                    yield self._news()
+            elif self._controls(epoch) and self._image.revision == seen:
+                yield self._news(CATCH_UP_MS)
+
+    def _balancing(self, epoch: int) -> Process:
+        """Give leadership back to preferred replicas, sooner than anybody would."""
+        while True:
+            yield BALANCE_MS + self._node.fleet.kernel.draw("schedule.balance", BALANCE_MS)
+            topic = self._image.topic_by_id(self._node.fleet.topic_id)
+            if not self._controls(epoch):
+                return
+            if topic is not None:
+                settled = list(elections.imbalances(self._image, topic))
+                yield from self._write(epoch, elections.balance_steps(self._image, settled))
+
+    def _controls(self, epoch: int) -> bool:
+        image = self._image
+        replaced = image.controller is None or image.controller.epoch != epoch
+        return self.term == epoch and not (image.revision >= epoch and replaced)
+
+    def _converge(self, epoch: int) -> Process:
+        """Fence who is gone, take them out of all partitions, let in who is new. Whether all of it was written."""
+        if not (yield from self._write(epoch, fencing.fence_steps(self._image))):
+            return False
+        new = fencing.newcomers(self._image)
+        if not (yield from self._elect(epoch, may_be_unclean=not new)):
+            return False
+        if new:
+            if not (yield from self._write(epoch, fencing.admission_steps(new))):
+                return False
+            if not (yield from self._elect(epoch, may_be_unclean=True)):
+                return False
+        decided = [step for _, step in leaving.decide(self._image) if isinstance(step, Step)]
+        return (yield from self._write(epoch, decided))
+
+    def _elect(self, epoch: int, *, may_be_unclean: bool) -> Process:
+        image, fleet = self._image, self._node.fleet
+        topic = image.topic_by_id(fleet.topic_id)
+        if topic is None:
+            return True
+        steps = elections.election_steps(
+            image, topic, BrokerLayers({}, {}), may_be_unclean=may_be_unclean
+        )
+        return (yield from self._write(epoch, steps))
+
+    def _write(self, epoch: int, steps: Iterable[Step]) -> Process:
+        """Commit them and see them in the image; False if something had changed under the decision."""
+        fleet = self._node.fleet
+        for txn in transactions.pack(epoch, steps):
+            result, unanswered = yield from fleet.store.settle(
+                self._node.host, transactions.repeatable(txn)
+            )
+            if not isinstance(result, TxnResult) or not (result.succeeded or unanswered):
+                fleet.kernel.sometimes("a controller decided too late")
+                return False
+            waited = fleet.kernel.now
+            while self._image.revision < result.revision:
+                if not self._controls(epoch) or fleet.kernel.now - waited > CATCH_UP_MS:
+                    return False
+                yield self._news(500)
+        return True

@@ -1,0 +1,223 @@
+"""What breaks in a simulation: a list of faults, drawn before it begins, so that shrinking can leave some out."""
+
+from collections.abc import Callable
+
+import msgspec
+from logfleet.metadata import keys
+from logfleet.metadata.store import Delete, Txn
+
+from broker_image.tests.sim.broker import SimBroker
+from broker_image.tests.sim.node import Fleet
+from broker_image.tests.sim.tape import Tape
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """target: an index; broker ids come from it, odd ones mean whoever leads partition 0 then, 0 the controller. ms: how long it lasts."""
+
+    at_ms: int
+    kind: str
+    target: int
+    ms: int
+
+
+class Faults:
+    """Carries faults out, and undoes what is left of them."""
+
+    def __init__(self, fleet: Fleet, brokers: dict[int, SimBroker]) -> None:
+        self._fleet, self._brokers = fleet, brokers
+        self._cuts: list[tuple[str, str]] = []
+
+    def begin(self, fault: Fault) -> None:
+        target = self._target(fault.target)
+        self._fleet.kernel.note(target.host.name, "*** %s for %s ms", fault.kind, fault.ms)
+        KINDS[fault.kind](self, target, fault.ms)
+
+    def heal(self) -> None:
+        """Whatever is broken is well, for good."""
+        for source, target in self._cuts:
+            self._fleet.net.unblock(source, target)
+        self._cuts = []
+        for broker in self._brokers.values():
+            self._fleet.kernel.resume(broker.host)
+            if broker.host.is_up and broker.has_disk_failed:
+                self.kill(broker, 0)
+            elif not broker.host.is_up:
+                broker.start()
+        store, net = self._fleet.store, self._fleet.net
+        store.faults.unknown = store.faults.late = store.faults.refused = net.spikes = 0
+        store.poke()
+
+    def _target(self, number: int) -> SimBroker:
+        image = self._fleet.store.image
+        if number == 0 and image.controller is not None:
+            return self._brokers[image.controller.broker]
+        if number % 2:
+            partition = image.partition(self._fleet.topic_id, 0)
+            if partition is not None and partition.has_leader:
+                return self._brokers[partition.leader]
+        return self._brokers[1 + number // 2 % len(self._brokers)]
+
+    def kill(self, target: SimBroker, ms: int) -> None:
+        """The process dies; what it wrote stays in the page cache."""
+        if target.host.is_up:
+            target.die()
+            self._fleet.net.break_connections(target.host.name)
+            target.start_in(ms)
+
+    def power(self, target: SimBroker, ms: int) -> None:
+        """The machine stops; nobody is told, and what was not flushed is lost, or a part of it."""
+        if target.host.is_up:
+            target.die()
+            for log in target.disk.logs.values():
+                log.lose_power(self._fleet.kernel.draw("faults.kept", 6))
+            target.start_in(ms)
+
+    def bounce(self, target: SimBroker, ms: int) -> None:
+        """Power loss, and whoever restarts it ends its lease: it is back before it was taken out, and before all that it sent has arrived."""
+        self._cut([(target.host.name, each.host.name) for each in self._others(target)], 2_000)
+
+        def lose() -> None:
+            if target.host.is_up:
+                self.power(target, ms // 20)
+                self.end_lease(target, ms)
+
+        self._fleet.kernel.at(600, self._fleet.store.host, "bounce", lose)
+
+    def new_disk(self, target: SimBroker, ms: int) -> None:
+        if target.host.is_up:
+            target.die()
+            target.new_disk()
+            self._fleet.net.break_connections(target.host.name)
+            target.start_in(ms)
+
+    def fail_disk(self, target: SimBroker, ms: int) -> None:
+        """The log directory fails, the broker goes on without; later it is restarted, and the disk is as it was."""
+        if target.host.is_up:
+            kernel, life = self._fleet.kernel, target.host.life
+            target.fail_disk()
+
+            def restart() -> None:
+                if target.host.life == life:
+                    self.kill(target, 100)
+
+            kernel.at(ms, self._fleet.store.host, "restart", restart)
+
+    def set_min_isr(self, _target: SimBroker, ms: int) -> None:
+        """min.insync.replicas of the topic is another one (KAFKA-16540), by a write of whoever controls."""
+        put = self._fleet.topic_put(min_isr=1 + ms % 2)
+        self._fleet.store.txn(self._fleet.store.host, Txn(success=(put,)))
+
+    def leave(self, target: SimBroker, ms: int) -> None:
+        target.leave(ms)
+
+    def pause(self, target: SimBroker, ms: int) -> None:
+        if target.host.is_up and not target.host.is_paused:
+            kernel, life = self._fleet.kernel, target.host.life
+            kernel.pause(target.host)
+
+            def resume() -> None:
+                if target.host.life == life and target.host.is_paused:
+                    kernel.resume(target.host)
+
+            kernel.at(ms, self._fleet.store.host, "resume", resume)
+
+    def isolate(self, target: SimBroker, ms: int) -> None:
+        name = target.host.name
+        others = ["store", "client", *(each.host.name for each in self._others(target))]
+        self._cut([(name, each) for each in others] + [(each, name) for each in others], ms)
+
+    def cut_peers(self, target: SimBroker, ms: int) -> None:
+        name = target.host.name
+        others = [each.host.name for each in self._others(target)]
+        self._cut([(name, each) for each in others] + [(each, name) for each in others], ms)
+
+    def cut_store(self, target: SimBroker, ms: int) -> None:
+        name = target.host.name
+        self._cut([(name, "store"), ("store", name)], ms)
+
+    def deafen(self, target: SimBroker, ms: int) -> None:
+        """What it sends arrives, it hears nothing."""
+        others = ["store", *(each.host.name for each in self._others(target))]
+        self._cut([(each, target.host.name) for each in others], ms)
+
+    def mute(self, target: SimBroker, ms: int) -> None:
+        others = ["store", *(each.host.name for each in self._others(target))]
+        self._cut([(target.host.name, each) for each in others], ms)
+
+    def reset(self, target: SimBroker, _ms: int) -> None:
+        self._fleet.net.break_connections(target.host.name)
+
+    def outage(self, _target: SimBroker, ms: int) -> None:
+        if not self._fleet.store.is_out:
+            self._fleet.store.outage(ms)
+
+    def compact(self, _target: SimBroker, _ms: int) -> None:
+        self._fleet.store.compact()
+
+    def end_lease(self, target: SimBroker, _ms: int) -> None:
+        """Somebody revokes it; the broker may hear of that late."""
+        store = self._fleet.store
+        held = store.state.items.get(keys.broker(target.id))
+        if held is not None:
+            store.revoke(store.host, held.lease)
+
+    def depose(self, _target: SimBroker, _ms: int) -> None:
+        """The controller's key is deleted; the controller may go on believing."""
+        store = self._fleet.store
+        store.txn(store.host, Txn(success=(Delete(keys.CONTROLLER),)))
+
+    def _others(self, target: SimBroker) -> list[SimBroker]:
+        return [each for each in self._brokers.values() if each is not target]
+
+    def _cut(self, links: list[tuple[str, str]], ms: int) -> None:
+        for link in links:
+            self._fleet.net.block(*link)
+        self._cuts += links
+
+        def end() -> None:
+            for link in links:
+                if link in self._cuts:
+                    self._cuts.remove(link)
+                    self._fleet.net.unblock(*link)
+            self._fleet.store.poke()
+
+        self._fleet.kernel.at(ms, self._fleet.store.host, "heal", end)
+
+
+KINDS: dict[str, Callable[[Faults, SimBroker, int], None]] = {
+    "kill": Faults.kill,
+    "power": Faults.power,
+    "bounce": Faults.bounce,
+    "new_disk": Faults.new_disk,
+    "fail_disk": Faults.fail_disk,
+    "set_min_isr": Faults.set_min_isr,
+    "leave": Faults.leave,
+    "pause": Faults.pause,
+    "isolate": Faults.isolate,
+    "cut_peers": Faults.cut_peers,
+    "cut_store": Faults.cut_store,
+    "deafen": Faults.deafen,
+    "mute": Faults.mute,
+    "reset": Faults.reset,
+    "outage": Faults.outage,
+    "compact": Faults.compact,
+    "end_lease": Faults.end_lease,
+    "depose": Faults.depose,
+}
+
+
+def drawn_faults(tape: Tape, until_ms: int) -> tuple[Fault, ...]:
+    """Some kinds only, chosen for this seed, so that each of them meets itself and few others (swarm testing)."""
+    kinds = [kind for kind in KINDS if tape.draw("faults.kind", 5) >= 3] or ["kill"]
+    count = 1 + tape.draw("faults.count", 8)
+    faults = [
+        Fault(
+            tape.draw("faults.at", until_ms),
+            kinds[tape.draw("faults.which", len(kinds))],
+            tape.draw("faults.target", 12),
+            (200, 1_000, 2_500, 5_000, 9_000)[tape.draw("faults.long", 5)]
+            + tape.draw("faults.ms", 1_000),
+        )
+        for _ in range(count)
+    ]
+    return tuple(sorted(faults, key=lambda fault: fault.at_ms))

@@ -1,0 +1,322 @@
+"""What must hold after each event: the checker stands beside the simulation, sees all logs and the store, and knows what was committed.
+
+Its numbers are those of ARCHITECTURE.md. Losses are admitted only where an election was unclean, and then only if the topic allows it or
+the elected disk lost records in a power loss; what a leader from before such an election still believes is not judged.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from logfleet.metadata import keys
+from logfleet.metadata.image import Broker, ClusterImage, Partition
+from logfleet.metadata.store import WatchBatch
+from logfleet.replication.partition_state import effective_min_isr
+
+from broker_image.tests.sim.kernel import Host, Kernel, SimulationError
+from broker_image.tests.sim.replica_log import NO_PRODUCER, Batch, ReplicaLog
+
+
+class DiskOf(Protocol):
+    logs: dict[int, ReplicaLog]
+
+
+class Watched(Protocol):
+    """A broker, as the checker looks into it."""
+
+    id: int
+    host: Host
+    epoch: int | None
+
+    @property
+    def disk(self) -> DiskOf: ...
+
+
+class PartitionHistory:
+    """committed: what any leader has shown to be so, by offset. records: (offset, epoch) -> (value, epoch before it).
+
+    leaders: who began to lead in which leader epoch. unclean_epoch: of the last election that may have lost records, -1 if there was none.
+    is_excused: the loss that it brings has not been seen yet.
+    """
+
+    def __init__(self) -> None:
+        self.committed: list[Batch] = []
+        self.values: set[str] = set()
+        self.records: dict[tuple[int, int], tuple[str, int]] = {}
+        self.leaders: dict[int, tuple[int, int]] = {}
+        self.unclean_epoch = -1
+        self.is_excused = False
+        self.state: Partition | None = None
+
+
+class Checker:
+    def __init__(self, kernel: Kernel, *, is_unclean_enabled: bool) -> None:
+        self.brokers: Mapping[int, Watched] = {}
+        self.topic_id = b""
+        self._kernel = kernel
+        self._is_unclean_enabled = is_unclean_enabled
+        self._histories: dict[int, PartitionHistory] = {}
+
+    def history(self, index: int) -> PartitionHistory:
+        found = self._histories.get(index)
+        if found is None:
+            found = self._histories[index] = PartitionHistory()
+        return found
+
+    def _demand(self, holds: object, text: str, *arguments: object) -> None:
+        if not holds:
+            raise SimulationError(text % arguments)
+
+    # what brokers do
+
+    def leads(self, index: int, broker: Watched, leader_epoch: int) -> None:
+        history = self.history(index)
+        leaders = history.leaders
+        before = leaders.get(leader_epoch)
+        self._demand(
+            before is None,
+            "I4: partition %s, leader epoch %s: broker %s begins to lead, %s did before",
+            index, leader_epoch, broker.id, before,
+        )  # fmt: skip
+        leaders[leader_epoch] = (broker.id, broker.epoch or 0)
+        if leader_epoch >= history.unclean_epoch:
+            self._lost(history, index, broker)
+            history.is_excused = False
+
+    def _lost(self, history: PartitionHistory, index: int, broker: Watched) -> None:
+        """What was committed and the new leader has not is gone; after an unclean election that is as it must be."""
+        kept = self._common(history, broker.disk.logs.get(index))
+        if kept < len(history.committed):
+            self._demand(
+                history.is_excused,
+                "I1: partition %s: broker %s leads with %s of %s committed records",
+                index, broker.id, kept, len(history.committed),
+            )  # fmt: skip
+            self._kernel.sometimes("an unclean election lost records")
+            for batch in history.committed[kept:]:
+                history.values.discard(batch.value)
+            del history.committed[kept:]
+
+    def appended(self, index: int, broker: Watched, log: ReplicaLog) -> None:
+        """The last record of this log is new there, by its leader or copied from it."""
+        batch = log.batches[-1]
+        previous = log.batches[-2].epoch if batch.offset else -1
+        self._demand(previous <= batch.epoch, "I4: partition %s of %s: epoch %s follows %s", index, broker.id, batch.epoch, previous)  # fmt: skip
+        known = self.history(index).records.setdefault(
+            (batch.offset, batch.epoch), (batch.value, previous)
+        )
+        self._demand(
+            known == (batch.value, previous),
+            "I5: partition %s, offset %s, epoch %s: %s at broker %s is %s elsewhere",
+            index, batch.offset, batch.epoch, (batch.value, previous), broker.id, known,
+        )  # fmt: skip
+
+    def truncated(self, index: int, broker: Watched, cut: list[Batch], high_watermark: int) -> None:
+        if not cut:
+            return
+        self._kernel.sometimes("a follower truncated its log")
+        history = self.history(index)
+        offset = cut[0].offset
+        if history.unclean_epoch >= 0:
+            return
+        self._demand(
+            offset >= high_watermark,
+            "I6: partition %s: broker %s truncates to %s, below its high watermark %s",
+            index, broker.id, offset, high_watermark,
+        )  # fmt: skip
+        state = history.state
+        if state is not None and (broker.id, broker.epoch) in state.isr:
+            self._demand(
+                offset >= len(history.committed) or cut[0] != history.committed[offset],
+                "I6: partition %s: broker %s is in the ISR and truncates %s, which is committed",
+                index, broker.id, cut[0],
+            )  # fmt: skip
+
+    def advanced(
+        self, index: int, broker: Watched, log: ReplicaLog, leader_epoch: int, span: range
+    ) -> None:
+        """The high watermark of a leader has gone over these offsets."""
+        history = self.history(index)
+        if leader_epoch < history.unclean_epoch:
+            return
+        for offset in span:
+            self._commit(history, index, broker, log.batches[offset])
+        if history.state is not None:
+            self._hold(history, index, log, span.stop)
+
+    def _commit(self, history: PartitionHistory, index: int, broker: Watched, batch: Batch) -> None:
+        if batch.offset < len(history.committed):
+            known = history.committed[batch.offset]
+            self._demand(known == batch, "I1: partition %s: broker %s shows %s as committed, it was %s", index, broker.id, batch, known)  # fmt: skip
+            return
+        if batch.producer != NO_PRODUCER:
+            self._demand(
+                batch.value not in history.values,
+                "I10: partition %s: %s is committed twice", index, batch.value,
+            )  # fmt: skip
+            history.values.add(batch.value)
+        history.committed.append(batch)
+
+    def _hold(self, history: PartitionHistory, index: int, log: ReplicaLog, end: int) -> None:
+        """Each member of the ISR that the store has holds what is below `end`. One that is down or registers anew is not looked at."""
+        assert history.state is not None
+        for broker_id, broker_epoch in history.state.isr:
+            member = self.brokers[broker_id]
+            if member.host.is_up and member.epoch == broker_epoch and end:
+                held = member.disk.logs.get(index)
+                self._demand(
+                    held is not None
+                    and held.end_offset >= end
+                    and held.batches[end - 1] == log.batches[end - 1],
+                    "I3: partition %s: high watermark %s, but broker %s of the ISR has %s records",
+                    index, end, broker_id, held.end_offset if held else 0,
+                )  # fmt: skip
+
+    # what clients see
+
+    def acked(self, index: int, offset: int, value: str) -> None:
+        """A leader answers a produce with acks=all."""
+        history = self.history(index)
+        if history.unclean_epoch >= 0 and offset >= len(history.committed):
+            return
+        self._demand(
+            offset < len(history.committed) and history.committed[offset].value == value,
+            "I1: partition %s: %s was acknowledged at %s, and is not committed there",
+            index, value, offset,
+        )  # fmt: skip
+
+    def consumed(self, index: int, offset: int, batches: tuple[Batch, ...]) -> None:
+        """A consumer was given this."""
+        history = self.history(index)
+        if history.unclean_epoch >= 0:
+            return
+        for number, batch in enumerate(batches):
+            at = offset + number
+            self._demand(
+                batch.offset == at and at < len(history.committed) and history.committed[at] == batch,
+                "I16: partition %s: a consumer got %s at %s, which is not committed",
+                index, batch, at,
+            )  # fmt: skip
+
+    def went_back(self, index: int, offset: int, end: int) -> None:
+        """A leader told a consumer that the offset, which it had been given, is out of range."""
+        self._demand(
+            self.history(index).unclean_epoch >= 0,
+            "I16: partition %s: a consumer at %s was told that the log ends at %s",
+            index, offset, end,
+        )  # fmt: skip
+
+    # what the store has
+
+    def committed_metadata(self, batch: WatchBatch, image: ClusterImage) -> None:
+        if not any(event.key.startswith(keys.PARTITIONS) for event in batch.events):
+            return
+        topic = image.topic_by_id(self.topic_id)
+        for index, after in enumerate(topic.partitions if topic else ()):
+            history = self.history(index)
+            before, history.state = history.state, after
+            if before is not None and before.revision != after.revision:
+                self._changed(history, index, before, after, image)
+
+    def _changed(
+        self,
+        history: PartitionHistory,
+        index: int,
+        before: Partition,
+        after: Partition,
+        image: ClusterImage,
+    ) -> None:
+        self._kernel.note(
+            "store", "revision %s: partition %s leader %s epoch %s isr %s elr %s%s",
+            after.revision, index, after.leader, after.leader_epoch, after.isr, after.elr,
+            " recovering" if after.recovering else "",
+        )  # fmt: skip
+        members, was = set(after.isr_ids), set(before.isr_ids)
+        self._demand(after.partition_epoch == before.partition_epoch + 1, "I7: partition %s: partition epoch %s follows %s", index, after.partition_epoch, before.partition_epoch)  # fmt: skip
+        self._demand(
+            members <= set(after.replicas)
+            and len(members) == len(after.isr)
+            and not members & set(after.elr)
+            and (after.leader in members or not after.has_leader),
+            "I7: partition %s: leader %s, replicas %s, isr %s, elr %s",
+            index, after.leader, after.replicas, after.isr, after.elr,
+        )  # fmt: skip
+        is_new = after.leader_epoch != before.leader_epoch
+        self._demand(
+            after.leader_epoch == before.leader_epoch + is_new
+            and (is_new or after.leader == before.leader),
+            "I4: partition %s: leader %s epoch %s follows leader %s epoch %s",
+            index, after.leader, after.leader_epoch, before.leader, before.leader_epoch,
+        )  # fmt: skip
+        if is_new and after.has_leader:
+            self._elected(history, index, before, after, image)
+        for broker_id, broker_epoch in set(after.isr) - set(before.isr):
+            broker = image.brokers.get(broker_id)
+            self._demand(
+                broker is not None and broker.epoch == broker_epoch and broker.is_active,
+                "I7: partition %s: %s joins the ISR, but is not registered and active so (%s)",
+                index, (broker_id, broker_epoch), broker,
+            )  # fmt: skip
+        if members - was and not is_new:
+            self._kernel.sometimes("the ISR grew")
+        if (members != was or is_new) and not history.is_excused:
+            self._hold_committed(history, index, after)
+        for broker_id in was - members:
+            self._left(image.brokers.get(broker_id), is_leaders=not is_new)
+        if len(members) < effective_min_isr(after) <= len(was):
+            self._kernel.sometimes("the ISR fell below min ISR")
+
+    def _left(self, broker: Broker | None, *, is_leaders: bool) -> None:
+        if broker is not None and broker.is_fenced and broker.value.unclean:
+            self._kernel.sometimes("an unclean start was taken out of an ISR before it was let in")
+        elif broker is None or broker.is_fenced:
+            self._kernel.sometimes("the ISR shrank by the controller")
+        elif is_leaders and broker.is_active:
+            self._kernel.sometimes("the ISR shrank by its leader")
+
+    def _hold_committed(self, history: PartitionHistory, index: int, state: Partition) -> None:
+        for broker_id, broker_epoch in state.isr:
+            member = self.brokers[broker_id]
+            if member.host.is_up and member.epoch == broker_epoch:
+                kept = self._common(history, member.disk.logs.get(index))
+                self._demand(
+                    kept == len(history.committed),
+                    "I3: partition %s: broker %s is in the ISR with %s of %s committed records",
+                    index, broker_id, kept, len(history.committed),
+                )  # fmt: skip
+
+    def _elected(
+        self,
+        history: PartitionHistory,
+        index: int,
+        before: Partition,
+        after: Partition,
+        image: ClusterImage,
+    ) -> None:
+        leader = after.leader
+        broker = image.brokers.get(leader)
+        self._demand(
+            broker is not None and (leader, broker.epoch) in after.isr and not broker.is_fenced,
+            "I8: partition %s: broker %s is elected, but %s is not registered and active",
+            index, leader, dict(after.isr).get(leader),
+        )  # fmt: skip
+        is_clean = leader in before.isr_ids or leader in before.elr
+        if leader in before.elr:
+            self._kernel.sometimes("an eligible leader was elected")
+        if is_clean:
+            return
+        self._kernel.sometimes("the last leader was elected")
+        self._demand(
+            self._is_unclean_enabled or leader == before.last_leader,
+            "I8: partition %s: broker %s is elected, of isr %s, elr %s, last leader %s",
+            index, leader, before.isr_ids, before.elr, before.last_leader,
+        )  # fmt: skip
+        log = self.brokers[leader].disk.logs.get(index)
+        history.unclean_epoch = after.leader_epoch
+        history.is_excused = self._is_unclean_enabled or (log is not None and log.has_lost)
+
+    def _common(self, history: PartitionHistory, log: ReplicaLog | None) -> int:
+        """How many of the committed records are in the log, from the first on."""
+        count = min(len(history.committed), log.end_offset if log else 0)
+        while count and log is not None and log.batches[count - 1] != history.committed[count - 1]:
+            count -= 1
+        return count

@@ -1,0 +1,61 @@
+"""What brokers and clients of a simulation say to each other; partitions are named by their index in the one topic."""
+
+import msgspec
+from logfleet.replication.fetch_check import EpochEnd
+from logfleet.replication.follower import NextFetch
+from logfleet.wire.errors import ErrorCode
+
+from broker_image.tests.sim.replica_log import NO_PRODUCER, Batch
+
+
+class Fetch(msgspec.Struct, frozen=True):
+    """A follower asks. known: the high watermark that it knows, by partition, as in a fetch session."""
+
+    replica: int
+    broker_epoch: int
+    rows: dict[int, NextFetch]
+    known: dict[int, int]
+
+
+class Row(msgspec.Struct, frozen=True):
+    error: ErrorCode = ErrorCode.NONE
+    diverging: EpochEnd | None = None
+    batches: tuple[Batch, ...] = ()
+    high_watermark: int = -1
+
+
+class Range(msgspec.Struct, frozen=True):
+    """Where does the leader's log end? Answered by an integer, or None by who does not lead."""
+
+    index: int
+
+
+class Produce(msgspec.Struct, frozen=True):
+    index: int
+    value: str
+    is_acks_all: bool
+    producer: int = NO_PRODUCER
+    sequence: int = -1
+
+
+class Produced(msgspec.Struct, frozen=True):
+    error: ErrorCode
+    offset: int = -1
+
+
+class Read(msgspec.Struct, frozen=True):
+    """A consumer asks for what is committed from `offset` on."""
+
+    index: int
+    offset: int
+
+
+class ReadAnswer(msgspec.Struct, frozen=True):
+    error: ErrorCode
+    batches: tuple[Batch, ...] = ()
+
+
+class Metadata(msgspec.Struct, frozen=True):
+    """Who leads? Answered by a broker's id, or NO_LEADER."""
+
+    index: int

@@ -1,0 +1,207 @@
+"""One rule broken at a time: each of these must be found, else the simulation proves nothing about that rule (ablations).
+
+A mutant replaces a function of the product, or a step of the shell that the simulation has in its place. seed: one that finds it, tried first.
+also: modules that call the same function by a name of their own.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+from logfleet.control import transactions
+from logfleet.control.brokers import fencing
+from logfleet.metadata.store import TxnResult, UnknownOutcome, exists
+from logfleet.replication import election, fetch_check, follower, isr_write, leader
+from logfleet.replication.leader import LeaderReplicas
+from logfleet.replication.partition_state import with_isr
+
+from broker_image.tests.sim import broker, controlling, replica
+from broker_image.tests.sim.replica_log import Batch
+from broker_image.tests.sim.simulation import drawn_case, run
+from broker_image.tests.sim.store import SimStore
+
+SEEDS_MAX = 2_000
+
+
+class Mutant(msgspec.Struct, frozen=True):
+    name: str
+    where: Any
+    attribute: str
+    made: Callable[[Any], Any]
+    seed: int = 0
+    also: tuple[Any, ...] = ()
+
+
+@contextmanager
+def broken(mutant: Mutant) -> Iterator[None]:
+    """While this lasts the rule is not kept."""
+    places = (mutant.where, *mutant.also)
+    rules = [place.__dict__[mutant.attribute] for place in places]
+    for place, rule in zip(places, rules, strict=True):
+        setattr(place, mutant.attribute, mutant.made(rule))
+    try:
+        yield
+    finally:
+        for place, rule in zip(places, rules, strict=True):
+            setattr(place, mutant.attribute, rule)
+
+
+def found(mutant: Mutant, seeds: Sequence[int]) -> tuple[int, str] | None:
+    """The first of the seeds that fails with it, and how."""
+    with broken(mutant):
+        for seed in seeds:
+            failure = run(drawn_case(seed)).failure
+            if failure is not None:
+                return seed, failure
+    return None
+
+
+def _not_pending(rule: Any) -> Any:
+    def count(self: LeaderReplicas, joining: list[Any]) -> None:
+        pending, self.pending = self.pending, None
+        rule(self, joining)
+        self.pending = pending
+
+    return count
+
+
+def _below_min_isr(rule: Any) -> Any:
+    def move(self: LeaderReplicas) -> bool:
+        before, self.is_at_min_isr = self.is_at_min_isr, True
+        moved = rule(self)
+        self.is_at_min_isr = before
+        return bool(moved)
+
+    return move
+
+
+def _any_broker_epoch(rule: Any) -> Any:
+    def fetched(
+        self: LeaderReplicas, each: int, _epoch: int, offset: int, start: int, *, now_ms: int
+    ) -> Any:
+        known = self.followers[each].broker_epoch
+        return rule(self, each, known, offset, start, now_ms=now_ms)
+
+    return fetched
+
+
+def _at_high_watermark(_rule: Any) -> Any:
+    return lambda self, follower: follower.log_end_offset >= self.high_watermark
+
+
+def _at_epoch_start(_rule: Any) -> Any:
+    return lambda self, follower: follower.log_end_offset >= self.epoch_start_offset
+
+
+def _decide_anyway(rule: Any) -> Any:
+    return lambda _asked, now, row, epochs: rule(now, now, row, epochs)
+
+
+def _truncate_to_high_watermark(rule: Any) -> Any:
+    def follow(self: replica.Replica, new_leader: int, leader_epoch: int) -> None:
+        is_new = leader_epoch != self.leader_epoch
+        rule(self, new_leader, leader_epoch)
+        if is_new:
+            self.truncate(self.high_watermark)
+
+    return follow
+
+
+def _admit_first(rule: Any) -> Any:
+    def converge(self: controlling.Controlling, epoch: int) -> Any:
+        new = fencing.newcomers(self._image)
+        yield from self._write(epoch, fencing.admission_steps(new))
+        return (yield from rule(self, epoch))
+
+    return converge
+
+
+def _settled_by_a_read(rule: Any) -> Any:
+    def settle(self: SimStore, host: Any, txn: Any) -> Any:
+        if (
+            not host.name.startswith("b")
+            or txn.success[0].key[:5] != "part/"
+            or txn.failure[0].key[:5] != "part/"
+        ):
+            return (yield from rule(self, host, txn))
+        result = yield self.txn(host, txn)
+        if isinstance(result, UnknownOutcome):
+            read = type(txn)((), txn.failure, ())
+            result, _ = yield from rule(self, host, read)
+            result = TxnResult(False, result.revision, result.reads)
+        elif not isinstance(result, TxnResult):
+            return (yield from rule(self, host, txn))
+        return result, False
+
+    return settle
+
+
+def _follower_forgets_producers(rule: Any) -> Any:
+    def append(self: replica.Replica, batch: Batch) -> None:
+        if self.leading is not None:
+            rule(self, batch)
+            return
+        producers = self.log.producers
+        self.log.producers = type(producers)()
+        rule(self, batch)
+        self.log.producers = producers
+
+    return append
+
+
+def _unclean_is_forgotten(rule: Any) -> Any:
+    def start(self: broker.SimBroker) -> None:
+        rule(self)
+        self.is_unclean = False
+
+    return start
+
+
+def _unclean_is_told_once(rule: Any) -> Any:
+    def keeping(self: broker.SimBroker, lease: int, told: Any) -> Any:
+        yield from rule(self, lease, told)
+        self.is_unclean = False
+
+    return keeping
+
+
+def _without_version(_rule: Any) -> Any:
+    return lambda key, _revision: exists(key)
+
+
+def _eligible_for_ever(rule: Any) -> Any:
+    def made(state: Any, isr: Any, **others: Any) -> Any:
+        after, members = rule(state, isr, **others), dict(isr)
+        kept = tuple(each for each in state.elr if each not in members)
+        return msgspec.structs.replace(after, elr=after.elr or kept)
+
+    return made
+
+
+MUTANTS = (
+    Mutant("an ISR change in flight does not count", LeaderReplicas, "_count", _not_pending, seed=9),
+    Mutant("the high watermark moves below min ISR", LeaderReplicas, "_move", _below_min_isr, seed=194),
+    Mutant("any broker epoch's fetch counts", LeaderReplicas, "fetched", _any_broker_epoch, seed=1),
+    Mutant("the ISR grows at the high watermark only", LeaderReplicas, "_is_in_sync", _at_high_watermark, seed=850),
+    Mutant("the ISR grows at the epoch's start only", LeaderReplicas, "_is_in_sync", _at_epoch_start, seed=9),
+    Mutant("a leader looks for no divergence", fetch_check, "diverging_epoch", lambda _: lambda *_, **__: None, seed=11),
+    Mutant("a stale answer counts", follower, "decide", _decide_anyway, seed=25),
+    Mutant("a new follower truncates to its high watermark", replica.Replica, "follow", _truncate_to_high_watermark, seed=19),
+    Mutant("a follower truncates to the leader's end only", follower, "truncation_offset", lambda _: lambda _epochs, end, diverging: min(end, diverging[1]), seed=204),
+    Mutant("an unclean start is trusted by the controller", election, "_lost_records", lambda _: lambda _broker: False, seed=36),
+    Mutant("an unclean start is not told", broker.SimBroker, "start", _unclean_is_forgotten, seed=36),
+    Mutant("an unclean start is not told again by the next registration", broker.SimBroker, "_keeping", _unclean_is_told_once, seed=93),
+    Mutant("newcomers are let in before the sweep", controlling.Controlling, "_converge", _admit_first, seed=36),
+    Mutant("an election compares no registration", transactions, "still_active", lambda _: lambda *_: (), seed=17),
+    Mutant("an ISR change compares no registration", isr_write, "still_active", lambda _: lambda *_: (), seed=9),
+    Mutant("an ISR change compares no version", isr_write, "modified_at", _without_version, seed=11),
+    Mutant("a read settles an unknown transaction", SimStore, "settle", _settled_by_a_read, seed=1792),
+    Mutant("any disk will do for the last leader", election, "_has_disk", lambda _: lambda *_: True, seed=8),
+    Mutant("any replica may be elected", election, "_elected", lambda rule: lambda *arguments, **_: rule(*arguments, unclean=True), seed=6),
+    Mutant("a leader is elected in the epoch of the last", election, "_led_by", lambda rule: lambda one, state, epoch: rule(one, state, epoch - 1), seed=0),
+    Mutant("followers forget producers", replica.Replica, "append", _follower_forgets_producers, seed=7),
+    Mutant("an unclean broker stays eligible", election, "with_isr", lambda _: lambda state, isr, **_: with_isr(state, isr), seed=36),
+    Mutant("the ISR grows by who is behind", LeaderReplicas, "_is_in_sync", lambda _: lambda _self, follower: follower.log_end_offset > 0, seed=9),
+    Mutant("eligible leaders stay so beside a full ISR", leader, "with_isr", _eligible_for_ever, seed=158, also=(election,)),
+)  # fmt: skip

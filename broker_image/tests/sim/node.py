@@ -1,0 +1,102 @@
+"""What the parts of a simulated broker share: the world that it stands in, its disk, and what it knows of itself."""
+
+import msgspec
+from logfleet.metadata import keys
+from logfleet.metadata.image import ClusterImage, Partition
+from logfleet.metadata.keys import TopicValue
+from logfleet.metadata.store import Put
+from logfleet.wire import uuids
+
+from broker_image.tests.sim.invariants import Checker
+from broker_image.tests.sim.kernel import Host, Kernel
+from broker_image.tests.sim.net import SimNet
+from broker_image.tests.sim.replica_log import ReplicaLog
+from broker_image.tests.sim.store import SimStore
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What a seed draws of a fleet. racks: of the brokers, by id - 1. lag_max_ms: replica.lag.time.max.ms."""
+
+    racks: tuple[str, ...] = ("a", "b", "c")
+    partitions: int = 1
+    replication_factor: int = 3
+    min_isr: int = 2
+    lag_max_ms: int = 3_000
+    fetch_batches: int = 10
+    is_unclean_enabled: bool = False
+    delay_ms: int = 1
+    spikes: int = 0
+    unknown: int = 0
+    late: int = 0
+    refused: int = 0
+
+
+class Fleet:
+    """The world of one simulation, as its hosts see it."""
+
+    topic_id = bytes(15) + b"\1"
+    topic_uuid = uuids.to_text(topic_id)
+
+    def __init__(self, kernel: Kernel, settings: Settings) -> None:
+        self.kernel, self.settings = kernel, settings
+        self.net = SimNet(kernel)
+        self.store = SimStore(kernel, self.net)
+        self.controllers: dict[int, int] = {}  # who believes that it controls -> controller epoch
+        self.checker = Checker(kernel, is_unclean_enabled=settings.is_unclean_enabled)
+        self.checker.topic_id = self.topic_id
+        self.store.on_commit = self.checker.committed_metadata
+        self.net.delay_ms, self.net.spikes = settings.delay_ms, settings.spikes
+        faults = self.store.faults
+        faults.unknown, faults.late = settings.unknown, settings.late
+        faults.refused = settings.refused
+
+    def topic_put(self, min_isr: int) -> Put:
+        """The topic, with its configs."""
+        configs = {
+            "min.insync.replicas": str(min_isr),
+            "unclean.leader.election.enable": str(self.settings.is_unclean_enabled).lower(),
+        }
+        return Put(keys.topic("t"), keys.encode(TopicValue(self.topic_uuid, configs)))
+
+    def partitions_in(self, image: ClusterImage) -> tuple[Partition, ...]:
+        topic = image.topic_by_id(self.topic_id)
+        return topic.partitions if topic else ()
+
+
+class Disk:
+    """What is there after a crash. marker: broker epoch at the last clean stop, None after any other. directory: id of the disk."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self.marker: int | None = None
+        self.logs: dict[int, ReplicaLog] = {}
+        self.high_watermarks: dict[int, int] = {}
+
+
+class Node:
+    """epoch: its broker epoch while it is registered, else None. deadline_ms: until then nobody can have seen its lease end.
+
+    is_lost: it knows that its registration has ended.
+    """
+
+    def __init__(self, fleet: Fleet, number: int, rack: str) -> None:
+        self.fleet = fleet
+        self.id = number
+        self.rack = rack
+        self.host = Host(f"b{number}")
+        self.host.is_up = False
+        self.disk = Disk(f"disk-{number}")
+        self.image = ClusterImage()
+        self.epoch: int | None = None
+        self.deadline_ms = -1
+        self.is_lost = False
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether it may answer what rests on leading."""
+        return (
+            self.epoch is not None and not self.is_lost and self.fleet.kernel.now < self.deadline_ms
+        )
+
+    def note(self, text: str, *arguments: object) -> None:
+        self.fleet.kernel.note(self.host.name, text, *arguments)

@@ -1,0 +1,107 @@
+"""A broker's copy of a partition in a simulation, and whether it leads, follows, or neither."""
+
+from logfleet.metadata.image import Partition
+from logfleet.replication.leader import LeaderReplicas
+from logfleet.wire.errors import ErrorCode
+
+from broker_image.tests.sim.messages import Produced
+from broker_image.tests.sim.net import Reply
+from broker_image.tests.sim.node import Node
+from broker_image.tests.sim.replica_log import Batch, ReplicaLog
+
+
+class Replica:
+    """leader_epoch: the newest that it took part in. leader: whom it follows. leading: what it knows of the others while it leads.
+
+    waiting: appends that are to be acknowledged once they are committed: (offset, value, reply).
+    """
+
+    def __init__(self, node: Node, index: int, log: ReplicaLog, high_watermark: int) -> None:
+        self.node = node
+        self.index = index
+        self.log = log
+        self.leader_epoch = -1
+        self.leader: int | None = None
+        self.leading: LeaderReplicas | None = None
+        self.is_waiting = False  # for a newer image, before it fetches again
+        self.waiting: list[tuple[int, str, Reply]] = []
+        self._high_watermark = min(high_watermark, log.end_offset)
+        self._judged = 0
+
+    @property
+    def high_watermark(self) -> int:
+        leading = self.leading
+        return self._high_watermark if leading is None else leading.high_watermark
+
+    def lead(self, partition: Partition) -> None:
+        """Lead, or take over what the image says to who leads already."""
+        node, log, leading = self.node, self.log, self.leading
+        if leading is not None and partition.leader_epoch == self.leader_epoch:
+            assert leading.learned(partition, partition.revision)
+            self.moved()
+            return
+        self.stop()
+        self.leader_epoch = partition.leader_epoch
+        node.note("leads partition %s, epoch %s, from %s on", self.index, self.leader_epoch, log.end_offset)  # fmt: skip
+        node.fleet.checker.leads(self.index, node, self.leader_epoch)
+        log.epochs.assign(self.leader_epoch, log.end_offset)
+        self._judged = 0
+        self.leading = LeaderReplicas(
+            node.id,
+            partition,
+            partition.revision,
+            log_end_offset=log.end_offset,
+            high_watermark=self._high_watermark,
+            lag_max_ms=node.fleet.settings.lag_max_ms,
+            now_ms=node.fleet.kernel.now,
+        )
+        self.moved()
+
+    def follow(self, leader: int, leader_epoch: int) -> None:
+        self.is_waiting = False
+        if (leader, leader_epoch) != (self.leader, self.leader_epoch) or self.leading is not None:
+            self.stop()
+            self.leader, self.leader_epoch = leader, leader_epoch
+            self.node.note("follows %s in partition %s, epoch %s", leader, self.index, leader_epoch)
+
+    def stop(self) -> None:
+        """Neither lead nor follow. What waits to be acknowledged never is by this broker."""
+        self.leader = None
+        if self.leading is not None:
+            self._high_watermark = self.leading.high_watermark
+            self.leading = None
+            self.node.note("leads partition %s no more", self.index)
+        waiting, self.waiting = self.waiting, []
+        for _, _, reply in waiting:
+            reply(Produced(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+    def told(self, high_watermark: int) -> None:
+        """As a follower: this high watermark, as of now."""
+        self._high_watermark = high_watermark
+
+    def append(self, batch: Batch) -> None:
+        self.log.append(batch)
+        self.node.fleet.checker.appended(self.index, self.node, self.log)
+
+    def truncate(self, offset: int) -> None:
+        high_watermark = self.high_watermark
+        self._high_watermark = min(high_watermark, offset)
+        cut = self.log.truncate_to(offset)
+        self.node.note("truncates partition %s to %s", self.index, offset)
+        self.node.fleet.checker.truncated(self.index, self.node, cut, high_watermark)
+
+    def moved(self) -> None:
+        """The high watermark may have: have it judged, and answer who waits."""
+        leading = self.leading
+        assert leading is not None
+        high_watermark = leading.high_watermark
+        checker = self.node.fleet.checker
+        if high_watermark > self._judged:
+            span = range(self._judged, high_watermark)
+            self._judged = high_watermark
+            checker.advanced(self.index, self.node, self.log, self.leader_epoch, span)
+            self.node.note("partition %s: high watermark %s", self.index, high_watermark)
+        while self.waiting and self.waiting[0][0] < high_watermark:
+            offset, value, reply = self.waiting.pop(0)
+            checker.acked(self.index, offset, value)
+            reply(Produced(ErrorCode.NONE, offset))

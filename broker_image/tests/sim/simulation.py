@@ -1,0 +1,216 @@
+"""Deterministic simulation of replicated partitions: a fleet's pure rules under an event queue, while hosts, disks, links and the store fail.
+
+`Case` is all that a run depends on; `run` carries it out: a fleet comes up and makes its topic, then things break while clients write and
+read, then all is healed and the fleet has to come to rest. See docs/simulation.md.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+from logfleet.metadata import keys
+from logfleet.metadata.keys import NO_LEADER, ReadyValue
+from logfleet.metadata.store import Put, Txn
+from logfleet.replication.election import first_state
+
+from broker_image.tests.sim.broker import SimBroker
+from broker_image.tests.sim.clients import Consumer, Producer
+from broker_image.tests.sim.faults import Fault, Faults, drawn_faults
+from broker_image.tests.sim.kernel import Host, Kernel, SimulationError
+from broker_image.tests.sim.node import Fleet, Settings
+from broker_image.tests.sim.tape import Draws, Tape
+
+SAFETY_MS = 15_000
+CONVERGENCE_MS = 120_000
+STEP_MS = 250
+
+
+class Load(msgspec.Struct, frozen=True):
+    """A record to be produced."""
+
+    at_ms: int
+    partition: int
+    is_acks_all: bool
+
+
+class Case(msgspec.Struct, frozen=True):
+    """draws: given ones for all that the lists do not say; None draws them from the seed."""
+
+    seed: int
+    settings: Settings
+    faults: tuple[Fault, ...]
+    load: tuple[Load, ...]
+    draws: dict[str, list[int]] | None = None
+
+
+class Outcome(msgspec.Struct):
+    """failure: what went wrong, None if nothing did. drawn: what the tape had."""
+
+    failure: str | None
+    labels: Counter[str]
+    trace_hash: str
+    drawn: Draws
+    notes: list[tuple[int, str, str]]
+    now_ms: int
+
+
+def drawn_case(seed: int) -> Case:
+    """The case that belongs to a seed."""
+    tape = Tape(seed)
+    draw = tape.draw
+    brokers = 3 + (draw("faults.brokers", 4) == 3) + (draw("faults.brokers", 8) == 7)
+    racks = 2 + draw("faults.racks", 2)
+    factor = (3, 3, 3, 2, 1)[draw("faults.factor", 5)]
+    has_store_faults = draw("store.faulty", 3) > 0
+    settings = Settings(
+        racks=tuple("abc"[number % racks] for number in range(brokers)),
+        partitions=1 + draw("load.partitions", 2),
+        replication_factor=factor,
+        min_isr=1 + draw("load.min_isr", 2),
+        lag_max_ms=(1_000, 2_000, 4_000)[draw("schedule.lag", 3)],
+        fetch_batches=(1, 3, 10)[draw("net.batches", 3)],
+        is_unclean_enabled=draw("faults.unclean", 10) == 9,
+        delay_ms=(1, 4, 30, 120)[draw("net.most", 4)],
+        spikes=(0, 0, 1, 3)[draw("net.spikes", 4)],
+        unknown=has_store_faults * draw("store.unknown", 20),
+        late=has_store_faults * draw("store.late", 25),
+        refused=has_store_faults * draw("store.refused", 10),
+    )
+    load = tuple(
+        Load(
+            draw("load.at", SAFETY_MS),
+            draw("load.partition", settings.partitions),
+            draw("load.acks", 4) < 3,
+        )
+        for _ in range(10 + draw("load.count", 40))
+    )
+    load = tuple(sorted(load, key=lambda each: each.at_ms))
+    return Case(seed, settings, drawn_faults(tape, SAFETY_MS), load)
+
+
+class Simulation:
+    """A fleet and its clients. `run_case` drives it as a case says; scenarios do it step by step."""
+
+    def __init__(self, case: Case, *, is_told: bool = False) -> None:
+        self.case = case
+        settings = case.settings
+        self.kernel = Kernel(Tape(case.seed, case.draws), is_told=is_told)
+        self.fleet = Fleet(self.kernel, settings)
+        self.brokers = {
+            number: SimBroker(self.fleet, number, rack)
+            for number, rack in enumerate(settings.racks, 1)
+        }
+        self.fleet.checker.brokers = self.brokers
+        self.fleet.net.servers = {each.host.name: each for each in self.brokers.values()}
+        self.faults = Faults(self.fleet, self.brokers)
+        self.client = Host("client")
+        self.producers = {
+            (index, is_acks_all): Producer(self.fleet, self.client, index, is_acks_all=is_acks_all)
+            for index in range(settings.partitions)
+            for is_acks_all in (True, False)
+        }
+        self.consumers = [Consumer(self.fleet, index) for index in range(settings.partitions)]
+
+    def begin(self) -> None:
+        """All brokers are active, and the topic is there."""
+        store, settings, fleet = self.fleet.store, self.case.settings, self.fleet
+        faults, store.faults = store.faults, type(store.faults)()
+        for broker in self.brokers.values():
+            broker.start()
+        self.expect(20_000, lambda: len(self.active()) == len(self.brokers), "the fleet comes up")
+        image = store.image
+        puts = [
+            fleet.topic_put(settings.min_isr),
+            Put(keys.topic_id(fleet.topic_uuid), b"t"),
+            Put(keys.ready(fleet.topic_uuid), keys.encode(ReadyValue(settings.partitions))),
+        ]
+        for index in range(settings.partitions):
+            ids = [
+                1 + (index + number) % len(self.brokers)
+                for number in range(settings.replication_factor)
+            ]
+            state = first_state(ids, image.brokers, settings.min_isr)
+            assert state is not None
+            puts.append(Put(keys.partition(fleet.topic_uuid, index), keys.encode(state)))
+        store.txn(store.host, Txn(success=puts))
+        self.expect(20_000, self.has_converged, "the topic comes up")
+        for broker in self.brokers.values():
+            broker.flush()
+        store.faults = faults
+        for consumer in self.consumers:
+            self.kernel.spawn(self.client, "consume", consumer.consuming(self.client))
+
+    def expect(self, within_ms: int, holds: Callable[[], bool], what: str) -> None:
+        """Go on until it holds, and fail if it does not within that time."""
+        until_ms = self.kernel.now + within_ms
+        while not holds():
+            if self.kernel.now >= until_ms:
+                raise SimulationError(f"L1: {within_ms} ms, and still not: {what}; {self.state()}")
+            self.kernel.run(min(self.kernel.now + STEP_MS, until_ms))
+
+    def active(self) -> list[int]:
+        return [each.id for each in self.fleet.store.image.brokers.values() if each.is_active]
+
+    def state(self) -> str:
+        partitions = self.fleet.partitions_in(self.fleet.store.image)
+        return "; ".join(
+            f"{index}: leader {each.leader}/{each.leader_epoch} isr {each.isr} elr {each.elr}"
+            for index, each in enumerate(partitions)
+        )
+
+    def has_converged(self) -> bool:
+        """Every partition that can be led is, all its replicas are in sync and hold the same, and nobody waits."""
+        partitions = self.fleet.partitions_in(self.fleet.store.image)
+        return len(partitions) == self.case.settings.partitions and all(
+            self._is_well(index) for index in range(len(partitions))
+        )
+
+    def _is_well(self, index: int) -> bool:
+        partition = self.fleet.partitions_in(self.fleet.store.image)[index]
+        replicas = [self.brokers[each] for each in partition.replicas]
+        if partition.leader == NO_LEADER:
+            return any("'" in each.disk.directory for each in replicas) and not self._is_electable(
+                index
+            )
+        if len(partition.isr) < len(replicas):
+            return False
+        if not all(self.producers[index, acks].is_idle for acks in (True, False)):
+            return False
+        logs = [each.disk.logs.get(index) for each in replicas]
+        first = logs[0]
+        return first is not None and all(
+            log is not None and log.batches == first.batches for log in logs
+        )
+
+    def _is_electable(self, index: int) -> bool:
+        partition = self.fleet.partitions_in(self.fleet.store.image)[index]
+        return bool(partition.isr or self.case.settings.is_unclean_enabled)
+
+
+def run(case: Case, *, is_told: bool = False) -> Outcome:
+    """Carry a case out from its begin to its rest."""
+    simulation = Simulation(case, is_told=is_told)
+    kernel, failure = simulation.kernel, None
+    try:
+        simulation.begin()
+        began_ms = kernel.now
+        faults_host = simulation.fleet.store.host
+        for fault in case.faults:
+            kernel.at(fault.at_ms, faults_host, "fault", simulation.faults.begin, fault)
+        for load in case.load:
+            producer = simulation.producers[load.partition, load.is_acks_all]
+            kernel.at(load.at_ms, simulation.client, "load", producer.produce)
+        kernel.run(began_ms + SAFETY_MS)
+        kernel.note("world", "*** all is healed")
+        simulation.faults.heal()
+        simulation.expect(CONVERGENCE_MS, simulation.has_converged, "the fleet comes to rest")
+    except AssertionError as error:
+        failure = f"{type(error).__name__}: {error}"
+    return Outcome(
+        failure,
+        kernel.labels,
+        kernel.trace_hash() if is_told else "",
+        kernel.tape.drawn,
+        kernel.notes,
+        kernel.now,
+    )

@@ -1,0 +1,22 @@
+"""The test of the tests: with any of these rules broken, the simulation fails."""
+
+import pytest
+
+from broker_image.tests.sim.mutants import MUTANTS, SEEDS_MAX, broken, found
+from broker_image.tests.sim.simulation import drawn_case, run
+
+
+@pytest.mark.timeout(
+    900
+)  # where its seed finds it no more, as rules have changed, another one is looked for
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda each: each.name)
+def test_it_is_found_that(mutant) -> None:
+    assert found(mutant, [mutant.seed, *range(SEEDS_MAX)]) is not None
+
+
+def test_a_mutant_is_gone_when_it_has_been_tried() -> None:
+    before = run(drawn_case(0)).failure
+    for mutant in MUTANTS:
+        with broken(mutant):
+            pass
+    assert run(drawn_case(0)).failure is before is None

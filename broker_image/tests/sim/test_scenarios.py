@@ -1,0 +1,299 @@
+"""Interleavings that lost records on paper, or in published bugs: each holds with the rule, and goes wrong without it.
+
+In each of them broker L leads a partition, F follows, and C controls and has no replica of it.
+"""
+
+from collections.abc import Callable
+
+import pytest
+from logfleet.metadata.keys import NO_LEADER
+
+from broker_image.tests.sim.kernel import SimulationError
+from broker_image.tests.sim.mutants import MUTANTS, broken
+from broker_image.tests.sim.scenario import Scenario
+
+
+def an_election_compares_the_registration() -> None:
+    """KIP-903: F is elected by an image in which it still had its log; meanwhile it came back without the end of it."""
+    s = Scenario()
+    s.acked(5)
+    s.lose_answers(
+        s.controller, None, 900
+    )  # L is fenced; the election of F is held by a member of the store
+    s.kill(s.leader)
+    s.end_lease(s.leader)
+    s.after(50)
+    s.power_loss(s.follower)
+    s.end_lease(s.follower)
+    s.follower.start()
+    s.after(5_000)
+    assert s.partition.leader == NO_LEADER
+    s.rests()
+    assert s.end_offset(s.leader) == 5
+
+
+def a_read_never_settles_an_unknown_transaction() -> None:
+    """L adds F, hears nothing, and F stops fetching: the proposal is committed after L has looked in vain."""
+    s = Scenario(lag_max_ms=4_000)
+    s.drop_follower()
+    s.lose_answers(s.leader, 2_500)
+    s.mend(s.follower, s.leader)
+    s.until(s.is_pending, "L writes the ISR")
+    s.cut(s.follower, s.leader)
+    s.produce(3, is_acks_all=False)
+    s.after(4_000)
+    s.rests()
+
+
+def a_fenced_leader_writes_nothing() -> None:
+    """KIP-841: L is fenced and does not know it; it would take F out, and be the only one in sync."""
+    s = Scenario(lag_max_ms=1_000)
+    s.acked(3)
+    s.hold_watch(s.controller)
+    s.hold_watch(s.leader)
+    s.fence(s.leader)
+    s.cut(s.follower, s.leader)
+    s.produce(1, is_acks_all=False)
+    s.after(2_500)
+    assert s.isr == [s.leader.id, s.follower.id]
+    s.rests()
+
+
+def a_replica_whose_registration_has_ended_does_not_join() -> None:
+    """KIP-841, KAFKA-14140: L would add F by an old image, after F was taken out of everything."""
+    s = Scenario()
+    s.drop_follower()
+    s.hold_watch(s.leader)
+    s.hold_watch(s.follower)
+    s.end_lease(s.follower)
+    s.mend(s.follower, s.leader)
+    s.after(400)
+    assert s.isr == [s.leader.id]
+    s.rests()
+
+
+def a_change_in_flight_counts_for_the_high_watermark() -> None:
+    """KIP-497, AsyncIsr.tla: F is in the ISR, L has not heard that its change was made, and F lags."""
+    s = Scenario(lag_max_ms=4_000)
+    s.drop_follower()
+    s.lose_answers(s.leader, 1, 1, 1)
+    s.hold_watch(s.leader)
+    s.mend(s.follower, s.leader)
+    s.until(lambda: s.isr == [s.leader.id, s.follower.id], "the change is made")
+    s.cut(s.follower, s.leader)
+    s.produce(3, is_acks_all=False)
+    s.after(300)
+    assert s.high_watermark(s.leader) == 1
+    s.rests()
+
+
+def the_high_watermark_stands_still_below_min_isr() -> None:
+    """KIP-966: F is eligible after it left the ISR, so nothing may be committed without it."""
+    s = Scenario(min_isr=2)
+    s.acked(2)
+    s.drop_follower()
+    assert s.partition.elr == (s.follower.id,)
+    s.produce(2, is_acks_all=False)
+    s.after(1_000)
+    assert (s.high_watermark(s.leader), s.end_offset(s.leader)) == (2, 5)
+    s.kill(s.leader)
+    s.until(lambda: s.partition.leader == s.follower.id, "the eligible leader is elected")
+    s.rests()
+
+
+def a_broker_is_let_in_after_it_was_taken_out_everywhere() -> None:
+    """KIP-903, KIP-966: F loses its log's end and is back at once, while nobody controls; L dies."""
+    s = Scenario(min_isr=2)
+    s.acked(5)
+    s.cut_store(s.controller, "in")
+    s.power_loss(s.follower)
+    s.end_lease(s.follower)
+    s.follower.start()
+    s.until(lambda: s.follower.id in s.fleet.store.image.brokers, "F has registered anew")
+    s.kill(s.leader)
+    s.end_lease(s.leader)
+    s.mend_store(s.controller, "in")
+    s.after(5_000)
+    assert s.partition.leader == NO_LEADER
+    s.rests()
+    assert s.end_offset(s.leader) == 5
+
+
+def a_broker_that_stopped_uncleanly_is_not_eligible() -> None:
+    """KIP-966: F is an eligible leader, loses power and comes back."""
+    s = Scenario(min_isr=2)
+    s.acked(5)
+    s.power_loss(s.follower)
+    s.until(lambda: s.partition.elr == (s.follower.id,), "F is an eligible leader")
+    s.follower.start()
+    s.cut(s.follower, s.leader)
+    s.until(lambda: s.partition.elr == (), "F is eligible no more")
+    s.kill(s.leader)
+    s.after(5_000)
+    assert s.partition.leader == NO_LEADER
+    s.rests()
+    assert s.end_offset(s.leader) == 5
+
+
+def a_follower_keeps_what_is_above_its_high_watermark() -> None:
+    """KIP-101: C's replica has a record and has not heard that it is committed, when F is elected."""
+    s = Scenario(factor=3)
+    other = s.controller
+    s.acked(3)
+    s.produce(1)
+    s.until(lambda: s.end_offset(other) == 4, "C has the record")
+    s.cut(s.leader, other)
+    s.until(lambda: s.high_watermark(s.leader) == 4, "it is committed")
+    s.kill(s.leader)
+    s.end_lease(s.leader)
+    s.until(lambda: s.partition.leader == s.follower.id, "F is elected")
+    s.after(1_000)
+    assert s.end_offset(other) == 4
+    s.rests()
+
+
+def a_stale_answer_of_the_old_leader_changes_nothing() -> None:
+    """L's answer is on its way to C's replica when F is elected; it comes after F's own records."""
+    s = Scenario(factor=3)
+    other = s.controller
+    s.acked(2)
+    s.cut(s.leader, other)
+    s.produce(1, is_acks_all=False)
+    s.after(20)
+    s.fence(s.leader)
+    s.end_lease(s.leader)
+    s.until(lambda: s.partition.leader == s.follower.id, "F is elected")
+    s.until(lambda: s.follower.leading.replicas[s.index].leading, "F leads")
+    s.produce(1, is_acks_all=False)
+    s.after(500)
+    s.mend(s.leader, other)
+    s.rests()
+
+
+def a_controller_that_was_replaced_writes_nothing() -> None:
+    """C's election is held back; another controller elects meanwhile, and F dies again."""
+    s = Scenario(factor=3, min_isr=2)
+    s.acked(3)
+    s.cut_store(s.controller, "out")
+    s.kill(s.leader)
+    s.end_lease(s.leader)
+    s.until(lambda: s.fleet.store.image.controller is None, "C's key has ended")
+    s.until(lambda: s.partition.leader not in (NO_LEADER, s.leader.id), "another one has elected")
+    state = s.partition
+    s.mend_store(s.controller, "out")
+    s.after(2_000)
+    assert s.partition.leader_epoch == state.leader_epoch
+    s.rests()
+
+
+def the_last_leader_leads_again_only_with_its_disk() -> None:
+    """KIP-858: the only replica's broker comes back with an empty disk."""
+    s = Scenario()
+    s.drop_follower()
+    s.acked(3)
+    s.kill(s.follower)
+    s.faults.new_disk(s.leader, 100)
+    s.after(20_000)
+    assert s.partition.leader == NO_LEADER
+
+
+def an_eligible_leader_is_elected_before_the_last_one() -> None:
+    """KIP-966: both are gone, F cleanly; it holds all that is committed, and L lost it."""
+    s = Scenario(min_isr=2)
+    s.acked(5)
+    s.follower.leave(600_000)
+    s.until(lambda: not s.follower.host.is_up, "F has stopped cleanly")
+    s.power_loss(s.leader)
+    s.until(lambda: not s.partition.has_leader, "nobody leads")
+    s.leader.start()
+    s.after(5_000)
+    assert s.partition.leader == NO_LEADER
+    s.follower.start()
+    s.until(lambda: s.partition.leader == s.follower.id, "F is elected")
+    s.rests()
+    assert s.end_offset(s.leader) == 5
+
+
+def a_repeated_batch_is_recognised_by_the_next_leader() -> None:
+    """KIP-98: L dies with the acknowledgement; the producer sends the batch again, to F."""
+    s = Scenario()
+    s.acked(2)
+    s.fleet.net.block(s.leader.host.name, "client")
+    s.produce(1)
+    s.until(lambda: s.high_watermark(s.leader) == 3, "it is committed")
+    s.kill(s.leader)
+    s.end_lease(s.leader)
+    s.until(lambda: s.producers[s.index, True].is_idle, "the producer is answered")
+    assert s.end_offset(s.follower) == 3
+    s.rests()
+
+
+def leases_outlive_the_store() -> None:
+    """Without quorum no lease ends, and what follows is no election of everybody."""
+    s = Scenario()
+    s.acked(2)
+    s.fleet.store.outage(8_000)
+    s.after(7_000)
+    assert len(s.fleet.store.image.brokers) == 3
+    s.after(5_000)
+    s.rests()
+
+
+def a_broker_leaves_after_it_has_handed_over() -> None:
+    """KIP-841: while it drains it joins nothing; nothing is without a leader for as long as a lease lives."""
+    s = Scenario(factor=3, min_isr=2)
+    s.acked(2)
+    s.leader.leave(600_000)
+    s.until(lambda: not s.leader.host.is_up, "L has stopped")
+    assert s.partition.leader == s.follower.id
+    assert s.leader.id not in s.isr
+    s.acked(1)
+    s.rests()
+
+
+def an_election_that_its_winner_did_not_hear_of_is_used() -> None:
+    """KAFKA-13407: who won the controller's key by a write without an answer must control."""
+    s = Scenario()
+    for broker in s.brokers.values():
+        s.lose_answers(broker, 1)
+    s.faults.depose(s.controller, 0)
+    s.until(lambda: s.fleet.store.image.controller is not None, "somebody has won")
+    s.kill(s.leader)
+    s.until(lambda: s.partition.leader == s.follower.id, "F is elected")
+    s.rests()
+
+
+RULES: dict[Callable[[], None], str | None] = {
+    an_election_compares_the_registration: "an election compares no registration",
+    a_read_never_settles_an_unknown_transaction: "a read settles an unknown transaction",
+    a_fenced_leader_writes_nothing: "an ISR change compares no registration",
+    a_replica_whose_registration_has_ended_does_not_join: "an ISR change compares no registration",
+    a_change_in_flight_counts_for_the_high_watermark: "an ISR change in flight does not count",
+    the_high_watermark_stands_still_below_min_isr: "the high watermark moves below min ISR",
+    a_broker_is_let_in_after_it_was_taken_out_everywhere: "newcomers are let in before the sweep",
+    a_broker_that_stopped_uncleanly_is_not_eligible: "an unclean start is trusted by the controller",
+    a_follower_keeps_what_is_above_its_high_watermark: "a new follower truncates to its high watermark",
+    a_stale_answer_of_the_old_leader_changes_nothing: "a stale answer counts",
+    the_last_leader_leads_again_only_with_its_disk: "any disk will do for the last leader",
+    a_repeated_batch_is_recognised_by_the_next_leader: "followers forget producers",
+    a_controller_that_was_replaced_writes_nothing: None,
+    an_eligible_leader_is_elected_before_the_last_one: None,
+    leases_outlive_the_store: None,
+    a_broker_leaves_after_it_has_handed_over: None,
+    an_election_that_its_winner_did_not_hear_of_is_used: None,
+}
+"""Scenario -> the mutant with which it goes wrong."""
+
+
+@pytest.mark.parametrize("scenario", RULES, ids=lambda each: each.__name__)
+def test_it_holds_that(scenario) -> None:
+    scenario()
+
+
+@pytest.mark.parametrize(
+    "scenario", [each for each in RULES if RULES[each]], ids=lambda each: each.__name__
+)
+def test_only_by_its_rule_it_holds_that(scenario) -> None:
+    (mutant,) = [each for each in MUTANTS if each.name == RULES[scenario]]
+    with broken(mutant), pytest.raises((SimulationError, AssertionError)):
+        scenario()

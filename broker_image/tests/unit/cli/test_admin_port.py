@@ -1,0 +1,74 @@
+"""Real brokers, asked at their real admin ports."""
+
+import json
+from pathlib import Path
+
+import click
+import pytest
+from logfleet.cli.admin_port import Answers, ask_all, ask_any
+from logfleet.client.cluster import Client
+from logfleet.node.broker import Broker
+from logfleet.node.tools.loopback_ports import LoopbackPorts
+
+from broker_image.tests.unit.node.broker_rig import config
+
+pytestmark = pytest.mark.asyncio
+
+
+async def asked(running: Broker, **parameters: list[str]) -> Answers:
+    (listener,) = running._listeners
+    async with Client(f"127.0.0.1:{listener.port}") as client:
+        everybody = await ask_all(client, "/events", parameters)
+        assert await ask_any(client, "/events", parameters) == everybody
+        return everybody
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "", "0.0.0.0"])
+async def test_a_broker_is_asked_where_it_says_that_its_admin_port_is(
+    tmp_path: Path, host: str
+) -> None:
+    with LoopbackPorts() as ports:
+        admin = f"{host}:{ports.reserve()}"
+        async with Broker(config(tmp_path, **{"logfleet.admin.listener": admin})) as broker:
+            answers = await asked(broker, kind=["registered", "fenced"], broker=["1"])
+    (line,) = answers.texts[1].splitlines()
+    assert json.loads(line)["kind"] == "registered"
+    assert answers.failures == {}
+    answers.tell_failures()
+
+
+async def test_a_broker_without_an_admin_port_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with Broker(config(tmp_path, **{"logfleet.admin.listener": ""})) as broker:
+        answers = await asked(broker)
+    assert answers.texts == {}
+    with pytest.raises(click.ClickException, match="no broker could be asked"):
+        answers.tell_failures()
+    assert capsys.readouterr().err == "Error: broker 1: it has no logfleet.admin.listener\n"
+
+
+async def test_an_admin_port_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
+    async with Broker(
+        config(tmp_path)
+    ) as broker:  # on any free port, which the configuration does not tell
+        answers = await asked(broker)
+    assert answers.failures[1].startswith("http://127.0.0.1:0/events cannot be asked: ")
+
+
+async def test_a_wrong_question_is_told_with_the_brokers_words(tmp_path: Path) -> None:
+    with LoopbackPorts() as ports:
+        admin = f"127.0.0.1:{ports.reserve()}"
+        async with Broker(config(tmp_path, **{"logfleet.admin.listener": admin})) as broker:
+            with pytest.raises(click.ClickException, match="Expected `int`"):
+                await asked(broker, since=["x"])
+
+
+async def test_a_broker_that_refuses_is_named(tmp_path: Path) -> None:
+    with LoopbackPorts() as ports:
+        admin = f"127.0.0.1:{ports.reserve()}"
+        async with Broker(config(tmp_path, **{"logfleet.admin.listener": admin})) as broker:
+            (listener,) = broker._listeners
+            async with Client(f"127.0.0.1:{listener.port}") as client:
+                answers = await ask_all(client, "/nothing", {})
+    assert answers == Answers({}, {1: f"http://{admin}/nothing answers 404: 404: Not Found"})

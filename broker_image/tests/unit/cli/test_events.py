@@ -1,0 +1,78 @@
+import json
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from click.testing import CliRunner
+from logfleet.cli.admin_port import Answers
+from logfleet.cli.events import _row, about, merged, parse_since
+from logfleet.cli.main import cli
+
+NOW = datetime(2026, 3, 1, 14, 30, 15, tzinfo=timezone(timedelta(hours=1)))
+
+
+def ms(*moment: int) -> int:
+    return int(datetime(*moment, tzinfo=UTC).timestamp() * 1000)  # type: ignore[misc,arg-type]
+
+
+@pytest.mark.parametrize(
+    "text, since_ms",
+    [
+        ("14:00", ms(2026, 3, 1, 13, 0)),
+        ("14:30:16", ms(2026, 2, 28, 13, 30, 16)),
+        ("10m", ms(2026, 3, 1, 13, 20, 15)),
+        ("2d", ms(2026, 2, 27, 13, 30, 15)),
+        ("99999d", 0),
+        ("2026-03-01T14:00:00Z", ms(2026, 3, 1, 14, 0)),
+        ("2026-03-01T14:00", ms(2026, 3, 1, 13, 0)),
+        ("2026-03-01", ms(2026, 2, 28, 23, 0)),
+    ],
+)
+def test_since_is_a_time_of_day_a_duration_or_a_date(text: str, since_ms: int) -> None:
+    assert parse_since(text, NOW) == since_ms
+
+
+@pytest.mark.parametrize("text", ["", "soon", "10", "25:00", "m", "2026-13-01"])
+def test_what_is_no_time_is_told_in_one_line(text: str) -> None:
+    result = CliRunner().invoke(cli, ["events", "--since", text], prog_name="logfleet")
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Error: Invalid value for '--since': ")
+
+
+def decision(time_ms: int, by: int, number: int) -> str:
+    return json.dumps({"time_ms": time_ms, "by": by, "number": number, "kind": "k", "cause": "c"})
+
+
+def test_what_several_brokers_tell_is_put_in_order() -> None:
+    answers = Answers(
+        {
+            2: decision(5, 2, 1) + "\n" + decision(7, 2, 2) + "\n",
+            1: decision(5, 1, 8) + "\n" + decision(5, 1, 9) + "\n" + decision(6, 1, 10) + "\n",
+            3: "",
+        },
+        {},
+    )
+    order = [(each["time_ms"], each["by"], each["number"]) for each in merged(answers)]
+    assert order == [(5, 1, 8), (5, 1, 9), (5, 2, 1), (6, 1, 10), (7, 2, 2)]
+
+
+def test_a_row_says_what_changed() -> None:
+    *_, cause = _row(
+        {
+            "time_ms": 0,
+            "by": 1,
+            "kind": "election",
+            "cause": "broker 2 is fenced",
+            "facts": {"leader_epoch": [4, 5], "isr": [[1, 2], [1]], "path": "/data", "n": [1]},
+        }
+    )
+    assert cause == (
+        "broker 2 is fenced (leader_epoch 4 -> 5, isr [1, 2] -> [1], path /data, n [1])"
+    )
+
+
+def test_a_row_says_whom_it_concerns() -> None:
+    assert about({"topic": "t", "partition": 3, "broker": 1}) == "t-3"
+    assert about({"topic": "t"}) == "t"
+    assert about({"broker": 1}) == "broker 1"
+    assert about({}) == ""

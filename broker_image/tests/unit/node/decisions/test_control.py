@@ -1,0 +1,186 @@
+"""What a controller at work notes; `Cluster` commits what the rules say."""
+
+from collections.abc import Iterable
+
+import msgspec
+import pytest
+from logfleet.control.brokers import leaving
+from logfleet.control.brokers.may_i import Objection
+from logfleet.control.brokers.suspects import fence_suspect
+from logfleet.control.elections import elect
+from logfleet.control.transactions import pack
+from logfleet.metadata import keys
+from logfleet.metadata.packing import Step
+from logfleet.metadata.store import Txn
+from logfleet.node.decisions.control import NotedControl
+from logfleet.telemetry.decisions import PER_SECOND_MAX, Decision, Decisions, Kind
+
+from broker_image.tests.unit.control.conftest import Cluster
+from broker_image.tests.unit.node.cluster.controller_rig import noted
+
+
+class Controlled(Cluster):
+    """Brokers 1, 2 and 3, which hold the topic `t`; 1 leads it."""
+
+    def __init__(self, partitions: int = 1) -> None:
+        self.now_ms = 0
+        self.decisions = Decisions(0, lambda: self.now_ms)
+        self.noted = NotedControl(self.decisions)
+        super().__init__()
+        self.start(1, 2, 3)
+        self.create("t", -1, assignments=tuple((each, (1, 2, 3)) for each in range(partitions)))
+
+    def do(self, steps: Iterable[Step]) -> None:
+        self.do_all(pack(self.epoch, steps))
+
+    def do_all(self, txns: Iterable[Txn], cause: str | None = None) -> None:
+        for txn in txns:
+            image = self.image
+            assert self.commit(txn)
+            self.noted.written(image, txn, cause)
+
+    def say(self, broker_id: int, **said: object) -> None:
+        """The broker writes its registration anew."""
+        value = msgspec.structs.replace(self.image.brokers[broker_id].value, **said)
+        self.put(keys.broker(broker_id), value)
+        self.converge()
+
+    def told(self, kind: Kind) -> list[Decision]:
+        return noted(self.decisions, kind)
+
+    def last(self, kind: Kind) -> Decision:
+        return self.told(kind)[-1]
+
+
+@pytest.fixture
+def controlled() -> Controlled:
+    return Controlled()
+
+
+def test_an_election_tells_who_leads_instead_of_whom_and_why(controlled: Controlled) -> None:
+    controlled.stop(1)
+    assert controlled.told(Kind.ELECTION) == [
+        Decision(
+            time_ms=0,
+            by=0,
+            number=5,
+            kind="election",
+            cause="broker 1 is not registered any more: broker 2, which is in sync, leads",
+            topic="t",
+            partition=0,
+            broker=2,
+            facts={"leader": [1, 2], "leader_epoch": [0, 1], "isr": [[1, 2, 3], [2, 3]]},
+        )
+    ]
+    assert (controlled.noted.elections, controlled.noted.unclean_elections) == (1, 0)
+
+
+def test_each_reason_for_which_a_leader_is_replaced_is_told_apart(controlled: Controlled) -> None:
+    uuid = controlled.uuid("t")
+    controlled.say(1, offline={uuid: (0,)})
+    assert controlled.last(Kind.ELECTION).cause.startswith("the log directory of broker 1 is off")
+    for txn in leaving_txns(controlled, 2):
+        controlled.do_all([txn])
+    controlled.converge()
+    assert controlled.last(Kind.ELECTION).cause.startswith("broker 2 leaves: broker 3")
+    controlled.vanish(3)
+    controlled.register(3)
+    controlled.converge()
+    cause = "broker 3 has registered anew: broker 3, an eligible leader (ELR), leads"
+    assert [each.cause for each in controlled.told(Kind.ELECTION)][-2:] == [
+        "broker 3 has registered anew: nobody else may lead",
+        cause.replace("broker 3 has registered anew", "nobody leads"),
+    ]
+
+
+def leaving_txns(controlled: Controlled, broker_id: int) -> Iterable[Txn]:
+    controlled.say(broker_id, leaving=True)
+    ((_, step),) = leaving.decide(controlled.image)
+    assert isinstance(step, Step)
+    return pack(controlled.epoch, [step])
+
+
+def test_what_somebody_asked_for_is_told_as_the_cause(controlled: Controlled) -> None:
+    controlled.stop(1)
+    controlled.start(1)
+    controlled.in_sync("t", 0, 1)
+    step = elect(controlled.image, controlled.topic("t"), 0, unclean=False)
+    assert isinstance(step, Step)
+    controlled.do_all(pack(controlled.epoch, [step]), "ElectLeaders asks for it")
+    cause = "ElectLeaders asks for it: broker 1, which is in sync, leads"
+    assert controlled.last(Kind.ELECTION).cause == cause
+
+
+def test_an_unclean_election_is_of_a_kind_of_its_own_and_counted_whoever_asked_for_it(
+    controlled: Controlled,
+) -> None:
+    for broker_id in (3, 2, 1):
+        controlled.stop(broker_id)
+    assert controlled.last(Kind.ELECTION).cause.endswith(": nobody else may lead")
+    assert controlled.last(Kind.ELECTION).facts["elr"] == [[], [1]]
+    controlled.start(2)
+    step = elect(controlled.image, controlled.topic("t"), 0, unclean=True)
+    assert isinstance(step, Step)
+    controlled.do_all(pack(controlled.epoch, [step]), "ElectLeaders asks for it")
+    (told,) = controlled.told(Kind.UNCLEAN_ELECTION)
+    assert (
+        told.cause
+        == "ElectLeaders asks for it: broker 2, the first that is there, leads and may lack records"
+    )
+    assert (controlled.noted.elections, controlled.noted.unclean_elections) == (1, 1)
+
+
+def test_a_follower_that_is_taken_out_of_the_isr_is_told_of(controlled: Controlled) -> None:
+    controlled.stop(3)
+    (told,) = controlled.told(Kind.ISR_SHRINK)
+    assert (told.topic, told.partition, told.broker) == ("t", 0, 3)
+    assert told.cause == "broker 3 is not registered any more"
+    assert told.facts == {"isr": [[1, 2, 3], [1, 2]]}
+    assert controlled.told(Kind.ELECTION) == []
+
+
+def test_brokers_are_let_in_let_go_and_fenced_with_the_cause(controlled: Controlled) -> None:
+    (*_, told) = controlled.told(Kind.UNFENCED)
+    epoch = controlled.image.brokers[3].epoch
+    assert (told.broker, told.facts) == (3, {"epoch": epoch, "state": [None, "active"]})
+    controlled.do_all(leaving_txns(controlled, 2))
+    assert controlled.last(Kind.DRAINING).broker == 2
+    controlled.stop(2)
+    controlled.stop(3)
+    assert [(each.broker, each.cause) for each in controlled.told(Kind.FENCED)] == [
+        (2, "it has left"),
+        (3, "its registration is over: its lease ended, or it gave it up"),
+    ]
+
+
+def test_who_is_fenced_as_a_suspect_is_told_with_those_who_reported_it(
+    controlled: Controlled,
+) -> None:
+    epoch = controlled.image.brokers[3].epoch
+    for reporter in (2, 1):
+        controlled.put(keys.suspect(3, reporter), keys.SuspectValue(epoch))
+    controlled.do_all(fence_suspect(controlled.image, controlled.epoch, 3, epoch))
+    cause = "it refuses connections, as brokers 1, 2 report and the controller's probe shows"
+    assert controlled.last(Kind.FENCED).cause == cause
+
+
+def test_who_is_not_let_go_is_told_with_the_partition_that_needs_it(controlled: Controlled) -> None:
+    controlled.noted.kept(2, Objection("t", 0, "no other in-sync replica could lead", True))
+    (told,) = controlled.told(Kind.REFUSAL)
+    assert told.cause == "it may not leave yet: t-0: no other in-sync replica could lead"
+    assert (told.topic, told.partition, told.broker) == ("t", 0, 2)
+
+
+def test_new_topics_and_what_changes_no_member_are_not_told(controlled: Controlled) -> None:
+    before = controlled.decisions._number
+    controlled.create("new", 3)
+    assert controlled.decisions._number == before
+
+
+def test_of_thousands_of_elections_in_a_second_most_are_counted_into_one() -> None:
+    controlled = Controlled(partitions=PER_SECOND_MAX + 100)
+    controlled.stop(1)
+    assert len(controlled.told(Kind.ELECTION)) == PER_SECOND_MAX
+    controlled.now_ms = 1000
+    assert controlled.last(Kind.ELECTION).facts == {"left_out": 100}
+    assert controlled.noted.elections == PER_SECOND_MAX + 100

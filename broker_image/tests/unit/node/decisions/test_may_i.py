@@ -1,0 +1,83 @@
+import msgspec
+import pytest
+from logfleet.control.brokers.may_i import NO_LEADER_LEFT, TOO_FEW_LEFT
+from logfleet.metadata import keys
+from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.image_builder import ImageBuilder
+from logfleet.metadata.keyspace import Keyspace
+from logfleet.metadata.store import Put, Txn
+from logfleet.node.decisions.may_i import NAMED_MAX, WrongQuestion, answer
+from logfleet.wire import uuids
+
+
+def image(*topics: tuple[str, int, tuple[int, ...], int]) -> ClusterImage:
+    """Brokers 1 to 3 in the zones a to c; of each topic: name, min.insync.replicas, replicas that are all in sync, partitions."""
+    space = Keyspace()
+    builder = ImageBuilder(ClusterImage())
+
+    def put(key: str, value: object) -> int:
+        data = value.encode() if isinstance(value, str) else keys.encode(value)
+        _, batch = space.evaluate(Txn(success=(Put(key, data),)))
+        assert batch is not None
+        space.apply(batch)
+        for event in batch.events:
+            builder.add(event)
+        return batch.revision
+
+    epochs = {}
+    for broker, zone in ((1, "a"), (2, "b"), (3, "c")):
+        epochs[broker] = put(keys.broker(broker), keys.BrokerValue("i", (), zone))
+        put(keys.fence(broker), keys.FenceValue(epochs[broker], keys.ACTIVE))
+    for number, (name, min_isr, replicas, count) in enumerate(topics):
+        uuid = uuids.to_text(bytes([number + 1]) * 16)
+        isr = tuple((each, epochs[each]) for each in replicas)
+        put(keys.topic(name), keys.TopicValue(uuid))
+        put(keys.topic_id(uuid), name)
+        for index in range(count):
+            state = keys.PartitionValue(replicas, isr, replicas[0], 0, 0, min_isr)
+            put(keys.partition(uuid, index), state)
+        put(keys.ready(uuid), keys.ReadyValue(count))
+    return builder.build(1_000)[0]
+
+
+def test_yes_comes_with_what_would_lack_replicas() -> None:
+    found = answer(image(("t", 2, (1, 2, 3), 2), ("u", 1, (1, 3), 1)), ["2"], [])
+    assert msgspec.to_builtins(found) == {
+        "may": True,
+        "brokers": [2],
+        "forbidden": [],
+        "forbidden_count": 0,
+        "under_replicated": [{"topic": "t", "partition": 0}, {"topic": "t", "partition": 1}],
+        "under_replicated_count": 2,
+    }
+
+
+def test_no_names_the_first_partitions_with_their_rules_and_counts_all() -> None:
+    found = answer(image(("t", 2, (1, 2, 3), NAMED_MAX + 5), ("u", 1, (1, 3), 1)), ["2", "1"], [])
+    assert not found.may
+    assert found.brokers == [1, 2]
+    assert (len(found.forbidden), found.forbidden_count) == (NAMED_MAX, NAMED_MAX + 5)
+    assert (found.forbidden[0].topic, found.forbidden[0].rule) == ("t", TOO_FEW_LEFT)
+    assert found.under_replicated_count == NAMED_MAX + 6
+
+
+def test_a_zone_is_all_its_brokers() -> None:
+    found = answer(image(("t", 1, (2,), 1)), [], ["b"])
+    (forbidden,) = found.forbidden
+    assert (found.brokers, forbidden.rule, forbidden.can_heal) == ([2], NO_LEADER_LEFT, False)
+
+
+@pytest.mark.parametrize(
+    "stop, zones, words",
+    [
+        (["9"], [], "no broker 9 is registered; there are 1, 2, 3"),
+        (["two"], [], "no broker two is registered; there are 1, 2, 3"),
+        ([], ["z"], "no broker is in zone z; there are a, b, c"),
+        ([], [], "say who shall go down: stop=ID or lose-zone=ZONE"),
+    ],
+)
+def test_a_question_about_nobody_is_told_who_is_there(
+    stop: list[str], zones: list[str], words: str
+) -> None:
+    with pytest.raises(WrongQuestion, match=words):
+        answer(image(), stop, zones)

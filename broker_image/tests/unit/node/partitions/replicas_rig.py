@@ -1,0 +1,40 @@
+"""A partition of three replicas as its leader, broker 1, sees it: what brokers 2 and 3 fetch is told by hand."""
+
+from typing import Any
+
+from logfleet.metadata.keys import PartitionValue
+from logfleet.node.partitions.partition import Partition
+from logfleet.replication.leader import LeaderReplicas
+from logfleet.wire.errors import ErrorCode
+
+LAG_MAX_MS = 30_000
+A, B, C = (1, 10), (2, 20), (3, 30)
+STATE = PartitionValue((1, 2, 3), (A, B, C), 1, 5, 1, 2)
+
+
+def replicated(
+    log_end_offset: int = 0, high_watermark: int = 0, **changes: object
+) -> LeaderReplicas:
+    """changes: fields of the partition's state."""
+    return LeaderReplicas(
+        1,
+        STATE.changed(**changes),
+        7,
+        log_end_offset=log_end_offset,
+        high_watermark=high_watermark,
+        lag_max_ms=LAG_MAX_MS,
+        now_ms=0,
+    )
+
+
+def fetch(
+    partition: Partition, member: tuple[int, int], offset: int, *, start: int = 0
+) -> ErrorCode:
+    """The member has everything below the offset."""
+    return partition.fetched(*member, offset, start, now_ms=0)
+
+
+def shrink(partition: Partition, *isr: Any) -> None:
+    """The image shows an ISR of these."""
+    state = partition.replicas_state.state
+    assert partition.learned(state.changed(isr=isr), partition.replicas_state.revision + 1)

@@ -1,0 +1,252 @@
+"""A leader of partitions with followers that the test speaks for, on an embedded store whose answers can get lost."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from logfleet.log.config import LogConfig
+from logfleet.log.names import TopicPartition
+from logfleet.metadata import keys
+from logfleet.metadata.keys import BrokerValue, FenceValue, PartitionValue, ReadyValue, TopicValue
+from logfleet.metadata.store import Put
+from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.node.partitions.leadership import Leadership
+from logfleet.node.partitions.partition import Partition
+from logfleet.node.replication import isr_writer
+from logfleet.node.replication.isr_writer import IsrWriter
+from logfleet.replication.leader import LeaderReplicas
+from logfleet.telemetry.decisions import Decision, Kind
+from logfleet.wire import uuids
+
+from broker_image.tests.unit.node.cluster.controller_rig import Store, noted, soon, until
+from broker_image.tests.unit.node.handlers.conftest import Host
+from broker_image.tests.unit.node.handlers.fetch_rig import append
+
+pytestmark = pytest.mark.asyncio
+
+TOPIC = b"topic-----------"
+UUID = uuids.to_text(TOPIC)
+LAG_MS = 30_000
+
+
+class Leader:
+    """Broker 1, which leads partitions of brokers 1 and 2. epochs: of their registrations."""
+
+    def __init__(self, host: Host, store: Store) -> None:
+        self.epochs: dict[int, int] = {}
+        self.metadata = MetadataFollower(store)
+        self.table = host.partitions
+        self.lag_ms = LAG_MS
+        self.decisions = host.decisions
+        self.now_ms = host.now
+        self._host = host
+        self._store = store
+
+    async def know(self, *, partitions: int = 1, isr: tuple[int, ...] = (1,)) -> None:
+        for broker_id in (1, 2):
+            await self.register(broker_id)
+            await self.fence(broker_id, keys.ACTIVE)
+        members = tuple((broker_id, self.epochs[broker_id]) for broker_id in isr)
+        state = PartitionValue((1, 2), members, 1, 5, 3, 1)
+        await self._store.write(
+            Put(keys.topic("topic"), keys.encode(TopicValue(UUID))),
+            *(Put(self.key(index), keys.encode(state)) for index in range(partitions)),
+            Put(keys.ready(UUID), keys.encode(ReadyValue(partitions))),
+        )
+
+    async def register(self, broker_id: int) -> None:
+        value = keys.encode(BrokerValue("i", ()))
+        self.epochs[broker_id] = await self._store.write(Put(keys.broker(broker_id), value))
+
+    async def fence(self, broker_id: int, state: str) -> int:
+        value = keys.encode(FenceValue(self.epochs[broker_id], state))
+        return await self._store.write(Put(keys.fence(broker_id), value))
+
+    @staticmethod
+    def key(index: int = 0) -> str:
+        return keys.partition(UUID, index)
+
+    async def stored(self, index: int = 0) -> PartitionValue:
+        item = await self._store.get(self.key(index))
+        assert item is not None
+        return msgspec.json.decode(item.value, type=PartitionValue)
+
+    def lead(self, index: int = 0) -> Partition:
+        log = self._host._dir.create(TopicPartition("topic", index), UUID, LogConfig(), 0)
+        log.start_epoch(5)
+        topic = self.metadata.image.topic_by_id(TOPIC)
+        assert topic is not None
+        state = topic.partitions[index]
+        replicas = LeaderReplicas(
+            1,
+            state,
+            state.revision,
+            log_end_offset=0,
+            high_watermark=0,
+            lag_max_ms=self.lag_ms,
+            now_ms=0,
+        )
+        partition = Partition("topic", TOPIC, index, log, 5, replicas_state=replicas)
+        self.table.add(partition)
+        return partition
+
+    def fetches(self, writer: IsrWriter, partition: Partition, offset: int) -> None:
+        """Broker 2 fetches from there on."""
+        assert not partition.fetched(2, self.epochs[2], offset, 0, now_ms=0)
+        writer.look_at(partition)
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[IsrWriter]:
+        leadership = Leadership(1, self.table, self._host._flusher, lag_max_ms=self.lag_ms)
+        leadership.broker_epoch = self.epochs[1]
+        writer = IsrWriter(
+            self._store,
+            self.metadata,
+            self.table,
+            leadership,
+            self.decisions,
+        )
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(self.metadata.run())]
+            await soon(self.metadata.until(lambda image: image.topic_by_id(TOPIC) is not None))
+            running.append(tasks.create_task(writer.run()))
+            yield writer
+            for task in running:
+                task.cancel()
+
+
+@pytest.fixture
+def leader(tmp_path: Path, store: Store, monkeypatch) -> Iterator[Leader]:
+    monkeypatch.setattr(isr_writer, "GATHERING_S", 0)
+    host = Host(tmp_path / "data")
+    yield Leader(host, store)
+    host.close()
+
+
+def isr(partition: Partition) -> list[int]:
+    return [broker_id for broker_id, _ in partition.replicas_state.state.isr]
+
+
+async def test_who_has_caught_up_is_written_into_the_isr(leader) -> None:
+    await leader.know()
+    async with leader.writing() as writer:
+        partition = leader.lead()
+        append(partition, b"a")
+        leader.fetches(writer, partition, 1)
+        await until(lambda: isr(partition) == [1, 2])
+        stored = await leader.stored()
+        assert stored.isr == ((1, leader.epochs[1]), (2, leader.epochs[2]))
+        assert (stored.leader_epoch, stored.partition_epoch) == (5, 4)
+        assert (writer.expands, writer.shrinks, writer.failed) == (1, 0, 0)
+    assert noted(leader.decisions, Kind.ISR_EXPAND) == [
+        Decision(
+            time_ms=leader.now_ms,
+            by=1,
+            number=1,
+            kind="isr_expand",
+            cause="broker 2 has caught up",
+            topic="topic",
+            partition=0,
+            broker=2,
+            facts={"isr": [[1], [1, 2]], "leader_epoch": 5},
+        )
+    ]
+
+
+async def test_who_has_not_fetched_for_long_leaves_the_isr_and_what_waited_is_committed(
+    leader,
+) -> None:
+    """Nothing asks for it: all partitions are looked at now and then."""
+    leader.lag_ms = 2
+    await leader.know(isr=(1, 2))
+    async with leader.writing() as writer:
+        partition = leader.lead()
+        append(partition, b"a")
+        assert partition.high_watermark == 0
+        await until(lambda: isr(partition) == [1])
+        assert partition.high_watermark == 1
+        assert (writer.expands, writer.shrinks) == (0, 1)
+    (told,) = noted(leader.decisions, Kind.ISR_SHRINK)
+    assert re.fullmatch(
+        r"broker 2 is behind by 1 records and has not caught up for \d+ ms", told.cause
+    )
+    assert (told.broker, told.facts["isr"]) == (2, [[1, 2], [1]])
+
+
+async def test_a_follower_that_has_registered_anew_leaves_the_isr_for_that(leader) -> None:
+    await leader.know(isr=(1, 2))
+    async with leader.writing() as writer:
+        partition = leader.lead()
+        append(partition, b"a")
+        assert not partition.fetched(2, leader.epochs[2] + 1, 0, 0, now_ms=0)
+        writer.look_at(partition)
+        await until(lambda: isr(partition) == [1])
+    (told,) = noted(leader.decisions, Kind.ISR_SHRINK)
+    assert told.cause == "broker 2 has registered anew"
+
+
+@pytest.mark.parametrize("loss", ["before", "after", "away"])
+async def test_a_change_without_an_answer_is_written_until_it_has_one(leader, store, loss) -> None:
+    await leader.know()
+    async with leader.writing() as writer:
+        partition = leader.lead()
+        store.losses = [loss]
+        leader.fetches(writer, partition, 0)
+        await until(lambda: isr(partition) == [1, 2])
+        assert partition.replicas_state.pending is None
+        assert (await leader.stored()).partition_epoch == 4
+
+
+async def test_who_is_fenced_joins_once_it_is_active(leader) -> None:
+    """It fetches nothing more, as there is nothing new."""
+    await leader.know()
+    await leader.fence(2, keys.FENCED)
+    async with leader.writing() as writer:
+        partition = leader.lead()
+        leader.fetches(writer, partition, 0)
+        await until(lambda: not partition.replicas_state.isr_change_due)
+        assert isr(partition) == [1]
+        await leader.fence(2, keys.ACTIVE)
+        await until(lambda: isr(partition) == [1, 2])
+
+
+async def test_who_was_fenced_meanwhile_does_not_join(leader, store) -> None:
+    """The image is behind; the transaction compares what the store says."""
+    await leader.know()
+    async with leader.writing() as writer:
+        partition = leader.lead()
+        store.flowing.clear()
+        await leader.fence(2, keys.FENCED)
+        leader.fetches(writer, partition, 0)
+        await until(lambda: store.held and partition.replicas_state.pending is not None)
+        store.flowing.set()
+        await until(lambda: partition.replicas_state.pending is None)
+        assert isr(partition) == [1]
+        assert (await leader.stored()).partition_epoch == 3
+        assert writer.failed == 1
+    assert noted(leader.decisions, Kind.ISR_EXPAND) == []
+
+
+async def test_what_the_controller_wrote_meanwhile_is_adopted_and_the_rest_is_written_alone(
+    leader, store
+) -> None:
+    await leader.know(partitions=2)
+    async with leader.writing() as writer:
+        one, other = leader.lead(0), leader.lead(1)
+        store.flowing.clear()
+        changed = one.replicas_state.state.changed(min_isr=2)
+        await store.write(Put(leader.key(0), keys.encode(changed)))
+        for partition in (one, other):
+            leader.fetches(writer, partition, 0)
+        await until(lambda: isr(other) == [1, 2])
+        store.flowing.set()
+        await until(lambda: one.replicas_state.state.min_isr == 2)
+        leader.fetches(writer, one, 0)
+        await until(lambda: isr(one) == [1, 2])
+        stored: Any = await leader.stored(0)
+        assert (stored.min_isr, stored.partition_epoch) == (2, 5)

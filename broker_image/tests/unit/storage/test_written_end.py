@@ -1,0 +1,153 @@
+"""PartitionLog.written_end_offset: what of a log is in its files while the disk is held up."""
+
+import asyncio
+
+import pytest
+from logfleet.records.batch import assign_offsets
+from logfleet.records.record import Record, build_batch
+from logfleet.storage.disk import SLOW_S, WAITING_BYTES_MAX, DiskBusy
+from logfleet.storage.segment import Segment
+
+from broker_image.tests.unit.storage import test_disk
+from broker_image.tests.unit.storage.log_rig import LogRig, truncate
+from broker_image.tests.unit.storage.test_disk import Directory, SlowFiles
+
+NOW = 1_700_000_000_000
+
+pytestmark = pytest.mark.asyncio
+clock, slow = test_disk.clock, test_disk.slow
+
+
+def lead(log, count=1):
+    for _ in range(count):
+        log.append_as_leader(build_batch([Record(None, bytes(50), NOW)]), 0, NOW)
+
+
+def follow(log, count=1):
+    records = b""
+    for offset in range(log.log_end_offset, log.log_end_offset + count):
+        batch = build_batch([Record(None, bytes(50), NOW)])
+        assign_offsets(batch, offset, 0)
+        records += bytes(batch)
+    log.append_as_follower(memoryview(records), 0, NOW)
+
+
+class Held:
+    """A log whose disk is held up once `hold_up` was called."""
+
+    def __init__(self, path, slow: SlowFiles) -> None:
+        self.slow = slow
+        rig = LogRig(str(path), slow)
+        self.log = rig.open()
+        self.disk = self.log.disk
+
+    def hold_up(self) -> None:
+        self.slow.takes_s = 2 * SLOW_S
+        lead(self.log)
+        self.slow.takes_s = 0.0
+        assert self.disk.is_held_up
+
+    written = Directory.written
+
+
+@pytest.fixture
+def held(tmp_path, slow) -> Held:
+    return Held(tmp_path, slow)
+
+
+@pytest.mark.parametrize("append", [lead, follow])
+async def test_what_waits_for_a_held_up_disk_is_not_written(held, slow, append) -> None:
+    append(held.log, 3)
+    assert held.log.written_end_offset == 3
+    held.hold_up()
+    assert held.log.written_end_offset == 4, "the slow write itself is done"
+    slow.gate.clear()
+    append(held.log)
+    append(held.log, 7)
+    assert (held.log.written_end_offset, held.log.log_end_offset) == (4, 12)
+    told: list[int] = []
+    held.disk.when_written(lambda: told.append(held.log.written_end_offset))
+    slow.gate.set()
+    await held.written()
+    assert told == [12]
+    assert held.log.written_end_offset == 12
+
+
+async def test_it_moves_with_each_write_and_never_back(held, slow) -> None:
+    held.hold_up()
+    seen = [held.log.written_end_offset]
+    for _ in range(200):
+        lead(held.log)
+        seen.append(held.log.written_end_offset)
+        if len(seen) % 7 == 0:
+            await asyncio.sleep(0)
+            seen.append(held.log.written_end_offset)
+    await held.written()
+    assert seen == sorted(seen)
+    assert held.log.written_end_offset == held.log.log_end_offset == 201
+
+
+async def test_what_was_cut_off_tells_nothing_of_what_came_after_it(held, slow) -> None:
+    lead(held.log, 3)
+    held.hold_up()
+    slow.gate.clear()
+    lead(held.log, 2)
+    slow.gate.set()
+    held.disk.drain()  # in this step: the loop has not heard of it yet
+    truncate(held.log, 2)
+    assert held.log.written_end_offset == 2
+    slow.gate.clear()
+    lead(held.log, 9)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert held.log.written_end_offset <= 2
+    slow.gate.set()
+    await held.written()
+    assert held.log.written_end_offset == 11
+
+
+async def test_a_truncation_that_failed_does_not_end_the_waiting(held, slow) -> None:
+    held.hold_up()
+    slow.gate.clear()
+    lead(held.log, 3)
+    truncation = held.log.begin_truncation(2, NOW, anew=False)
+    truncation.find()
+    held.log.lower(truncation.end_offset)
+    held.log.abandon_truncation()
+    slow.gate.set()
+    await held.written()
+    assert held.log.written_end_offset == held.log.log_end_offset == 4
+
+
+async def test_a_follower_takes_no_more_than_may_wait(held, slow, monkeypatch) -> None:
+    monkeypatch.setattr("logfleet.storage.disk.WAITING_BYTES_MAX", 5_000)
+    assert WAITING_BYTES_MAX > 5_000
+    held.hold_up()
+    slow.gate.clear()
+    follow(held.log)
+    follow(held.log, 2)
+    with pytest.raises(DiskBusy):
+        follow(held.log)
+    assert held.log.log_end_offset == 4
+    slow.gate.set()
+    await held.written()
+
+
+async def test_what_is_noted_before_an_error_is_waited_for(held, slow, monkeypatch) -> None:
+    held.hold_up()
+    slow.gate.clear()
+    note, count = Segment.note, [2]
+
+    def failing(segment, header, base_offset):
+        count[0] -= 1
+        if count[0] == 0:
+            raise OSError(5, "bad sector")
+        note(segment, header, base_offset)
+
+    monkeypatch.setattr(Segment, "note", failing)
+    monkeypatch.setattr(Segment, "_give_up", lambda *_: None)
+    with pytest.raises(OSError, match="bad sector"):
+        follow(held.log, 2)
+    assert (held.log.written_end_offset, held.log.log_end_offset) == (1, 2)
+    slow.gate.set()
+    await held.written()

@@ -1,0 +1,114 @@
+"""`make failover`: brokers and etcd killed, stopped and left, under idempotent acks=all producers of four clients.
+
+What was gone through adds up in e2e/results/failover.json under the hash of the sources, so a run can be ended at any time and gone on
+with; each round has its own seed. A round that fails leaves its directory and names it.
+"""
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from e2e.failover.faults import FAULTS
+from e2e.failover.round import Outcome, run_round
+from e2e.failover.verdict import percentile
+from e2e.harness.results import RESULTS, entry_of, source_key, store
+
+STORE = RESULTS / "failover.json"
+SOURCES = ("broker_image/src", "broker_image/requirements.lock", "e2e/failover")
+WANTED = {
+    "SIGKILL leader": 40,
+    "SIGKILL follower": 20,
+    "SIGKILL controller": 40,
+    "SIGTERM": 20,
+    "SIGSTOP": 20,
+    "etcd member": 3,
+    "etcd": 3,
+}
+FAULTS_PER_ROUND = 12
+
+
+def due(entry: dict[str, Any], wanted: dict[str, int]) -> list[str]:
+    """The faults of the next round: of each kind its share of what is missing."""
+    done = entry.get("faults", {})
+    missing = {kind: count - done.get(kind, 0) for kind, count in wanted.items()}
+    kinds: list[str] = []
+    while len(kinds) < FAULTS_PER_ROUND and any(count > 0 for count in missing.values()):
+        kind = max(missing, key=lambda each: missing[each])
+        missing[kind] -= 1
+        kinds.append(kind)
+    return kinds
+
+
+def added(entry: dict[str, Any], kinds: list[str], outcome: Outcome) -> dict[str, Any]:
+    """The entry with one more round in it. gaps: seconds by client, kind, and whether the victim led the partition."""
+    done = dict(entry.get("faults", {}))
+    for kind in kinds:
+        done[kind] = done.get(kind, 0) + 1
+    seconds = {name: dict(rows) for name, rows in entry.get("gaps", {}).items()}
+    for client, found in outcome.gaps.items():
+        rows = seconds.setdefault(client, {})
+        for gap in found:
+            role = "led" if gap.partition in gap.fault.partitions else "others"
+            rows.setdefault(f"{gap.fault.kind}, {role}", []).append(round(gap.seconds, 3))
+    return {
+        "rounds": entry.get("rounds", 0) + 1,
+        "acknowledged": entry.get("acknowledged", 0) + outcome.acknowledged,
+        "failed_sends": entry.get("failed_sends", 0) + len(outcome.failed),
+        "faults": done,
+        "load_average": round(os.getloadavg()[0], 1),
+        "gaps": seconds,
+    }
+
+
+def show(entry: dict[str, Any]) -> None:
+    print(
+        f"{entry['acknowledged']:,} records acknowledged, {entry['failed_sends']} sends failed; faults {entry['faults']}"
+    )
+    print(
+        f"{'client':<10} {'fault and partitions':<32} {'p50':>8} {'p99':>8} {'most':>8}  seconds without an answer"
+    )
+    for client, rows in sorted(entry["gaps"].items()):
+        for name, values in sorted(rows.items()):
+            p50, p99 = percentile(values, 0.5), percentile(values, 0.99)
+            print(f"{client:<10} {name:<32} {p50:>8.3f} {p99:>8.3f} {max(values):>8.3f}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make failover", description=__doc__)
+    parser.add_argument("--only", help="part of a fault's name")
+    parser.add_argument("--count", type=int, help="of each kind of fault, with earlier runs")
+    asked = parser.parse_args()
+    wanted = {
+        kind: asked.count or count
+        for kind, count in WANTED.items()
+        if asked.only is None or asked.only in kind
+    }
+    assert wanted.keys() <= FAULTS.keys()
+    key = source_key(*SOURCES)
+    entry = entry_of(STORE, key)
+    while kinds := due(entry, wanted):
+        seed = entry.get("rounds", 0) + 1
+        directory = Path(tempfile.mkdtemp(prefix=f"logfleet-failover-{seed}-"))
+        print(f"round {seed}: {', '.join(kinds)}", flush=True)
+        outcome = run_round(directory, seed, kinds)
+        if not outcome.verdict.is_clean or outcome.commits_back:
+            print(f"round {seed} FAILED, see {directory}:")
+            for name, found in outcome.verdict._asdict().items():
+                print(f"{name}: {len(found)}", *found[:20], sep="\n  ")
+            print("commits that went back:", *outcome.commits_back[:20], sep="\n  ")
+            return 1
+        shutil.rmtree(directory)
+        entry = added(entry, kinds, outcome)
+        store(STORE, key, entry)
+        for reason in outcome.failed[:5]:
+            print(f"  failed send: {reason}")
+    show(entry)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""What is done to the fleet, and undone."""
+
+import random
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from e2e.failover.fleet import FailoverFleet
+
+STOPPED_S = (5.0, 60.0)
+"""How long a process is stopped by SIGSTOP: log-uniform between these."""
+ETCD_AWAY_S = 6.0
+
+
+class Injected(NamedTuple):
+    """at_s: monotonic time of the fault. victim: a broker's id, or `etcd`. led: partitions that it led then. heal: undoes it."""
+
+    at_s: float
+    victim: str
+    led: frozenset[int]
+    heal: Callable[[], None]
+
+
+def kill_leader(fleet: FailoverFleet, dice: random.Random) -> Injected:
+    controller = fleet.controller()
+    ids = sorted({leader for leader in fleet.leaders().values() if leader != controller})
+    return _kill(fleet, dice.choice(ids))
+
+
+def kill_follower(fleet: FailoverFleet, dice: random.Random) -> Injected:
+    """Whoever leads least, but for the controller."""
+    leaders, controller = list(fleet.leaders().values()), fleet.controller()
+    ids = [each for each in (1, 2, 3) if each != controller]
+    dice.shuffle(ids)
+    return _kill(fleet, min(ids, key=leaders.count))
+
+
+def kill_controller(fleet: FailoverFleet, dice: random.Random) -> Injected:
+    del dice
+    return _kill(fleet, fleet.controller())
+
+
+def _kill(fleet: FailoverFleet, broker_id: int) -> Injected:
+    led, broker = fleet.led_by(broker_id), fleet.broker(broker_id)
+    at_s = time.monotonic()
+    broker.kill()
+    return Injected(at_s, str(broker_id), led, broker.start)
+
+
+def terminate(fleet: FailoverFleet, dice: random.Random) -> Injected:
+    broker_id = dice.choice([1, 2, 3])
+    led, broker = fleet.led_by(broker_id), fleet.broker(broker_id)
+    at_s = time.monotonic()
+    code = broker.terminate()
+    assert code == 0, f"{broker.name} ended with {code} at SIGTERM"
+    return Injected(at_s, str(broker_id), led, broker.start)
+
+
+def stop(fleet: FailoverFleet, dice: random.Random) -> Injected:
+    broker_id = dice.choice([1, 2, 3])
+    led, broker = fleet.led_by(broker_id), fleet.broker(broker_id)
+    shortest, longest = STOPPED_S
+    seconds = shortest * (longest / shortest) ** dice.random()
+    at_s = time.monotonic()
+    broker.pause()
+
+    def heal() -> None:
+        time.sleep(max(0.0, at_s + seconds - time.monotonic()))  # that is the fault itself
+        broker.resume()
+
+    return Injected(at_s, str(broker_id), led, heal)
+
+
+def kill_etcd_member(fleet: FailoverFleet, dice: random.Random) -> Injected:
+    member = dice.choice(fleet.fleet.etcd_members)
+    at_s = time.monotonic()
+    member.kill()
+    return Injected(at_s, member.name, frozenset(), member.start)
+
+
+def kill_etcd(fleet: FailoverFleet, dice: random.Random) -> Injected:
+    """All members, and back after longer than a lease lasts."""
+    del dice
+    at_s = time.monotonic()
+    for member in fleet.fleet.etcd_members:
+        member.kill()
+
+    def heal() -> None:
+        time.sleep(ETCD_AWAY_S)  # that is the fault itself
+        for member in fleet.fleet.etcd_members:
+            member.launch()
+        for member in fleet.fleet.etcd_members:
+            member.wait_ready()
+
+    return Injected(at_s, "etcd", frozenset(), heal)
+
+
+FAULTS: dict[str, Callable[[FailoverFleet, random.Random], Injected]] = {
+    "SIGKILL leader": kill_leader,
+    "SIGKILL follower": kill_follower,
+    "SIGKILL controller": kill_controller,
+    "SIGTERM": terminate,
+    "SIGSTOP": stop,
+    "etcd member": kill_etcd_member,
+    "etcd": kill_etcd,
+}

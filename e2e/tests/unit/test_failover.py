@@ -1,0 +1,66 @@
+"""The verdict of `make failover`, on histories made by hand."""
+
+from e2e.failover.__main__ import due
+from e2e.failover.verdict import (
+    Acknowledged,
+    Fault,
+    History,
+    gaps,
+    judge,
+    percentile,
+    read_history,
+    read_java_history,
+)
+
+
+def history(*rows: tuple[str, int, int]) -> History:
+    return History([Acknowledged(*row, float(n)) for n, row in enumerate(rows)], [])
+
+
+def test_what_was_acknowledged_and_is_there_once_and_in_order_is_clean():
+    verdict = judge([history(("a.0", 0, 0), ("a.1", 0, 1))], {0: {0: "a.0", 1: "a.1", 2: "a.2"}})
+    assert verdict.is_clean
+
+
+def test_an_acknowledged_record_that_is_not_where_it_was_said_to_be_is_lost():
+    verdict = judge([history(("a.0", 0, 0), ("a.1", 0, 1))], {0: {0: "a.1"}})
+    assert len(verdict.lost) == 2
+
+
+def test_a_value_at_two_offsets_is_duplicated():
+    verdict = judge([], {0: {0: "a.0", 5: "a.0"}})
+    assert len(verdict.duplicated) == 1
+    assert not verdict.reordered
+
+
+def test_an_earlier_record_of_the_same_producer_behind_a_later_one_is_reordered():
+    assert len(judge([], {0: {0: "a.1", 1: "b.0", 2: "a.0"}}).reordered) == 1
+    assert judge([], {0: {0: "a.1"}, 1: {0: "a.0"}}).is_clean
+
+
+def test_lines_of_both_kinds_of_producers_are_read():
+    found = read_history("probe", "%3|warning of a library\n3 1 7 2000000000\n4 failed TIMED OUT\n")
+    assert found == History([Acknowledged("probe.3", 1, 7, 2.0)], ["probe.4: 4 failed TIMED OUT"])
+    said = (
+        '{"timestamp":5000,"name":"producer_send_success","value":"0.9","partition":2,"offset":4}'
+    )
+    java = read_java_history(f"starting\n{said}\n", wall_to_monotonic_s=-3.0)
+    assert java.acknowledged == [Acknowledged("0.9", 2, 4, 2.0)]
+
+
+def test_the_longest_gap_that_reaches_into_a_fault_counts():
+    times = [0.0, 1.0, 1.5, 4.0, 4.1]
+    rows = History([Acknowledged("a.0", 0, 0, at_s) for at_s in times], [])
+    before, amid = Fault("x", "1", 0.5, 1.2, frozenset()), Fault("x", "1", 2.0, 5.0, frozenset())
+    assert [gap.seconds for gap in gaps(rows, [before, amid])] == [1.0, 2.5]
+
+
+def test_percentiles_are_of_the_nearest_rank():
+    assert percentile([3.0, 1.0, 2.0], 0.5) == 2.0
+    assert percentile([1.0, 2.0], 0.99) == 2.0
+
+
+def test_a_round_takes_of_each_kind_what_is_missing():
+    wanted = {"a": 2, "b": 1}
+    assert sorted(due({"faults": {"a": 1}}, wanted)) == ["a", "b"]
+    assert due({"faults": {"a": 2, "b": 1}}, wanted) == []
