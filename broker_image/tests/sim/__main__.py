@@ -22,6 +22,7 @@ SOURCES = ("broker_image/src", "broker_image/tests/sim")
 PROCESSES = 2
 SHARE = 25
 SHOWN_MAX = 3
+LABELS_SEEDS_MIN = 2_000
 
 
 class Share(msgspec.Struct):
@@ -80,7 +81,7 @@ def main() -> int:
     )
     for seed, failure in failed[:SHOWN_MAX]:
         print(f"\n{report_of(seed) or failure}")
-    missed = [label for label in LABELS if not labels[label] and len(seeds) >= 1_000]
+    missed = [label for label in LABELS if not labels[label] and len(seeds) >= LABELS_SEEDS_MIN]
     if failed or missed or None in found_at.values():
         return 1
     if arguments.first is not None:

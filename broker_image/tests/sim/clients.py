@@ -40,7 +40,7 @@ class Client:
 
 
 class Producer(Client):
-    """One record in flight. is_acks_all: with a producer id and acks=all, else without and acks=1, whose records may be lost."""
+    """is_acks_all: with a producer id, acks=all and one record in flight; else without, acks=1 and any number, whose records may be lost."""
 
     def __init__(self, fleet: Fleet, host: Host, index: int, *, is_acks_all: bool) -> None:
         super().__init__(fleet, index)
@@ -51,24 +51,24 @@ class Producer(Client):
         self._made = 0
         self._sequence = 0
         self._producer = 100 * (index + 1) if is_acks_all else NO_PRODUCER
-        self._is_busy = False
+        self._busy = 0
 
     @property
     def is_idle(self) -> bool:
-        return not self._is_busy
+        return not self._busy
 
     def produce(self) -> None:
         self._made += 1
         self.waiting.append(f"{'all' if self.is_acks_all else 'one'}-{self.index}-{self._made}")
-        if not self._is_busy:
-            self._is_busy = True
+        if not self._busy or not self.is_acks_all:
+            self._busy += 1
             self.fleet.kernel.spawn(self.host, "produce", self._producing())
 
     def _producing(self) -> Process:
         while self.waiting:
             value = self.waiting.pop(0)
             yield from self._deliver(value)
-        self._is_busy = False
+        self._busy -= 1
 
     def _deliver(self, value: str) -> Process:
         kernel, began_ms = self.fleet.kernel, self.fleet.kernel.now

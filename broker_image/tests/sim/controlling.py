@@ -159,7 +159,9 @@ class Controlling:
             result, unanswered = yield from fleet.store.settle(
                 self._node.host, transactions.repeatable(txn)
             )
-            if not isinstance(result, TxnResult) or not (result.succeeded or unanswered):
+            if not isinstance(result, TxnResult) or not _is_done(
+                txn, result, unanswered=unanswered
+            ):
                 fleet.kernel.sometimes("a controller decided too late")
                 return False
             waited = fleet.kernel.now
@@ -168,3 +170,11 @@ class Controlling:
                     return False
                 yield self._news(500)
         return True
+
+
+def _is_done(txn: Txn, result: TxnResult, *, unanswered: bool) -> bool:
+    """Also by an attempt that went unanswered: its witness is as the transaction leaves it (Term._commit)."""
+    if result.succeeded or not unanswered:
+        return result.succeeded
+    last, present = transactions.witness(txn), result.reads[1]
+    return present is not None and isinstance(last, Put) and last.value == present.value

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import msgspec
 from logfleet.metadata import keys
-from logfleet.metadata.store import Delete, Txn
+from logfleet.metadata.keys import FenceValue
+from logfleet.metadata.store import Delete, Put, Txn, created_at
 
 from broker_image.tests.sim.broker import SimBroker
 from broker_image.tests.sim.node import Fleet
@@ -39,6 +40,7 @@ class Faults:
         self._cuts = []
         for broker in self._brokers.values():
             self._fleet.kernel.resume(broker.host)
+            self._fleet.store.hold_watch(broker.host, is_held=False)
             if broker.host.is_up and broker.has_disk_failed:
                 self.kill(broker, 0)
             elif not broker.host.is_up:
@@ -135,6 +137,26 @@ class Faults:
         name = target.host.name
         self._cut([(name, "store"), ("store", name)], ms)
 
+    def blind(self, target: SimBroker, ms: int) -> None:
+        """Its watch shows nothing new; all else goes on."""
+        store = self._fleet.store
+        store.hold_watch(target.host)
+
+        def end() -> None:
+            store.hold_watch(target.host, is_held=False)
+
+        self._fleet.kernel.at(ms, store.host, "see", end)
+
+    def suspect(self, target: SimBroker, ms: int) -> None:
+        """The controller fences a broker that is alive (`fencing.suspect_step`), which sees it late."""
+        store = self._fleet.store
+        broker = store.image.brokers.get(target.id)
+        if broker is not None and not broker.is_fenced:
+            self.blind(target, ms)
+            key = keys.broker(target.id)
+            put = Put(keys.fence(target.id), keys.encode(FenceValue(broker.epoch, keys.FENCED)))
+            store.txn(store.host, Txn((created_at(key, broker.epoch),), (put,)))
+
     def deafen(self, target: SimBroker, ms: int) -> None:
         """What it sends arrives, it hears nothing."""
         others = ["store", *(each.host.name for each in self._others(target))]
@@ -196,6 +218,8 @@ KINDS: dict[str, Callable[[Faults, SimBroker, int], None]] = {
     "isolate": Faults.isolate,
     "cut_peers": Faults.cut_peers,
     "cut_store": Faults.cut_store,
+    "blind": Faults.blind,
+    "suspect": Faults.suspect,
     "deafen": Faults.deafen,
     "mute": Faults.mute,
     "reset": Faults.reset,

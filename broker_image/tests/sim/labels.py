@@ -1,4 +1,4 @@
-"""What must happen in any thousand seeds, else nothing follows from their having passed (sometimes-asserts)."""
+"""What must happen in any two thousand seeds, else nothing follows from their having passed (sometimes-asserts)."""
 
 LABELS = (
     "a broker left when nothing needed it any more",

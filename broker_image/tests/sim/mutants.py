@@ -166,6 +166,14 @@ def _unclean_is_told_once(rule: Any) -> Any:
     return keeping
 
 
+def _leads_again(rule: Any) -> Any:
+    def lead(self: replica.Replica, partition: Any) -> None:
+        self.led_epoch = -1
+        rule(self, partition)
+
+    return lead
+
+
 def _without_version(_rule: Any) -> Any:
     return lambda key, _revision: exists(key)
 
@@ -180,28 +188,29 @@ def _eligible_for_ever(rule: Any) -> Any:
 
 
 MUTANTS = (
-    Mutant("an ISR change in flight does not count", LeaderReplicas, "_count", _not_pending, seed=9),
-    Mutant("the high watermark moves below min ISR", LeaderReplicas, "_move", _below_min_isr, seed=194),
+    Mutant("an ISR change in flight does not count", LeaderReplicas, "_count", _not_pending, seed=42),
+    Mutant("the high watermark moves below min ISR", LeaderReplicas, "_move", _below_min_isr, seed=5),
     Mutant("any broker epoch's fetch counts", LeaderReplicas, "fetched", _any_broker_epoch, seed=1),
-    Mutant("the ISR grows at the high watermark only", LeaderReplicas, "_is_in_sync", _at_high_watermark, seed=850),
-    Mutant("the ISR grows at the epoch's start only", LeaderReplicas, "_is_in_sync", _at_epoch_start, seed=9),
-    Mutant("a leader looks for no divergence", fetch_check, "diverging_epoch", lambda _: lambda *_, **__: None, seed=11),
-    Mutant("a stale answer counts", follower, "decide", _decide_anyway, seed=25),
-    Mutant("a new follower truncates to its high watermark", replica.Replica, "follow", _truncate_to_high_watermark, seed=19),
-    Mutant("a follower truncates to the leader's end only", follower, "truncation_offset", lambda _: lambda _epochs, end, diverging: min(end, diverging[1]), seed=204),
-    Mutant("an unclean start is trusted by the controller", election, "_lost_records", lambda _: lambda _broker: False, seed=36),
-    Mutant("an unclean start is not told", broker.SimBroker, "start", _unclean_is_forgotten, seed=36),
-    Mutant("an unclean start is not told again by the next registration", broker.SimBroker, "_keeping", _unclean_is_told_once, seed=93),
-    Mutant("newcomers are let in before the sweep", controlling.Controlling, "_converge", _admit_first, seed=36),
-    Mutant("an election compares no registration", transactions, "still_active", lambda _: lambda *_: (), seed=17),
-    Mutant("an ISR change compares no registration", isr_write, "still_active", lambda _: lambda *_: (), seed=9),
-    Mutant("an ISR change compares no version", isr_write, "modified_at", _without_version, seed=11),
-    Mutant("a read settles an unknown transaction", SimStore, "settle", _settled_by_a_read, seed=1792),
-    Mutant("any disk will do for the last leader", election, "_has_disk", lambda _: lambda *_: True, seed=8),
-    Mutant("any replica may be elected", election, "_elected", lambda rule: lambda *arguments, **_: rule(*arguments, unclean=True), seed=6),
+    Mutant("the ISR grows at the high watermark only", LeaderReplicas, "_is_in_sync", _at_high_watermark, seed=1947),
+    Mutant("the ISR grows at the epoch's start only", LeaderReplicas, "_is_in_sync", _at_epoch_start, seed=1),
+    Mutant("a leader looks for no divergence", fetch_check, "diverging_epoch", lambda _: lambda *_, **__: None, seed=5),
+    Mutant("a stale answer counts", follower, "decide", _decide_anyway, seed=15),
+    Mutant("a new follower truncates to its high watermark", replica.Replica, "follow", _truncate_to_high_watermark, seed=61),
+    Mutant("a follower truncates to the leader's end only", follower, "truncation_offset", lambda _: lambda _epochs, end, diverging: min(end, diverging[1]), seed=350),
+    Mutant("an unclean start is trusted by the controller", election, "_lost_records", lambda _: lambda _broker: False, seed=3),
+    Mutant("an unclean start is not told", broker.SimBroker, "start", _unclean_is_forgotten, seed=3),
+    Mutant("an unclean start is not told again by the next registration", broker.SimBroker, "_keeping", _unclean_is_told_once, seed=902),
+    Mutant("newcomers are let in before the sweep", controlling.Controlling, "_converge", _admit_first, seed=3),
+    Mutant("an election compares no registration", transactions, "still_active", lambda _: lambda *_: (), seed=11),
+    Mutant("an ISR change compares no registration", isr_write, "still_active", lambda _: lambda *_: (), seed=39),
+    Mutant("an ISR change compares no version", isr_write, "modified_at", _without_version, seed=17),
+    Mutant("a read settles an unknown transaction", SimStore, "settle", _settled_by_a_read, seed=156),
+    Mutant("any disk will do for the last leader", election, "_has_disk", lambda _: lambda *_: True, seed=154),
+    Mutant("any replica may be elected", election, "_elected", lambda rule: lambda *arguments, **_: rule(*arguments, unclean=True), seed=3),
     Mutant("a leader is elected in the epoch of the last", election, "_led_by", lambda rule: lambda one, state, epoch: rule(one, state, epoch - 1), seed=0),
-    Mutant("followers forget producers", replica.Replica, "append", _follower_forgets_producers, seed=7),
-    Mutant("an unclean broker stays eligible", election, "with_isr", lambda _: lambda state, isr, **_: with_isr(state, isr), seed=36),
-    Mutant("the ISR grows by who is behind", LeaderReplicas, "_is_in_sync", lambda _: lambda _self, follower: follower.log_end_offset > 0, seed=9),
-    Mutant("eligible leaders stay so beside a full ISR", leader, "with_isr", _eligible_for_ever, seed=158, also=(election,)),
+    Mutant("a leader begins again in an epoch that has ended", replica.Replica, "lead", _leads_again, seed=974),
+    Mutant("followers forget producers", replica.Replica, "append", _follower_forgets_producers, seed=1),
+    Mutant("an unclean broker stays eligible", election, "with_isr", lambda _: lambda state, isr, **_: with_isr(state, isr), seed=3),
+    Mutant("the ISR grows by who is behind", LeaderReplicas, "_is_in_sync", lambda _: lambda _self, follower: follower.log_end_offset > 0, seed=1),
+    Mutant("eligible leaders stay so beside a full ISR", leader, "with_isr", _eligible_for_ever, seed=3, also=(election,)),
 )  # fmt: skip

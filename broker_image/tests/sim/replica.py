@@ -11,7 +11,7 @@ from broker_image.tests.sim.replica_log import Batch, ReplicaLog
 
 
 class Replica:
-    """leader_epoch: the newest that it took part in. leader: whom it follows. leading: what it knows of the others while it leads.
+    """leader_epoch: the newest that it took part in, led_epoch: that it led in. leader: whom it follows. leading: what it knows of the others while it leads.
 
     waiting: appends that are to be acknowledged once they are committed: (offset, value, reply).
     """
@@ -20,7 +20,7 @@ class Replica:
         self.node = node
         self.index = index
         self.log = log
-        self.leader_epoch = -1
+        self.leader_epoch = self.led_epoch = -1
         self.leader: int | None = None
         self.leading: LeaderReplicas | None = None
         self.is_waiting = False  # for a newer image, before it fetches again
@@ -41,6 +41,9 @@ class Replica:
             self.moved()
             return
         self.stop()
+        if partition.leader_epoch <= self.led_epoch:
+            return  # it has ended already, as an answer said that came before this image
+        self.led_epoch = partition.leader_epoch
         self.leader_epoch = partition.leader_epoch
         node.note("leads partition %s, epoch %s, from %s on", self.index, self.leader_epoch, log.end_offset)  # fmt: skip
         node.fleet.checker.leads(self.index, node, self.leader_epoch)

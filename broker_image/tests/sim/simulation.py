@@ -76,16 +76,14 @@ def drawn_case(seed: int) -> Case:
         late=has_store_faults * draw("store.late", 25),
         refused=has_store_faults * draw("store.refused", 10),
     )
-    load = tuple(
-        Load(
-            draw("load.at", SAFETY_MS),
-            draw("load.partition", settings.partitions),
-            draw("load.acks", 4) < 3,
-        )
-        for _ in range(10 + draw("load.count", 40))
-    )
-    load = tuple(sorted(load, key=lambda each: each.at_ms))
-    return Case(seed, settings, drawn_faults(tape, SAFETY_MS), load)
+    load: list[Load] = []
+    for _ in range(10 + draw("load.count", 30)):
+        at_ms, partition = draw("load.at", SAFETY_MS), draw("load.partition", settings.partitions)
+        is_acks_all = draw("load.acks", 4) < 3
+        burst = 1 if is_acks_all else 1 + draw("load.burst", 6)
+        load += burst * [Load(at_ms, partition, is_acks_all)]
+    load.sort(key=lambda each: each.at_ms)
+    return Case(seed, settings, drawn_faults(tape, SAFETY_MS), tuple(load))
 
 
 class Simulation:

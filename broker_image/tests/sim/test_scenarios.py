@@ -263,6 +263,22 @@ def an_election_that_its_winner_did_not_hear_of_is_used() -> None:
     s.rests()
 
 
+def a_leader_that_heard_of_its_end_does_not_begin_again_by_an_old_image() -> None:
+    """L learns by a lost change of the ISR that F leads, before its image shows anything of that."""
+    s = Scenario(lag_max_ms=1_000)
+    s.acked(2)
+    s.cut(s.follower, s.leader)
+    s.produce(1, is_acks_all=False)
+    s.after(10)
+    s.hold_watch(s.leader)
+    s.fence(s.leader)
+    s.until(lambda: s.partition.leader == s.follower.id, "F is elected")
+    s.until(lambda: not s.leader.leading.replicas[s.index].leading, "L has heard of it")
+    s.leader.apply()
+    assert s.leader.leading.replicas[s.index].leading is None
+    s.rests()
+
+
 RULES: dict[Callable[[], None], str | None] = {
     an_election_compares_the_registration: "an election compares no registration",
     a_read_never_settles_an_unknown_transaction: "a read settles an unknown transaction",
@@ -276,6 +292,7 @@ RULES: dict[Callable[[], None], str | None] = {
     a_stale_answer_of_the_old_leader_changes_nothing: "a stale answer counts",
     the_last_leader_leads_again_only_with_its_disk: "any disk will do for the last leader",
     a_repeated_batch_is_recognised_by_the_next_leader: "followers forget producers",
+    a_leader_that_heard_of_its_end_does_not_begin_again_by_an_old_image: "a leader begins again in an epoch that has ended",
     a_controller_that_was_replaced_writes_nothing: None,
     an_eligible_leader_is_elected_before_the_last_one: None,
     leases_outlive_the_store: None,
