@@ -15,6 +15,7 @@ from logfleet.control.config_keys import BROKER_KEYS, ConfigError, ConfigValue
 from logfleet.control.connection_limits import OF_ONE_LISTENER
 from logfleet.control.properties import parse_properties
 from logfleet.metadata.keys import Listener
+from logfleet.replication.nearest import LEADER_ONLY, RACK_AWARE
 
 __all__ = ["BrokerConfig", "ConfigError", "Listener", "broker_config", "parse_properties"]
 
@@ -67,6 +68,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     replica_fetch_response_max_bytes: int
     replica_fetch_wait_max_ms: int
     replica_lag_time_max_ms: int
+    replica_selector_class: str | None
     replica_socket_timeout_ms: int
 
     group_initial_rebalance_delay_ms: int
@@ -313,6 +315,11 @@ def _admin_listener(given: _Given) -> Listener | None:
 
 
 def _check_together(given: _Given, config: BrokerConfig) -> None:
+    if config.replica_selector_class not in {None, RACK_AWARE, LEADER_ONLY}:
+        raise ConfigError(
+            "replica.selector.class",
+            f"replica.selector.class={config.replica_selector_class}: allowed are {RACK_AWARE} and {LEADER_ONLY}",
+        )
     if "broker" not in given.items("process.roles"):
         raise ConfigError("process.roles", "process.roles must contain broker")
     if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:

@@ -240,6 +240,11 @@ def test_a_fleet_names_its_etcd_and_its_node_id():
         ),
         ({"process.roles": "controller"}, "process.roles", "must contain broker"),
         (
+            {"replica.selector.class": "com.example.Nearest"},
+            "replica.selector.class",
+            "allowed are .*RackAware",
+        ),
+        (
             {"group.min.session.timeout.ms": "10", "group.max.session.timeout.ms": "5"},
             "group.min.session.timeout.ms",
             "must not exceed",

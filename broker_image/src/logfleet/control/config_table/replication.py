@@ -13,7 +13,7 @@ replica.fetch.min.bytes INT ro high 1 | Bytes that a follower waits for. | in no
 replica.fetch.response.max.bytes INT ro medium 10485760 0.. | Bytes of one answer to a follower. | in node.replication.replica_fetcher
 replica.fetch.wait.max.ms INT ro high 500 | How long a follower waits for new records. | in node.replication.replica_fetcher
 replica.lag.time.max.ms LONG ro high 30000 | A follower that has not caught up for this long is not in sync any more. | in node.partitions.leadership
-replica.selector.class STRING ro medium null | Rule by which a consumer is sent to a follower nearby.
+replica.selector.class STRING ro medium null | Rule by which a consumer is sent to a follower nearby: Kafka's RackAwareReplicaSelector, or none. | in node.handlers.fetch_rows
 replica.socket.receive.buffer.bytes INT ro high 65536 | Receive buffer of a follower's socket.
 replica.socket.timeout.ms INT ro high 30000 | Longest wait of a follower for an answer. | in node.replication.replica_fetcher
 replication.quota.window.num INT ro low 11 1.. | Windows over which the rates of replication are measured.

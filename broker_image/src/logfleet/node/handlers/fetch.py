@@ -13,7 +13,6 @@ from logfleet.io.timers import Timer, TimerWheel
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.fetch_rows import TOPIC_IDS_SINCE, Reading, replica_id
 from logfleet.node.handlers.host import PartitionHost
-from logfleet.node.partitions.partition import Partition
 from logfleet.sessions.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -190,8 +189,8 @@ class _Turn:
         if session is None:
             return reading.answer(rows)
         for key, row in rows:
-            partition, found = session.partitions[key], reading.find(*key)
-            partition.listen(found if isinstance(found, Partition) else None)
+            partition = session.partitions[key]
+            partition.listen(reading.source(key))
             session.tell(partition, row, is_first=True)
         return reading.answer(rows, session.id)
 

@@ -14,7 +14,9 @@ from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.partition import Partition
 from logfleet.node.partitions.partition_table import Leader
+from logfleet.node.partitions.replica import FollowedPartition
 from logfleet.replication.fetch_check import diverging_epoch, leader_epoch_error
+from logfleet.replication.nearest import RACK_AWARE, nearest_replica
 from logfleet.sessions.fetch_session import Key
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
@@ -22,6 +24,7 @@ from logfleet.wire.messages import FetchRequest, FetchResponse
 TOPIC_IDS_SINCE = 13
 REPLICA_STATE_SINCE = 15
 LEADER_HINTS_SINCE = 16  # KIP-951
+RACKS_SINCE = 11  # KIP-392: who speaks it may read from followers
 READ_COMMITTED = 1
 NO_BROKER_EPOCH = -1
 
@@ -48,6 +51,7 @@ class Reading:
         "_endpoints",
         "_is_first",
         "_listener",
+        "_rack",
         "_read",
         "_replica",
         "_request",
@@ -83,21 +87,27 @@ class Reading:
         self._listener = context.listener
         self._bytes_left = min(request.max_bytes, broker.config.fetch_max_bytes)
         self._replica = replica_id(request, context.api_version)
+        is_sent = self._replica < 0 and broker.config.replica_selector_class == RACK_AWARE
+        self._rack = request.rack_id if is_sent else ""
         self._endpoints: dict[int, FetchResponse.NodeEndpoint] = {}
         self.bytes = 0
         self.min_bytes = min(request.min_bytes, self._bytes_left)
         self.is_enough = self.min_bytes <= 0
-        self.partitions: list[Partition] = []
+        self.partitions: list[Partition | FollowedPartition] = []
         self.rows: Rows = []
         self.unknown: Rows = []
         self._unknown_ids = 0
         self._read: list[tuple[Partition, int]] = []
 
-    def add(self, key: Key, wanted: FetchRequest.FetchPartition) -> Partition | None:
+    def add(
+        self, key: Key, wanted: FetchRequest.FetchPartition
+    ) -> Partition | FollowedPartition | None:
         """Read one partition from its offset on; returns it, None if it is not served here."""
         topic, index = key
-        found = self.find(topic, index)
-        if isinstance(found, Partition):
+        found: Partition | FollowedPartition | ErrorCode = self.find(topic, index)
+        if found is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            found = self._followed(key) or found
+        if not isinstance(found, ErrorCode):
             self.rows.append((key, self._read_partition(found, wanted)))
             return found
         if found is ErrorCode.UNKNOWN_TOPIC_ID:
@@ -108,6 +118,20 @@ class Reading:
         else:
             self.rows.append((key, self._refused(index, found, topic if self._by_id else b"")))
         return None
+
+    def source(self, key: Key) -> Partition | FollowedPartition | None:
+        """What there is to be read of a partition here."""
+        found = self.find(*key)
+        return self._followed(key) if isinstance(found, ErrorCode) else found
+
+    def _followed(self, key: Key) -> FollowedPartition | None:
+        """The partition if this client may read it here though another broker leads it."""
+        if self._replica >= 0 or self._version < RACKS_SINCE:
+            return None
+        topic, index = key
+        hosted = (self._table.by_id if self._by_id else self._table.by_name).get(topic)
+        replica = None if hosted is None else hosted.replicas.get(index)
+        return replica if isinstance(replica, FollowedPartition) else None
 
     def all_rows(self) -> Rows:
         """In the order of the answer."""
@@ -137,12 +161,14 @@ class Reading:
             session_id=session_id, responses=topics, node_endpoints=list(self._endpoints.values())
         )
 
-    def _read_partition(self, partition: Partition, wanted: FetchRequest.FetchPartition) -> _Row:
+    def _read_partition(
+        self, partition: Partition | FollowedPartition, wanted: FetchRequest.FetchPartition
+    ) -> _Row:
         epoch = wanted.current_leader_epoch
         if epoch != partition.leader_epoch and epoch >= 0:  # a negative one is none
             code = leader_epoch_error(epoch, partition.leader_epoch)
             return self._refused(partition.index, code, partition.topic_id)
-        if self._replica >= 0 and self._replica not in partition.replicas_state.followers:
+        if isinstance(partition, Partition) and self._is_stranger(partition):
             # who says in which epoch it follows knows of a newer one, perhaps (Partition.followerReplicaOrThrow)
             unknown = epoch >= 0
             code = ErrorCode.UNKNOWN_LEADER_EPOCH if unknown else ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -155,6 +181,14 @@ class Reading:
             aborted_transactions=[] if self._request.isolation_level == READ_COMMITTED else None,
             records=b"",
         )
+        if self._rack and isinstance(partition, Partition) and partition.has_followers:
+            nearest = nearest_replica(
+                partition.replicas_state, wanted.fetch_offset, self._rack, self._rack_of
+            )
+            if nearest is not None:
+                row.preferred_read_replica = nearest
+                self.is_enough = True
+                return row
         log = partition.log
         diverging = diverging_epoch(
             log.epochs,
@@ -172,8 +206,22 @@ class Reading:
             return row
         return self._read_log(partition, wanted, row)
 
+    def _is_stranger(self, partition: Partition) -> bool:
+        """Whether the request is a follower's that has no replica."""
+        return self._replica >= 0 and self._replica not in partition.replicas_state.followers
+
+    def _rack_of(self, broker_id: int) -> str | None:
+        """Of a broker where this client can reach it."""
+        broker = self._broker.image.brokers.get(broker_id)
+        if broker is None or broker.listener(self._listener) is None:
+            return None
+        return broker.rack
+
     def _read_log(
-        self, partition: Partition, wanted: FetchRequest.FetchPartition, row: _Row
+        self,
+        partition: Partition | FollowedPartition,
+        wanted: FetchRequest.FetchPartition,
+        row: _Row,
     ) -> _Row:
         limit = min(wanted.partition_max_bytes, self._bytes_left)
         log, is_replica = partition.log, self._replica >= 0
@@ -185,7 +233,7 @@ class Reading:
             return self._refused(partition.index, ErrorCode.KAFKA_STORAGE_ERROR, partition.topic_id)
         if isinstance(records, ErrorCode):
             return self._refused(partition.index, records, partition.topic_id)
-        if is_replica and self._is_first:
+        if is_replica and self._is_first and isinstance(partition, Partition):
             stale = self._note_progress(partition, wanted)
             if stale is not ErrorCode.NONE:
                 return self._refused(partition.index, stale, partition.topic_id)
@@ -194,7 +242,7 @@ class Reading:
         if records is not None:
             size = len(records)
             self.bytes += size
-            if not is_replica:
+            if not is_replica and isinstance(partition, Partition):
                 self._read.append((partition, size))
             self._bytes_left = max(0, self._bytes_left - size)
             if records.is_cut or self.bytes >= self.min_bytes:

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from logfleet.log.validation import NeedsThread, Prepared, Rejected
 from logfleet.metadata.image import INTERNAL_TOPICS
 from logfleet.metadata.keys import PartitionValue
-from logfleet.node.partitions.replica import Replica
+from logfleet.node.partitions.replica import Replica, Waiter
 from logfleet.node.partitions.traffic import Traffic
 from logfleet.replication.leader import IsrChange, LeaderReplicas
 from logfleet.storage.partition_log import AppendResult, PartitionLog
@@ -29,22 +29,6 @@ _LAG_MAX_MS: Final = 30_000
 
 class NotLeading(Exception):
     """This broker does not lead the partition (any more); the client asks another."""
-
-
-class Waiter(Protocol):
-    """A parked request that wants to know when a partition moves on."""
-
-    def committed(self, size: int) -> None:
-        """Records of `size` bytes were committed: consumers may read them."""
-
-    def appended(self, size: int) -> None:
-        """Records of `size` bytes were written: followers may read them."""
-
-    def log_start_moved(self) -> None:
-        """Old records went; the log starts later."""
-
-    def leadership_lost(self) -> None:
-        """The partition is led elsewhere, or gone."""
 
 
 class CommitRule(Protocol):

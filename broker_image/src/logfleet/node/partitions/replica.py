@@ -4,6 +4,9 @@ A role (leading, following, neither) is an object of its own for as long as it l
 What the roles have in common passes on from one to the next.
 """
 
+from collections import deque
+from typing import Protocol
+
 from logfleet.storage.partition_log import PartitionLog
 
 
@@ -68,10 +71,26 @@ class Replica:
         self.is_current = False
 
 
-class FollowedPartition(Replica):
-    """A replica of a partition that the broker `leader` leads in `leader_epoch`."""
+class Waiter(Protocol):
+    """A parked request that wants to know when a partition moves on."""
 
-    __slots__ = ("leader",)
+    def committed(self, size: int) -> None:
+        """Records of `size` bytes were committed: consumers may read them."""
+
+    def appended(self, size: int) -> None:
+        """Records of `size` bytes were written: followers may read them."""
+
+    def log_start_moved(self) -> None:
+        """Old records went; the log starts later."""
+
+    def leadership_lost(self) -> None:
+        """The partition is led elsewhere, or gone."""
+
+
+class FollowedPartition(Replica):
+    """A replica of a partition that the broker `leader` leads in `leader_epoch`. Consumers may read what it knows to be committed (KIP-392)."""
+
+    __slots__ = ("_held", "_waiters", "leader")
 
     def __init__(self, replica: Replica, leader: int, leader_epoch: int) -> None:
         super().__init__(
@@ -83,8 +102,51 @@ class FollowedPartition(Replica):
             high_watermark=replica.high_watermark,
         )
         self.leader = leader
+        self._held: deque[tuple[int, int]] = (
+            deque()
+        )  # end offset and bytes of what is not committed
+        self._waiters: set[Waiter] = set()
+        replica.log.on_start_moved = self._log_start_moved
 
     @property
     def is_following(self) -> bool:
         """Whether it still is."""
         return self.is_current
+
+    def appended(self, size: int) -> None:
+        """What the log ends with now, `size` bytes of it, came from the leader."""
+        self._held.append((self.log.log_end_offset, size))
+
+    def commit(self, high_watermark: int) -> None:
+        """The leader says that everything below is committed."""
+        self.high_watermark = high_watermark
+        size = 0
+        while self._held and self._held[0][0] <= high_watermark:
+            size += self._held.popleft()[1]
+        if size:
+            for waiter in tuple(self._waiters):
+                waiter.committed(size)
+
+    def cut(self) -> None:
+        """The log ends earlier than it did, or begins elsewhere."""
+        self._held.clear()
+        self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
+
+    def wait(self, waiter: Waiter) -> None:
+        """Tell the waiter of all that is committed, and of what else it can hear of, until `forget`."""
+        self._waiters.add(waiter)
+
+    wait_for_appends = wait  # nobody follows a follower
+
+    def forget(self, waiter: Waiter) -> None:
+        self._waiters.discard(waiter)
+
+    def _log_start_moved(self) -> None:
+        for waiter in tuple(self._waiters):
+            waiter.log_start_moved()
+
+    def end(self) -> None:
+        """Another is followed from now on, or nobody: whoever waits is told."""
+        super().end()
+        for waiter in tuple(self._waiters):
+            waiter.leadership_lost()

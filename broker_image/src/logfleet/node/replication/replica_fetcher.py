@@ -293,11 +293,14 @@ class ReplicaFetcher:
             except (OSError, RecordsError) as error:
                 self._failed(key, followed, error)
                 return
+            partition.appended(len(row.records))
             followed.pause_s = RECONNECT_S_MIN
             self._want_once_written(key, followed)
-        partition.high_watermark = follower.high_watermark(
+        high_watermark = follower.high_watermark(
             partition.high_watermark, row.high_watermark, partition_log.written_end_offset
         )
+        if high_watermark != partition.high_watermark:
+            partition.commit(high_watermark)
         log_start_offset = partition_log.log_start_offset
         partition_log.follow_log_start(row.log_start_offset, partition.high_watermark)
         if partition_log.log_start_offset != log_start_offset and followed.asked is not None:
@@ -379,7 +382,7 @@ class ReplicaFetcher:
         if self._followed.get(key) is not followed:
             return
         if is_cut:
-            partition.high_watermark = min(partition.high_watermark, partition.log.log_end_offset)
+            partition.cut()
             self._want(key)
         else:
             self._pause(key, followed)

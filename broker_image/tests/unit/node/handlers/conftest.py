@@ -42,7 +42,7 @@ class Host:
         self.now = NOW
         self.node_id = 1
         self.cluster_id = "cluster"
-        self.config = SimpleNamespace(fetch_max_bytes=55 * 1024 * 1024)
+        self.config = SimpleNamespace(fetch_max_bytes=55 * 1024 * 1024, replica_selector_class=None)
         self.image = ClusterImage()
         self.partitions = PartitionTable(lambda: self.image)
         self.fetch_sessions = SessionCache(2, iter(range(100, 1000)).__next__)

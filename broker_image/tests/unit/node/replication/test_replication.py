@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
+from logfleet.wire.messages import FetchRequest
 
+from broker_image.tests.unit.node.broker_rig import ask_broker
 from broker_image.tests.unit.node.replication.fleet_rig import fleet_of, until
 
 pytestmark = pytest.mark.asyncio
@@ -85,3 +87,24 @@ async def test_what_only_a_former_leader_had_is_cut_off(tmp_path: Path, monkeypa
         await fleet.start(1)
         await until(lambda: fleet.state("t").isr_ids == [1, 2])
         assert fleet.logs("t") == {1: shorter, 2: shorter}
+
+
+async def test_a_consumer_is_sent_to_the_replica_in_its_rack_and_reads_there(
+    tmp_path: Path, monkeypatch
+) -> None:
+    selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    async with fleet_of(tmp_path, monkeypatch) as fleet:
+        await fleet.start(1, 2, **{"replica.selector.class": selector})
+        await fleet.create_topic("t", 1, 2)
+        await fleet.produce("t", b"a")
+        leader, partition = await fleet.led("t")
+        topic = FetchRequest.FetchTopic(
+            topic_id=partition.topic_id,
+            partitions=[FetchRequest.FetchPartition(partition=0, partition_max_bytes=1 << 20)],
+        )
+        asked = FetchRequest(max_wait_ms=10_000, min_bytes=1, topics=[topic], rack_id="z2")
+        row = (await ask_broker(leader, asked, 18)).responses[0].partitions[0]
+        assert row.preferred_read_replica == 2
+        row = (await ask_broker(fleet.brokers[2], asked, 18)).responses[0].partitions[0]
+        assert (row.error_code, row.high_watermark) == (0, 1)
+        assert bytes(row.records) == fleet.logs("t")[1]
