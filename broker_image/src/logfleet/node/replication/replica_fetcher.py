@@ -229,7 +229,7 @@ class ReplicaFetcher:
         """Until there is something to fetch, or until a pause may be over."""
         self._wanted.clear()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._wanted.wait(), wait_ms / 1000)
+            await asyncio.wait_for(self._wanted.wait(), wait_ms / 1000 if self._paused else None)
 
     def _resume(self) -> int:
         """Want again what has paused for long enough; how long the next request may wait for records, at most until the next pause ends."""

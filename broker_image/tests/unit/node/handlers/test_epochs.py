@@ -42,6 +42,19 @@ def test_the_end_of_the_largest_epoch_up_to_it_is_told(host, partition, epoch, e
     assert ask(host, epoch) == (0, *expected)
 
 
+def test_a_follower_may_ask_for_several_epochs_at_once(host, partition) -> None:
+    wanted = [
+        OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
+            partition=0, current_leader_epoch=5, leader_epoch=epoch
+        )
+        for epoch in (2, 5)
+    ]
+    topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic="topic", partitions=wanted)
+    asked = OffsetForLeaderEpochRequest(replica_id=2, topics=[topic])
+    (found,) = offset_for_leader_epoch(host, asked, host.context(4)).topics
+    assert [(row.leader_epoch, row.end_offset) for row in found.partitions] == [(2, 2), (5, 3)]
+
+
 def test_the_leader_epoch_is_checked(host, partition) -> None:
     assert ask(host, 5, current=5)[0] == 0
     assert ask(host, 5, current=4) == (ErrorCode.FENCED_LEADER_EPOCH, -1, -1)

@@ -39,7 +39,7 @@ class Waiting:
         self.told.append(size)
 
     def appended(self, size: int) -> None:
-        raise AssertionError
+        raise AssertionError(f"{size} bytes that are not committed")
 
     def log_start_moved(self) -> None:
         self.told.append("start")

@@ -277,6 +277,26 @@ async def test_a_partition_that_is_followed_no_more_is_forgotten(me, leader) -> 
         assert one.log.log_end_offset == 0
 
 
+async def test_a_fetcher_without_partitions_does_nothing_until_there_is_one(
+    me: Follower, leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed = me.follow()
+    async with fetching(me, leader, followed) as fetcher:
+        await leader.asked()
+        fetcher.remove(followed)
+        waits: list[float | None] = []
+
+        async def wait_for(work: Any, timeout_s: float | None) -> None:
+            waits.append(timeout_s)
+            await work
+
+        monkeypatch.setattr(asyncio, "wait_for", wait_for)
+        leader.answer()
+        await until(lambda: waits == [None])
+        fetcher.add(followed)
+        assert named(await leader.asked()) == [(0, 0)]
+
+
 async def test_a_log_that_diverges_is_cut_while_others_are_fetched(me, leader) -> None:
     followed = me.follow(0, batch(0, b"a", epoch=3), batch(1, b"b", epoch=4))
     other = me.follow(1)
