@@ -127,16 +127,6 @@ PARTITIONS_LED = gauge(
     "Of them, those that this broker leads",
     f"{_REPLICAS}LeaderCount",
 )
-UNDER_REPLICATED = gauge(
-    "logfleet_under_replicated_partitions",
-    "Partitions led here that lack an in-sync replica",
-    f"{_REPLICAS}UnderReplicatedPartitions",
-)
-UNDER_MIN_ISR = gauge(
-    "logfleet_under_min_isr_partitions",
-    "Partitions led here with fewer in-sync replicas than min.insync.replicas",
-    f"{_REPLICAS}UnderMinIsrPartitionCount",
-)
 PRODUCER_IDS = gauge(
     "logfleet_producer_ids",
     "Idempotent producers that its partitions remember, counted once per partition",
@@ -176,6 +166,60 @@ LEFT_OUT = gauge(
     "Topics, partitions or offsets of groups that are not told one by one, as there are more than "
     "logfleet.metrics.series.max; 0 if all are",
     labels="kind",
+)
+
+# Replication
+
+UNDER_REPLICATED = gauge(
+    "logfleet_under_replicated_partitions",
+    "Partitions led here that lack an in-sync replica",
+    f"{_REPLICAS}UnderReplicatedPartitions",
+)
+UNDER_MIN_ISR = gauge(
+    "logfleet_under_min_isr_partitions",
+    "Partitions led here with fewer in-sync replicas than min.insync.replicas",
+    f"{_REPLICAS}UnderMinIsrPartitionCount",
+)
+AT_MIN_ISR = gauge(
+    "logfleet_at_min_isr_partitions",
+    "Partitions led here with as many in-sync replicas as min.insync.replicas asks for, and none to spare; those of one replica too",
+    f"{_REPLICAS}AtMinIsrPartitionCount",
+)
+ISR_SHRINKS = counter(
+    "logfleet_isr_shrinks_total",
+    "Times that this broker as leader took replicas which had fallen behind out of an ISR",
+    f"{_REPLICAS}IsrShrinksPerSec",
+)
+ISR_EXPANDS = counter(
+    "logfleet_isr_expands_total",
+    "Times that it took replicas which had caught up into an ISR",
+    f"{_REPLICAS}IsrExpandsPerSec",
+)
+ISR_UPDATES_FAILED = counter(
+    "logfleet_isr_updates_failed_total",
+    "Changes of an ISR that came too late, as the partition or a broker had changed meanwhile",
+    f"{_REPLICAS}FailedIsrUpdatesPerSec",
+)
+REPLICA_LAG_MAX = gauge(
+    "logfleet_replica_lag_max",
+    "Committed records that this broker lacks as a follower, of the partition in which it lacks most",
+    "kafka.server:type=ReplicaFetcherManager,name=MaxLag,clientId=Replica",
+)
+FOLLOWER_LAG = gauge(
+    "logfleet_follower_lag",
+    "Records of a partition led here that a follower does not have yet; Kafka's followers tell it",
+    "kafka.server:type=FetcherLagMetrics,name=ConsumerLag,clientId=ID,topic=TOPIC,partition=P",
+    labels="topic partition follower",
+)
+REPLICATION_BYTES_IN = counter(
+    "logfleet_replication_bytes_in_total",
+    "Bytes of record batches that this broker copied from leaders",
+    f"{_TOPIC}ReplicationBytesInPerSec",
+)
+REPLICATION_BYTES_OUT = counter(
+    "logfleet_replication_bytes_out_total",
+    "Bytes of record batches in answers to followers",
+    f"{_TOPIC}ReplicationBytesOutPerSec",
 )
 
 # Groups
@@ -280,15 +324,30 @@ FAILED_TERMS = counter(
     "Terms as controller that this broker gave up because it failed at what is stored: controller_term_failed in its log",
     "kafka.controller:type=KafkaController,name=MetadataErrorCount",
 )
+ELECTIONS = counter(
+    "logfleet_leader_elections_total",
+    "Leaders that this broker as controller elected, of partitions that were there before",
+    "kafka.controller:type=ControllerStats,name=LeaderElectionRateAndTimeMs",
+)
 UNCLEAN_ELECTIONS = counter(
     "logfleet_unclean_leader_elections_total",
-    "Leaders that this broker as controller elected though they may lack acknowledged records",
+    "Of them, those that were elected though they may lack acknowledged records",
     "kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec",
 )
 ACTIVE_BROKERS = gauge(
     "logfleet_active_brokers",
-    "Brokers that may lead, as the controller sees it; 0 on others",
+    "Brokers that are there and not fenced, as the controller sees it; 0 on others",
     "kafka.controller:type=KafkaController,name=ActiveBrokerCount",
+)
+FENCED_BROKERS = gauge(
+    "logfleet_fenced_brokers",
+    "Brokers that have stopped, died or are not let in yet, and were not unregistered, as the controller sees it; 0 on others",
+    "kafka.controller:type=KafkaController,name=FencedBrokerCount",
+)
+DRAINING_BROKERS = gauge(
+    "logfleet_draining_brokers",
+    "Active brokers that are on their way out, as the controller sees it; 0 on others",
+    "kafka.controller:type=KafkaController,name=ControlledShutdownBrokerCount",
 )
 TOPICS = gauge(
     "logfleet_topics",
@@ -417,6 +476,7 @@ METRICS: Final = {each.name: each for each in tuple(globals().values()) if isins
 _BEGIN: Final = {
     REQUESTS.name: "Requests",
     BYTES_IN.name: "Topics and partitions",
+    UNDER_REPLICATED.name: "Replication",
     GROUPS.name: "Groups",
     CONNECTIONS.name: "Connections, sessions, quotas",
     READY.name: "The cluster",

@@ -139,6 +139,9 @@ class Reading:
 
     def note_sent(self) -> None:
         """These rows are the answer: what was read goes out of its partitions."""
+        if self._replica >= 0:
+            self._table.replicated.bytes_out += self.bytes
+            return
         for partition, size in self._read:
             partition.bytes_out += size
 
@@ -242,7 +245,7 @@ class Reading:
         if records is not None:
             size = len(records)
             self.bytes += size
-            if not is_replica and isinstance(partition, Partition):
+            if isinstance(partition, Partition):
                 self._read.append((partition, size))
             self._bytes_left = max(0, self._bytes_left - size)
             if records.is_cut or self.bytes >= self.min_bytes:

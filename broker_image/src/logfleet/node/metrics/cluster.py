@@ -3,21 +3,25 @@
 from collections.abc import Callable, Iterator
 
 from logfleet.metadata.image import ClusterImage
+from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.telemetry import table
 from logfleet.telemetry.exposition import Family, Row, single
 
 
-def cluster(
-    image: ClusterImage, *, is_controller: bool, failed_terms: int, unclean_elections: int
-) -> Iterator[Family]:
-    """is_controller: whether this broker is it. failed_terms, unclean_elections: see ControllerLoop."""
-    yield single(table.ACTIVE_CONTROLLER, is_controller)
-    yield single(table.FAILED_TERMS, failed_terms)
-    yield single(table.UNCLEAN_ELECTIONS, unclean_elections)
-    active = sum(not broker.is_fenced for broker in image.brokers.values())
-    yield single(table.ACTIVE_BROKERS, active if is_controller else 0)
-    yield single(table.TOPICS, image.topic_count() if is_controller else 0)
-    yield Family(table.OFFLINE_PARTITIONS, _offline(image if is_controller else ClusterImage()))
+def cluster(image: ClusterImage, controller: ControllerLoop) -> Iterator[Family]:
+    """controller: this broker's part in control."""
+    yield single(table.ACTIVE_CONTROLLER, controller.is_controller)
+    yield single(table.FAILED_TERMS, controller.failed_terms)
+    yield single(table.ELECTIONS, controller.noted.elections)
+    yield single(table.UNCLEAN_ELECTIONS, controller.noted.unclean_elections)
+    seen = image if controller.is_controller else ClusterImage()
+    active = sum(not broker.is_fenced for broker in seen.brokers.values())
+    yield single(table.ACTIVE_BROKERS, active)
+    yield single(table.FENCED_BROKERS, len(seen.brokers.keys() | seen.fences.keys()) - active)
+    draining = sum(broker.is_draining for broker in seen.brokers.values())
+    yield single(table.DRAINING_BROKERS, draining)
+    yield single(table.TOPICS, seen.topic_count())
+    yield Family(table.OFFLINE_PARTITIONS, _offline(seen))
 
 
 def _offline(image: ClusterImage) -> Iterator[Row]:

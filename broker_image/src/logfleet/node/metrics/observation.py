@@ -16,7 +16,7 @@ from logfleet.node.metrics.cluster import cluster, readiness
 from logfleet.node.metrics.connections import connections, fetch_sessions, throttled_clients
 from logfleet.node.metrics.groups import GroupFigures
 from logfleet.node.metrics.loop_lag import LoopLag
-from logfleet.node.metrics.partitions import logs, topics
+from logfleet.node.metrics.partitions import logs, replication, topics
 from logfleet.node.metrics.process import process
 from logfleet.node.metrics.requests import requests
 from logfleet.node.metrics.sources import Sources
@@ -24,6 +24,7 @@ from logfleet.node.metrics.storage import compaction, disks
 from logfleet.node.partitions.parked import Parked
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.quotas.client_quotas import ClientQuotas
+from logfleet.node.replication.isr_writer import IsrWriter
 from logfleet.sessions.cache import SessionCache
 from logfleet.storage.cleaning.cleaner import Cleaner
 from logfleet.storage.disk_space import DiskSpace
@@ -48,6 +49,7 @@ class Observed(Protocol):
 
     controller: ControllerLoop
     coordinators: CoordinatorLoop
+    isr_writer: IsrWriter
 
     @property
     def dispatcher(self) -> Dispatcher[Any]: ...
@@ -113,15 +115,11 @@ class Observation:
         series_max = broker.config.logfleet_metrics_series_max
         self.sources.add(
             lambda: topics(broker.partitions, series_max),
-            lambda: logs(broker.partitions, lambda: broker.image, series_max),
+            lambda: logs(broker.partitions, series_max),
+            lambda: replication(broker.partitions, broker.isr_writer),
             lambda: GroupFigures(
                 broker.coordinators.shards(), broker.partitions, broker.parked, series_max
             ).families(),
-            lambda: cluster(
-                broker.image,
-                is_controller=broker.controller.is_controller,
-                failed_terms=broker.controller.failed_terms,
-                unclean_elections=broker.controller.noted.unclean_elections,
-            ),
+            lambda: cluster(broker.image, broker.controller),
             lambda: compaction(cleaner, broker.log_dirs),
         )

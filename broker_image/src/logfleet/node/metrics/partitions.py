@@ -1,12 +1,13 @@
 """Topics and partitions of this broker: one by one while there are not too many, and in total."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from logfleet.metadata.image import ClusterImage
 from logfleet.node.partitions.partition import Partition
 from logfleet.node.partitions.partition_table import PartitionTable
-from logfleet.node.partitions.replica import Replica
+from logfleet.node.partitions.replica import FollowedPartition, Replica
 from logfleet.node.partitions.traffic import Traffic
+from logfleet.node.replication.isr_writer import IsrWriter
+from logfleet.replication.partition_state import effective_min_isr
 from logfleet.telemetry import table
 from logfleet.telemetry.exposition import Family, Row, labels_text, single
 from logfleet.telemetry.metric import Metric
@@ -65,20 +66,30 @@ _OF_PARTITION: dict[Metric, Callable[[Replica], int]] = {
 }
 
 
-def logs(
-    partitions: PartitionTable, image: Callable[[], ClusterImage], series_max: int
-) -> Iterator[Family]:
+def logs(partitions: PartitionTable, series_max: int) -> Iterator[Family]:
     """The logs of the replicas that are here, led or followed."""
     found: list[tuple[str, Replica]] = []
     state = _State()
-    yield Family(table.PARTITIONS, _look(partitions, image(), found, state))
+    yield Family(table.PARTITIONS, _look(partitions, found, state))
     yield single(table.PARTITIONS_LED, state.led)
     yield single(table.UNDER_REPLICATED, state.under_replicated)
     yield single(table.UNDER_MIN_ISR, state.under_min_isr)
+    yield single(table.AT_MIN_ISR, state.at_min_isr)
+    yield single(table.REPLICA_LAG_MAX, state.lag_max)
     yield single(table.PRODUCER_IDS, state.producer_ids)
     told = found if len(found) <= series_max else []
     for metric, of in _OF_PARTITION.items():
         yield Family(metric, ((label, of(replica)) for label, replica in told))
+    yield Family(table.FOLLOWER_LAG, _follower_lags(replica for _, replica in told))
+
+
+def _follower_lags(replicas: Iterable[Replica]) -> Iterator[Row]:
+    for replica in replicas:
+        if isinstance(replica, Partition):
+            known = replica.replicas_state
+            for broker_id, lag in [(each, known.lag(each)) for each in known.followers]:
+                names = [replica.topic, replica.index, broker_id]
+                yield labels_text(table.FOLLOWER_LAG.labels, names), lag
 
 
 class _State:
@@ -88,12 +99,13 @@ class _State:
         self.led = 0
         self.under_replicated = 0
         self.under_min_isr = 0
+        self.at_min_isr = 0
+        self.lag_max = 0
         self.producer_ids = 0
 
 
 def _look(
     partitions: PartitionTable,
-    image: ClusterImage,
     found: list[tuple[str, Replica]],
     state: _State,
 ) -> Iterator[Row]:
@@ -103,10 +115,20 @@ def _look(
         state.producer_ids += len(replica.log.producers.states)
         if isinstance(replica, Partition):
             state.led += 1
-            known = image.partition(replica.topic_id, replica.index)
-            if known is not None:
-                state.under_replicated += len(known.isr) < len(known.replicas)
-                # As Kafka's Partition.effectiveMinIsr: more than there are can be asked for.
-                state.under_min_isr += len(known.isr) < min(known.min_isr, len(known.replicas))
+            known = replica.replicas_state
+            state.under_replicated += bool(known.out_of_sync)
+            state.under_min_isr += not known.is_at_min_isr
+            state.at_min_isr += len(known.state.isr) == effective_min_isr(known.state)
+        elif isinstance(replica, FollowedPartition):
+            state.lag_max = max(state.lag_max, replica.lag)
         yield None
     yield "", len(found)
+
+
+def replication(partitions: PartitionTable, isr_writer: IsrWriter) -> Iterator[Family]:
+    """What was copied between brokers, and what this one changed in ISRs."""
+    yield single(table.ISR_SHRINKS, isr_writer.shrinks)
+    yield single(table.ISR_EXPANDS, isr_writer.expands)
+    yield single(table.ISR_UPDATES_FAILED, isr_writer.failed)
+    yield single(table.REPLICATION_BYTES_IN, partitions.replicated.bytes_in)
+    yield single(table.REPLICATION_BYTES_OUT, partitions.replicated.bytes_out)

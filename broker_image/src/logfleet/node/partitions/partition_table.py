@@ -39,7 +39,7 @@ class Leader(msgspec.Struct, frozen=True):
 class PartitionTable:
     """by_name and by_id are read on every produce and fetch; they change only through `add` and `remove`.
 
-    gone: the traffic of topics of which it led partitions before.
+    gone: the traffic of topics of which it led partitions before. replicated: bytes copied from leaders, and sent to followers.
     """
 
     def __init__(self, image: Callable[[], ClusterImage]) -> None:
@@ -47,6 +47,7 @@ class PartitionTable:
         self.by_name: dict[str, HostedTopic] = {}
         self.by_id: dict[bytes, HostedTopic] = {}
         self.gone = Traffic()
+        self.replicated = Traffic()
         self.offline = OfflinePartitions()
         self.unstarted: set[tuple[bytes, int]] = set()  # of this broker, but no room for their logs
 

@@ -88,9 +88,12 @@ class Waiter(Protocol):
 
 
 class FollowedPartition(Replica):
-    """A replica of a partition that the broker `leader` leads in `leader_epoch`. Consumers may read what it knows to be committed (KIP-392)."""
+    """A replica of a partition that the broker `leader` leads in `leader_epoch`. Consumers may read what it knows to be committed (KIP-392).
 
-    __slots__ = ("_held", "_waiters", "leader")
+    lag: committed records that were still missing after the leader's last answer.
+    """
+
+    __slots__ = ("_held", "_waiters", "lag", "leader")
 
     def __init__(self, replica: Replica, leader: int, leader_epoch: int) -> None:
         super().__init__(
@@ -102,6 +105,7 @@ class FollowedPartition(Replica):
             high_watermark=replica.high_watermark,
         )
         self.leader = leader
+        self.lag = 0
         self._held: deque[tuple[int, int]] = (
             deque()
         )  # end offset and bytes of what is not committed

@@ -19,6 +19,7 @@ from logfleet.io.slices import Slices
 from logfleet.log.replicated import UnexpectedAppendOffset
 from logfleet.metadata.image import Broker
 from logfleet.node.partitions.replica import FollowedPartition
+from logfleet.node.partitions.traffic import Traffic
 from logfleet.records.errors import RecordsError
 from logfleet.replication import follower
 from logfleet.replication.follower import Action, Decision, NextFetch, next_fetch
@@ -52,7 +53,7 @@ Row = FetchResponse.PartitionData
 
 
 class FollowerHost(Protocol):
-    """What a fetcher needs of the broker it runs in. broker_epoch: of its registration."""
+    """What a fetcher needs of the broker it runs in. broker_epoch: of its registration. replicated: counts what is copied."""
 
     @property
     def node_id(self) -> int: ...
@@ -64,6 +65,8 @@ class FollowerHost(Protocol):
     def truncater(self) -> Truncater: ...
     @property
     def decisions(self) -> Decisions: ...
+    @property
+    def replicated(self) -> Traffic: ...
 
     def broker(self, broker_id: int) -> Broker | None:
         """A registered broker, as the newest image says."""
@@ -295,7 +298,9 @@ class ReplicaFetcher:
                 return
             partition.appended(len(row.records))
             followed.pause_s = RECONNECT_S_MIN
+            self._host.replicated.bytes_in += len(row.records)
             self._want_once_written(key, followed)
+        partition.lag = max(0, row.high_watermark - partition_log.log_end_offset)
         high_watermark = follower.high_watermark(
             partition.high_watermark, row.high_watermark, partition_log.written_end_offset
         )

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from logfleet.control.configs import BrokerConfig
 from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.node.partitions.following import Following
+from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import FollowedPartition, Replica
 from logfleet.node.replication.replica_fetcher import ReplicaFetcher
 from logfleet.storage.truncater import Truncater
@@ -21,6 +22,8 @@ class FetchingHost(Protocol):
     def image(self) -> ClusterImage: ...
     @property
     def decisions(self) -> Decisions: ...
+    @property
+    def partitions(self) -> PartitionTable: ...
 
     def storage_failed(self, partition: Replica, error: OSError) -> None:
         """A log could not be written."""
@@ -43,6 +46,7 @@ class ReplicaFetchers:
         self.config = host.config
         self.node_id = host.config.node_id
         self.decisions = host.decisions
+        self.replicated = host.partitions.replicated
         self.truncater = truncater
         self.on_unreachable: list[Callable[[int, int], None]] = []
         self.storage_failed = host.storage_failed

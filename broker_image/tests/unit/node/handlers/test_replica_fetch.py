@@ -79,6 +79,8 @@ def test_a_follower_reads_what_is_not_committed_and_its_next_fetch_commits_it(
     append(partition, b"a")
     row = only_row(ask(host, of_follower(0)))
     assert (values(row), row.high_watermark) == ([b"a"], 0)
+    sent = partition.log.size
+    assert (host.partitions.replicated.bytes_out, partition.bytes_out) == (sent, 0)
     row = only_row(ask(host, of_follower(1)))
     assert (values(row), row.high_watermark) == ([], 1)
     assert partition.high_watermark == 1

@@ -1,49 +1,76 @@
 from typing import Any
 
 import pytest
-from logfleet.metadata.image import ClusterImage, Topic
-from logfleet.metadata.image import Partition as State
-from logfleet.metadata.shards import ShardedMap
+from logfleet.metadata.image import ClusterImage
 from logfleet.node.metrics.partitions import logs, topics
 from logfleet.node.partitions.partition import Partition
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import FollowedPartition, Replica
+from logfleet.replication.leader import LeaderReplicas
 
+from broker_image.tests.unit.node.handlers.fetch_rig import append
 from broker_image.tests.unit.node.metrics.told import told
+from broker_image.tests.unit.node.partitions.replicas_rig import A, B, fetch, replicated
 
 ID = bytes(range(16))
 
 
-def leading(rig: Any) -> tuple[PartitionTable, Partition]:
+def leading(
+    rig: Any, replicas_state: LeaderReplicas | None = None
+) -> tuple[PartitionTable, Partition]:
     """A table with one partition."""
     table = PartitionTable(ClusterImage)
-    partition = Partition("topic", ID, 0, rig.open(), 1)
+    partition = Partition("topic", ID, 0, rig.open(), 1, replicas_state=replicas_state)
     table.add(partition)
     return table, partition
 
 
 @pytest.mark.parametrize(
-    "replicas, in_sync, min_isr, under",
+    "replicas, in_sync, min_isr, under, at",
     [
-        ((1,), (1,), 1, 0),
-        ((1,), (1,), 2, 0),
-        ((1,), (), 2, 1),
-        ((1, 2), (1,), 1, 0),
-        ((1, 2), (1,), 2, 1),
-        ((1, 2), (1, 2), 3, 0),
+        ((1,), (1,), 1, 0, 1),
+        ((1,), (1,), 2, 0, 1),
+        ((1, 2), (1,), 1, 0, 1),
+        ((1, 2), (1,), 2, 1, 0),
+        ((1, 2), (1, 2), 1, 0, 0),
+        ((1, 2), (1, 2), 3, 0, 1),
     ],
 )
 def test_no_more_replicas_than_there_are_have_to_be_in_sync(
-    rig: Any, replicas: tuple[int, ...], in_sync: tuple[int, ...], min_isr: int, under: int
+    rig: Any, replicas: tuple[int, ...], in_sync: tuple[int, ...], min_isr: int, under: int, at: int
 ) -> None:
     isr = tuple((broker_id, 5) for broker_id in in_sync)
-    state = State(replicas, isr, 1, 0, 0, min_isr, revision=1)
-    topic = Topic(ID, "topic", partitions=(state,), ready=1, revision=1, ready_revision=1)
-    image = ClusterImage(entries=ShardedMap[bytes, Topic]().updated({ID: topic}))
-    table, _ = leading(rig)
-    said = told(logs(table, lambda: image, 10))
+    table, _ = leading(rig, replicated(replicas=replicas, isr=isr, min_isr=min_isr))
+    said = told(logs(table, 10))
     assert said("logfleet_under_min_isr_partitions") == under
+    assert said("logfleet_at_min_isr_partitions") == at
     assert said("logfleet_under_replicated_partitions") == (len(in_sync) < len(replicas))
+
+
+def test_a_replica_that_is_being_added_is_not_missed_yet(rig: Any) -> None:
+    """Kafka's replication factor of a partition that is reassigned: that from before."""
+    table, _ = leading(rig, replicated(isr=(A, B), adding=(3,)))
+    assert told(logs(table, 10))("logfleet_under_replicated_partitions") == 0
+
+
+def test_how_far_each_follower_is_behind_is_told_by_the_leader(rig: Any) -> None:
+    table, partition = leading(rig, replicated())
+    append(partition, b"a", b"b")
+    fetch(partition, B, 1)
+    said, one = told(logs(table, 10)), {"topic": "topic", "partition": "0"}
+    assert said("logfleet_follower_lag", follower="2", **one) == 1
+    assert said("logfleet_follower_lag", follower="3", **one) == 2
+    assert said("logfleet_replica_lag_max") == 0, "of what it follows"
+    assert told(logs(table, 0))("logfleet_follower_lag", follower="2", **one) is None
+
+
+def test_of_partitions_that_are_followed_the_largest_lag_is_told(rig: Any) -> None:
+    table = PartitionTable(ClusterImage)
+    for index, lag in enumerate((3, 7, 0)):
+        followed = FollowedPartition(Replica("topic", ID, index, rig.open()), 2, 1)
+        followed.lag = lag
+        table.add(followed)
+    assert told(logs(table, 0))("logfleet_replica_lag_max") == 7
 
 
 def test_traffic_of_a_topic_that_is_deleted_during_a_scrape_is_counted(rig: Any) -> None:
@@ -59,7 +86,7 @@ def test_traffic_of_a_topic_that_is_deleted_during_a_scrape_is_counted(rig: Any)
 def test_replicas_that_others_lead_are_counted_and_told_of(rig: Any) -> None:
     table, _ = leading(rig)
     table.add(FollowedPartition(Replica("topic", ID, 1, rig.open()), 2, 1))
-    said = told(logs(table, ClusterImage, 10))
+    said = told(logs(table, 10))
     assert said("logfleet_partitions") == 2
     assert said("logfleet_partitions_led") == 1
     assert said("logfleet_partition_segments", topic="topic", partition="1") == 1

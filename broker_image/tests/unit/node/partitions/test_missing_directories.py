@@ -360,9 +360,7 @@ async def test_the_cluster_knows_what_a_failed_directory_holds(dirs: Dirs, until
         assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         ((_, offline_partitions),) = (
             row
-            for family in cluster(
-                broker.image, is_controller=True, failed_terms=0, unclean_elections=0
-            )
+            for family in cluster(broker.image, broker.controller)
             if family.metric is OFFLINE_PARTITIONS
             for row in family.rows
             if row is not None

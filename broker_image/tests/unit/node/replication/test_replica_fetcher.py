@@ -15,6 +15,7 @@ from logfleet.log.names import TopicPartition
 from logfleet.metadata.image import Broker
 from logfleet.metadata.keys import BrokerValue, Listener
 from logfleet.node.partitions.replica import FollowedPartition, Replica
+from logfleet.node.partitions.traffic import Traffic
 from logfleet.node.replication import replica_fetcher
 from logfleet.node.replication.replica_fetcher import ReplicaFetcher
 from logfleet.records.batch import assign_offsets
@@ -126,6 +127,7 @@ class Follower:
         )
         self.truncater: Any = self
         self.decisions = Decisions(2, lambda: NOW)
+        self.replicated = Traffic()
         self.cuts: list[int] = []
         self.unreached: list[tuple[int, int]] = []
         self.failed: list[OSError] = []
@@ -232,9 +234,11 @@ async def test_records_are_appended_as_they_are_and_the_next_fetch_is_behind_the
         assert named(asked) == [(0, 3)]
         assert one.log.read(0, 1 << 20).read() == sent
         assert (one.high_watermark, other.high_watermark) == (2, 0)
-        leader.answer(row(high_watermark=3), row(1))
+        assert (me.replicated.bytes_in, one.lag) == (len(sent), 0)
+        leader.answer(row(high_watermark=3), row(1, high_watermark=4))
         assert named(await leader.asked()) == []
         assert one.high_watermark == 3
+        assert (one.lag, other.lag) == (0, 4)
 
 
 async def test_the_log_starts_where_the_leaders_does(me, leader) -> None:

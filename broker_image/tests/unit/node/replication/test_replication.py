@@ -3,9 +3,12 @@
 from pathlib import Path
 
 import pytest
+from logfleet.telemetry.decisions import Kind
 from logfleet.wire.messages import FetchRequest
 
 from broker_image.tests.unit.node.broker_rig import ask_broker
+from broker_image.tests.unit.node.cluster.controller_rig import noted
+from broker_image.tests.unit.node.metrics.told import Told, read
 from broker_image.tests.unit.node.replication.fleet_rig import fleet_of, until
 
 pytestmark = pytest.mark.asyncio
@@ -43,6 +46,41 @@ async def test_a_follower_that_was_away_catches_up_and_is_in_sync_again(
         assert logs[1] == logs[2] == logs[3]
         assert (await fleet.produce("t", b"after")).base_offset == 21
         assert len(set(fleet.logs("t").values())) == 1
+
+
+async def test_what_happens_to_a_fleet_is_counted_and_told_with_its_cause(
+    tmp_path: Path, monkeypatch
+) -> None:
+    async def scraped(broker_id: int) -> Told:
+        return read(await fleet.brokers[broker_id]._observation.sources.text())
+
+    async with fleet_of(tmp_path, monkeypatch, 1, 2, 3) as fleet:
+        assert fleet.brokers[1].controller.is_controller
+        await fleet.create_topic("t", 2, 1, 3)
+        await fleet.produce("t", b"one")
+        await fleet.stop(2)
+        await until(lambda: fleet.state("t").isr_ids == [1, 3])
+        await fleet.produce("t", b"two")
+        (told,) = noted(fleet.brokers[1].decisions, Kind.ELECTION)
+        assert told.cause == "broker 2 leaves: broker 1, which is in sync, leads"
+        assert noted(fleet.brokers[1].decisions, Kind.DRAINING)[0].broker == 2
+        await until(lambda: noted(fleet.brokers[1].decisions, Kind.FENCED))
+        said = await scraped(1)
+        assert said("logfleet_leader_elections_total") == 1
+        assert said("logfleet_fenced_brokers") == 1
+        assert said("logfleet_under_replicated_partitions") == 1
+        assert said("logfleet_at_min_isr_partitions") == 0
+        await fleet.start(2)
+        await until(lambda: noted(fleet.brokers[1].decisions, Kind.ISR_EXPAND))
+        said = await scraped(1)
+        assert said("logfleet_isr_expands_total") == 1
+        assert said("logfleet_under_replicated_partitions") == 0
+        assert said("logfleet_fenced_brokers") == 0
+        log_bytes = len(fleet.logs("t")[1])
+        assert 0 < (said("logfleet_replication_bytes_out_total") or 0) <= 2 * log_bytes
+        told_by_3 = await scraped(3)
+        assert told_by_3("logfleet_replication_bytes_in_total") == log_bytes
+        assert told_by_3("logfleet_replica_lag_max") == 0
 
 
 async def test_another_leader_goes_on_where_the_first_one_stopped(

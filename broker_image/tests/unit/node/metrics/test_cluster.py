@@ -1,0 +1,69 @@
+"""What the controller tells of the cluster."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from logfleet.control.brokers import leaving
+from logfleet.metadata import keys
+from logfleet.metadata.keys import BrokerValue
+from logfleet.metadata.packing import Step
+from logfleet.node.metrics.cluster import cluster as figures
+from logfleet.node.metrics.partitions import replication
+from logfleet.node.partitions.traffic import Traffic
+
+from broker_image.tests.unit.control.conftest import Cluster
+from broker_image.tests.unit.node.metrics.told import Told, told
+
+
+def controller(*, is_controller: bool = True) -> Any:
+    noted = SimpleNamespace(elections=5, unclean_elections=1)
+    return SimpleNamespace(is_controller=is_controller, failed_terms=2, noted=noted)
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """Brokers 1 and 2 that may lead, 3 that is on its way out, 4 that has stopped, 5 that is not let in yet."""
+    made = Cluster()
+    made.start(1, 2, 3, 4)
+    made.create("t", -1, assignments=((0, (1, 2, 3)),))
+    made.create("u", -1, assignments=((0, (4,)),))
+    made.stop(4)
+    made.put(keys.broker(3), BrokerValue("i", (), leaving=True))
+    ((_, step),) = leaving.decide(made.image)
+    assert isinstance(step, Step)
+    made.do([step])
+    made.register(5)
+    return made
+
+
+def counts(said: Told) -> list[float | None]:
+    names = ("active_brokers", "fenced_brokers", "draining_brokers", "topics", "offline_partitions")
+    return [said(f"logfleet_{name}") for name in names]
+
+
+def test_the_controller_tells_brokers_by_their_state(cluster: Cluster) -> None:
+    """As Kafka, which counts one that is on its way out as active, and one that has stopped as fenced."""
+    said = told(figures(cluster.image, controller()))
+    assert counts(said) == [3, 2, 1, 2, 1]
+    assert said("logfleet_leader_elections_total") == 5
+    assert said("logfleet_unclean_leader_elections_total") == 1
+
+
+def test_a_broker_that_is_not_the_controller_tells_zeros_but_for_what_it_did_as_one(
+    cluster: Cluster,
+) -> None:
+    said = told(figures(cluster.image, controller(is_controller=False)))
+    assert counts(said) == [0, 0, 0, 0, 0]
+    assert said("logfleet_leader_elections_total") == 5
+    assert said("logfleet_controller_failed_terms_total") == 2
+
+
+def test_isr_changes_and_replicated_bytes_are_told() -> None:
+    table: Any = SimpleNamespace(replicated=Traffic(bytes_in=10, bytes_out=20))
+    writer: Any = SimpleNamespace(shrinks=1, expands=2, failed=3)
+    said = told(replication(table, writer))
+    changes = ("isr_shrinks", "isr_expands", "isr_updates_failed")
+    assert [said(f"logfleet_{name}_total") for name in changes] == [1, 2, 3]
+    assert said("logfleet_replication_bytes_in_total") == 10
+    assert said("logfleet_replication_bytes_out_total") == 20
