@@ -13,12 +13,14 @@ import msgspec
 import structlog
 
 from logfleet.control.brokers.leaving import may_exit
+from logfleet.control.brokers.readiness import not_ready
 from logfleet.control.configs import BrokerConfig
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import BrokerValue
 from logfleet.metadata.store import MetadataStore
 from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.node.cluster.own_replicas import OwnReplicas
 from logfleet.node.cluster.peer_watch import PeerWatch
 from logfleet.node.cluster.registration import Registrar, Registration
 from logfleet.telemetry.decisions import Decisions, Kind
@@ -52,6 +54,8 @@ class Membership:
         self._decisions = decisions
         self._on_registered = on_registered
         self._on_lost = on_lost
+        self._own = OwnReplicas(config.node_id)
+        self._broker_epoch = 0
         self._registrar = Registrar(
             store,
             follower,
@@ -73,6 +77,7 @@ class Membership:
     def start(self, spawn: Spawn) -> None:
         spawn("registration", self._registrar.run())
         spawn("peers", self._peers.run())
+        spawn("own replicas", self._own.run(self._follower.subscribe()))
 
     @property
     def registration(self) -> Registration | None:
@@ -85,14 +90,9 @@ class Membership:
         self._registrar.tell(self._value)
 
     def not_ready(self) -> str | None:
-        """Why it is not a full member, None if it is: registered, and the controller lets it lead."""
-        image, registration = self._follower.image, self.registration
-        broker = image.brokers.get(self._node_id)
-        if registration is None or broker is None or broker.epoch != registration.epoch:
-            return "not registered with the cluster: the metadata store cannot be reached, or is behind"
-        if broker.is_active:
-            return None
-        return "it leaves" if broker.is_draining else "the controller does not let it lead yet"
+        """Why it is not a full member, None if it is."""
+        broker = self._own.image.brokers.get(self._node_id)
+        return not_ready(broker, self._broker_epoch, self._own.missing)
 
     async def leave(self, seconds_max: float = LEAVING_S_MAX) -> None:
         """Hand over what others can take; the registration stands until `unregister`."""
@@ -124,6 +124,7 @@ class Membership:
         await self._registrar.leave()
 
     def _registered(self, registration: Registration) -> None:
+        self._broker_epoch = registration.epoch
         self._on_registered(registration)
         cause = "it holds a lease"
         epoch = registration.epoch

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from logfleet.metadata.store import Txn
+from logfleet.metadata import keys
+from logfleet.metadata.keys import FenceValue
+from logfleet.metadata.store import Put, Txn
 from logfleet.node.broker import Broker
 from logfleet.records.record import Record, build_batch
 from logfleet.telemetry.metric import Kind
@@ -189,18 +191,28 @@ async def test_a_fetch_that_waits_is_in_the_purgatory(tmp_path: Path) -> None:
 
 
 async def test_it_is_ready_while_it_may_lead(tmp_path: Path) -> None:
-    """Without a registration nothing is led: clients are sent elsewhere; the process itself is well."""
     async with Broker(config(tmp_path)) as broker:
-        assert broker.not_ready() is None
-        registrar = broker.membership._registrar
-        assert registrar is not None
-        registration, registrar._registration = registrar._registration, None
-        assert broker.not_ready() == (
-            "not registered with the cluster: the metadata store cannot be reached, or is behind"
-        )
+        await until(lambda: broker.not_ready() is None)
+        epoch = broker.image.brokers[1].epoch
+        fenced = keys.encode(FenceValue(epoch, keys.FENCED))
+        await broker.store.txn(Txn(success=[Put(keys.fence(1), fenced)]))
+        await until(lambda: broker.not_ready() is not None)
         assert broker.failure is None
-        registrar._registration = registration
+        await until(lambda: broker.not_ready() is None)
     assert broker.not_ready() == "stopping"
+
+
+async def test_while_the_metadata_store_is_away_it_stays_as_ready_as_it_was(
+    tmp_path: Path,
+) -> None:
+    """Its lease ends then; that all brokers were taken for not ready at once would help nobody."""
+    async with Broker(config(tmp_path)) as broker:
+        await until(lambda: broker.not_ready() is None)
+        registrar = broker.membership._registrar
+        registration, registrar._registration = registrar._registration, None
+        assert broker.membership.registration is None
+        assert broker.not_ready() is None
+        registrar._registration = registration
 
 
 async def test_a_controller_that_fails_at_what_is_stored_is_told_and_its_broker_serves_on(
