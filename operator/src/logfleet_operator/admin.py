@@ -7,7 +7,7 @@ AdminUnavailable    no broker answered, or none what was asked; nothing is known
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from logfleet.resources.plan import ObservedTopic, TopicAction
+from logfleet.resources.plan import ObservedTopic, Shortages, TopicAction
 
 
 class AdminRefused(Exception):
@@ -27,6 +27,10 @@ class Admin(Protocol):
 
     async def describe(self, names: Iterable[str]) -> dict[str, ObservedTopic]:
         """Those of the topics that exist. Raises AdminUnavailable."""
+        ...
+
+    async def shortages(self) -> Shortages:
+        """What partitions lack, of all topics. Raises AdminUnavailable."""
         ...
 
     async def perform(self, actions: Sequence[TopicAction]) -> None:

@@ -8,8 +8,8 @@ from logfleet.client.admin import Admin as KafkaAdmin
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError, KafkaError
 from logfleet.client.metadata import Topic
-from logfleet.client.reconcile import GONE, observe_topic, perform_all
-from logfleet.resources.plan import CreateTopic, DeleteTopic, ObservedTopic, TopicAction
+from logfleet.client.reconcile import GONE, observe_shortages, observe_topic, perform_all
+from logfleet.resources.plan import CreateTopic, DeleteTopic, ObservedTopic, Shortages, TopicAction
 from logfleet.wire.errors import ErrorCode
 
 from logfleet_operator.admin import AdminRefused, AdminUnavailable
@@ -43,6 +43,12 @@ class BrokerAdmin:
             # No verdict about a topic, whatever it is: nothing was asked to be done.
             raise AdminUnavailable(f"topics cannot be read: {error}") from error
         return {name: topic for name, topic in found if topic is not None}
+
+    async def shortages(self) -> Shortages:
+        try:
+            return await observe_shortages(self._admin)
+        except ClientError as error:
+            raise AdminUnavailable(f"partitions cannot be read: {error}") from error
 
     async def perform(self, actions: Sequence[TopicAction]) -> None:
         try:

@@ -10,7 +10,7 @@ import structlog
 from cryptography.exceptions import UnsupportedAlgorithm
 from logfleet.resources.cluster import ClusterResource, parse_cluster
 from logfleet.resources.document import InvalidResourceError, Metadata
-from logfleet.resources.plan import Reason
+from logfleet.resources.plan import Reason, Shortages
 
 from logfleet_operator import certificates, conditions, manifests, names
 from logfleet_operator.kube import Kube, KubeConflict, KubeError, KubeUnavailable
@@ -56,7 +56,10 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class ClusterReconciler:
-    """notices: (namespace, Cluster) -> what the topics' side wants to be said in its status."""
+    """notices, shortages: (namespace, Cluster) -> what the topics' side wants to be said in its status.
+
+    shortages: of its partitions; None where no broker has answered.
+    """
 
     def __init__(
         self, kube: Kube, settings: Settings, *, now: Callable[[], datetime] | None = None
@@ -65,6 +68,7 @@ class ClusterReconciler:
         self._settings = settings
         self._now = now or (lambda: datetime.now(UTC))
         self.notices: dict[tuple[str, str], str] = {}
+        self.shortages: dict[tuple[str, str], Shortages | None] = {}
         # (namespace, Cluster) -> (kind, name) -> what its last apply led to.
         self._rewritings: dict[tuple[str, str], dict[tuple[str, str], Rewriting]] = {}
 
@@ -243,7 +247,9 @@ class ClusterReconciler:
     async def _tell(self, live: Manifest, status: dict[str, Any], now: str) -> None:
         """Write a status with what the topics' side has to say: brokers may work all the same."""
         metadata = live["metadata"]
-        notice = self.notices.get((metadata["namespace"], metadata["name"]), "")
+        key = metadata["namespace"], metadata["name"]
+        conditions.add_shortages(live, status, self.shortages.get(key), now)
+        notice = self.notices.get(key, "")
         conditions.add_notice(live, status, notice, now)
         await self._write(live, status)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from logfleet.resources.cluster import ClusterResource
-from logfleet.resources.plan import ObservedTopic, Reason, Refusal
+from logfleet.resources.plan import ObservedTopic, Reason, Refusal, Shortages
 from logfleet.resources.topic import TopicResource
 
 from logfleet_operator import manifests, names
@@ -20,16 +20,17 @@ Status = dict[str, Any]
 
 BROKERS_LISTED_MAX: Final = 100
 BOOTSTRAP_HOSTS_MAX: Final = 10
+DEGRADED: Final = "Degraded"
 
 
 def condition(
-    live: Mapping[str, Any], kind: str, *, true: bool, reason: str, message: str, now: str
+    live: Mapping[str, Any], kind: str, *, true: bool | None, reason: str, message: str, now: str
 ) -> Status:
     """A condition of type `kind`; it keeps its transition time while its status stays the same.
 
-    live: the whole live object. now: RFC 3339, UTC, whole seconds.
+    live: the whole live object. true: None if it is not known. now: RFC 3339, UTC, whole seconds.
     """
-    status = "True" if true else "False"
+    status = "Unknown" if true is None else str(true)
     before: Status = {}
     for old in live.get("status", {}).get("conditions", ()):
         if old["type"] == kind:
@@ -206,6 +207,28 @@ def topic_status(
         status["partitions"] = observed.partitions
         status["replicas"] = observed.replicas
     return status
+
+
+def add_shortages(
+    live: Mapping[str, Any], status: Status, shortages: Shortages | None, now: str
+) -> None:
+    """Put into a Cluster's status what its partitions lack; None: no broker says it."""
+    reason: str = "NobodyAnswers" if shortages is None else shortages.reason or "NotDegraded"
+    said = "no broker says what the partitions lack" if shortages is None else str(shortages)
+    true = None if shortages is None else shortages.reason is not None
+    told = condition(live, DEGRADED, true=true, reason=reason, message=said, now=now)
+    others = [known for known in status["conditions"] if known["type"] != DEGRADED]
+    status["conditions"] = [*others, told]
+    if shortages is None:
+        status.pop("partitions", None)
+        return
+    status["partitions"] = {
+        "offline": shortages.offline,
+        "underMinIsr": shortages.under_min_isr,
+        "underReplicated": shortages.under_replicated,
+    }
+    if said:
+        status["why"] = f"{status['why']}; {said}"
 
 
 def add_notice(live: Mapping[str, Any], status: Status, notice: str, now: str) -> None:

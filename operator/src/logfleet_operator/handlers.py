@@ -62,7 +62,7 @@ class Feed:
 
     def owned(self, metadata: Mapping[str, Any]) -> None:
         cluster = metadata["labels"][CLUSTER_LABEL]
-        self._call(self._worker.add, Key("cluster", metadata["namespace"], cluster))
+        self._call(self._worker.add_both, metadata["namespace"], cluster)
 
     def _call(self, function: Callable[..., None], *arguments: Any) -> None:
         if not self._loop.is_closed():

@@ -132,8 +132,11 @@ class Worker:
     def _tell_cluster(self, key: Key) -> None:
         cluster = key.namespace, key.name
         notice = self._topics.notices.get(cluster, "")
-        if self._clusters.notices.get(cluster, "") != notice:
+        shortages = self._topics.shortages.get(cluster)
+        told = self._clusters.notices.get(cluster, ""), self._clusters.shortages.get(cluster)
+        if told != (notice, shortages):
             self._clusters.notices[cluster] = notice
+            self._clusters.shortages[cluster] = shortages
             self.add(Key("cluster", *cluster))
 
     async def _resync_forever(self) -> None:

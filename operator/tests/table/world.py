@@ -21,6 +21,7 @@ from logfleet.resources.plan import (
     DeleteTopic,
     GrowTopic,
     ObservedTopic,
+    Shortages,
     TopicAction,
 )
 from logfleet_operator import etcd, names
@@ -44,7 +45,7 @@ class World:
 
     broken_images: pods with these never run; idle_images: they run and are never ready; idle_pods: so do these. empty_members: etcd pods that came back with an empty
     volume. refused: (kind, name) -> why the API server does not take it; kind "Topic/status" for a status. webhook: changes what is applied before it is stored.
-    forbidden_topics: name ->
+    lacks: of all partitions. forbidden_topics: name ->
     why brokers refuse to touch it; forbidden_keys: of topics' configuration. disruptions_allowed: by
     budgets, which know of what happens elsewhere. taken_most: of the brokers that ran, how many the operator took
     away between two steps, at most.
@@ -64,6 +65,7 @@ class World:
         self.empty_members: set[str] = set()
         self.unreachable = False
         self.host_ip = "10.0.0.1"
+        self.lacks = Shortages()
         self.disruptions_allowed = True
         self.calls: list[str] = []
         self.before_call: Callable[[int], None] = lambda _: None
@@ -423,6 +425,9 @@ class World:
 
         return self._call("describe topics", read)
 
+    async def shortages(self) -> Shortages:
+        return self._call("describe shortages", lambda: self.lacks)
+
     async def perform(self, actions: Sequence[TopicAction]) -> None:
         for action in actions:
             self._judge(action)
@@ -439,18 +444,19 @@ class World:
         found = self.topics.get(action.name)
         self.changes += 1
         match action:
-            case CreateTopic(name, partitions, _, config):
+            case CreateTopic(name, partitions, replicas, config):
                 if found is not None:
                     raise AdminRefused("TOPIC_ALREADY_EXISTS", "")
-                self.topics[name] = ObservedTopic(f"id-{next(self._ids)}", partitions, 1, config)
+                topic_id = f"id-{next(self._ids)}"
+                self.topics[name] = ObservedTopic(topic_id, partitions, replicas or 1, config)
             case GrowTopic(name, partitions):
                 assert found is not None
-                self.topics[name] = ObservedTopic(found.topic_id, partitions, 1, found.config)
+                self.topics[name] = replace(found, partitions=partitions)
             case AlterTopicConfig(name, changed, removed):
                 assert found is not None
                 config = {key: value for key, value in found.config.items() if key not in removed}
                 config |= changed
-                self.topics[name] = ObservedTopic(found.topic_id, found.partitions, 1, config)
+                self.topics[name] = replace(found, config=config)
             case DeleteTopic(name, topic_id):
                 if found is not None and topic_id in {None, found.topic_id}:
                     del self.topics[name]

@@ -1,17 +1,19 @@
 """What a topic's changes ask of Kafka's admin client, and what becomes of its errors."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
-from logfleet.client.admin import ConfigEntry
+from logfleet.client.admin import ConfigEntry, ConfigSource
 from logfleet.client.errors import ClientError, ConnectionLost, KafkaError
-from logfleet.client.metadata import Topic
+from logfleet.client.metadata import NO_LEADER, Partition, Topic
+from logfleet.client.reconcile import MIN_ISR
 from logfleet.resources.plan import (
     AlterTopicConfig,
     CreateTopic,
     DeleteTopic,
     GrowTopic,
+    Shortages,
     TopicAction,
 )
 from logfleet.wire.errors import ErrorCode
@@ -32,6 +34,7 @@ class KafkaAdmin:
     refusing = ""
     error: ClientError = ConnectionLost()
     done: list[str]
+    partitions: tuple[Partition, ...] = ()
 
     def __init__(self, _: object) -> None:
         type(self).done = []
@@ -44,11 +47,17 @@ class KafkaAdmin:
 
     async def list_topics(self) -> list[Topic]:
         await self._answer("list_topics")
-        return [Topic("flights", bytes(16), internal=False, partitions=())]
+        return [Topic("flights", bytes(16), internal=False, partitions=self.partitions)]
 
     async def topic_config(self, _: str) -> dict[str, ConfigEntry]:
         await self._answer("topic_config")
-        return {}
+        source = ConfigSource.DEFAULT_CONFIG
+        return {MIN_ISR: ConfigEntry(MIN_ISR, "2", source, read_only=False, sensitive=False)}
+
+    async def topic_values(self, names: Iterable[str], key: str) -> dict[str, str]:
+        await self._answer("topic_values")
+        assert (list(names), key) == (["flights"], MIN_ISR)
+        return {"flights": "2"}
 
     async def create_topic(self, *_: object, validate_only: bool) -> None:
         await self._answer("create_topic", validate_only=validate_only)
@@ -129,3 +138,36 @@ async def test_what_cannot_be_read_is_no_verdict(
     client: Any = None
     with pytest.raises(AdminUnavailable, match=str(error)):
         await brokers.BrokerAdmin(client).describe({"flights"})
+
+
+LACKING = (
+    Partition(0, 1, 0, (1, 2, 3), (1, 2, 3)),
+    Partition(1, 1, 0, (1, 2, 3), (1, 2)),
+    Partition(2, 1, 0, (1, 2, 3), (1,)),
+    Partition(3, NO_LEADER, 0, (1, 2, 3), ()),
+)
+
+
+async def test_what_partitions_lack_is_told_of_each_topic_and_of_all(
+    kafka: type[KafkaAdmin],
+) -> None:
+    client: Any = None
+    admin = brokers.BrokerAdmin(client)
+    kafka.partitions = LACKING[:1]
+    assert await admin.shortages() == Shortages()
+    assert kafka.done == ["list_topics"], "of what lacks nothing no configuration is asked for"
+    kafka.partitions = LACKING
+    wanted = Shortages(offline=1, under_min_isr=2, under_replicated=3)
+    assert await admin.shortages() == wanted
+    assert (await admin.describe({"flights"}))["flights"].shortages == wanted
+
+
+@pytest.mark.parametrize("request_name", ["list_topics", "topic_values"])
+async def test_while_no_broker_answers_it_is_not_known_what_partitions_lack(
+    kafka: type[KafkaAdmin], request_name: str
+) -> None:
+    kafka.partitions = LACKING
+    kafka.refusing = request_name
+    client: Any = None
+    with pytest.raises(AdminUnavailable, match="partitions cannot be read"):
+        await brokers.BrokerAdmin(client).shortages()

@@ -3,7 +3,8 @@
 Operator and command line both stand on this, so that a resource does the same on both ways.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, assert_never
 
 from msgspec.structs import replace
@@ -30,6 +31,7 @@ from logfleet.resources.plan import (
     ObservedBroker,
     ObservedConfig,
     ObservedTopic,
+    Shortages,
     TopicAction,
 )
 from logfleet.resources.topic import TopicResource
@@ -37,6 +39,7 @@ from logfleet.wire.errors import ErrorCode
 from logfleet.wire.uuids import from_text, to_text
 
 GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+MIN_ISR: Final = "min.insync.replicas"
 ALL_BROKERS: Final = ""  # the name of the BROKER resource that all brokers share
 
 
@@ -74,7 +77,28 @@ async def observe_topic(admin: Admin, topic: Topic) -> ObservedTopic | None:
         raise
     replicas = len(topic.partitions[0].replicas) if topic.partitions else 0
     config = own_config(entries)
-    return ObservedTopic(to_text(topic.topic_id), len(topic.partitions), replicas, config)
+    min_isr = int(entries[MIN_ISR].value or 1) if MIN_ISR in entries else 1
+    lacking = shortages([topic], {topic.name: min_isr})
+    return ObservedTopic(to_text(topic.topic_id), len(topic.partitions), replicas, config, lacking)
+
+
+async def observe_shortages(admin: Admin) -> Shortages:
+    """Of all topics, those of the brokers included. Raises ClientError."""
+    topics = [topic for topic in await admin.list_topics() if shortages([topic], {}) != Shortages()]
+    names = [topic.name for topic in topics]
+    found = await admin.topic_values(names, MIN_ISR) if names else {}
+    return shortages(topics, {name: int(value) for name, value in found.items()})
+
+
+def shortages(topics: Iterable[Topic], min_isr: Mapping[str, int]) -> Shortages:
+    """min_isr: min.insync.replicas by topic; 1 where it is missing."""
+    remarks = Counter(
+        remark
+        for topic in topics
+        for each in topic.partitions
+        for remark in each.remarks(min_isr.get(topic.name, 1))
+    )
+    return Shortages(**remarks)
 
 
 def own_config(entries: Mapping[str, ConfigEntry]) -> dict[str, str]:

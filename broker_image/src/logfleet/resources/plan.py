@@ -26,6 +26,9 @@ class Reason(StrEnum):
     CLUSTER_NOT_FOUND = "ClusterNotFound"
     CLUSTER_NOT_READY = "ClusterNotReady"
     DELETE_BLOCKED = "DeleteBlocked"
+    OFFLINE_PARTITIONS = "OfflinePartitions"
+    UNDER_MIN_ISR_PARTITIONS = "UnderMinIsrPartitions"
+    UNDER_REPLICATED_PARTITIONS = "UnderReplicatedPartitions"
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -33,6 +36,31 @@ class Refusal(msgspec.Struct, frozen=True):
 
     reason: Reason
     message: str
+
+
+class Shortages(msgspec.Struct, frozen=True):
+    """How many partitions lack what, by the names of Kafka's metrics; one may lack all three."""
+
+    offline: int = 0
+    under_min_isr: int = 0
+    under_replicated: int = 0
+
+    @property
+    def reason(self) -> Reason | None:
+        """The worst; None if nothing is lacking."""
+        if self.offline:
+            return Reason.OFFLINE_PARTITIONS
+        if self.under_min_isr:
+            return Reason.UNDER_MIN_ISR_PARTITIONS
+        return Reason.UNDER_REPLICATED_PARTITIONS if self.under_replicated else None
+
+    def __str__(self) -> str:
+        said = (
+            (self.offline, "without a leader (nobody can use them)"),
+            (self.under_min_isr, "with too few in-sync replicas for acks=all"),
+            (self.under_replicated, "short of an in-sync replica"),
+        )
+        return ", ".join(f"{_partitions(count)} {lack}" for count, lack in said if count)
 
 
 class ObservedTopic(msgspec.Struct, frozen=True):
@@ -46,6 +74,7 @@ class ObservedTopic(msgspec.Struct, frozen=True):
     partitions: int
     replicas: int
     config: dict[str, str]
+    shortages: Shortages = Shortages()
 
 
 class CreateTopic(msgspec.Struct, frozen=True, tag=True):

@@ -11,6 +11,7 @@ from logfleet.resources.plan import (
     ObservedConfig,
     ObservedTopic,
     Reason,
+    Shortages,
     TopicAction,
     claimants,
     conflict,
@@ -178,3 +179,33 @@ def test_only_dynamic_keys_of_a_running_fleet_are_changed() -> None:
         "spec.config.num.partitions is 4, brokers run with 1; it changes only with a restart",
     ]
     assert plan.why.startswith("changing log.flush.interval.ms, log.retention.ms; spec.pools")
+
+
+@pytest.mark.parametrize(
+    "lacks, reason, said",
+    [
+        (Shortages(), None, ""),
+        (
+            Shortages(1, 2, 3),
+            Reason.OFFLINE_PARTITIONS,
+            "1 partition without a leader (nobody can use them), 2 partitions with too few in-sync "
+            "replicas for acks=all, 3 partitions short of an in-sync replica",
+        ),
+        (
+            Shortages(0, 2, 2),
+            Reason.UNDER_MIN_ISR_PARTITIONS,
+            "2 partitions with too few in-sync replicas for acks=all, 2 partitions short of an "
+            "in-sync replica",
+        ),
+        (
+            Shortages(0, 0, 1),
+            Reason.UNDER_REPLICATED_PARTITIONS,
+            "1 partition short of an in-sync replica",
+        ),
+    ],
+    ids=str,
+)
+def test_what_partitions_lack_is_one_sentence_and_the_worst_of_it_the_reason(
+    lacks: Shortages, reason: Reason | None, said: str
+) -> None:
+    assert (lacks.reason, str(lacks)) == (reason, said)

@@ -175,6 +175,19 @@ def broker_refusal(actions: Iterable[TopicAction], error: AdminRefused) -> Refus
     return Refusal(Reason.INVALID, said)
 
 
+def as_served(why: str, found: ObservedTopic) -> tuple[Refusal | None, str]:
+    """(why a Topic is not Ready, or None; the sentence) of a topic that is as written.
+
+    What nobody can use is not Ready; what only lacks replicas is, and says so.
+    """
+    if found.shortages.reason is None:
+        return None, why
+    said = f"{why}, but {found.shortages}"
+    if not found.shortages.offline:
+        return None, said
+    return Refusal(Reason.OFFLINE_PARTITIONS, said), said
+
+
 def waiting_refusal(name: str) -> Refusal:
     """What a Topic is told whose name still belongs to a deleted one."""
     return Refusal(Reason.PROGRESSING, f"waiting until the former topic {name} is deleted")

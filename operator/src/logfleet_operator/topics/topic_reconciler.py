@@ -16,7 +16,7 @@ import structlog
 from logfleet.client.reconcile import topic_as_shown
 from logfleet.resources.cluster import ClusterResource, parse_cluster
 from logfleet.resources.document import GROUP, InvalidResourceError, Metadata
-from logfleet.resources.plan import ObservedTopic, Reason, Refusal, TopicAction
+from logfleet.resources.plan import ObservedTopic, Reason, Refusal, Shortages, TopicAction
 from logfleet.resources.topic import DeletionPolicy, TopicResource, parse_topic
 
 from logfleet_operator import conditions, manifests, names
@@ -35,6 +35,8 @@ CRD_NAME: Final = f"topics.{GROUP}"
 # Brokers learn of a new topic a moment after it was made.
 LOOK_AGAIN_S: Final = 0.5
 UNAVAILABLE_S: Final = 3.0
+# Of what partitions lack no event tells.
+DEGRADED_S: Final = 10.0
 
 ClusterKey = tuple[str, str]
 """(namespace, Cluster's name)."""
@@ -87,7 +89,7 @@ class Outcome:
         else:
             wanted = self.plan.plans[name]
             if wanted.refusal is None and not wanted.actions:
-                return None, wanted.why
+                return topic_plan.as_served(wanted.why, self.observed[name])
             refusal = wanted.refusal or Refusal(Reason.PROGRESSING, wanted.why)
         return refusal, refusal.message
 
@@ -110,7 +112,10 @@ class Outcome:
 
 
 class TopicReconciler:
-    """notices: Cluster -> what keeps its topics from being deleted, to be told in its status."""
+    """notices: Cluster -> what keeps its topics from being deleted, to be told in its status.
+
+    shortages: Cluster -> what its partitions lack, to be told there too; None: no broker says it.
+    """
 
     def __init__(
         self,
@@ -125,6 +130,7 @@ class TopicReconciler:
         self._admins = admins
         self._settings = settings
         self.notices: dict[ClusterKey, str] = {}
+        self.shortages: dict[ClusterKey, Shortages | None] = {}
         self._monotonic = monotonic
         self._now = now or (lambda: datetime.now(UTC))
         self._damaged: set[ClusterKey] = set()
@@ -187,6 +193,7 @@ class TopicReconciler:
         topics = await _valid(live, statuses)
         around = await self._surroundings(cluster)
         scene = Scene(cluster, live, topics, around, last_words, lines)
+        shortages = self.shortages[key] = await self._shortages(cluster, found)
         if cluster.spec.paused:
             await _wait(scene, statuses, f"Cluster {cluster_name} is paused: nothing is changed")
             return None
@@ -194,14 +201,36 @@ class TopicReconciler:
             await _wait(scene, statuses, f"Cluster {cluster_name} has no broker that is ready")
             return None
         try:
-            return await self._work(scene, store, statuses)
+            after = await self._work(scene, store, statuses)
         except AdminUnavailable as error:
             await _wait(scene, statuses, f"no broker of {cluster_name} answers: {error}")
             return UNAVAILABLE_S
+        if after is None and shortages != Shortages():
+            return DEGRADED_S
+        return after
+
+    async def _shortages(self, cluster: ClusterResource, found: Manifest) -> Shortages | None:
+        """None if no broker answers."""
+        if not found.get("status", {}).get("readyReplicas"):
+            return None
+        try:
+            admin = await self._admins.open(manifests.bootstrap_address(cluster))
+            try:
+                return await admin.shortages()
+            finally:
+                await admin.close()
+        except AdminUnavailable:
+            return None
 
     def _forget(self, key: ClusterKey) -> None:
         """What is known of a Cluster that is gone with its ledger: a later one of its name is another."""
-        for known in (self.notices, self._last_words, self._missed_since, self._held):
+        for known in (
+            self.notices,
+            self.shortages,
+            self._last_words,
+            self._missed_since,
+            self._held,
+        ):
             known.pop(key, None)
         self._damaged.discard(key)
 

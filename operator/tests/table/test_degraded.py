@@ -1,0 +1,121 @@
+"""What partitions lack is told as long as it lasts: by the Cluster, and by the Topics that it concerns."""
+
+from typing import Any
+
+import pytest
+from logfleet.resources.plan import Shortages
+from logfleet_operator.admin import AdminRefused
+from logfleet_operator.topics.topic_reconciler import DEGRADED_S
+from msgspec.structs import replace
+
+from .operation import at_rest, fleet, topic, why
+from .world import World
+
+pytestmark = pytest.mark.asyncio
+
+LACKING = Shortages(offline=1, under_min_isr=2, under_replicated=3)
+
+
+def degraded(world: World) -> dict[str, Any]:
+    status = world.one("Cluster", "fleet")["status"]
+    (found,) = (each for each in status["conditions"] if each["type"] == "Degraded")
+    return {**found, "partitions": status.get("partitions")}
+
+
+def lack(world: World, shortages: Shortages) -> None:
+    world.lacks = shortages
+    world.topics["flights"] = replace(world.topics["flights"], shortages=shortages)
+
+
+async def test_a_cluster_tells_what_its_partitions_lack_while_they_do() -> None:
+    world, operation = await fleet(topic())
+    told = degraded(world)
+    assert (told["status"], told["reason"], told["message"]) == ("False", "NotDegraded", "")
+    assert told["partitions"] == {"offline": 0, "underMinIsr": 0, "underReplicated": 0}
+    lack(world, LACKING)
+    await operation.until_at_rest()
+    told = degraded(world)
+    assert (told["status"], told["reason"]) == ("True", "OfflinePartitions")
+    assert told["partitions"] == {"offline": 1, "underMinIsr": 2, "underReplicated": 3}
+    assert told["message"] in why(world)
+    assert told["message"] == (
+        "1 partition without a leader (nobody can use them), 2 partitions with too few in-sync "
+        "replicas for acks=all, 3 partitions short of an in-sync replica"
+    )
+    assert world.ready("Cluster", "fleet") == ("True", "Ready"), "its brokers are as written"
+    lack(world, Shortages())
+    await operation.until_at_rest()
+    assert degraded(world)["status"] == "False"
+    assert why(world) == "all brokers are ready"
+
+
+async def test_a_cluster_without_topics_of_its_own_tells_it_too() -> None:
+    """The brokers' own topics, and those that somebody else made."""
+    world, operation = await at_rest()
+    world.lacks = Shortages(under_replicated=3)
+    await operation.until_at_rest()
+    assert degraded(world)["reason"] == "UnderReplicatedPartitions"
+
+
+async def test_what_is_degraded_is_looked_at_again_soon() -> None:
+    world, operation = await fleet(topic())
+    lack(world, LACKING)
+    after, _ = await operation.topics.reconcile("air", "fleet")
+    assert after == DEGRADED_S
+    lack(world, Shortages())
+    assert (await operation.topics.reconcile("air", "fleet"))[0] is None
+
+
+async def test_while_no_broker_answers_nothing_is_claimed() -> None:
+    world, operation = await fleet(topic())
+    world.unreachable = True
+    await operation.until_at_rest()
+    told = degraded(world)
+    assert (told["status"], told["partitions"]) == ("Unknown", None)
+
+
+async def test_a_topic_with_offline_partitions_is_not_ready_and_one_that_lacks_replicas_says_so() -> (
+    None
+):
+    world, operation = await fleet(topic())
+    lack(world, Shortages(under_replicated=2))
+    await operation.until_at_rest()
+    assert world.ready("Topic", "flights") == ("True", "Ready")
+    said = "flights is as written, but 2 partitions short of an in-sync replica"
+    assert world.one("Topic", "flights")["status"]["why"] == said
+    lack(world, LACKING)
+    await operation.until_at_rest()
+    assert world.ready("Topic", "flights") == ("False", "OfflinePartitions")
+    assert "1 partition without a leader" in world.one("Topic", "flights")["status"]["why"]
+    lack(world, Shortages())
+    await operation.until_at_rest()
+    assert world.ready("Topic", "flights") == ("True", "Ready")
+    assert world.one("Topic", "flights")["status"]["why"] == "flights is as written"
+
+
+async def test_a_topic_whose_replicas_cannot_be_had_tells_what_the_brokers_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sentence = "Unable to replicate the partition 5 time(s): only 3 broker(s) are registered."
+
+    def refuse(_: object) -> None:
+        raise AdminRefused("INVALID_REPLICATION_FACTOR", sentence)
+
+    world, operation = await fleet()
+    monkeypatch.setattr(world, "_judge", refuse)
+    world.put(topic(replicas=5))
+    await operation.until_at_rest()
+    assert world.ready("Topic", "flights") == ("False", "Invalid")
+    assert sentence in world.one("Topic", "flights")["status"]["why"]
+    monkeypatch.undo()
+    await operation.until_at_rest()
+    assert world.ready("Topic", "flights")[1] != "Invalid", "more brokers may have come"
+
+
+async def test_other_replicas_of_a_topic_that_exists_are_refused_with_a_sentence() -> None:
+    world, operation = await fleet(topic(replicas=1))
+    world.put(topic(replicas=3))
+    await operation.until_at_rest()
+    assert world.ready("Topic", "flights") == ("False", "NotSupported")
+    said = "spec.replicas: the topic has 1 and this version cannot change it to 3; write 1"
+    assert world.one("Topic", "flights")["status"]["why"] == said
