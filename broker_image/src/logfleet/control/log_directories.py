@@ -1,6 +1,7 @@
 """By what a broker misses a log directory: those that may hold its logs are on record, whether they are there or not.
 
-A partition whose log may be in a missing directory is lost until that is back: an empty log in its place would give away offsets anew.
+A partition whose log may be in a missing directory is lost until that is back: an empty log in its place would give away offsets anew. Not
+where another broker leads it and nobody counts on what was here: then an empty one is filled as any that fell behind.
 Kafka: KIP-858 has the directory of each replica in its metadata; LogManager.getOrCreateLog makes no log for a partition
 that is not new while a directory is offline. Here the record is one per broker, and no write per partition.
 """
@@ -30,3 +31,17 @@ class LogDirectories(msgspec.Struct, frozen=True):
 def is_new(partition: Partition, broker_id: int, broker_epoch: int | None) -> bool:
     """Whether nobody led the partition before this very registration was in sync with it, so that no log of it here is older."""
     return partition.leader_epoch == 0 and (broker_id, broker_epoch) in partition.isr
+
+
+def may_begin_empty(partition: Partition, broker_id: int) -> bool:
+    """Whether a replica that is lost may be made anew, to be filled by the leader.
+
+    Not one that counts as complete, in the ISR or as an eligible leader (KIP-966): it might be elected for what it had. By the order in which
+    registrations are let in (`control.brokers.fencing`) a broker that is active has left every ISR of its former life.
+    """
+    return (
+        partition.has_leader
+        and partition.leader != broker_id
+        and broker_id not in partition.isr_ids
+        and broker_id not in partition.elr
+    )

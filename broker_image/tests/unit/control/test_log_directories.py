@@ -1,5 +1,6 @@
-from logfleet.control.log_directories import LogDirectories, is_new
-from logfleet.metadata.image import Directories
+from logfleet.control.log_directories import LogDirectories, is_new, may_begin_empty
+from logfleet.metadata import keys
+from logfleet.metadata.image import Directories, Partition
 
 
 def on_record(*ids: str) -> Directories:
@@ -43,3 +44,33 @@ def test_a_partition_is_new_in_the_registration_that_it_was_made_for(cluster) ->
     cluster.start(1)
     (partition,) = cluster.topic("t").partitions
     assert not is_new(partition, 1, cluster.image.brokers[1].epoch)
+
+
+def test_a_lost_replica_may_begin_empty_where_another_leads_and_nobody_counts_on_it(
+    cluster,
+) -> None:
+    """Who is in the ISR or an eligible leader is counted on (KIP-966): it may be elected for what it has."""
+    cluster.start(1, 2, 3)
+    assignments = ((0, (1, 2, 3)),)
+    cluster.create("t", -1, assignments=assignments, configs={"min.insync.replicas": "2"})
+
+    def state() -> Partition:
+        (found,) = cluster.topic("t").partitions
+        assert isinstance(found, Partition)
+        return found
+
+    assert not may_begin_empty(state(), 3), "it is in sync, in its last life perhaps"
+    cluster.stop(3)
+    assert may_begin_empty(state(), 3)
+    assert not may_begin_empty(state(), 1), "it leads"
+    cluster.stop(2)
+    assert state().elr == (2,)
+    assert not may_begin_empty(state(), 2), "it is an eligible leader"
+    assert may_begin_empty(state(), 3)
+    cluster.put(
+        keys.partition(cluster.uuid("t"), 0),
+        state().changed(leader=keys.NO_LEADER, isr=(), elr=()),
+    )
+    assert state().last_leader == 1
+    assert not may_begin_empty(state(), 1), "the last leader may have to lead again"
+    assert not may_begin_empty(state(), 3), "there is nobody to fill it"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import structlog
 
-from logfleet.control.log_directories import is_new
+from logfleet.control.log_directories import is_new, may_begin_empty
 from logfleet.io.slices import Slices
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import Changes
@@ -30,6 +30,7 @@ class MissingDirectories:
         self._logs = logs
         self._offline = offline
         self._slices = Slices()
+        self._lost: set[tuple[bytes, int]] = set()
         self._are_lost_known = False
         self._are_lost_told = False
 
@@ -41,27 +42,27 @@ class MissingDirectories:
         """After loading, before it is registered: what is in a missing directory is not to be had."""
         missing = self._record.missing(image)
         if missing:
-            lost = {each for each in self._lost(image, None) if each is not None}
-            self._take_offline(lost, missing)
+            lost = {each for each in self._find_lost(image, None) if each is not None}
+            self._become(lost, missing)
 
     async def follow(self, image: ClusterImage, changes: Changes, broker_epoch: int | None) -> bool:
-        """Take offline what a missing directory may hold; forget one that holds nothing. Whether logs may be made.
+        """Take offline what a missing directory may hold; forget one that holds nothing more. Whether logs may be made.
 
         broker_epoch: of the present registration, None while there is none.
         """
         deleted = any(image.topic_by_id(topic_id) is None for topic_id in changes.topics)
-        if changes.everything or deleted:
+        if changes.everything or deleted or any(each in changes.topics for each, _ in self._lost):
             self._are_lost_known = False
         forgotten: frozenset[str] = frozenset()
         missing = self._record.missing(image)
         is_current = broker_epoch is not None and image.revision >= broker_epoch
         if missing and not self._are_lost_known:
             lost = set()
-            for each in self._lost(image, broker_epoch):
+            for each in self._find_lost(image, broker_epoch):
                 if each is not None:
                     lost.add(each)
                 await self._slices.breathe()
-            self._take_offline(lost, missing)
+            self._become(lost, missing)
             self._are_lost_known = is_current
             if is_current and not lost:
                 forgotten = missing
@@ -71,7 +72,11 @@ class MissingDirectories:
             log.info("log_directories_forgotten", directories=sorted(forgotten))
         return await self._record.keep(image, broker_epoch, forgotten)
 
-    def _take_offline(self, lost: set[tuple[bytes, int]], missing: frozenset[str]) -> None:
+    def _become(self, lost: set[tuple[bytes, int]], missing: frozenset[str]) -> None:
+        if no_more := self._lost - lost:
+            log.info("lost_partitions_fewer", partitions=len(no_more), left=len(lost))
+            self._offline.remove(no_more)
+        self._lost = lost
         self._offline.add(lost)
         if lost and not self._are_lost_told:
             self._are_lost_told = True
@@ -79,18 +84,23 @@ class MissingDirectories:
                 "log_directories_missing",
                 directories=sorted(missing),
                 partitions=len(lost),
-                note="what they hold stays offline: mount them again at a path of log.dirs and restart, or delete the topics",
+                note="what nobody else leads stays offline: mount them again at a path of log.dirs and restart, or delete the topics",
             )
 
-    def _lost(
+    def _find_lost(
         self, image: ClusterImage, broker_epoch: int | None
     ) -> Iterator[tuple[bytes, int] | None]:
-        """Partitions of this broker that are not new and have no log in the directories that are there; None for any other."""
+        """Partitions of this broker that are not new and have no log in the directories that are there; None for any other.
+
+        Without those that may begin empty: while a directory has failed, which may come back with what it holds, there are none.
+        """
+        may_begin = broker_epoch is not None and not self._logs.log_dirs.failed
         for topic in image.topics():
             for index, state in enumerate(topic.partitions):
                 is_lost = (
                     self._node_id in state.replicas
                     and not is_new(state, self._node_id, broker_epoch)
                     and not self._logs.has(topic, index)
+                    and not (may_begin and may_begin_empty(state, self._node_id))
                 )
                 yield (topic.id, index) if is_lost else None

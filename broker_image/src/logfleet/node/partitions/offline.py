@@ -25,6 +25,10 @@ class OfflinePartitions:
     def add(self, partitions: Iterable[tuple[bytes, int]]) -> None:
         self._become(self._all.union(partitions))
 
+    def remove(self, partitions: Iterable[tuple[bytes, int]]) -> None:
+        """They can be served again."""
+        self._become(self._all.difference(partitions))
+
     def forget_topic(self, topic_id: bytes) -> None:
         """The topic was deleted."""
         self._become(frozenset(each for each in self._all if each[0] != topic_id))

@@ -21,6 +21,17 @@ def test_it_is_told_when_others_are_offline_than_before_and_only_then() -> None:
     assert (ONE, 1) not in partitions
 
 
+def test_what_is_online_again_is_told_too() -> None:
+    partitions = OfflinePartitions()
+    told: list[int] = []
+    partitions.on_change = lambda: told.append(len(partitions))
+    partitions.add([(ONE, 0), (TWO, 0)])
+    partitions.remove([(ONE, 0), (ONE, 1)])
+    partitions.remove([(ONE, 0)])
+    assert told == [2, 1]
+    assert (ONE, 0) not in partitions
+
+
 def test_of_very_many_not_all_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     partitions = OfflinePartitions()
     partitions.add([(TWO, 7), (ONE, 1), (ONE, 0)])

@@ -1,5 +1,6 @@
 """Three brokers and what they replicate."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -146,3 +147,28 @@ async def test_a_consumer_is_sent_to_the_replica_in_its_rack_and_reads_there(
         row = (await ask_broker(fleet.brokers[2], asked, 18)).responses[0].partitions[0]
         assert (row.error_code, row.high_watermark) == (0, 1)
         assert bytes(row.records) == fleet.logs("t")[1]
+
+
+@pytest.mark.parametrize("victim", [1, 3], ids=["the leader's", "a follower's"])
+async def test_a_broker_whose_disk_was_replaced_by_an_empty_one_is_filled_from_the_others(
+    tmp_path: Path, monkeypatch, victim: int
+) -> None:
+    async with fleet_of(tmp_path, monkeypatch, 1, 2, 3) as fleet:
+        await fleet.create_topic("t", 1, 2, 3)
+        await fleet.create_topic("alone", victim)
+        assert (await fleet.produce("t", b"before")).error_code == 0
+        await fleet.stop(victim)
+        shutil.rmtree(tmp_path / str(victim) / "data")
+        assert (await fleet.produce("t", b"meanwhile")).error_code == 0
+        await fleet.start(victim)
+        await until(lambda: fleet.state("t").isr_ids == [1, 2, 3])
+        logs = fleet.logs("t")
+        assert logs[1] == logs[2] == logs[3]
+        broker = fleet.brokers[victim]
+        assert broker.partitions.get("alone", 0) is None, "nobody else has what it held"
+        assert len(broker.partitions.offline) == 1
+        assert not list((tmp_path / str(victim) / "data").glob("alone-*"))
+        await fleet.stop(victim)
+        await fleet.start(victim)
+        await until(lambda: fleet.state("t").isr_ids == [1, 2, 3])
+        assert len(fleet.brokers[victim].partitions.offline) == 1, "however often it starts"
