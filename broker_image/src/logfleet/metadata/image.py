@@ -12,7 +12,6 @@ import msgspec
 from logfleet.metadata.keys import (
     ACTIVE,
     DRAINING,
-    FENCED,
     NO_LEADER,
     BrokerValue,
     Listener,
@@ -36,15 +35,16 @@ class Controller(msgspec.Struct, frozen=True):
 
 
 class Broker(msgspec.Struct, frozen=True):
-    """A registered broker. epoch: create revision of its registration. state: what the controller holds this registration for.
+    """A registered broker. epoch: create revision of its registration.
 
-    offline: by topic id the partitions that it cannot serve.
+    state: what the controller holds this registration for, empty if it has not said yet. offline: by topic id the partitions that it
+    cannot serve.
     """
 
     id: int
     epoch: int
     value: BrokerValue
-    state: str = FENCED
+    state: str = ""
     offline: Mapping[bytes, frozenset[int]] = {}
 
     @property
@@ -58,8 +58,13 @@ class Broker(msgspec.Struct, frozen=True):
         return self.state == DRAINING
 
     @property
+    def is_new(self) -> bool:
+        """Whether the controller has not let it in yet."""
+        return not self.state
+
+    @property
     def is_fenced(self) -> bool:
-        """Whether it takes part in nothing: not let in yet, or taken for dead."""
+        """Whether it takes part in nothing: it is new, or taken for dead."""
         return self.state not in {ACTIVE, DRAINING}
 
     @property
@@ -212,5 +217,5 @@ class ClusterImage(msgspec.Struct, frozen=True):
 
 
 def registration_state(epoch: int, fence: Fence | None) -> str:
-    """What a registration is held for: what the controller said of this very one, fenced as long as it said nothing."""
-    return fence.state if fence is not None and fence.broker_epoch == epoch else FENCED
+    """What the controller said of this very registration; empty if nothing yet."""
+    return fence.state if fence is not None and fence.broker_epoch == epoch else ""

@@ -98,8 +98,8 @@ def _present(
 
 
 def _lost_records(broker: Broker) -> bool:
-    """It has not been let in yet since a stop that was not clean: what it acknowledged before may be gone."""
-    return broker.is_fenced and broker.value.unclean
+    """It stopped uncleanly, and what it acknowledged before may be gone. Once it is let in, all it has is of this start."""
+    return broker.is_new and broker.value.unclean
 
 
 def _last_leader(state: PartitionValue) -> int:

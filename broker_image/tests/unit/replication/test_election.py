@@ -8,6 +8,7 @@ from logfleet.metadata.keys import ACTIVE, DRAINING, FENCED, NO_LEADER, BrokerVa
 from logfleet.replication.election import first_state, is_unclean, next_state, preferred_state
 from logfleet.replication.partition_state import effective_min_isr
 
+NEW = ""
 MIN_ISR = 2
 LED = PartitionValue(
     (1, 2, 3), ((1, 10), (2, 20), (3, 30)), 1, 4, 9, MIN_ISR, last_leader=1, last_directory="d1"
@@ -75,7 +76,7 @@ def test_a_leader_that_restarted_is_not_in_sync_by_its_id() -> None:
     assert state.isr == ((2, 20), (3, 30))
 
 
-@pytest.mark.parametrize("state", [FENCED, "a state of a later version"])
+@pytest.mark.parametrize("state", [NEW, FENCED, "a state of a later version"])
 def test_who_is_fenced_neither_leads_nor_is_in_sync(state) -> None:
     elected = after(LED, broker(1, state=state), broker(2), broker(3))
     assert (elected.leader, elected.isr) == (2, ((2, 20), (3, 30)))
@@ -116,7 +117,7 @@ def test_the_leader_that_comes_back_without_its_disk_is_not_eligible() -> None:
 
 
 def test_a_broker_that_may_have_lost_records_is_not_eligible_before_it_is_let_in() -> None:
-    unclean = broker(2, 21, FENCED, unclean=True)
+    unclean = broker(2, 21, NEW, unclean=True)
     assert after(gone(), unclean).elr == (1, 3)
     state = after(LED, broker(1), unclean)
     assert (state.isr, state.elr) == (((1, 10),), (3,)), "nor if it was in sync a moment ago"
@@ -125,6 +126,8 @@ def test_a_broker_that_may_have_lost_records_is_not_eligible_before_it_is_let_in
 def test_what_an_unclean_broker_earned_since_it_was_let_in_is_its_own() -> None:
     state = after(gone(), broker(2, 21, unclean=True))
     assert (state.leader, state.isr) == (2, ((2, 21),))
+    fenced = after(state, broker(2, 21, FENCED, unclean=True))
+    assert 2 in fenced.elr, "what nobody reaches for a while has lost nothing"
 
 
 # --- rules 4 and 5
@@ -132,7 +135,7 @@ def test_what_an_unclean_broker_earned_since_it_was_let_in_is_its_own() -> None:
 
 def test_the_last_leader_leads_uncleanly_when_nobody_is_eligible() -> None:
     alone = PartitionValue((1,), ((1, 10),), 1, 0, 0, 1, last_leader=1, last_directory="d1")
-    lost = after(alone, broker(1, 11, FENCED, unclean=True))
+    lost = after(alone, broker(1, 11, NEW, unclean=True))
     assert (lost.leader, lost.isr, lost.elr) == (NO_LEADER, (), ())
     state = after(lost, broker(1, 11, unclean=True))
     assert (state.leader, state.leader_epoch, state.isr) == (1, 2, ((1, 11),))
@@ -156,7 +159,7 @@ def test_a_last_leader_with_several_disks_says_itself_what_is_missing() -> None:
 @pytest.mark.parametrize("leader", [1, NO_LEADER])
 def test_a_state_of_a_version_that_kept_no_last_leader_has_one_all_the_same(leader) -> None:
     old = PartitionValue((1,), ((1, 10),), leader, 3, 3, 1)
-    lost = after(old, broker(1, 11, FENCED, unclean=True))
+    lost = after(old, broker(1, 11, NEW, unclean=True))
     assert lost.last_leader == 1
     assert after(lost, broker(1, 11, unclean=True)).leader == 1
 
@@ -270,7 +273,7 @@ def histories(draw) -> tuple[PartitionValue, list[tuple[dict[int, Broker], bool,
                     broker,
                     st.just(each),
                     st.sampled_from([10 * each, 10 * each + 1]),
-                    st.sampled_from([ACTIVE, ACTIVE, DRAINING, FENCED]),
+                    st.sampled_from([ACTIVE, ACTIVE, DRAINING, FENCED, NEW]),
                     unclean=st.booleans(),
                     directories=st.sampled_from([(f"d{each}",), ("new",), ("a", "b")]),
                 )
@@ -317,6 +320,6 @@ def test_whatever_brokers_do_only_who_is_in_sync_or_eligible_leads_cleanly(histo
         )
         assert set(value.elr) <= {*_ids(state.isr), *state.elr} - _ids(value.isr)
         assert not value.elr or len(value.isr) < effective_min_isr(value)
-        lost = {each for each in there if there[each].is_fenced and there[each].value.unclean}
+        lost = {each for each in there if there[each].is_new and there[each].value.unclean}
         assert not lost & set(value.elr)
         state = value

@@ -24,12 +24,8 @@ def fence_steps(image: ClusterImage) -> Iterator[Step]:
 
 
 def newcomers(image: ClusterImage) -> list[Broker]:
-    """Registrations that were not let in yet. One that was, and is fenced now, stays so: its broker has to register anew."""
-    return [
-        broker
-        for broker in image.brokers.values()
-        if (fence := image.fences.get(broker.id)) is None or fence.broker_epoch != broker.epoch
-    ]
+    """One that was let in once, and is fenced now, is none: its broker has to register anew."""
+    return [broker for broker in image.brokers.values() if broker.is_new]
 
 
 def admission_steps(brokers: Iterable[Broker]) -> Iterator[Step]:
