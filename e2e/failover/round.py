@@ -51,11 +51,12 @@ class Outcome(NamedTuple):
 class Reader(threading.Thread):
     """A member of a group that commits what it has read once a second; says so if a commit is found to have gone back."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, topic: str = TOPIC) -> None:
         super().__init__(daemon=True)
+        self._topic = topic
         self._config = {
             "bootstrap.servers": bootstrap,
-            "group.id": GROUP,
+            "group.id": f"{GROUP}-{topic}",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
         }
@@ -65,7 +66,7 @@ class Reader(threading.Thread):
 
     def run(self) -> None:
         consumer = Consumer(self._config)
-        consumer.subscribe([TOPIC])
+        consumer.subscribe([self._topic])
         due_s = time.monotonic() + 1
         while not self._ended.is_set():
             consumer.consume(500, 0.2)
@@ -80,7 +81,7 @@ class Reader(threading.Thread):
             for each in consumer.commit(asynchronous=False) or []:
                 if each.error is None:
                     self.confirmed[each.partition] = each.offset
-            asked = [TopicPartition(TOPIC, index) for index in self.confirmed]
+            asked = [TopicPartition(self._topic, index) for index in self.confirmed]
             for found in consumer.committed(asked, timeout=10):
                 if found.error is None and found.offset < self.confirmed[found.partition]:
                     self.went_back.append(
@@ -169,12 +170,14 @@ class _Round:
         return Fault(kind, injected.victim, injected.at_s, to_s, injected.led)
 
 
-def read_all(bootstrap: str) -> dict[int, dict[int, str]]:
+def read_all(
+    bootstrap: str, topic: str = TOPIC, count: int = PARTITIONS
+) -> dict[int, dict[int, str]]:
     """Every partition from its beginning to its end: value by offset."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "verdict", "enable.partition.eof": True}
     )
-    partitions = [TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)]
+    partitions = [TopicPartition(topic, index, 0) for index in range(count)]
     ends = {
         each.partition: consumer.get_watermark_offsets(each, timeout=PATIENCE_S)[1]
         for each in partitions

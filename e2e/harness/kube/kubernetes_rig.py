@@ -73,6 +73,10 @@ class Rig:
                 took_s = self._imports[target].result()
             self._report(f"image {target}, import in the background: {took_s:.1f} s")
 
+    def say(self, line: str) -> None:
+        """Tell whoever watches."""
+        self._report(line)
+
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
         """Report how long a part took."""

@@ -119,15 +119,24 @@ def test_a_wrong_cluster_is_refused_at_apply(fleet):
     assert "zones must be among spec.zones" in said
 
 
-def test_more_replicas_than_this_version_can_keep_are_not_supported(fleet, make):
-    make("replicated", 1, replicas=3)
+def test_a_topic_says_nothing_of_replicas_and_has_three(fleet):
+    """What a Cluster of three brokers begins with: one of them may be lost."""
+    spec = example("topic")
+    assert "replicas" not in spec["spec"]
+    assert fleet.wait_topic(spec["metadata"]["name"])["status"]["replicas"] == 3
 
-    def reason() -> str | None:
+
+def test_more_replicas_than_there_are_brokers_are_refused_in_the_brokers_words(fleet, make):
+    make("replicated", 1, replicas=5)
+
+    def refusal() -> dict[str, str] | None:
         found = fleet.kubernetes.get(TOPICS, "replicated", fleet.namespace)
         ready = condition(found, "Ready")
-        return ready["reason"] if ready and ready["status"] == "False" else None
+        return ready if ready and ready["status"] == "False" else None
 
-    assert wait_for("the verdict", reason, within_s=120) == "NotSupported"
+    ready = wait_for("the verdict", refusal, within_s=120)
+    assert ready["reason"] == "Invalid"
+    assert "Unable to replicate the partition 5 time(s)" in ready["message"]
     assert "replicated" not in names(fleet)
 
 

@@ -188,14 +188,18 @@ def test_only_dynamic_keys_of_a_running_fleet_are_changed() -> None:
         (
             Shortages(1, 2, 3),
             Reason.OFFLINE_PARTITIONS,
-            "1 partition without a leader (nobody can use them), 2 partitions with too few in-sync "
-            "replicas for acks=all, 3 partitions short of an in-sync replica",
+            (
+                "1 partition without a leader (nobody can use them), 2 partitions with too few in-sync "
+                "replicas for acks=all, 3 partitions short of an in-sync replica"
+            ),
         ),
         (
             Shortages(0, 2, 2),
             Reason.UNDER_MIN_ISR_PARTITIONS,
-            "2 partitions with too few in-sync replicas for acks=all, 2 partitions short of an "
-            "in-sync replica",
+            (
+                "2 partitions with too few in-sync replicas for acks=all, 2 partitions short of an "
+                "in-sync replica"
+            ),
         ),
         (
             Shortages(0, 0, 1),

@@ -59,6 +59,7 @@ class LocalPartitions:
         self._slices = Slices()
         self._subscription: Subscription | None = None
         self._will_try = False
+        self._seen_epoch: int | None = None
         self._applied_revision = 0
         self._applied = asyncio.Event()
 
@@ -120,6 +121,9 @@ class LocalPartitions:
 
     async def _apply(self, image: ClusterImage, changes: Changes) -> None:
         broker_epoch = self._leadership.broker_epoch
+        if broker_epoch not in {None, self._seen_epoch} and image.revision >= broker_epoch:
+            self._seen_epoch = broker_epoch
+            changes.everything = True  # images before it show nothing of this registration
         may_create = await self._missing.follow(image, changes, broker_epoch)
         topic_ids = set(changes.topics)
         if changes.everything or (changes.broker_configs and self._configs.may_differ(image)):

@@ -77,6 +77,26 @@ async def test_a_partition_that_another_broker_leads_is_followed_and_led_again(
         assert (led(broker), followed.is_following) == (log, False)
 
 
+async def test_a_registration_newer_than_the_image_hosts_what_it_should_once_the_image_shows_it(
+    tmp_path: Path, until: Any
+) -> None:
+    """A broker that was cut off knows all that happened to its partitions before it sees that it is registered again: nothing of them changes then."""
+    async with Broker(config(tmp_path)) as broker:
+        await create_topic(broker, "t")
+        local, table = broker.local, broker.partitions
+        subscription, topic = local._subscription, broker.image.topic("t")
+        assert subscription is not None
+        assert topic is not None
+        epoch = broker.image.revision + 1
+        local.lost_registration()
+        local._applied.clear()
+        local.registered(epoch)
+        await local._applied.wait()
+        image = msgspec.structs.replace(with_leader(broker.image, 2, 1), revision=epoch)
+        subscription.publish(image, Changes(brokers=True))
+        await until(lambda: isinstance(table.replica(topic.id, 0), FollowedPartition))
+
+
 async def test_what_is_committed_is_known_after_a_restart_before_there_is_a_leader(
     tmp_path: Path, until: Any
 ) -> None:

@@ -1,0 +1,116 @@
+"""Producers and a group on a replicated topic of a Cluster, from outside, and what was lost, duplicated and stalled meanwhile."""
+
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from confluent_kafka.admin import AdminClient
+
+from e2e.failover.round import Reader, read_all
+from e2e.failover.verdict import Fault, History, Verdict, gaps, judge, read_history
+from e2e.harness.kube.kubernetes import wait_for
+from e2e.harness.program import Program
+
+CLIENTS = {"confluent": 100, "probe": 50}
+"""Records a second. The probe gives up on a silent broker after a second, confluent-kafka has its default timeouts."""
+PARTITIONS = 6
+SERVED_WITHIN_S = 60.0
+WHOLE_WITHIN_S = 180.0
+
+
+HEADING = f"{'scenario':<36} {'records':>8} {'failed':>7} {'lost':>5} {'twice':>6}  longest stall"
+
+
+class Row(NamedTuple):
+    """What a scenario led to. stalls: of each client the longest time in which a partition acknowledged nothing."""
+
+    scenario: str
+    acknowledged: int
+    failed: list[str]
+    verdict: Verdict
+    commits_back: list[str]
+    stalls: dict[str, float]
+
+    def __str__(self) -> str:
+        stalls = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.stalls.items())
+        lost, twice = len(self.verdict.lost), len(self.verdict.duplicated)
+        counts = f"{self.acknowledged:>8} {len(self.failed):>7} {lost:>5} {twice:>6}"
+        return f"{self.scenario:<36} {counts}  {stalls}"
+
+
+class Load:
+    """Every send is idempotent, acks=all and numbered."""
+
+    def __init__(self, bootstrap: str, topic: str, directory: Path) -> None:
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._producers = {
+            kind: Program(f"producer-{kind}", self._command(kind, rate), directory)
+            for kind, rate in CLIENTS.items()
+        }
+        self._reader = Reader(bootstrap, topic)
+
+    def _command(self, kind: str, rate: int) -> list[str]:
+        module = [sys.executable, "-m", "e2e.failover.producers"]
+        return [*module, kind, self._bootstrap, self._topic, str(PARTITIONS), str(rate)]
+
+    def start(self) -> None:
+        """Returns when every producer is served on every partition."""
+        for producer in self._producers.values():
+            producer.launch()
+        self._reader.start()
+        wait_for("acknowledgements", lambda: self._served_since(0.0), SERVED_WITHIN_S)
+        self._from_s = time.monotonic()
+
+    def wait_served(self) -> None:
+        """Returns when every partition has acknowledged to each producer from now on."""
+        now_s = time.monotonic()
+        wait_for("acknowledgements", lambda: self._served_since(now_s), SERVED_WITHIN_S)
+
+    def _served_since(self, at_s: float) -> bool:
+        return all(
+            len({each.partition for each in found.acknowledged if each.at_s > at_s}) == PARTITIONS
+            for found in map(self._history, self._producers)
+        )
+
+    def _history(self, kind: str) -> History:
+        return read_history(kind, self._producers[kind].log.read_text())
+
+    def end(self, scenario: str) -> Row:
+        """Stop, read everything, judge."""
+        fault = Fault(scenario, "", self._from_s, time.monotonic(), frozenset())
+        self.stop()
+        histories = {kind: self._history(kind) for kind in self._producers}
+        return Row(
+            scenario,
+            sum(len(found.acknowledged) for found in histories.values()),
+            [reason for found in histories.values() for reason in found.failed],
+            judge(histories.values(), read_all(self._bootstrap, self._topic, PARTITIONS)),
+            self._reader.went_back,
+            {
+                kind: max(gap.seconds for gap in gaps(found, [fault]))
+                for kind, found in histories.items()
+            },
+        )
+
+    def stop(self) -> None:
+        for producer in self._producers.values():
+            if producer.running:
+                producer.terminate()
+        if self._reader.is_alive():
+            self._reader.stop()
+
+
+def wait_whole(bootstrap: str) -> None:
+    """Returns when every partition is led and all its replicas are in sync."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "socket.timeout.ms": 5000})
+
+    def probe() -> bool:
+        return all(
+            len(state.isrs) == len(state.replicas) and state.leader in state.isrs
+            for topic in admin.list_topics(timeout=20).topics.values()
+            for state in topic.partitions.values()
+        )
+
+    wait_for("all replicas to be in sync", probe, WHOLE_WITHIN_S)
