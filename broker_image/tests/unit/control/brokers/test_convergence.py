@@ -1,7 +1,7 @@
 """Whatever brokers do between two looks of the controller: it comes to rest, and whom it elects holds what was acknowledged."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from logfleet.control.brokers.fencing import fence_steps, newcomers, suspect_step
 from logfleet.control.brokers.leaving import decide
@@ -25,6 +25,9 @@ class Fleet(Cluster):
         self.start(*BROKERS)
         self.create("t", replication_factor=3, configs={"min.insync.replicas": str(min_isr)})
         self.complete = set(BROKERS)
+        self.unsettled: set[int] = (
+            set()
+        )  # started uncleanly, and say so until they are let in (LogDir.settle)
 
     @property
     def partition(self) -> Partition:
@@ -34,9 +37,10 @@ class Fleet(Cluster):
         there = self.image.brokers.get(broker_id)
         match action:
             case "start" | "start unclean" if there is None:
-                self.register(broker_id, unclean=action == "start unclean")
                 if action == "start unclean":
                     self.complete.discard(broker_id)
+                    self.unsettled.add(broker_id)
+                self.register(broker_id, unclean=broker_id in self.unsettled)
             case "vanish" if there is not None:
                 self.vanish(broker_id)
             case "leave" if there is not None:
@@ -84,10 +88,22 @@ class Fleet(Cluster):
             assert not self.image.brokers[broker_id].is_fenced
         assert not list(fence_steps(self.image))
         assert not newcomers(self.image)
+        self.unsettled -= set(self.image.brokers)
         assert not list(election_steps(self.image, self.topic("t"), self.layers))
         self.acknowledge()
 
 
+@example(
+    1,
+    [
+        ("vanish", 1),
+        ("vanish", 3),
+        ("start unclean", 3),
+        ("vanish", 3),
+        ("start", 3),
+        ("vanish", 2),
+    ],
+)
 @given(
     st.sampled_from([1, 2, 3]),
     st.lists(st.tuples(st.sampled_from(ACTIONS), st.sampled_from(BROKERS)), max_size=25),
