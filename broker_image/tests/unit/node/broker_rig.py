@@ -44,3 +44,10 @@ async def create_topic(broker: Broker, name: str, partitions: int = 1) -> None:
     answer = await ask_broker(broker, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
     assert answer.topics[0].error_code == 0, answer
     await broker.local.until_applied(broker.image.revision)
+
+
+def registered_again(broker: Broker) -> None:
+    """It may lead what it led before, as if the controller had given it everything in new leader epochs."""
+    for replica in broker.partitions:
+        replica.led_epoch = -1
+    broker.local.registered(broker.image.brokers[1].epoch)

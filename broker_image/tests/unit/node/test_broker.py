@@ -25,7 +25,7 @@ from logfleet.wire.messages import (
 )
 from structlog.testing import capture_logs
 
-from broker_image.tests.unit.node.broker_rig import ask, config
+from broker_image.tests.unit.node.broker_rig import ask, config, registered_again
 
 pytestmark = pytest.mark.asyncio
 
@@ -163,7 +163,7 @@ async def test_a_log_on_a_failed_directory_never_begins_anew_on_another(
 
         broker.local.lost_registration()
         broker._disk_failed(TopicPartition("t", 0), OSError("broken"))
-        broker.local.registered(broker.image.brokers[1].epoch)
+        registered_again(broker)
         await until(lambda: len(broker.partitions) == 4 - len(lost))
         await broker.local.until_applied(broker.image.revision)
         for index in range(4):

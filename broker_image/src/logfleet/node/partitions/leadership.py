@@ -95,7 +95,12 @@ class Leadership:
         return starting
 
     async def begin(self, state: PartitionState, replica: Replica) -> None:
-        """Lead the partition, if nothing has come in between when its leader epoch is on disk. Raises OSError."""
+        """Lead the partition, if nothing has come in between when its leader epoch is on disk. Raises OSError.
+
+        No leader epoch is led twice (Kafka: Partition.makeLeader): that it has ended may be known sooner than from the image.
+        """
+        if state.leader_epoch <= replica.led_epoch:
+            return
         key = (replica.topic_id, replica.index)
         replica.log.start_epoch(state.leader_epoch)
         async with self._epoch_writes:

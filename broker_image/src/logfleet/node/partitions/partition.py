@@ -90,7 +90,15 @@ class Partition(Replica):
         """replicas_state: None if this is the only replica."""
         self.replicas_state = replicas_state or _alone(leader_epoch, log.log_end_offset)
         committed = self.replicas_state.high_watermark
-        super().__init__(topic, topic_id, index, log, leader_epoch, high_watermark=committed)
+        super().__init__(
+            topic,
+            topic_id,
+            index,
+            log,
+            leader_epoch,
+            high_watermark=committed,
+            led_epoch=leader_epoch,
+        )
         self.epoch_start_offset = self._own_end = log.log_end_offset
         self.bytes_in = self.bytes_out = 0
         self.refused_in = -1

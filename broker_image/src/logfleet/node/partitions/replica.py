@@ -14,7 +14,7 @@ class Replica:
     """A replica that neither leads nor follows; the other roles are kinds of it.
 
     high_watermark: offset below which every record is committed (exclusive), as far as this broker knows; never outside the log.
-    leader_epoch: of the role, -1 for none. is_current: False once another role has taken its place, or the log is no longer hosted.
+    leader_epoch: of the role, -1 for none; led_epoch: the newest in which this broker led, -1 for none. is_current: False once another role has taken its place, or the log is no longer hosted.
     """
 
     __slots__ = (
@@ -22,6 +22,7 @@ class Replica:
         "index",
         "is_current",
         "leader_epoch",
+        "led_epoch",
         "log",
         "topic",
         "topic_id",
@@ -36,12 +37,14 @@ class Replica:
         leader_epoch: int = -1,
         *,
         high_watermark: int = 0,
+        led_epoch: int = -1,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
         self.log = log
         self.leader_epoch = leader_epoch
+        self.led_epoch = led_epoch
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.is_current = True
 
@@ -54,6 +57,7 @@ class Replica:
             former.index,
             former.log,
             high_watermark=former.high_watermark,
+            led_epoch=former.led_epoch,
         )
 
     @property
@@ -103,6 +107,7 @@ class FollowedPartition(Replica):
             replica.log,
             leader_epoch,
             high_watermark=replica.high_watermark,
+            led_epoch=replica.led_epoch,
         )
         self.leader = leader
         self.lag = 0

@@ -160,7 +160,8 @@ class IsrWriter:
             await self._follower.until_revision(answer.revision)
         self.failed += len(lost)
         for partition, told in lost:
-            partition.isr_lost(told.state, told.revision)
+            if not partition.isr_lost(told.state, told.revision) and partition.is_current:
+                self._leadership.end(partition)
 
     def _note(self, change: _Change) -> None:
         partition, state = change.partition, change.change.state

@@ -78,6 +78,18 @@ async def test_another_leader_epoch_ends_a_partition_and_begins_it_anew(bench: B
     assert bench.told == [("led", 0), ("led", 1), ("lost", 1), ("led", 1)]
 
 
+async def test_a_leader_epoch_that_has_ended_is_not_led_again(bench: Bench) -> None:
+    """An answer of the metadata store may tell of its end sooner than an image does."""
+    await bench.lead(topic(3))
+    led = bench.table.get("topic", 0)
+    assert led is not None
+    bench.leadership.end(led)
+    await bench.lead(topic(3))
+    assert bench.table.get("topic", 0) is None
+    await bench.lead(topic(4))
+    assert bench.told == [("led", 0), ("lost", 0), ("led", 0)]
+
+
 async def test_a_change_of_the_isr_is_learned_and_ends_nothing(bench: Bench) -> None:
     (state,) = topic(0).partitions
     state = msgspec.structs.replace(

@@ -9,7 +9,12 @@ from logfleet.node.broker import Broker
 from logfleet.node.partitions.replica import FollowedPartition, Replica
 from logfleet.wire.messages import IncrementalAlterConfigsRequest
 
-from broker_image.tests.unit.node.broker_rig import ask_broker, config, create_topic
+from broker_image.tests.unit.node.broker_rig import (
+    ask_broker,
+    config,
+    create_topic,
+    registered_again,
+)
 from broker_image.tests.unit.node.partitions.topic_rig import T0, append, led
 
 pytestmark = pytest.mark.asyncio
@@ -36,7 +41,7 @@ async def test_a_log_obeys_what_was_set_while_it_was_not_led(tmp_path: Path, unt
         await create_topic(broker, "t")
         broker.local.lost_registration()
         await set_retention(broker, 1000)
-        broker.local.registered(broker.image.brokers[1].epoch)
+        registered_again(broker)
         await until(lambda: broker.partitions.get("t", 0) is not None)
         assert led(broker).config.retention_ms == 1000
 

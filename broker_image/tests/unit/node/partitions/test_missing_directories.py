@@ -24,7 +24,12 @@ from logfleet.wire.messages import (
     MetadataRequest,
 )
 
-from broker_image.tests.unit.node.broker_rig import ask_broker, config, create_topic
+from broker_image.tests.unit.node.broker_rig import (
+    ask_broker,
+    config,
+    create_topic,
+    registered_again,
+)
 
 pytestmark = pytest.mark.asyncio
 
@@ -395,7 +400,7 @@ async def test_a_directory_that_fails_while_its_partitions_begin_gets_no_empty_l
 
         monkeypatch.setattr(broker.local, "_start", fails_first)
         broker.local.lost_registration()
-        broker.local.registered(broker.image.brokers[1].epoch)
+        registered_again(broker)
         await until(lambda: began == {0, 1, 2, 3})
         assert offline(broker, "t", 4) == there
     kept = {path.name for path in dirs.one.glob("t-*")}

@@ -250,3 +250,17 @@ async def test_what_the_controller_wrote_meanwhile_is_adopted_and_the_rest_is_wr
         await until(lambda: isr(one) == [1, 2])
         stored: Any = await leader.stored(0)
         assert (stored.min_isr, stored.partition_epoch) == (2, 5)
+
+
+async def test_a_leader_that_hears_that_its_epoch_has_ended_leads_no_more(leader, store) -> None:
+    await leader.know()
+    async with leader.writing() as writer:
+        partition = leader.lead()
+        store.flowing.clear()
+        state = partition.replicas_state.state
+        elected = state.changed(leader=2, leader_epoch=6, isr=((2, leader.epochs[2]),))
+        await store.write(Put(leader.key(), keys.encode(elected)))
+        leader.fetches(writer, partition, 0)
+        await until(lambda: partition.replicas_state.pending is not None)
+        store.flowing.set()
+        await until(lambda: not partition.is_leading)
