@@ -13,10 +13,14 @@ NO_CONFIG: Mapping[str, str] = MappingProxyType({})
 
 
 def create_topic(
-    bootstrap: str, topic: str, partitions: int, config: Mapping[str, str] = NO_CONFIG
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    config: Mapping[str, str] = NO_CONFIG,
+    replicas: int = 1,
 ) -> None:
     """Raises KafkaException with the broker's words if it is refused."""
-    new = NewTopic(topic, partitions, 1, config=dict(config))
+    new = NewTopic(topic, partitions, replicas, config=dict(config))
     admin = _admin(bootstrap)  # with its last reference go its requests
     admin.create_topics([new])[topic].result(timeout=PATIENCE_S)
 

@@ -96,13 +96,18 @@ class Fleet:
     def __init__(self, etcd_members: list[EtcdServer], brokers: list[Broker]) -> None:
         self.etcd_members = etcd_members
         self.etcd = etcd_members[0]
-        self.brokers = brokers
-        endpoints = ",".join(each.endpoint for each in etcd_members)
+        self.brokers: list[Broker] = []
         for broker in brokers:
-            broker.config |= {
-                "logfleet.metadata.store": "etcd",
-                "logfleet.etcd.endpoints": endpoints,
-            }
+            self.add(broker)
+
+    def add(self, broker: Broker) -> None:
+        """One broker more, still to be started."""
+        endpoints = ",".join(each.endpoint for each in self.etcd_members)
+        broker.config |= {
+            "logfleet.metadata.store": "etcd",
+            "logfleet.etcd.endpoints": endpoints,
+        }
+        self.brokers.append(broker)
 
     @property
     def bootstrap(self) -> str:

@@ -80,7 +80,6 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     offsets_retention_check_interval_ms: int
     offsets_retention_minutes: int
     offsets_topic_num_partitions: int
-    offsets_topic_replication_factor: int
     offsets_topic_segment_bytes: int
 
     log_cleaner_enable: bool

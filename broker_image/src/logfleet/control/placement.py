@@ -16,6 +16,7 @@ Example: brokers 1a 2a 3b 4c, two replicas, start 0: leaders 1 3 4 2, followers 
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 
@@ -56,6 +57,36 @@ def place(
             followers.shift()
         placed.append((broker, *followers.take(broker, replication_factor - 1)))
     return placed
+
+
+def add_replicas(
+    racks: Mapping[int, str | None],
+    replicas: Sequence[int],
+    count: int,
+    held: Mapping[int, int],
+    turn: int,
+) -> tuple[int, ...]:
+    """`count` brokers more for a partition that is on `replicas`: of racks with the fewest of its replicas, of those who hold least first.
+
+    racks: every broker that may be chosen, and those of `replicas`; None is a rack of its own name. held: replicas that each broker has.
+    turn: another for each partition, so that among equals not always the same are chosen. There have to be enough.
+    """
+    order = sorted(racks)
+    used = Counter(racks[each] for each in replicas)
+    added: list[int] = []
+    for _ in range(count):
+        left = [each for each in order if each not in replicas and each not in added]
+        chosen = min(
+            left,
+            key=lambda each: (
+                used[racks[each]],
+                held.get(each, 0),
+                (order.index(each) + turn) % len(order),
+            ),
+        )
+        used[racks[chosen]] += 1
+        added.append(chosen)
+    return tuple(added)
 
 
 def _members(racks: Mapping[int, str | None]) -> dict[str | None, list[int]]:

@@ -12,7 +12,6 @@ def test_nothing_given_is_a_broker_for_a_laptop() -> None:
     assert [(each.host, each.port) for each in config.listeners] == [("127.0.0.1", 9092)]
     assert config.log_dirs == ("logfleet-data",)
     assert config.logfleet_metadata_store == "sqlite"
-    assert config.offsets_topic_replication_factor == 1
 
 
 def test_overrides_go_before_the_file(tmp_path: Path) -> None:

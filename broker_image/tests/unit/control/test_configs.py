@@ -13,7 +13,6 @@ def test_nothing_given_means_one_broker_on_loopback():
     assert config.inter_broker_listener_name == "PLAINTEXT"
     assert config.log_dirs == ("logfleet-data",)
     assert config.logfleet_metadata_store == "sqlite"
-    assert config.offsets_topic_replication_factor == 1
     assert config.broker_rack is None
     assert config.logfleet_admin_listener is None
 

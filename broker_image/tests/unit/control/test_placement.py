@@ -3,7 +3,7 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logfleet.control.placement import NotEnoughBrokersError, place
+from logfleet.control.placement import NotEnoughBrokersError, add_replicas, place
 
 RACKS = st.dictionaries(
     st.integers(0, 2000), st.sampled_from(["a", "b", "c", "d", None]), min_size=1, max_size=20
@@ -83,3 +83,23 @@ def test_fewer_brokers_than_replicas_is_refused_with_both_numbers():
 
 def test_no_partitions_need_no_place():
     assert place({1: None}, 0, 1, start=5) == []
+
+
+@given(RACKS, st.integers(1, 5), st.integers(0, 100), st.data())
+def test_added_replicas_are_new_and_of_the_racks_used_least(racks, count, turn, data):
+    present = data.draw(st.lists(st.sampled_from(sorted(racks)), min_size=1, unique=True))
+    count = min(count, len(racks) - len(present))
+    added = add_replicas(racks, present, count, {}, turn)
+    assert len({*added, *present}) == len(present) + count
+    used = Counter(racks[broker] for broker in present)
+    left = Counter(racks.values()) - used
+    for broker in added:
+        assert used[racks[broker]] == min(used[rack] for rack in left)
+        used[racks[broker]] += 1
+        left -= Counter([racks[broker]])
+
+
+def test_of_equals_who_holds_least_is_added_then_each_in_turn():
+    racks = {1: "a", 2: "b", 3: "b"}
+    assert add_replicas(racks, [1], 1, {2: 5, 3: 4}, 0) == (3,)
+    assert {add_replicas(racks, [1], 1, {}, turn) for turn in range(3)} == {(2,), (3,)}

@@ -2,8 +2,7 @@
 
 Names, types, update modes, importance, defaults and valid values are those of Apache Kafka 4.4.0 (its LogConfig,
 AbstractKafkaConfig, GroupConfig and DynamicBrokerConfig classes); keys marked internal there are left out. Other defaults than
-Kafka's: listeners (loopback, not every interface), log.dir, node.id, process.roles, controller.listener.names,
-offsets.topic.replication.factor (1, as one broker is what most begin with). Dynamic there, read at start only here: listeners,
+Kafka's: listeners (loopback, not every interface), log.dir, node.id, process.roles, controller.listener.names. Dynamic there, read at start only here: listeners,
 listener.security.protocol.map. Keys that start with `logfleet.` are ours.
 
 Line: name TYPE [mode] importance default [valid] [| sentence] [| in module] [| from keys].

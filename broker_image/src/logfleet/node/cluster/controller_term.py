@@ -16,6 +16,7 @@ import structlog
 
 from logfleet.control.brokers import leaving
 from logfleet.control.brokers.fencing import admission_steps, fence_steps, newcomers
+from logfleet.control.brokers.internal_topics import raising_steps
 from logfleet.control.brokers.may_i import Objection
 from logfleet.control.elections import election_steps
 from logfleet.control.topic_configs import BrokerLayers
@@ -239,7 +240,14 @@ class Term:
         if new:
             await self._commit_all(pack(self.epoch, admission_steps(new)))
             await self._elect(self._follower.image, due.topics, may_be_unclean=True)
+        await self._raise_internal_topics(self._follower.image)
         await self._let_leave(self._follower.image)
+
+    async def _raise_internal_topics(self, image: ClusterImage) -> None:
+        steps = tuple(raising_steps(image, self._layers(image)))
+        await self._commit_all(pack(self.epoch, steps))
+        if steps:
+            log.info("internal_topics_raised", partitions=len(steps), epoch=self.epoch)
 
     async def _let_leave(self, image: ClusterImage) -> None:
         """What who may leave has is given to others as soon as the image shows it."""

@@ -94,6 +94,15 @@ class NotedControl:
                 **elr,
             )
             return
+        added = [each for each in after.replicas if each not in before.replicas]
+        if added:
+            self._decisions.note(
+                Kind.REPLICAS_ADDED,
+                "an internal topic has as many replicas as are wanted, or as there are brokers",
+                topic=topic.name,
+                partition=int(index),
+                replicas=[before.replicas, after.replicas],
+            )
         for broker_id in set(isr[0]) - set(isr[1]):
             self._decisions.note(
                 Kind.ISR_SHRINK,

@@ -14,7 +14,9 @@ from typing import Any, Final
 
 import structlog
 
+from logfleet.control.brokers.internal_topics import factor_at_creation
 from logfleet.control.configs import BrokerConfig
+from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.transactions import Refusal
 from logfleet.groups.config import GroupConfig
 from logfleet.groups.offsets import ZERO_UUID
@@ -324,20 +326,20 @@ class CoordinatorLoop:
         topic = image.topic(OFFSETS_TOPIC)
         return 0 if topic is None else len(topic.partitions)
 
-    def want_topic(self) -> None:
-        """Have the offsets topic created; who asked will ask again. A refusal is logged, and not repeated for CREATE_AGAIN_S."""
+    def want_topic(self, image: ClusterImage) -> None:
+        """Have the offsets topic created, with the replicas that the image has brokers for; who asked will ask again. A refusal is logged, and not repeated for CREATE_AGAIN_S."""
         now = asyncio.get_running_loop().time()
         if self._creating is None and now >= self._create_again_at:
             self._create_again_at = now + CREATE_AGAIN_S
-            self._creating = self._spawn(self._create_offsets_topic())
+            self._creating = self._spawn(self._create_offsets_topic(image))
             self._creating.add_done_callback(self._created)
 
     def _created(self, _: object) -> None:
         self._creating = None
 
-    async def _create_offsets_topic(self) -> None:
-        """As configured: a replication factor that cannot be had is refused, never lowered (KIP-115)."""
+    async def _create_offsets_topic(self, image: ClusterImage) -> None:
         config = self._config
+        replicas = factor_at_creation(OFFSETS_TOPIC, image, BrokerLayers(config.static))
         configs = {
             "cleanup.policy": "compact",
             "compression.type": "producer",
@@ -346,7 +348,7 @@ class CoordinatorLoop:
         refusal = await self._create_topic(
             OFFSETS_TOPIC,
             config.offsets_topic_num_partitions,
-            config.offsets_topic_replication_factor,
+            replicas,
             configs,
         )
         if refusal is None:
@@ -356,7 +358,7 @@ class CoordinatorLoop:
                 "offsets_topic_not_created",
                 error=refusal.error.name,
                 reason=refusal.message,
-                offsets_topic_replication_factor=config.offsets_topic_replication_factor,
+                replication_factor=replicas,
                 hint="consumer groups need it; set offsets.topic.replication.factor to what the cluster can hold",
             )
 

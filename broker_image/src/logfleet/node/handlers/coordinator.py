@@ -81,7 +81,7 @@ def _find(broker: GroupHost, key_type: int, key: str, context: RequestContext) -
     image = broker.image
     partitions = broker.coordinators.partitions(image)
     if not partitions:
-        broker.coordinators.want_topic()
+        broker.coordinators.want_topic(image)
         return _not_available()
     leader = broker.partitions.leader_by_name(
         OFFSETS_TOPIC, partition_for(key, partitions), context.listener

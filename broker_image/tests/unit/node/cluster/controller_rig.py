@@ -138,7 +138,7 @@ class Node:
     async def create(
         self, name: str, partitions: int = 1, replicas: int = 1
     ) -> TopicCreation | Refusal:
-        new = NewTopic(name, name.encode().ljust(16, b"-"), 0, partitions, replicas)
+        new = NewTopic(name, name.encode().ljust(16, b"-")[:16], 0, partitions, replicas)
 
         def decide(image, epoch, layers):
             creation = create_topic(image, epoch, new, layers)

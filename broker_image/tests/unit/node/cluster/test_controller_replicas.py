@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import aclosing
+from typing import cast
 
 import msgspec
 import pytest
@@ -216,3 +217,27 @@ async def test_elections_are_noted_once_also_if_the_answer_of_the_store_was_lost
         await until(lambda: noted(node.decisions, Kind.ELECTION))
         assert node.loop.noted.elections == 1, "the other one was led by broker 1 already"
         assert [each.broker for each in noted(node.decisions, Kind.ISR_SHRINK)] == [2]
+
+
+async def test_internal_topics_get_replicas_on_brokers_that_come(store):
+    async with running(store) as node:
+        await start_broker(store, 1)
+        await node.elected()
+        await soon(
+            node.follower.until(lambda image: 1 in image.brokers and image.brokers[1].is_active)
+        )
+        assert isinstance(await node.create("__consumer_offsets", 3, replicas=1), TopicCreation)
+        for broker_id in (2, 3, 4):
+            await start_broker(store, broker_id)
+        await soon(
+            node.follower.until(
+                lambda image: all(
+                    len(state.replicas) == 3
+                    for state in image.topic("__consumer_offsets").partitions
+                )
+            )
+        )
+        (first, *_) = noted(node.decisions, Kind.REPLICAS_ADDED)
+        assert first.topic == "__consumer_offsets"
+        before, after = cast("list[list[int]]", first.facts["replicas"])
+        assert (before, len(after)) == ([1], 2)

@@ -318,18 +318,18 @@ async def test_a_topic_that_only_changed_keeps_its_offsets(tmp_path, until):
 
 
 async def test_the_offsets_topic_is_created_as_configured(until):
-    rig = Rig(offsets_topic_num_partitions="7", offsets_topic_replication_factor="1")
+    rig = Rig(offsets_topic_num_partitions="7", offsets_topic_replication_factor="2")
     async with rig.running():
-        rig.loop.want_topic()
-        rig.loop.want_topic()
+        rig.loop.want_topic(image_of())
+        rig.loop.want_topic(image_of())
         await until(lambda: rig.created)
-        rig.loop.want_topic()
+        rig.loop.want_topic(image_of())
         await asyncio.sleep(0)
     (created,) = rig.created
     assert created == (
         OFFSETS_TOPIC,
         7,
-        1,
+        2,
         {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"},
     )
 
@@ -339,11 +339,11 @@ async def test_a_refused_creation_is_told_and_tried_again_later(until, capsys, m
     rig = Rig()
     rig.refusal = Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, "no broker is there")
     async with rig.running():
-        rig.loop.want_topic()
+        rig.loop.want_topic(image_of())
         await until(lambda: len(rig.created) == 1)
         rig.refusal = Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, "there")
         while len(rig.created) < 2:
-            rig.loop.want_topic()
+            rig.loop.want_topic(image_of())
             await asyncio.sleep(0)
     assert "no broker is there" in capsys.readouterr().out
 

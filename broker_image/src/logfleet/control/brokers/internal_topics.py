@@ -1,0 +1,72 @@
+"""How many replicas internal topics have: what consumer groups rest on is not to be lost with one broker.
+
+A factor that is set is what they are created with; while there are too few brokers they are not created, rather than with fewer replicas for
+ever (KIP-115). Where none is set they have as many replicas as there are brokers, REPLICAS at most. Either way the controller gives them more as
+brokers come, and never takes one away. A difference to Kafka, which leaves that to kafka-reassign-partitions.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from logfleet.control.placement import add_replicas
+from logfleet.control.topic_configs import BrokerLayers
+from logfleet.control.transactions import partition_step
+from logfleet.metadata import keys
+from logfleet.metadata.image import ClusterImage, Topic
+from logfleet.metadata.packing import Step
+from logfleet.wire import uuids
+
+REPLICAS: Final = 3
+"""Wanted where nothing is set: one may be away while another is lost."""
+_FACTORS: Final[Mapping[str, str]] = {
+    "__consumer_offsets": "offsets.topic.replication.factor",
+    "__transaction_state": "transaction.state.log.replication.factor",
+    "__share_group_state": "share.coordinator.state.topic.replication.factor",
+}
+
+
+def factor_at_creation(name: str, image: ClusterImage, layers: BrokerLayers) -> int:
+    """Replicas of an internal topic that is created now; more than there are brokers only if that is set."""
+    text = layers.set_value(_FACTORS[name])
+    return int(text) if text is not None else max(1, min(REPLICAS, len(_active(image))))
+
+
+def raising_steps(image: ClusterImage, layers: BrokerLayers) -> Iterator[Step]:
+    """Give internal topics the replicas that they lack, on active brokers. What nobody leads has nothing to copy, and waits.
+
+    The new ones are being added until they are in sync (`replication.partition_state`), so that nothing waits for them.
+    """
+    for name, key in _FACTORS.items():
+        topic = image.topic(name)
+        if topic is not None:
+            wanted = int(layers.set_value(key) or REPLICAS)
+            yield from _raised(image, topic, wanted)
+
+
+def _raised(image: ClusterImage, topic: Topic, wanted: int) -> Iterator[Step]:
+    racks = _active(image)
+    held = Counter(each for partition in topic.partitions for each in partition.replicas)
+    first = Counter(partition.replicas[0] for partition in topic.partitions)
+    for index, partition in enumerate(topic.partitions):
+        lacking = min(wanted, len(racks)) - len(partition.replicas)
+        if lacking <= 0 or not partition.has_leader:
+            continue
+        known = {each: racks.get(each) for each in partition.replicas} | racks
+        added = add_replicas(known, partition.replicas, lacking, held, index)
+        replicas = (*partition.replicas, *added)
+        # who is first leads one day: else the first broker of a cluster coordinated all groups for ever
+        first[replicas[0]] -= 1
+        preferred = min(replicas, key=first.__getitem__)
+        first[preferred] += 1
+        held.update(added)
+        value = partition.changed(
+            replicas=(preferred, *(each for each in replicas if each != preferred)),
+            adding=(*partition.adding, *added),
+        )
+        path = keys.partition(uuids.to_text(topic.id), index)
+        yield partition_step(image, path, value, partition.revision)
+
+
+def _active(image: ClusterImage) -> dict[int, str | None]:
+    return {broker.id: broker.rack for broker in image.brokers.values() if broker.is_active}
