@@ -10,15 +10,16 @@ So clients wait for less than 5 ms."""
 
 
 class Slices:
-    """When the present slice ends. Those who share one have it together."""
+    """When the present slice ends. Those who share one have it together. rest_s: pause after each, for work that nobody waits for."""
 
-    __slots__ = ("_end_s",)
+    __slots__ = ("_end_s", "_rest_s")
 
-    def __init__(self) -> None:
+    def __init__(self, rest_s: float = 0.0) -> None:
         self._end_s = 0.0
+        self._rest_s = rest_s
 
     async def breathe(self) -> None:
         """Let the loop do something else if the slice is over; to be called between two steps."""
         if time.monotonic() >= self._end_s:
-            await asyncio.sleep(0)
+            await asyncio.sleep(self._rest_s)
             self._end_s = time.monotonic() + SLICE_S

@@ -327,8 +327,10 @@ class Broker:
 
     def _start_replication(self) -> None:
         """Copying what others lead, and saying who is in sync with what this broker leads."""
-        truncater = Truncater(self._log_dirs, self._flusher, self.checkpointer, self._disk_failed)
-        ReplicaFetchers(self, self.following, truncater, self._spawn)
+        self._truncater = Truncater(
+            self._log_dirs, self._flusher, self.checkpointer, self._disk_failed
+        )
+        ReplicaFetchers(self, self.following, self._truncater, self._spawn)
         self.isr_writer = IsrWriter(
             self.store, self.follower, self.partitions, self.leadership, self.decisions
         )
@@ -359,7 +361,11 @@ class Broker:
             create_topic=partial(create_one, self.controller_access),
             run_in_thread=self.run_in_thread,
             storage_failed=self.storage_failed,
+            is_hosted=lambda *key: self.partitions.replica(*key) is not None,
         )
+        warm = self.coordinators.warm
+        self.following.on_followed.append(warm.followed)
+        self._truncater.on_truncated = warm.truncated
         self.leadership.on_led.append(self.coordinators.led)
         self.leadership.on_lost.append(self.coordinators.lost)
         self._spawn("coordinators", self.coordinators.run(self.follower.subscribe()))

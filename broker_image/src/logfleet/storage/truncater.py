@@ -17,7 +17,10 @@ from logfleet.storage.partition_log import PartitionLog
 
 
 class Truncater:
-    """on_disk_failure: called when a log could not be shortened; whoever wants it to be tries again, if it is still there."""
+    """on_disk_failure: called when a log could not be shortened; whoever wants it to be tries again, if it is still there.
+
+    on_truncated: called with a log that was shortened and the offset from which on nothing is as it was, which is 0 where it begins anew.
+    """
 
     def __init__(
         self,
@@ -30,6 +33,7 @@ class Truncater:
         self._flusher = flusher
         self._checkpointer = checkpointer
         self._on_disk_failure = on_disk_failure
+        self.on_truncated: Callable[[PartitionLog, int], None] = lambda *_: None
         self._running: set[asyncio.Task[bool]] = set()
 
     async def truncate(self, log: PartitionLog, offset: int, is_wanted: Callable[[], bool]) -> bool:
@@ -77,4 +81,5 @@ class Truncater:
                 self._on_disk_failure(log.partition, error)
                 return False
             log.complete_truncation(truncation)
+            self.on_truncated(log, 0 if anew else truncation.end_offset)
         return True

@@ -1,6 +1,6 @@
 """Coordinates the groups of those partitions of `__consumer_offsets` that this broker leads.
 
-A partition that it begins to lead is read from its log start to its end, one partition after the other and in slices. Its groups are taken
+Of a partition that it begins to lead it reads what it has not read as a follower (`warm_groups`), one partition after the other and in slices. Its groups are taken
 up once all that was there at the election is committed: a commit that nobody has been told of may not be told early, nor forgotten, as it
 may have been acknowledged. Until then requests for its groups get COORDINATOR_LOAD_IN_PROGRESS. A
 partition that it ceases to lead is forgotten at once. All sessions and rebalances share one timer.
@@ -21,8 +21,6 @@ from logfleet.control.transactions import Refusal
 from logfleet.groups.config import GroupConfig
 from logfleet.groups.offsets import ZERO_UUID
 from logfleet.groups.partition import OFFSETS_TOPIC, partition_for
-from logfleet.groups.records import UnknownRecord, decode_record
-from logfleet.groups.replay import Replay
 from logfleet.groups.topic_removal import departed
 from logfleet.io.clock import monotonic_ms
 from logfleet.io.descriptors import TRY_AGAIN_S
@@ -30,17 +28,15 @@ from logfleet.io.files import is_shortage
 from logfleet.io.slices import Slices
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.cluster.metadata_follower import Subscription
+from logfleet.node.groups.group_log import GroupLog, ReadInThread
 from logfleet.node.groups.group_shard import GroupShard
+from logfleet.node.groups.warm_groups import WarmGroups
 from logfleet.node.partitions.partition import NotLeading, Partition
-from logfleet.records.batch import BatchHeader, iterate_headers
 from logfleet.records.errors import RecordsError
-from logfleet.records.record import Record, read_records
 from logfleet.wire.errors import ErrorCode, MalformedMessage
 
 log = structlog.get_logger(__name__)
 
-READ_BYTES: Final = 1024 * 1024
-"""Read at once while loading, in a thread: a cold disk does not stop the loop."""
 TICK_MS: Final = 5
 """Deadlines are looked at no more often than this; the shortest session lasts a thousand times as long."""
 CREATE_AGAIN_S: Final = 1.0
@@ -48,13 +44,12 @@ CREATE_AGAIN_S: Final = 1.0
 
 CreateTopic = Callable[[str, int, int, Mapping[str, str]], Awaitable[Refusal | None]]
 """name, partitions, replication factor, configs: creates a topic through the controller, wherever it is."""
-ReadInThread = Callable[[Callable[[], bytes]], Awaitable[bytes]]
 
 
 class CoordinatorLoop:
     """The group coordinators of one broker.
 
-    `led` and `lost` are to be called with every partition that the broker begins and ceases to lead. create_topic: see
+    `led` and `lost` are to be called with every partition that the broker begins and ceases to lead; warm with those that it follows. create_topic: see
     CreateTopic. storage_failed: takes a partition whose log cannot be read or written out of service.
     """
 
@@ -65,6 +60,7 @@ class CoordinatorLoop:
         create_topic: CreateTopic,
         run_in_thread: ReadInThread,
         storage_failed: Callable[[Partition, OSError], None],
+        is_hosted: Callable[[bytes, int], bool],
     ) -> None:
         self._config = config
         self._group_config = GroupConfig(
@@ -79,7 +75,8 @@ class CoordinatorLoop:
         self._run_in_thread = run_in_thread
         self._storage_failed = storage_failed
         self._shards: dict[int, GroupShard] = {}
-        self._to_load: asyncio.Queue[GroupShard] = asyncio.Queue()
+        self._to_load: asyncio.Queue[tuple[GroupShard, GroupLog]] = asyncio.Queue()
+        self.warm = WarmGroups(self._group_config, run_in_thread=run_in_thread, is_hosted=is_hosted)
         self._slices = Slices()
         self._tasks: set[asyncio.Task[None]] = set()
         self._failures: asyncio.Queue[BaseException] = asyncio.Queue()
@@ -106,16 +103,17 @@ class CoordinatorLoop:
         """Begin to coordinate the groups of a partition, if it is one of the offsets topic."""
         if partition.topic != OFFSETS_TOPIC:
             return
+        read = self.warm.take(partition) or GroupLog(partition.log, self._group_config)
         shard = GroupShard(
             partition,
-            self._group_config,
+            read.coordinator,
             commit_timeout_ms=self._config.offsets_commit_timeout_ms,
             arm=self._arm,
             spawn=self._spawn,
             storage_failed=self._storage_failed,
         )
         self._shards[partition.index] = shard
-        self._to_load.put_nowait(shard)
+        self._to_load.put_nowait((shard, read))
 
     def lost(self, partition: Partition) -> None:
         """Coordinate the groups of a partition no longer."""
@@ -131,6 +129,7 @@ class CoordinatorLoop:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._load_all(subscription))
+                tasks.create_task(self.warm.run())
                 tasks.create_task(self._follow(subscription))
                 tasks.create_task(self._expire_offsets())
                 tasks.create_task(self._supervise())
@@ -160,13 +159,14 @@ class CoordinatorLoop:
 
     async def _load_all(self, subscription: Subscription) -> None:
         while True:
-            shard = await self._to_load.get()
+            shard, read = await self._to_load.get()
             if shard.is_closed:
                 continue
             started = time.monotonic()
             name = f"{OFFSETS_TOPIC}-{shard.partition.index}"
+            before = read.records
             try:
-                records = await self._load(shard)
+                is_led = await self._load(shard, read)
             except OSError as error:
                 self._storage_failed(shard.partition, error)
             except (RecordsError, MalformedMessage) as error:
@@ -174,92 +174,72 @@ class CoordinatorLoop:
                 log.critical("groups_not_loaded", partition=name, reason=str(error))
                 shard.close()
             else:
-                if records is None:
+                if not is_led:
                     continue
                 seconds = round(time.monotonic() - started, 3)
-                log.debug("groups_read", partition=name, records=records, seconds=seconds)
+                log.debug(
+                    "groups_read",
+                    partition=name,
+                    records=read.records - before,
+                    before=before,
+                    seconds=seconds,
+                )
                 if shard.partition.is_high_watermark_behind:
-                    self._spawn(self._take_up_once_committed(shard, subscription))
+                    self._spawn(self._take_up_once_committed(shard, read, subscription))
                 else:
-                    await self._take_up(shard, subscription)
+                    await self._take_up(shard, read, subscription)
 
-    async def _take_up_once_committed(self, shard: GroupShard, subscription: Subscription) -> None:
+    async def _take_up_once_committed(
+        self, shard: GroupShard, read: GroupLog, subscription: Subscription
+    ) -> None:
         """Followers may be long in coming; the other partitions do not wait for them."""
         partition = shard.partition
         with contextlib.suppress(NotLeading):
             await partition.wait_committed(partition.epoch_start_offset)
-            await self._take_up(shard, subscription)
+            await self._take_up(shard, read, subscription)
 
-    async def _take_up(self, shard: GroupShard, subscription: Subscription) -> None:
-        await self._forget_departed(shard, subscription)
-        if not shard.is_closed:
-            for _ in shard.take_up():
-                await self._slices.breathe()
+    async def _take_up(self, shard: GroupShard, read: GroupLog, subscription: Subscription) -> None:
+        self._forget_departed(shard, read, subscription)
+        for _ in shard.take_up():
+            await self._slices.breathe()
 
-    async def _load(self, shard: GroupShard) -> int | None:
-        """Apply all records that were there at the election, and what is committed since; how many, or None if leadership ended meanwhile."""
+    async def _load(self, shard: GroupShard, read: GroupLog) -> bool:
+        """Apply all records that were there at the election, and what is committed since; False if leadership ended meanwhile."""
         partition = shard.partition
-        replay = Replay(shard.coordinator.apply)
-        offset = partition.log.log_start_offset
-        count = 0
-        while offset < (end := max(partition.epoch_start_offset, partition.high_watermark)):
+        while True:
             try:
-                found = partition.log.read(offset, READ_BYTES, end)
+                await read.read_on(
+                    lambda: max(partition.epoch_start_offset, partition.high_watermark),
+                    is_over=lambda: shard.is_closed,
+                    run_in_thread=self._run_in_thread,
+                    breathe=self._slices.breathe,
+                )
+                break
             except OSError as error:
                 if not is_shortage(error):
                     raise
                 self._storage_failed(partition, error)
                 await asyncio.sleep(TRY_AGAIN_S)
-                if shard.is_closed:
-                    return None
-                continue
-            if found is None:
-                break
-            if isinstance(found, ErrorCode):  # retention was faster: begin where the log begins now
-                offset = partition.log.log_start_offset
-                continue
-            batches = await self._run_in_thread(found.read)
-            for position, header in iterate_headers(batches):
-                count += await self._apply(shard, replay, batches, position, header)
-                if shard.is_closed:
-                    return None
-                offset = header.next_offset
-        if replay.pending:
+        if read.pending and not shard.is_closed:
             log.warning(
                 "transactional_offsets_skipped",
                 partition=partition.index,
-                offsets=replay.pending,
+                offsets=read.pending,
                 reason="their transactions have not ended",
             )
-        return count
+        return not shard.is_closed
 
-    async def _apply(
-        self, shard: GroupShard, replay: Replay, batches: bytes, position: int, header: BatchHeader
-    ) -> int:
-        """Apply one batch, up to where leadership ends; how many records it had until there."""
-        count = 0
-        await self._slices.breathe()  # a batch may be empty
-        for record in read_records(batches, position):
-            if shard.is_closed:
-                break
-            apply_record(replay, record, header)
-            count += 1
-            await self._slices.breathe()
-        return count
-
-    async def _forget_departed(self, shard: GroupShard, subscription: Subscription) -> None:
+    def _forget_departed(
+        self, shard: GroupShard, read: GroupLog, subscription: Subscription
+    ) -> None:
         """Have the offsets of topics removed that were deleted while nobody coordinated their groups.
 
         Only by an image with the very leadership that began this load: it holds every topic that commits in the log were accepted for.
         """
-        committed: set[tuple[str, bytes]] = set()
-        for _, topic, _, value in shard.coordinator.committed_offsets():
-            committed.add((topic, bytes(value.topic_id)))
-            await self._slices.breathe()
         image, partition = subscription.image, shard.partition
         state = image.partition(partition.topic_id, partition.index)
         if state is not None and state.leader_epoch >= partition.leader_epoch:
-            shard.forget_topics(departed(committed, image))
+            shard.forget_topics(departed(read.topics, image))
 
     # -- time
 
@@ -361,22 +341,3 @@ class CoordinatorLoop:
                 replication_factor=replicas,
                 hint="consumer groups need it; set offsets.topic.replication.factor to what the cluster can hold",
             )
-
-
-def apply_record(replay: Replay, record: Record, header: BatchHeader) -> None:
-    """Take over one record of the log; kinds that only newer brokers write are left alone. header: of the record's batch."""
-    if header.is_control:
-        replay.end_transaction(header.producer_id, record.key)
-        return
-    if record.key is None:
-        return
-    value = None if record.value is None else memoryview(record.value)
-    try:
-        decoded = decode_record(memoryview(record.key), value)
-    except UnknownRecord as unknown:
-        log.warning("group_record_skipped", offset=record.offset, reason=str(unknown))
-    else:
-        if header.is_transactional:
-            replay.apply_transactional(decoded, header.producer_id, record.offset)
-        else:
-            replay.apply(decoded)

@@ -14,7 +14,6 @@ from typing import Generic, TypeVar
 import msgspec
 import structlog
 
-from logfleet.groups.config import GroupConfig
 from logfleet.groups.coordinator import GroupCoordinator
 from logfleet.groups.expiry import OffsetExpiry
 from logfleet.groups.records import GroupRecord, encode_record
@@ -78,6 +77,7 @@ class _Pending(msgspec.Struct, frozen=True):
 class GroupShard:
     """One partition of `__consumer_offsets` that this broker leads, with its coordinator.
 
+    coordinator: told what the log says.
     is_loaded: the log has been read, all of it is committed and its groups are taken up; before that nothing may be asked. is_closed: leadership has ended, or loading failed.
     arm: called with the time (monotonic ms) by which `tick` must be called. spawn: starts a task that lives as long as the broker.
     """
@@ -85,7 +85,7 @@ class GroupShard:
     def __init__(
         self,
         partition: Partition,
-        config: GroupConfig,
+        coordinator: GroupCoordinator,
         *,
         commit_timeout_ms: int,
         arm: Callable[[int], None],
@@ -93,7 +93,7 @@ class GroupShard:
         storage_failed: Callable[[Partition, OSError], None],
     ) -> None:
         self.partition = partition
-        self.coordinator = GroupCoordinator(config)
+        self.coordinator = coordinator
         self.is_loaded = False
         self.is_closed = False
         self._commit_timeout_s = commit_timeout_ms / 1000

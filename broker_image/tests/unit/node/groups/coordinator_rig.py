@@ -26,6 +26,7 @@ class Rig:
             create_topic=self.create_topic,
             run_in_thread=self.run_in_thread,
             storage_failed=lambda partition, error: self.failures.append((partition, error)),
+            is_hosted=lambda *_: True,
         )
 
     async def create_topic(

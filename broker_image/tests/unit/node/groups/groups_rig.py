@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from logfleet.groups.config import GroupConfig
+from logfleet.groups.coordinator import GroupCoordinator
 from logfleet.groups.join import Caller, Join, protocols_of
 from logfleet.groups.partition import OFFSETS_TOPIC
 from logfleet.io.files import PosixFiles
@@ -92,7 +93,7 @@ class ShardRig:
         self.failures: list[OSError] = []
         self.shard = GroupShard(
             self.partition,
-            GroupConfig(initial_rebalance_delay_ms=0),
+            GroupCoordinator(GroupConfig(initial_rebalance_delay_ms=0)),
             commit_timeout_ms=commit_timeout_ms,
             arm=self.armed.append,
             spawn=self.spawn,

@@ -279,31 +279,6 @@ async def test_nothing_goes_by_an_image_older_than_the_leadership(tmp_path, unti
         assert left(rig) == ["t"]
 
 
-async def test_a_partition_lost_while_departed_topics_are_looked_for_is_not_served(
-    tmp_path, until, monkeypatch
-):
-    partition = LaggingPartition(open_log(str(tmp_path)))
-    committed_for(partition, ("t", T_ID))
-    rig = Rig()
-    looked: list[None] = []
-
-    def lose(*_) -> list[tuple[str, bytes]]:
-        if not looked:
-            looked.append(None)
-            rig.loop.lost(partition)
-            rig.loop.led(partition)
-        return []
-
-    monkeypatch.setattr(coordinator_loop, "departed", lose)
-    rig.subscription.publish(image_of((OFFSETS_TOPIC, OFFSETS_ID, 1)), Changes(everything=True))
-    async with rig.running():
-        rig.loop.led(partition)
-        (shard,) = rig.loop.shards()
-        await until(lambda: isinstance(rig.shard(), GroupShard))
-        assert shard.is_closed
-        assert not shard.is_loaded
-
-
 async def test_a_topic_that_only_changed_keeps_its_offsets(tmp_path, until):
     rig = Rig()
     topics = [(OFFSETS_TOPIC, OFFSETS_ID, 1), ("t", T_ID, 1)]

@@ -3,13 +3,14 @@ import errno
 
 import pytest
 from logfleet.groups.config import GroupConfig
+from logfleet.groups.coordinator import GroupCoordinator
 from logfleet.groups.expiry import REMOVED_PER_STEP
 from logfleet.groups.offsets import ZERO_UUID
 from logfleet.groups.records import GroupMetadataRecord, OffsetRecord
 from logfleet.groups.replay import Replay
 from logfleet.log.validation import Rejected
 from logfleet.net.connection import Peer
-from logfleet.node.groups.coordinator_loop import apply_record
+from logfleet.node.groups.group_log import apply_record
 from logfleet.node.groups.group_shard import GroupShard, Waiter
 from logfleet.records.batch import iterate_headers
 from logfleet.records.record import read_records
@@ -139,7 +140,7 @@ async def test_the_log_holds_what_another_coordinator_needs(rig, tmp_path):
     log = open_log(str(tmp_path))
     other = GroupShard(
         LaggingPartition(log),
-        GroupConfig(),
+        GroupCoordinator(GroupConfig()),
         commit_timeout_ms=1,
         arm=lambda _: None,
         spawn=rig.spawn,

@@ -28,6 +28,7 @@ class GroupsRig:
             create_topic=self.create_topic,
             run_in_thread=host.run_in_thread,
             storage_failed=host.storage_failed,
+            is_hosted=lambda *_: True,
         )
 
     async def create_topic(self, name: str, *_: object) -> Refusal | None:
