@@ -87,12 +87,12 @@ async def run_in_thread(work):
     return await asyncio.to_thread(work)
 
 
+async def breathe() -> None:
+    await asyncio.sleep(0)
+
+
 async def read_cold(log: PartitionLog, end_offset: int) -> GroupLog:
     read = GroupLog(log, GroupConfig())
-
-    async def breathe() -> None:
-        await asyncio.sleep(0)
-
     await read.read_on(
         lambda: end_offset, is_over=lambda: False, run_in_thread=run_in_thread, breathe=breathe
     )
@@ -262,45 +262,40 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("write"), st.lists(RECORDS, min_size=1, max_size=4), st.integers(-1, 1)),
         st.tuples(st.just("end"), st.integers(0, 1), st.sampled_from([b"\0\0\0\0", b"\0\0\0\1"])),
-        st.tuples(st.just("commit"), st.integers(0, 100), st.none()),
+        st.tuples(st.just("commit"), st.sampled_from([50, 100, 100]), st.none()),
         st.tuples(st.just("cut"), st.integers(0, 100), st.none()),
         st.tuples(st.just("lead anew"), st.none(), st.none()),
-        st.tuples(st.just("let read"), st.integers(0, 5), st.none()),
+        st.tuples(st.just("read"), st.none(), st.none()),
     ),
     max_size=30,
 )
 
 
 async def take(rig: Rig, steps) -> None:
-    async with rig.running():
-        for name, what, more in steps:
-            match name:
-                case "write":
-                    write(rig.log, *what, producer_id=more)
-                case "end":
-                    end_transaction(rig.log, what, more)
-                case "commit":
-                    high_watermark = rig.log.log_end_offset * what // 100
-                    rig.commit(max(rig.partition.high_watermark, high_watermark))
-                case "cut":
-                    rig.cut(rig.log.log_end_offset * what // 100)
-                case "lead anew":
-                    rig.partition.end()
-                    rig.follow()
-                case "let read":
-                    for _ in range(what):
-                        await asyncio.sleep(0.001)
-        read = rig.warm.take(LaggingPartition(rig.log))
-        assert read is not None
-        end_offset = rig.log.log_end_offset
-
-        async def breathe() -> None:
-            await asyncio.sleep(0)
-
-        await read.read_on(
-            lambda: end_offset, is_over=lambda: False, run_in_thread=run_in_thread, breathe=breathe
-        )
-        assert known(read) == known(await read_cold(rig.log, end_offset))
+    for name, what, more in steps:
+        match name:
+            case "write":
+                write(rig.log, *what, producer_id=more)
+            case "end":
+                end_transaction(rig.log, what, more)
+            case "commit":
+                high_watermark = rig.log.log_end_offset * what // 100
+                rig.commit(max(rig.partition.high_watermark, high_watermark))
+            case "cut":
+                rig.cut(rig.log.log_end_offset * what // 100)
+            case "lead anew":
+                rig.partition.end()
+                rig.follow()
+            case "read":
+                ((key, warm),) = rig.warm._warm.items()
+                await rig.warm._read(key, warm)
+    read = rig.warm.take(LaggingPartition(rig.log))
+    assert read is not None
+    end_offset = rig.log.log_end_offset
+    await read.read_on(
+        lambda: end_offset, is_over=lambda: False, run_in_thread=run_in_thread, breathe=breathe
+    )
+    assert known(read) == known(await read_cold(rig.log, end_offset))
 
 
 @given(STEPS)
