@@ -4,14 +4,17 @@ from collections.abc import Mapping
 from typing import Final
 
 import msgspec
+import structlog
 
-from logfleet.control.config_keys import BROKER_KEYS, ConfigValue
+from logfleet.control.config_keys import BROKER_KEYS, TOPIC_KEYS, ConfigError, ConfigValue
 from logfleet.control.dynamic_configs import Piece, in_force, layers_of, pieces_to_tell
 from logfleet.control.topic_configs import BrokerLayers, topic_defaults, topic_values
 from logfleet.log.config import LogConfig
 from logfleet.metadata.image import ClusterImage
 from logfleet.records.batch import TimestampType
 from logfleet.records.compression import Codec
+
+log = structlog.get_logger(__name__)
 
 # Values of compression.type that leave batches as they are sent, and those that do not.
 _AS_SENT: Final = "producer"
@@ -64,7 +67,8 @@ class LogConfigs:
         overrides = known.configs if known else {}
         # Logs are opened in the order of their topics, and a topic may have a thousand partitions.
         if self._latest is None or self._latest[0] != overrides:
-            self._latest = overrides, log_config(topic_values(overrides, self._defaults))
+            usable = _usable(topic, overrides)
+            self._latest = overrides, log_config(topic_values(usable, self._defaults))
         return self._latest[1]
 
     def recovery_threads(self, image: ClusterImage) -> int:
@@ -73,6 +77,20 @@ class LogConfigs:
         threads = _RECOVERY_THREADS.parse(layers.effective(_RECOVERY_THREADS.name))
         assert isinstance(threads, int), "it is a number"
         return min(threads, RECOVERY_THREADS_MAX)
+
+
+def _usable(topic: str, overrides: Mapping[str, str]) -> dict[str, str]:
+    """Without values that nothing could obey, which nobody can have set through a broker: they count as not set, as a broker's do (`in_force`)."""
+    usable = {}
+    for name in TOPIC_KEYS.keys() & overrides.keys():
+        text = overrides[name]
+        try:
+            TOPIC_KEYS[name].parse(text)
+        except ConfigError as error:
+            log.warning("topic_config_ignored", topic=topic, key=name, reason=str(error))
+        else:
+            usable[name] = text
+    return usable
 
 
 def log_config(values: Mapping[str, ConfigValue]) -> LogConfig:

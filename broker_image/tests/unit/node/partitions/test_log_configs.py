@@ -81,6 +81,22 @@ def test_a_stored_value_that_no_log_can_obey_leaves_the_others_in_force() -> Non
     assert (config.flush_ms, config.retention_ms, config.segment_bytes) == (9, -1, 3_145_728)
 
 
+def test_a_topics_value_that_nothing_can_obey_counts_as_not_set_and_is_told(capsys) -> None:
+    topic_id = uuids.to_text(b"t" * 16)
+    values = {"min.insync.replicas": "odd", "retention.ms": "5", "of another version": "?"}
+    image = image_with(
+        **{
+            "topic/t": keys.TopicValue(topic_id, values),
+            f"tid/{topic_id}": "t",
+            f"ready/{topic_id}": keys.ReadyValue(0),
+        }
+    )
+    assert image.topic("t") is not None
+    assert LogConfigs(7, {}).of(image, "t").retention_ms == 5
+    (told,) = [line for line in capsys.readouterr().out.splitlines() if "ignored" in line]
+    assert "min.insync.replicas" in told
+
+
 def test_topics_are_told_apart_in_any_order() -> None:
     configs = LogConfigs(7, {})
     sizes = {"a": 1_048_576, "b": 2_097_152}
