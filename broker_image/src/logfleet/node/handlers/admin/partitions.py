@@ -41,12 +41,12 @@ _Moved = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
 
 
 async def _elect(
-    access: ControllerAccess, request: ElectLeadersRequest, _version: int
+    access: ControllerAccess, request: ElectLeadersRequest, version: int
 ) -> ElectLeadersResponse:
     """Of all topics, only what is not as it should be, or was not, is told."""
     if request.election_type not in {PREFERRED, UNCLEAN}:
         message = f"Unknown election type {request.election_type}"
-        return _refuse_election(request, _version, Refusal(ErrorCode.INVALID_REQUEST, message))
+        return _refuse_election(request, version, Refusal(ErrorCode.INVALID_REQUEST, message))
     unclean = request.election_type == UNCLEAN
     asked: list[tuple[str, Sequence[int] | None]]
     if request.topic_partitions is None:
@@ -94,10 +94,11 @@ def _election(
 
 
 def _refuse_election(
-    request: ElectLeadersRequest, _version: int, refusal: Refusal
+    request: ElectLeadersRequest, version: int, refusal: Refusal
 ) -> ElectLeadersResponse:
     return ElectLeadersResponse(
-        error_code=refusal.error,
+        # Version 0 tells errors in its rows only (Kafka: ElectLeadersResponse).
+        error_code=refusal.error if version else ErrorCode.NONE,
         replica_election_results=[
             _Election(
                 topic=topic.topic,

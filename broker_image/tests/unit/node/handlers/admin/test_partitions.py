@@ -96,6 +96,10 @@ async def test_leaders_are_moved_to_preferred_replicas_and_to_whoever_is_left(no
 async def test_an_election_without_controller_is_refused_row_by_row(start):
     node = await start(stands=False)
     assert await elect(node, {"t": [0]}) == ("NOT_CONTROLLER", [("t", 0, "NOT_CONTROLLER")])
+    rows_only = await elect(node, {"t": [0]}, version=0)
+    assert rows_only == ("NONE", [("t", 0, "NOT_CONTROLLER")]), (
+        "version 0 has no other field for it"
+    )
 
 
 async def test_nothing_is_moved_and_nothing_is_moving(node, versions):
