@@ -45,7 +45,9 @@ def test_a_broker_that_dies_is_seen_and_what_it_led_is_offline(fleet: Fleet) -> 
     assert before["offline"] == before["under_replicated"] == []
     fleet.brokers[2].kill()
     found = until_state(fleet, "fenced")
-    assert len(found["offline"]) == 1, "fenced by who saw it refuse connections, before its lease ends"
+    assert len(found["offline"]) == 1, (
+        "fenced by who saw it refuse connections, before its lease ends"
+    )
     found = until_state(fleet, "unregistered")
     assert found["brokers"][2] == {
         "id": 3,
