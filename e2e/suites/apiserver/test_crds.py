@@ -275,6 +275,12 @@ STATUS: dict[str, Any] = {
         }
     ],
 }
+DEGRADED = {
+    **STATUS["conditions"][0],
+    "type": "Degraded",
+    "status": "True",
+    "reason": "OfflinePartitions",
+}
 BOOTSTRAP = [{"name": "i", "type": "internal", "bootstrap": "fleet:9092"}]
 
 
@@ -283,8 +289,20 @@ BOOTSTRAP = [{"name": "i", "type": "internal", "bootstrap": "fleet:9092"}]
     [
         (
             "cluster",
-            {**STATUS, "replicas": 3, "readyReplicas": 2, "listeners": BOOTSTRAP},
-            {"BROKERS": "2", "OF": "3", "READY": "False", "REASON": "Progressing"},
+            {
+                **STATUS,
+                "conditions": [*STATUS["conditions"], DEGRADED],
+                "replicas": 3,
+                "readyReplicas": 2,
+                "listeners": BOOTSTRAP,
+            },
+            {
+                "BROKERS": "2",
+                "OF": "3",
+                "READY": "False",
+                "REASON": "Progressing",
+                "DEGRADED": "True",
+            },
             {"BOOTSTRAP": "fleet:9092", "WHY": "because"},
         ),
         (
