@@ -287,7 +287,8 @@ def test_topics_are_made_grown_changed_adopted_refused_and_deleted(stage, namesp
     loser = stage.wait_reason(TOPICS, "again", namespace, "Conflict")
     assert "belongs to the older Topic orders" in loser["status"]["why"]
     kubernetes.apply(topic("copied", "fleet", 1, replicas=3), namespace=namespace)
-    assert stage.wait_reason(TOPICS, "copied", namespace, "NotSupported")
+    refused = stage.wait_reason(TOPICS, "copied", namespace, "Invalid")
+    assert "INVALID_REPLICATION_FACTOR" in refused["status"]["why"]
     assert "copied" not in stage.topics()
     kubernetes.delete(TOPICS, "again", namespace)
     kubernetes.delete(TOPICS, "orders", namespace)
