@@ -6,6 +6,7 @@ from typing import Final
 
 from logfleet.control.broker_configs import base_key, problem_of
 from logfleet.control.config_keys import TOPIC_KEYS, ConfigError
+from logfleet.control.replication_quotas import Side
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.metadata.image import ClusterImage
 
@@ -16,6 +17,7 @@ class Piece(enum.Enum):
     LOGS = "logs"
     CONNECTIONS = "connections"
     PRODUCERS = "producers"
+    REPLICATION = "replication"
 
 
 _PIECES: Final[Mapping[str, Piece]] = {
@@ -25,6 +27,7 @@ _PIECES: Final[Mapping[str, Piece]] = {
     "max.connections.per.ip.overrides": Piece.CONNECTIONS,
     "max.connection.creation.rate": Piece.CONNECTIONS,
     "producer.id.expiration.ms": Piece.PRODUCERS,
+    **{side.rate_key: Piece.REPLICATION for side in Side},
 }
 
 

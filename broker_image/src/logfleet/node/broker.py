@@ -68,6 +68,7 @@ from logfleet.node.partitions.replica_logs import ReplicaLogs
 from logfleet.node.partitions.strays import set_strays_aside
 from logfleet.node.quotas.client_quotas import quotas_of
 from logfleet.node.quotas.connection_rules import ConnectionRules
+from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.node.replication.isr_writer import IsrWriter
 from logfleet.node.replication.replica_fetchers import ReplicaFetchers
 from logfleet.sessions.cache import SessionCache
@@ -134,6 +135,7 @@ class Broker:
         self.partitions = PartitionTable(lambda: self.image)
         self.dispatcher: Dispatcher[WholeHost] = Dispatcher(self, all_handlers(), UNFENCED)
         self.quotas = quotas_of(config)
+        self.replication_throttle = ReplicationThrottle(config, lambda: self.image)
         self.failure: str | None = None
         self.decisions = Decisions(self.node_id, clock.now_ms)
         self._files = files or PosixFiles()
@@ -414,10 +416,15 @@ class Broker:
             expiration = layers.effective("producer.id.expiration.ms")
             maintenance.producer_id_expiration_ms = int(expiration or 0)
 
-        tell = {Piece.CONNECTIONS: self._connection_rules.update, Piece.PRODUCERS: producers}
+        tell = {
+            Piece.CONNECTIONS: self._connection_rules.update,
+            Piece.PRODUCERS: producers,
+            Piece.REPLICATION: self.replication_throttle.update,
+        }
         dynamic = DynamicConfig(BrokerLayers(self.config.static), self.node_id, tell)
         subscription = self.follower.subscribe()
         await self._connection_rules.update(dynamic.layers)
+        await self.replication_throttle.update(dynamic.layers)
         await dynamic.update(self.image)
         self._spawn("dynamic-config", dynamic.run(subscription))
 

@@ -11,9 +11,9 @@ errors.deadletterqueue.group.enable BOOLEAN medium false | Whether share groups 
 file.delete.delay.ms LONG medium 60000 0.. | How long the files of removed segments stay on disk. | in storage.partition_log | from log.segment.delete.delay.ms
 flush.messages LONG medium 9223372036854775807 1.. | Records after which a log is made durable, before the last of them is acknowledged; without bound, the broker flushes by its own schedule. | in node.partitions.flush_rules | from log.flush.interval.messages
 flush.ms LONG medium 9223372036854775807 0.. | What is written is durable after this time, or 5 seconds; a longer time lets a log be flushed more seldom. | in node.partitions.flush_rules | from log.flush.interval.ms log.flush.scheduler.interval.ms
-follower.replication.throttled.replicas LIST medium "" replicas | Replicas whose fetching counts against follower.replication.throttled.rate, as partition:broker pairs or *.
+follower.replication.throttled.replicas LIST medium "" replicas | Replicas whose fetching counts against follower.replication.throttled.rate, as partition:broker pairs or *. | in control.replication_quotas
 index.interval.bytes INT medium 4096 0.. | One index entry is written per this many bytes of log. | in log.segment | from log.index.interval.bytes
-leader.replication.throttled.replicas LIST medium "" replicas | Replicas whose serving of followers counts against leader.replication.throttled.rate, as partition:broker pairs or *.
+leader.replication.throttled.replicas LIST medium "" replicas | Replicas whose serving of followers counts against leader.replication.throttled.rate, as partition:broker pairs or *. | in control.replication_quotas
 local.retention.bytes LONG medium -2 -2.. | Bytes of a tiered partition that stay on local disk; -2 means retention.bytes. | from log.local.retention.bytes
 local.retention.ms LONG medium -2 -2.. | How long segments of a tiered topic stay on local disk; -2 means retention.ms. | from log.local.retention.ms
 max.compaction.lag.ms LONG medium 9223372036854775807 1.. | Longest time that a record may stay uncompacted. | in log.compaction | from log.cleaner.max.compaction.lag.ms

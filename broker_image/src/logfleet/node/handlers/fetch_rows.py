@@ -139,11 +139,15 @@ class Reading:
 
     def note_sent(self) -> None:
         """These rows are the answer: what was read goes out of its partitions."""
-        if self._replica >= 0:
-            self._table.replicated.bytes_out += self.bytes
+        if self._replica < 0:
+            for partition, size in self._read:
+                partition.bytes_out += size
             return
-        for partition, size in self._read:
-            partition.bytes_out += size
+        self._table.replicated.bytes_out += self.bytes
+        throttle = self._broker.replication_throttle
+        if throttle.leader.is_limited:
+            for partition, size in self._read:
+                throttle.record(throttle.leader, partition.topic, partition.index, size)
 
     def answer(self, rows: Rows, session_id: int = 0) -> FetchResponse:
         """An answer with these of the rows; neighbours of one topic stand together."""
@@ -242,7 +246,7 @@ class Reading:
                 return self._refused(partition.index, stale, partition.topic_id)
             row.high_watermark = partition.high_watermark  # this very fetch may have moved it
         self.partitions.append(partition)
-        if records is not None:
+        if records is not None and not (is_replica and self._is_held_back(partition)):
             size = len(records)
             self.bytes += size
             if isinstance(partition, Partition):
@@ -252,6 +256,15 @@ class Reading:
                 self.is_enough = True
             row.records = records
         return row
+
+    def _is_held_back(self, partition: Partition | FollowedPartition) -> bool:
+        """Whether this follower is to get nothing for now: it is not in sync, throttled, and the rate is used up (ReplicaManager.shouldLeaderThrottle)."""
+        throttle = self._broker.replication_throttle
+        if not throttle.leader.is_limited or not isinstance(partition, Partition):
+            return False
+        if any(member == self._replica for member, _ in partition.replicas_state.state.isr):
+            return False
+        return throttle.is_held_back(throttle.leader, partition.topic, partition.index)
 
     def _note_progress(
         self, partition: Partition, wanted: FetchRequest.FetchPartition

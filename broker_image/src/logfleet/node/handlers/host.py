@@ -15,6 +15,7 @@ from logfleet.node.handlers.metadata_creation import TopicCreator
 from logfleet.node.partitions.parked import Parked
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import Replica
+from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.node.replication.isr_writer import IsrWriter
 from logfleet.sessions.cache import SessionCache
 from logfleet.storage.checkpointer import Checkpointer
@@ -60,6 +61,8 @@ class PartitionHost(Host, Protocol):
     def fetch_sessions(self) -> SessionCache: ...
     @property
     def isr_writer(self) -> IsrWriter: ...
+    @property
+    def replication_throttle(self) -> ReplicationThrottle: ...
     @property
     def decisions(self) -> Decisions: ...
 

@@ -20,6 +20,7 @@ from logfleet.log.replicated import UnexpectedAppendOffset
 from logfleet.metadata.image import Broker
 from logfleet.node.partitions.replica import FollowedPartition
 from logfleet.node.partitions.traffic import Traffic
+from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.records.errors import RecordsError
 from logfleet.replication import follower
 from logfleet.replication.follower import Action, Decision, NextFetch, next_fetch
@@ -40,6 +41,8 @@ log = structlog.get_logger(__name__)
 RECONNECT_S_MIN: Final = 0.05
 """Pause before a leader is tried again (reconnect.backoff.ms); it doubles up to RECONNECT_S_MAX (reconnect.backoff.max.ms)."""
 RECONNECT_S_MAX: Final = 1.0
+THROTTLED_MS_MAX: Final = 1_000
+"""After so long a throttled partition is looked at again: its rate may be another one by then."""
 EARLIEST: Final = -2
 LATEST: Final = -1
 
@@ -67,6 +70,8 @@ class FollowerHost(Protocol):
     def decisions(self) -> Decisions: ...
     @property
     def replicated(self) -> Traffic: ...
+    @property
+    def throttle(self) -> ReplicationThrottle: ...
 
     def broker(self, broker_id: int) -> Broker | None:
         """A registered broker, as the newest image says."""
@@ -241,11 +246,15 @@ class ReplicaFetcher:
             return wait_ms
         now = asyncio.get_running_loop().time()
         for key, until in list(self._paused.items()):
+            left_ms = int((until - now) * 1000) + 1
             if until <= now:
-                del self._paused[key]
-                self._want(key)
-            else:
-                wait_ms = min(wait_ms, int((until - now) * 1000) + 1)
+                left_ms = self._throttle_ms(self._followed[key].partition)
+                if not left_ms:
+                    del self._paused[key]
+                    self._want(key)
+                    continue
+                self._paused[key] = now + left_ms / 1000
+            wait_ms = min(wait_ms, left_ms)
         return wait_ms
 
     # --- what an answer says
@@ -299,8 +308,11 @@ class ReplicaFetcher:
             partition.appended(len(row.records))
             followed.pause_s = RECONNECT_S_MIN
             self._host.replicated.bytes_in += len(row.records)
-            self._want_once_written(key, followed)
+            throttle = self._host.throttle
+            throttle.record(throttle.follower, partition.topic, partition.index, len(row.records))
         partition.lag = max(0, row.high_watermark - partition_log.log_end_offset)
+        if row.records:
+            self._want_once_written(key, followed)
         high_watermark = follower.high_watermark(
             partition.high_watermark, row.high_watermark, partition_log.written_end_offset
         )
@@ -323,7 +335,12 @@ class ReplicaFetcher:
             self._failed(key, followed, error)
 
     def _want_once_written(self, key: Key, followed: _Followed) -> None:
-        """What is fetched next says what this broker has: while its disk is held up it has less than it took."""
+        """What is fetched next says what this broker has: while its disk is held up it has less than it took. One that is throttled pauses."""
+        throttle_ms = self._throttle_ms(followed.partition)
+        if throttle_ms:
+            self._stop(key, followed)
+            self._paused[key] = asyncio.get_running_loop().time() + throttle_ms / 1000
+            return
         partition_log = followed.partition.log
         if partition_log.written_end_offset == partition_log.log_end_offset:
             self._want(key)
@@ -335,6 +352,14 @@ class ReplicaFetcher:
                 self._want(key)
 
         partition_log.disk.when_written(written)
+
+    def _throttle_ms(self, partition: FollowedPartition) -> int:
+        """How long it is not fetched as it is behind, throttled, and the rate is used up (ReplicaFetcherThread.shouldFollowerThrottle); asked again by then."""
+        throttle = self._host.throttle
+        if not partition.lag or not throttle.follower.is_limited:
+            return 0
+        wait_ms = throttle.wait_ms(throttle.follower, partition.topic, partition.index)
+        return min(wait_ms, THROTTLED_MS_MAX)
 
     def _stop(self, key: Key, followed: _Followed) -> None:
         """Fetch it no more for now."""

@@ -8,6 +8,7 @@ from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.node.partitions.following import Following
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import FollowedPartition, Replica
+from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.node.replication.replica_fetcher import ReplicaFetcher
 from logfleet.storage.truncater import Truncater
 from logfleet.telemetry.decisions import Decisions
@@ -24,6 +25,8 @@ class FetchingHost(Protocol):
     def decisions(self) -> Decisions: ...
     @property
     def partitions(self) -> PartitionTable: ...
+    @property
+    def replication_throttle(self) -> ReplicationThrottle: ...
 
     def storage_failed(self, partition: Replica, error: OSError) -> None:
         """A log could not be written."""
@@ -47,6 +50,7 @@ class ReplicaFetchers:
         self.node_id = host.config.node_id
         self.decisions = host.decisions
         self.replicated = host.partitions.replicated
+        self.throttle = host.replication_throttle
         self.truncater = truncater
         self.on_unreachable: list[Callable[[int, int], None]] = []
         self.storage_failed = host.storage_failed

@@ -18,6 +18,7 @@ from logfleet.node.dispatch import RequestContext
 from logfleet.node.partitions.parked import Parked
 from logfleet.node.partitions.partition import CommitRule, Partition
 from logfleet.node.partitions.partition_table import PartitionTable
+from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.sessions.cache import SessionCache
 from logfleet.storage.checkpointer import Checkpointer
@@ -42,9 +43,16 @@ class Host:
         self.now = NOW
         self.node_id = 1
         self.cluster_id = "cluster"
-        self.config = SimpleNamespace(fetch_max_bytes=55 * 1024 * 1024, replica_selector_class=None)
+        self.config = SimpleNamespace(
+            node_id=1,
+            fetch_max_bytes=55 * 1024 * 1024,
+            replica_selector_class=None,
+            replication_quota_window_num=11,
+            replication_quota_window_size_seconds=1,
+        )
         self.image = ClusterImage()
         self.partitions = PartitionTable(lambda: self.image)
+        self.replication_throttle: Any = ReplicationThrottle(self.config, lambda: self.image)  # type: ignore[arg-type]
         self.fetch_sessions = SessionCache(2, iter(range(100, 1000)).__next__)
         self.parked = Parked()
         self.decisions = Decisions(1, self.now_ms)

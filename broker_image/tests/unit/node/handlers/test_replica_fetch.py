@@ -4,8 +4,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from logfleet.control.replication_quotas import UNLIMITED
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
+from logfleet.metadata import keys
 from logfleet.metadata.keys import PartitionValue
 from logfleet.node.handlers.fetch import fetch
 from logfleet.node.partitions.partition import Partition
@@ -173,3 +175,33 @@ async def test_a_parked_follower_soon_learns_of_a_new_high_watermark(
         partition.fetched(2, 20, 1, 0, now_ms=0)
     rows = rows_of(await pending)
     assert [row.high_watermark for row in rows] == [1]
+
+
+def throttled_at(host: Host, rate: int) -> None:
+    """Broker 1 serves throttled followers of `topic` at so many bytes a second."""
+    host.know_topic("topic", {0: 1})
+    uuid = uuids.to_text(topic_id_of("topic"))
+    configs = {"leader.replication.throttled.replicas": "0:1"}
+    host.put(keys.topic("topic"), keys.TopicValue(uuid, configs))
+    host.replication_throttle.leader.rate = rate
+
+
+def out_of_sync(partition: Partition) -> None:
+    state = partition.replicas_state.state
+    assert partition.learned(state.changed(isr=((1, 10),)), partition.replicas_state.revision + 1)
+
+
+def test_a_throttled_follower_that_is_not_in_sync_gets_nothing_once_the_rate_is_used_up(
+    host, looked_at
+) -> None:
+    """KIP-73: what it fetches counts, in sync or not; only who is not in sync is held back."""
+    throttled_at(host, 1)
+    partition = host_replicated(host)
+    append(partition, b"a")
+    assert values(only_row(ask(host, of_follower(0)))) == [b"a"]
+    assert values(only_row(ask(host, of_follower(0)))) == [b"a"], "it is in sync"
+    out_of_sync(partition)
+    held = only_row(ask(host, of_follower(0)))
+    assert (held.error_code, values(held)) == (0, [])
+    host.replication_throttle.leader.rate = UNLIMITED
+    assert values(only_row(ask(host, of_follower(0)))) == [b"a"]

@@ -12,10 +12,11 @@ from logfleet.control.configs import broker_config
 from logfleet.io.files import PosixFiles
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
-from logfleet.metadata.image import Broker
+from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.metadata.keys import BrokerValue, Listener
 from logfleet.node.partitions.replica import FollowedPartition, Replica
 from logfleet.node.partitions.traffic import Traffic
+from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.node.replication import replica_fetcher
 from logfleet.node.replication.replica_fetcher import ReplicaFetcher
 from logfleet.records.batch import assign_offsets
@@ -128,6 +129,7 @@ class Follower:
         self.truncater: Any = self
         self.decisions = Decisions(2, lambda: NOW)
         self.replicated = Traffic()
+        self.throttle = ReplicationThrottle(self.config, ClusterImage)
         self.cuts: list[int] = []
         self.unreached: list[tuple[int, int]] = []
         self.failed: list[OSError] = []

@@ -1,0 +1,70 @@
+"""How fast throttled replicas are copied at most (KIP-73): which replicas those are, and whether a rate is used up.
+
+Kafka's ReplicationQuotaManager and TopicConfigHandler.parseThrottledPartitions. A broker has two such quotas, one as leader and one as
+follower. Times are milliseconds of one clock that never goes back.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from functools import lru_cache
+from typing import Final
+
+from logfleet.control.quota_rates import RateMeter, Windows
+
+UNLIMITED: Final = 2**63 - 1
+"""The rate, in bytes a second, by which nothing is throttled: the default of both keys."""
+_ALL: Final = "*"
+
+
+class Side(Enum):
+    """On which side of a copy bytes are counted.
+
+    rate_key: of brokers, bytes per second. replicas_key: of topics, `partition:broker,...` or `*`.
+    """
+
+    LEADER = "leader.replication.throttled.rate", "leader.replication.throttled.replicas"
+    FOLLOWER = "follower.replication.throttled.rate", "follower.replication.throttled.replicas"
+
+    def __init__(self, rate_key: str, replicas_key: str) -> None:
+        self.rate_key = rate_key
+        self.replicas_key = replicas_key
+
+
+@lru_cache(maxsize=256)
+def _partitions_on(replicas: str, broker_id: int) -> frozenset[int]:
+    """Partitions whose replica on that broker is named; replicas: as the topic has it, but not `*`."""
+    pairs = (each.strip().split(":") for each in replicas.split(",") if each.strip())
+    return frozenset(int(partition) for partition, broker in pairs if int(broker) == broker_id)
+
+
+class ReplicationQuota:
+    """One side's rate on one broker. rate: bytes per second, UNLIMITED for none."""
+
+    def __init__(self, side: Side, broker_id: int, windows: Windows) -> None:
+        self.side = side
+        self.rate = UNLIMITED
+        self._broker_id = broker_id
+        self._windows = windows
+        self._meter = RateMeter(windows)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether anything can be throttled at all: what a hot path asks first."""
+        return self.rate != UNLIMITED
+
+    def concerns(self, configs: Mapping[str, str], index: int) -> bool:
+        """Whether this broker's replica of a partition is a throttled one. configs: those set for its topic."""
+        replicas = configs.get(self.side.replicas_key, "")
+        return replicas == _ALL or index in _partitions_on(replicas, self._broker_id)
+
+    def record(self, size: int, now_ms: int) -> None:
+        """So many bytes of throttled replicas were copied, whether or not they are in sync."""
+        self._meter.record(size, now_ms)
+
+    def throttle_ms(self, now_ms: int) -> int:
+        """How long replicas that are not in sync have to wait; 0 if the rate is not exceeded. By a rate of 0, for a window each time."""
+        if not self.is_limited:
+            return 0
+        if self.rate <= 0:
+            return self._windows.length_ms
+        return self._meter.throttle_ms(self.rate, now_ms)

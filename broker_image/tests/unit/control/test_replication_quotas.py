@@ -1,0 +1,56 @@
+import pytest
+from logfleet.control.quota_rates import Windows
+from logfleet.control.replication_quotas import UNLIMITED, ReplicationQuota, Side
+
+MIB = 1024 * 1024
+
+
+def quota(rate: int = UNLIMITED, side: Side = Side.LEADER) -> ReplicationQuota:
+    made = ReplicationQuota(side, 2, Windows(2, 1_000))
+    made.rate = rate
+    return made
+
+
+@pytest.mark.parametrize(
+    "replicas, partitions",
+    [
+        ("", []),
+        ("*", [0, 1, 2, 3]),
+        ("0:2", [0]),
+        ("0:1,1:2,2:3", [1]),
+        (" 0:2 , 3:2,", [0, 3]),
+    ],
+)
+def test_partitions_are_named_with_the_broker_whose_replica_is_meant(replicas, partitions):
+    configs = {"leader.replication.throttled.replicas": replicas}
+    assert [each for each in range(4) if quota().concerns(configs, each)] == partitions
+    assert not quota(side=Side.FOLLOWER).concerns(configs, 0), "each side has a list of its own"
+
+
+def test_without_a_rate_nothing_waits():
+    unlimited = quota()
+    unlimited.record(100 * MIB, 0)
+    assert not unlimited.is_limited
+    assert unlimited.throttle_ms(0) == 0
+
+
+def test_who_has_used_up_the_rate_waits_until_the_windows_have_it_again():
+    limited = quota(MIB)
+    limited.record(MIB, 0)
+    assert limited.throttle_ms(0) == 0, "what the rate allows in the first window"
+    limited.record(MIB, 0)
+    assert limited.throttle_ms(0) == 1_000
+    assert limited.throttle_ms(2_000) == 0
+
+
+def test_a_rate_that_is_raised_frees_at_once():
+    limited = quota(MIB)
+    limited.record(20 * MIB, 0)
+    assert limited.throttle_ms(0) > 0
+    limited.rate = 100 * MIB
+    assert limited.throttle_ms(0) == 0
+
+
+def test_a_rate_of_zero_lets_nothing_through():
+    stopped = quota(0)
+    assert stopped.throttle_ms(0) == stopped.throttle_ms(60_000) == 1_000

@@ -1,0 +1,69 @@
+"""A follower that copies no faster than follower.replication.throttled.rate says (KIP-73)."""
+
+import pytest
+from logfleet.control.replication_quotas import UNLIMITED
+from logfleet.metadata import keys
+from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.image_builder import ImageBuilder
+from logfleet.metadata.store import KeyValue
+from logfleet.node.quotas.replication_throttle import ReplicationThrottle
+from logfleet.node.replication.replica_fetcher import THROTTLED_MS_MAX
+from logfleet.wire import uuids
+
+from broker_image.tests.unit.node.replication.test_replica_fetcher import (
+    TOPIC,
+    batch,
+    fetching,
+    forgotten,
+    leader,  # noqa: F401  a fixture
+    me,  # noqa: F401  a fixture
+    named,
+    row,
+)
+
+pytestmark = pytest.mark.asyncio
+
+
+def throttled(replicas: str) -> ClusterImage:
+    """Of these replicas of `topic`, as a follower."""
+    uuid = uuids.to_text(TOPIC)
+    configs = {"follower.replication.throttled.replicas": replicas}
+    partition = keys.PartitionValue((1, 2), ((1, 10),), 1, 5, 0, 1)
+    builder = ImageBuilder(ClusterImage())
+    for key, value in (
+        (keys.topic("topic"), keys.TopicValue(uuid, configs)),
+        (keys.partition(uuid, 0), partition),
+        (keys.partition(uuid, 1), partition),
+        (keys.ready(uuid), keys.ReadyValue(2)),
+    ):
+        builder.add(KeyValue(key, keys.encode(value), 1, 1, 1))
+    return builder.build(1)[0]
+
+
+async def test_a_partition_that_is_behind_waits_while_others_are_fetched(me, leader):  # noqa: F811
+    """Until the rate allows it again, or another rate is set."""
+    one, other = me.follow(0), me.follow(1)
+    me.throttle = ReplicationThrottle(me.config, lambda: throttled(f"0:{me.config.node_id}"))
+    me.throttle.follower.rate = 1
+    async with fetching(me, leader, one, other):
+        await leader.asked()
+        leader.answer(
+            row(records=batch(0, b"x"), high_watermark=9),
+            row(1, records=batch(0, b"x"), high_watermark=9),
+        )
+        asked = await leader.asked()
+        assert (named(asked), forgotten(asked)) == ([(1, 1)], [0])
+        assert asked.max_wait_ms <= THROTTLED_MS_MAX + 1
+        me.throttle.follower.rate = UNLIMITED
+        leader.answer()
+        await leader.asked_about(0)
+
+
+async def test_who_has_all_that_is_committed_is_never_held_back(me, leader):  # noqa: F811
+    one = me.follow(0)
+    me.throttle = ReplicationThrottle(me.config, lambda: throttled("*"))
+    me.throttle.follower.rate = 1
+    async with fetching(me, leader, one):
+        await leader.asked()
+        leader.answer(row(records=batch(0, b"x"), high_watermark=1))
+        assert named(await leader.asked()) == [(0, 1)]
