@@ -381,7 +381,8 @@ class ReplicaFetcher:
         log.error(
             "not_replicated", topic=partition.topic, partition=partition.index, reason=str(error)
         )
-        self._pause(key, followed)
+        if self._followed.get(key) is followed:  # else its log directory is out of use by now
+            self._pause(key, followed)
 
     # --- what takes longer
 

@@ -454,6 +454,29 @@ async def test_a_disk_that_refuses_stops_that_partition_alone(me, leader, monkey
         assert me.failed == [refused]
 
 
+async def test_a_log_directory_that_fails_ends_what_is_followed_there(
+    me, leader, monkeypatch
+) -> None:
+    """It is out of use in the same moment, and its partitions are fetched no more."""
+    one, other = me.follow(0), me.follow(1)
+    monkeypatch.setattr(replica_fetcher, "RECONNECT_S_MIN", 0.001)
+    async with fetching(me, leader, one, other) as fetcher:
+
+        def refuse(*_: object) -> int:
+            raise OSError(errno.EIO, "it was told to")
+
+        monkeypatch.setattr(one.log, "append_as_follower", refuse)
+        monkeypatch.setattr(me, "storage_failed", lambda gone, _: fetcher.remove(gone))
+        await leader.asked()
+        leader.answer(row(records=batch(0, b"a")), row(1, records=batch(0, b"b")))
+        for _ in range(2):
+            await leader.asked()
+            leader.answer()
+        assert len(fetcher) == 1
+        assert not fetcher._paused
+        assert other.log.log_end_offset == 1
+
+
 async def test_damaged_records_are_not_appended(me, leader) -> None:
     followed = me.follow()
     async with fetching(me, leader, followed):
