@@ -3,9 +3,10 @@
 import random
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
-from e2e.failover.fleet import FailoverFleet
+from e2e.failover.fleet import TOPIC, FailoverFleet
 
 STOPPED_S = (5.0, 60.0)
 """How long a process is stopped by SIGSTOP: log-uniform between these."""
@@ -95,6 +96,36 @@ def kill_etcd(fleet: FailoverFleet, dice: random.Random) -> Injected:
     return Injected(at_s, "etcd", frozenset(), heal)
 
 
+def fill_disk(fleet: FailoverFleet, dice: random.Random) -> Injected:
+    broker_id = dice.choice([1, 2, 3])
+    led, disk = fleet.led_by(broker_id), fleet.disk(broker_id)
+    at_s = time.monotonic()
+    disk.fill()
+    return Injected(at_s, str(broker_id), led, disk.empty)
+
+
+def fail_log_dir(fleet: FailoverFleet, dice: random.Random) -> Injected:
+    """One of two log directories of a leader; it is used again after a restart."""
+    broker_id = dice.choice(sorted(set(fleet.leaders().values())))
+    broker, disk = fleet.broker(broker_id), fleet.disk(broker_id)
+    led = fleet.led_by(broker_id)
+    log_dir = next(each for each in disk.log_dirs if any(_in(each, index) for index in led))
+    at_s = time.monotonic()
+    disk.fail(log_dir)
+
+    def heal() -> None:
+        disk.mend()
+        code = broker.terminate()
+        assert code == 0, f"{broker.name} ended with {code} at SIGTERM"
+        broker.start()
+
+    return Injected(at_s, str(broker_id), frozenset(i for i in led if _in(log_dir, i)), heal)
+
+
+def _in(log_dir: Path, partition: int) -> bool:
+    return (log_dir / f"{TOPIC}-{partition}").exists()
+
+
 FAULTS: dict[str, Callable[[FailoverFleet, random.Random], Injected]] = {
     "SIGKILL leader": kill_leader,
     "SIGKILL follower": kill_follower,
@@ -103,4 +134,8 @@ FAULTS: dict[str, Callable[[FailoverFleet, random.Random], Injected]] = {
     "SIGSTOP": stop,
     "etcd member": kill_etcd_member,
     "etcd": kill_etcd,
+    "disk full": fill_disk,
+    "EIO": fail_log_dir,
 }
+OF_DISKS = frozenset({"disk full", "EIO"})
+"""Faults that need a fleet with disks of its own."""

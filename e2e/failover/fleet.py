@@ -6,6 +6,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from e2e.failover.disks import Disk
 from e2e.harness.processes import Broker, Fleet, Rig
 
 TOPIC = "kept"
@@ -26,11 +27,18 @@ class NotHealed(AssertionError):
 
 
 class FailoverFleet:
-    """With a topic of three replicas."""
+    """With a topic of three replicas. has_disks: each broker has a small file system of its own, which takes root to mount."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, has_disks: bool = False) -> None:
         self.rig = Rig(directory)
-        self.fleet: Fleet = self.rig.fleet(3, zones=ZONES, config=CONFIG, etcd_members=3)
+        self._disks: dict[str, Disk] = {}
+        self.fleet: Fleet = self.rig.fleet(
+            3,
+            zones=ZONES,
+            config=CONFIG,
+            etcd_members=3,
+            prepare=self._give_disk if has_disks else None,
+        )
         self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "socket.timeout.ms": 5000})
         self._create()
 
@@ -42,6 +50,11 @@ class FailoverFleet:
     def brokers(self) -> list[Broker]:
         return self.fleet.brokers
 
+    def _give_disk(self, broker: Broker) -> None:
+        disk = self._disks[broker.config["node.id"]] = Disk(broker.directory)
+        broker.config["log.dirs"] = ",".join(map(str, disk.log_dirs))
+        broker.environment = disk.environment
+
     def _create(self) -> None:
         new = NewTopic(TOPIC, PARTITIONS, 3, config={"min.insync.replicas": "2"})
         for future in self.admin.create_topics([new]).values():
@@ -49,6 +62,12 @@ class FailoverFleet:
 
     def broker(self, broker_id: int) -> Broker:
         return self.brokers[broker_id - 1]
+
+    def disk(self, broker_id: int) -> Disk:
+        return self._disks[str(broker_id)]
+
+    def log_dirs(self, broker: Broker) -> list[Path]:
+        return [Path(each) for each in broker.config["log.dirs"].split(",")]
 
     def leaders(self) -> dict[int, int]:
         """Leader by partition."""
@@ -82,3 +101,5 @@ class FailoverFleet:
 
     def close(self) -> None:
         self.rig.close()
+        for disk in self._disks.values():
+            disk.close()

@@ -1,5 +1,6 @@
 """One round: the fleet under three clients' load and a group that reads it, so many faults, then everything is read and compared."""
 
+import itertools
 import random
 import threading
 import time
@@ -9,8 +10,9 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from e2e.failover.faults import FAULTS
+from e2e.failover.faults import FAULTS, OF_DISKS
 from e2e.failover.fleet import PARTITIONS, PATIENCE_S, TOPIC, FailoverFleet
+from e2e.failover.replicas import batches_of, differences
 from e2e.failover.verdict import (
     Fault,
     Gap,
@@ -21,7 +23,7 @@ from e2e.failover.verdict import (
     read_history,
     read_java_history,
 )
-from e2e.harness.kafka import tool_command
+from e2e.harness.kafka import dump_log, tool_command
 from e2e.harness.program import Program
 
 CLIENTS = {"confluent": 400, "aiokafka": 400, "probe": 120}
@@ -39,13 +41,18 @@ SEEN_S = 5.0
 
 
 class Outcome(NamedTuple):
-    """gaps: by client. commits_back: committed offsets that were older than one confirmed before."""
+    """gaps: by client. commits_back: committed offsets that were older than one confirmed before. unlike: where replicas differ in what is committed."""
 
     acknowledged: int
     failed: list[str]
     verdict: Verdict
     commits_back: list[str]
     gaps: dict[str, list[Gap]]
+    unlike: list[str]
+
+    @property
+    def is_clean(self) -> bool:
+        return self.verdict.is_clean and not self.commits_back and not self.unlike
 
 
 class Reader(threading.Thread):
@@ -97,7 +104,7 @@ class Reader(threading.Thread):
 
 def run_round(directory: Path, seed: int, kinds: Sequence[str]) -> Outcome:
     """kinds: names of FAULTS, in this order. Raises AssertionError if the fleet does not heal."""
-    fleet = FailoverFleet(directory)
+    fleet = FailoverFleet(directory, has_disks=not OF_DISKS.isdisjoint(kinds))
     try:
         return _Round(fleet, directory, random.Random(seed)).run(kinds)
     finally:
@@ -137,14 +144,27 @@ class _Round:
             producer.terminate()
         self._reader.stop()
         histories = {name: self._history(name) for name in self._producers}
-        verdict = judge(histories.values(), read_all(self._fleet.bootstrap))
+        logs = read_all(self._fleet.bootstrap)
+        verdict = judge(histories.values(), logs)
         return Outcome(
             sum(len(each.acknowledged) for each in histories.values()),
             [reason for each in histories.values() for reason in each.failed],
             verdict,
             self._reader.went_back,
             {name: gaps(history, faults) for name, history in histories.items()},
+            self._unlike(
+                {f"{TOPIC}-{index}": max(log, default=-1) + 1 for index, log in logs.items()}
+            ),
         )
+
+    def _unlike(self, high_watermarks: dict[str, int]) -> list[str]:
+        """Where Kafka's dump tool finds replicas to differ."""
+        dumps = {}
+        for broker in self._fleet.brokers:
+            found = [path.glob(f"{TOPIC}-*/*.log") for path in self._fleet.log_dirs(broker)]
+            segments = sorted(itertools.chain(*found))
+            dumps[broker.name] = batches_of(dump_log(segments))
+        return differences(dumps, high_watermarks)
 
     def _all_acknowledge(self) -> bool:
         return all(self._history(name).acknowledged for name in self._producers)

@@ -53,10 +53,15 @@ class Verdict(NamedTuple):
         return not (self.lost or self.duplicated or self.reordered)
 
 
+def _whole_lines(text: str) -> list[str]:
+    """Without one that is being written."""
+    return text[: text.rfind("\n") + 1].splitlines()
+
+
 def read_history(kind: str, text: str) -> History:
     """The lines of `e2e.failover.producers`."""
     history = History([], [])
-    for line in text.splitlines():
+    for line in _whole_lines(text):
         fields = line.split(maxsplit=3)
         if len(fields) < 3 or not fields[0].isdecimal():
             continue  # what the libraries say
@@ -73,7 +78,7 @@ def read_history(kind: str, text: str) -> History:
 def read_java_history(text: str, *, wall_to_monotonic_s: float) -> History:
     """What Kafka's VerifiableProducer says. wall_to_monotonic_s: to be added to its wall clock."""
     history = History([], [])
-    for line in text.splitlines():
+    for line in _whole_lines(text):
         if not line.startswith("{"):
             continue
         said = json.loads(line)

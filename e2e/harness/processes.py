@@ -13,7 +13,7 @@ def test_a_fleet(rig):
 import http.client
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -147,10 +147,12 @@ class Rig:
         zones: Sequence[str] = (),
         config: Mapping[str, str] | None = None,
         etcd_members: int = 1,
+        prepare: Callable[[Broker], None] | None = None,
     ) -> Fleet:
         """`size` brokers with ids from 1, their racks from `zones` in turns, on the best etcd of this machine; all ready.
 
         etcd_members: with more than one they have etcd's own heartbeat, election timeout and syncs, as where a fleet really runs.
+        prepare: is given each broker before it is started.
         """
         binary = etcd_binaries()[0]
         if etcd_members == 1:
@@ -168,6 +170,8 @@ class Rig:
                 own["broker.rack"] = zones[number % len(zones)]
             name = f"broker-{number + 1}"
             brokers.append(self.own(Broker(self.directory / name, own, name)))
+            if prepare is not None:
+                prepare(brokers[-1])
         fleet = Fleet(members, brokers)
         fleet.start()
         return fleet

@@ -7,9 +7,7 @@ for what they do to caches and disks. The figures and the slowest steps go to e2
 import argparse
 import contextlib
 import os
-import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,7 +25,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # as its docu
 from logfleet.records.record import Record, build_batch
 from logfleet.wire.messages import ProduceRequest
 
-from e2e.harness.debian import install
+from e2e.harness.preload import compiled
 from e2e.harness.processes import Broker, Rig
 from e2e.harness.program import Program
 from e2e.harness.results import RESULTS, ROOT, source_key, store
@@ -187,16 +185,6 @@ def _produced(connection: WireConnection, topic: str, batches: Mapping[int, byte
         assert row.error_code == 0, f"{topic}-{row.index}: {row.error_code}"
 
 
-def stall_library(directory: Path) -> Path:
-    """The compiled shim."""
-    if shutil.which("gcc") is None or not Path("/usr/include/stdio.h").exists():
-        install("gcc", "libc6-dev")
-    library = directory / "stall.so"
-    command = ["gcc", "-O2", "-Wall", "-shared", "-fPIC", "-o", str(library), str(STALL), "-ldl"]
-    subprocess.run(command, check=True)
-    return library
-
-
 def table(phases: list[Figures]) -> str:
     """For people: milliseconds."""
     columns = ("p50", "p99", "p99.9", "max")
@@ -222,7 +210,7 @@ def main() -> int:
     with contextlib.ExitStack() as stack:
         rig = Rig(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="logfleet-lag-"))))
         stack.callback(rig.close)
-        broker = rig.own(Watched(rig.directory / "broker", stall_library(rig.directory)))
+        broker = rig.own(Watched(rig.directory / "broker", compiled(STALL, rig.directory)))
         broker.start()
         bench = Bench(broker, options.seconds, options.size)
         bench.prepare()

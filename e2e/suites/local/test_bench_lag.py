@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from e2e.loop_lag.__main__ import stall_library
+from e2e.harness.preload import compiled
+from e2e.loop_lag.__main__ import STALL
 
 STALLED_S = 0.2
 PROGRAM = """
@@ -35,7 +36,7 @@ def test_syncs_or_writes_take_longer_while_their_file_is_there(
     switches = {name: tmp_path / name for name in ("LOGFLEET_STALL", "LOGFLEET_STALL_WRITES")}
     for name in stalls:
         switches[name].write_text("200")
-    given = {"LD_PRELOAD": str(stall_library(tmp_path))}
+    given = {"LD_PRELOAD": str(compiled(STALL, tmp_path))}
     given |= {name: str(path) for name, path in switches.items()}
     command = [sys.executable, "-c", PROGRAM]
     said = subprocess.run(command, check=True, capture_output=True, env={**os.environ, **given})

@@ -11,5 +11,6 @@ def test_no_acknowledged_record_is_lost_when_brokers_die_and_leave(tmp_path: Pat
     outcome = run_round(tmp_path, 1, FAULTS)
     assert outcome.verdict.is_clean, outcome.verdict
     assert outcome.commits_back == []
+    assert outcome.unlike == []
     assert outcome.failed == []
     assert outcome.acknowledged > 1_000

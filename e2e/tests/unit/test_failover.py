@@ -1,6 +1,7 @@
 """The verdict of `make failover`, on histories made by hand."""
 
 from e2e.failover.__main__ import due
+from e2e.failover.replicas import batches_of, differences
 from e2e.failover.verdict import (
     Acknowledged,
     Fault,
@@ -41,6 +42,7 @@ def test_an_earlier_record_of_the_same_producer_behind_a_later_one_is_reordered(
 def test_lines_of_both_kinds_of_producers_are_read():
     found = read_history("probe", "%3|warning of a library\n3 1 7 2000000000\n4 failed TIMED OUT\n")
     assert found == History([Acknowledged("probe.3", 1, 7, 2.0)], ["probe.4: 4 failed TIMED OUT"])
+    assert read_history("probe", "3 1 7 2000000000\n4 1 8").acknowledged == found.acknowledged
     said = (
         '{"timestamp":5000,"name":"producer_send_success","value":"0.9","partition":2,"offset":4}'
     )
@@ -64,3 +66,32 @@ def test_a_round_takes_of_each_kind_what_is_missing():
     wanted = {"a": 2, "b": 1}
     assert sorted(due({"faults": {"a": 1}}, wanted)) == ["a", "b"]
     assert due({"faults": {"a": 2, "b": 1}}, wanted) == []
+
+
+def dump(*rows: tuple[int, int], name: str = "t-0") -> str:
+    """As Kafka's tool says it; rows: base offset and checksum."""
+    lines = [f"Dumping /data/{name}/00000000000000000000.log", "Log starting offset: 0"]
+    for at, crc in rows:
+        lines.append(
+            f"baseOffset: {at} lastOffset: {at} count: 1 position: {7 * at} crc: {crc} isvalid: true"
+        )
+    return "\n".join(lines)
+
+
+def test_replicas_are_alike_if_they_hold_the_same_batches_wherever_they_lie():
+    moved = dump((0, 5), (1, 6)).replace("position: 7", "position: 9")
+    dumps = {"1": batches_of(dump((0, 5), (1, 6))), "2": batches_of(moved)}
+    assert differences(dumps, {"t-0": 2}) == []
+
+
+def test_replicas_may_differ_above_the_high_watermark_only():
+    dumps = {"1": batches_of(dump((0, 5), (1, 6))), "2": batches_of(dump((0, 5), (1, 7)))}
+    assert differences(dumps, {"t-0": 1}) == []
+    (said,) = differences(dumps, {"t-0": 2})
+    assert said.startswith("t-0@1: 1 has baseOffset: 1")
+
+
+def test_a_replica_without_what_is_committed_is_told():
+    dumps = {"1": batches_of(dump((0, 5), (1, 6))), "2": batches_of(dump((0, 5)))}
+    assert len(differences(dumps, {"t-0": 2})) == 1
+    assert len(differences({"1": {}, "2": {}}, {"t-0": 2})) == 1
