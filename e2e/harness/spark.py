@@ -40,6 +40,12 @@ rows["batch_id"] = rows["batch_id"].astype(int)
 newest = rows.sort_values("batch_id").drop_duplicates(["window_start", "origin"], keep="last")
 newest[["window_start", "origin", "count"]].to_csv(sys.stdout, index=False)
 """
+READ_TOTAL = """
+import sys, pandas as pd
+rows = pd.read_parquet(sys.argv[1])
+rows["batch_id"] = rows["batch_id"].astype(int)
+print(rows.sort_values("batch_id").drop_duplicates("window_start", keep="last")["count"].sum())
+"""
 
 
 class SparkJobs:
@@ -57,6 +63,29 @@ class SparkJobs:
         Raises LabError if it cannot be submitted, AssertionError with the log if it failed or without it if not all executors
         ran: spark-submit itself ends with 0 whatever became of the driver.
         """
+        driver = self._submit(name, job, arguments, executors=executors)
+        pod = driver["metadata"]["name"]
+        log = self._kubernetes.wait_ended(pod, self._namespace, within_s=ENDED_WITHIN_S)
+        ran = [pod["metadata"]["name"] for pod in self._executors(driver) if _ran(pod)]
+        assert len(ran) == executors, f"{executors} executors were to run, these did: {ran}"
+        return log
+
+    def start(self, name: str, job: str, arguments: Sequence[str], *, executors: int) -> str:
+        """Submit a job that runs until it is ended; its driver's pod."""
+        own = ("spark.kubernetes.submission.waitAppCompletion=false",)
+        driver = self._submit(name, job, arguments, executors=executors, conf=own)
+        return str(driver["metadata"]["name"])
+
+    def _submit(
+        self,
+        name: str,
+        job: str,
+        arguments: Sequence[str],
+        *,
+        executors: int,
+        conf: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """The driver's pod."""
         binaries = Path(sys.executable).parent
         environment = {
             **os.environ,
@@ -68,7 +97,7 @@ class SparkJobs:
             "EXECUTORS": str(executors),
             "APP_NAME": name,
             "ZONE": SPARK_ZONE,
-            "SPARK_CONF": "\n".join(CONF),
+            "SPARK_CONF": "\n".join((*CONF, *conf)),
             "SPARK_SUBMIT_OPTS": JAVA_OPTIONS,
         }
         environment.pop("SPARK_HOME", None)  # another Spark of this machine is not the one locked
@@ -76,11 +105,7 @@ class SparkJobs:
         run(*command, env=environment, timeout_s=SUBMIT_WITHIN_S)
         selector = f"spark-role=driver,spark-app-name={name}"
         (driver,) = self._kubernetes.pods(self._namespace, selector)
-        pod = driver["metadata"]["name"]
-        log = self._kubernetes.wait_ended(pod, self._namespace, within_s=ENDED_WITHIN_S)
-        ran = [pod["metadata"]["name"] for pod in self._executors(driver) if _ran(pod)]
-        assert len(ran) == executors, f"{executors} executors were to run, these did: {ran}"
-        return log
+        return driver
 
     def _executors(self, driver: dict[str, Any]) -> list[dict[str, Any]]:
         """The pods of a driver's executors, which it owns; their label spark-app-name is what the job calls itself."""
@@ -91,21 +116,44 @@ class SparkJobs:
             in [owner["uid"] for owner in pod["metadata"].get("ownerReferences", [])]
         ]
 
+    def pod(self, name: str) -> dict[str, Any]:
+        """A driver, as the API server has it."""
+        return self._kubernetes.get("pod", name, self._namespace)
+
+    def executors_running(self, driver: str) -> list[str]:
+        """Names of the pods of a driver's executors that run."""
+        executors = self._executors(self.pod(driver))
+        return [
+            each["metadata"]["name"] for each in executors if each["status"]["phase"] == "Running"
+        ]
+
+    def delete(self, driver: str) -> None:
+        """End a job; its executors go with it."""
+        self._kubernetes.delete("pod", driver, self._namespace)
+
     def counts(self, folder: str) -> pd.DataFrame:
         """What `window_counts` wrote below a folder of the volume: the newest row of each window and origin."""
+        text = self._read(READ_COUNTS, folder)
+        rows = pd.read_csv(io.StringIO(text), parse_dates=["window_start"])
+        rows["window_start"] = rows["window_start"].dt.tz_localize(None)
+        return rows.sort_values(["window_start", "origin"], ignore_index=True)
+
+    def total(self, folder: str) -> int:
+        """How many records `window_counts` has counted there, grouped by nothing but the window."""
+        return int(self._read(READ_TOTAL, folder))
+
+    def _read(self, script: str, folder: str) -> str:
+        """What a script says of a folder of the volume, in a pod that mounts it."""
         name = f"read-{folder.strip('/').replace('/', '-')}"
         self._kubernetes.run_pod(
             name,
             self._namespace,
             image_name("spark"),
-            ["python", "-c", READ_COUNTS, folder],
+            ["python", "-c", script, folder],
             container={"volumeMounts": [{"name": "data", "mountPath": "/data"}]},
             volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "spark-data"}}],
         )
-        text = self._kubernetes.wait_ended(name, self._namespace, within_s=120)
-        rows = pd.read_csv(io.StringIO(text), parse_dates=["window_start"])
-        rows["window_start"] = rows["window_start"].dt.tz_localize(None)
-        return rows.sort_values(["window_start", "origin"], ignore_index=True)
+        return self._kubernetes.wait_ended(name, self._namespace, within_s=120)
 
 
 def _ran(pod: dict[str, Any]) -> bool:

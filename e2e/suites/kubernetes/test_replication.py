@@ -1,4 +1,7 @@
-"""Brokers, volumes, zones and nodes go, one at a time, under producers and a group: nothing is lost, no send fails."""
+"""Brokers, volumes, zones and nodes go, one at a time, under producers, a group and a streaming Spark job: nothing is lost, no send fails.
+
+The job runs through all of it, on a topic of its own that is written all the time; in the end it has counted each of its records once.
+"""
 
 import time
 from collections.abc import Callable, Iterator
@@ -10,12 +13,16 @@ from e2e.harness.kube.fleet import CLUSTERS, TOPICS, Fleet, set_operator, topic
 from e2e.harness.kube.kubernetes import condition, wait_for
 from e2e.harness.kube.kubernetes_rig import Rig
 from e2e.harness.kube.load import HEADING, PARTITIONS, Load, Row, wait_whole
+from e2e.harness.kube.streamed import TOPIC as STREAMED
+from e2e.harness.kube.streamed import Streamed
+from e2e.harness.spark import SparkJobs
 
 AWAY_S = 10.0
 """How long a zone is away: longer than a lease, and than it takes to elect others."""
 BACK_WITHIN_S = 240
 DRAINED_WITHIN = "--timeout=150s"
 End = Callable[[str], None]
+JOBS = "streams"
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +34,26 @@ def table(rig: Rig) -> Iterator[list[Row]]:
         rig.say(str(row))
 
 
+@pytest.fixture(scope="module")
+def streamed(
+    fleet: Fleet, rig: Rig, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Streamed]:
+    rig.wait_for_images("spark")
+    fleet.kubernetes.apply(
+        topic(STREAMED, fleet.name, PARTITIONS, replicas=3), namespace=fleet.namespace
+    )
+    fleet.wait_topic(STREAMED)
+    running = Streamed(fleet, SparkJobs(fleet.kubernetes, JOBS), tmp_path_factory.mktemp(STREAMED))
+    try:
+        with rig.part("a streaming job that reads"):
+            running.start()
+        yield running
+    finally:
+        running.stop()
+
+
 @pytest.fixture
-def load(fleet: Fleet, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Load]:
+def load(fleet: Fleet, tmp_path: Path, streamed: Streamed) -> Iterator[Load]:
     name = f"kept-{time.monotonic_ns()}"
     wanted = topic(name, fleet.name, PARTITIONS, replicas=3)
     fleet.kubernetes.apply(wanted, namespace=fleet.namespace)
@@ -43,7 +68,7 @@ def load(fleet: Fleet, tmp_path: Path, request: pytest.FixtureRequest) -> Iterat
 
 
 @pytest.fixture
-def end(fleet: Fleet, load: Load, table: list[Row], rig: Rig) -> End:
+def end(fleet: Fleet, load: Load, table: list[Row], rig: Rig, streamed: Streamed) -> End:
     """The fleet is whole again and has served everybody; what was acknowledged is there, once and in order."""
 
     def judge(scenario: str) -> None:
@@ -56,6 +81,7 @@ def end(fleet: Fleet, load: Load, table: list[Row], rig: Rig) -> End:
         assert row.verdict.is_clean, row
         assert row.failed == []
         assert row.commits_back == []
+        assert streamed.is_running(), "the streaming job has ended"
 
     return judge
 
@@ -85,7 +111,14 @@ def node_of(fleet: Fleet, zone: str) -> str:
 
 def drain(fleet: Fleet, node: str) -> None:
     """As an administrator does: everything is evicted, disruption budgets are heard."""
-    options = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", DRAINED_WITHIN)
+    # A driver that is evicted is gone for good; whoever has streaming jobs moves them as they see fit.
+    options = (
+        "--pod-selector=!spark-role",
+        "--ignore-daemonsets",
+        "--delete-emptydir-data",
+        "--force",
+        DRAINED_WITHIN,
+    )
     fleet.kubernetes.kubectl("drain", node, *options, within_s=180)
 
 
@@ -155,3 +188,11 @@ def test_nodes_that_are_drained_while_the_operator_is_down(fleet, rig, load, end
         end("every node drained, no operator")
     finally:
         set_operator(fleet.kubernetes, running=True)
+
+
+def test_the_streaming_job_has_counted_every_record_once(rig, streamed):
+    """The last of this file: the job has read through all that was done above."""
+    with rig.part("the streaming job's last records"):
+        history, counted = streamed.end()
+    assert history.failed == []
+    assert counted == len(history.acknowledged) > 0

@@ -1,0 +1,71 @@
+"""A topic that is written all the time, and the Spark job that streams it."""
+
+import sys
+from pathlib import Path
+
+from e2e.failover.verdict import History, read_history
+from e2e.harness.kube.fleet import Fleet
+from e2e.harness.kube.kubernetes import wait_for
+from e2e.harness.kube.load import PARTITIONS
+from e2e.harness.program import Program
+from e2e.harness.spark import SparkJobs
+
+TOPIC = "streamed"
+RATE = 20
+"""Records a second, idempotent and acks=all."""
+READING_WITHIN_S = 240
+COUNTS = f"/data/{TOPIC}/counts"
+
+
+class Streamed:
+    """`window_counts` with a trigger of some seconds, by the records' own timestamps. Names of one job are used once."""
+
+    def __init__(self, fleet: Fleet, jobs: SparkJobs, directory: Path) -> None:
+        self._fleet = fleet
+        self._jobs = jobs
+        module = [sys.executable, "-m", "e2e.failover.producers"]
+        arguments = ["probe", fleet.outside, TOPIC, str(PARTITIONS), str(RATE)]
+        self._producer = Program("producer", [*module, *arguments], directory)
+        self._driver = ""
+        self._uid = ""
+
+    def _arguments(self, trigger: str) -> list[str]:
+        return [
+            *("--bootstrap-servers", self._fleet.inside, "--topic", TOPIC),
+            *("--event-time", "timestamp", "--window", "1 minute", "--watermark", "1 day"),
+            *("--sink", "parquet", "--output", COUNTS, "--checkpoint", f"/data/{TOPIC}/checkpoint"),
+            *("--trigger", trigger),
+        ]
+
+    def start(self) -> None:
+        """Returns when the job has an executor at work."""
+        self._producer.launch()
+        self._driver = self._jobs.start(
+            TOPIC, "window_counts", self._arguments("10 seconds"), executors=1
+        )
+        wait_for("the streaming job's executor", self._has_executor, READING_WITHIN_S)
+        self._uid = self._pod()["metadata"]["uid"]
+
+    def _has_executor(self) -> bool:
+        return bool(self._jobs.executors_running(self._driver))
+
+    def _pod(self) -> dict[str, dict[str, str]]:
+        return self._jobs.pod(self._driver)
+
+    def is_running(self) -> bool:
+        """Whether it is the driver that was started."""
+        pod = self._pod()
+        return pod["status"]["phase"] == "Running" and pod["metadata"]["uid"] == self._uid
+
+    def end(self) -> tuple[History, int]:
+        """What was acknowledged, and how many records are counted once the job has read the rest."""
+        self._producer.terminate()
+        self._jobs.delete(self._driver)
+        self._jobs.run(
+            f"{TOPIC}-rest", "window_counts", self._arguments("available-now"), executors=1
+        )
+        return read_history("probe", self._producer.log.read_text()), self._jobs.total(COUNTS)
+
+    def stop(self) -> None:
+        if self._producer.running:
+            self._producer.terminate()
