@@ -12,13 +12,18 @@ def out_of_sync(topic: Topic, broker_id: int) -> int:
     Not those that are being added, which nobody counts on yet, nor those without a leader, which no waiting cures: a fleet that starts as a
     whole would wait for itself.
     """
-    return sum(
-        broker_id in partition.replicas
-        and broker_id not in partition.adding
-        and partition.has_leader
-        and all(member != broker_id for member, _ in partition.isr)
-        for partition in topic.partitions
-    )
+    missing = 0
+    for partition in topic.partitions:
+        for member, _ in partition.isr:
+            if member == broker_id:
+                break  # nearly always
+        else:
+            missing += (
+                broker_id in partition.replicas
+                and broker_id not in partition.adding
+                and partition.has_leader
+            )
+    return missing
 
 
 def not_ready(broker: Broker | None, broker_epoch: int, missing: int) -> str | None:

@@ -1,10 +1,16 @@
 """How many replicas of this broker are out of sync, kept by what changes: a probe asks every two seconds, of up to 10,000 partitions."""
 
+import asyncio
+from typing import Final
+
 from logfleet.control.brokers.readiness import out_of_sync
 from logfleet.io.slices import Slices
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import Changes
 from logfleet.node.cluster.metadata_follower import Subscription
+
+GATHERING_S: Final = 0.1
+"""How long changes are gathered: when thousands of partitions change, each of the revisions that does it would have whole topics looked through."""
 
 
 class OwnReplicas:
@@ -23,6 +29,7 @@ class OwnReplicas:
     async def run(self, subscription: Subscription) -> None:
         while True:
             await self.look(*await subscription.next())
+            await asyncio.sleep(GATHERING_S)
 
     async def look(self, image: ClusterImage, changes: Changes) -> None:
         found = {} if changes.everything else dict(self._by_topic)
