@@ -158,6 +158,8 @@ class IsrWriter:
         if lost:
             # what they rest on has changed, which the image shows by then: made sooner, the same changes would be lost again
             await self._follower.until_revision(answer.revision)
+        if answer.succeeded:
+            log.info("isrs_changed", partitions=len(txn.success))
         self.failed += len(lost)
         for partition, told in lost:
             if not partition.isr_lost(told.state, told.revision) and partition.is_current:
@@ -169,7 +171,7 @@ class IsrWriter:
         self.shrinks += bool(change.leaving)
         before, after = ([broker_id for broker_id, _ in isr] for isr in (change.isr, state.isr))
         topic, index = partition.topic, partition.index
-        log.info("isr_changed", topic=topic, partition=index, isr=after, before=before)
+        log.debug("isr_changed", topic=topic, partition=index, isr=after, before=before)
         changed = [(Kind.ISR_SHRINK, broker_id, why) for broker_id, why in change.leaving.items()]
         for broker_id, _ in change.change.added:
             changed.append((Kind.ISR_EXPAND, broker_id, f"broker {broker_id} has caught up"))
