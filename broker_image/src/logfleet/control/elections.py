@@ -30,16 +30,22 @@ def min_isr(topic_configs_value: str | None, layers: BrokerLayers) -> int:
 
 
 def election_steps(
-    image: ClusterImage, topic: Topic, layers: BrokerLayers, *, may_be_unclean: bool = True
+    image: ClusterImage,
+    topic: Topic,
+    layers: BrokerLayers,
+    *,
+    indexes: Iterable[int] | None = None,
+    may_be_unclean: bool = True,
 ) -> Iterator[Step]:
     """Writes for the partitions of a topic whose state is not what it should be.
 
-    may_be_unclean: False while there are newcomers, of whom one may be the leader that is missed.
+    indexes: of the partitions that are looked at, None for all. may_be_unclean: False while there are newcomers, of whom one may be the leader that is missed.
     """
     wanted = min_isr(topic.configs.get(_MIN_ISR), layers)
     text = topic.configs.get(_UNCLEAN) or topic_default(_UNCLEAN, layers)
     unclean = may_be_unclean and TOPIC_KEYS[_UNCLEAN].parse(text) is True
-    for index, partition in enumerate(topic.partitions):
+    for index in range(len(topic.partitions)) if indexes is None else indexes:
+        partition = topic.partitions[index]
         value = next_state(
             partition,
             image.brokers,

@@ -239,7 +239,9 @@ class ControllerLoop:
 
 def _balance(settled: Sequence[Imbalance]) -> Operation[None]:
     def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> Decision[None]:
-        return Decision(pack(epoch, balance_steps(image, settled)), None, BALANCED)
+        return Decision(
+            pack(epoch, balance_steps(image, settled)), None, BALANCED, in_any_order=True
+        )
 
     return decide
 

@@ -88,7 +88,7 @@ def _election(
                 rows.append(_elected(index, answer))
                 continue
             rows.append(_Elected(partition_id=index, error_message=None))
-        return Decision(pack(epoch, steps), rows, ASKED_FOR)
+        return Decision(pack(epoch, steps), rows, ASKED_FOR, in_any_order=True)
 
     return decide
 
