@@ -236,6 +236,10 @@ def _listeners(given: _Given, key: str) -> tuple[Listener, ...]:
         if match is None or not 0 <= int(match[3]) <= PORT_MAX:
             raise ConfigError(key, f"{key}: {endpoint!r} is not of the form NAME://host:port")
         name, host, port = match[1].upper(), match[2], int(match[3])
+        if not _can_be_looked_up(host):
+            raise ConfigError(
+                key, f"{key}: {host!r} cannot be the name of a host: a part of it is empty or too long"
+            )
         if name in not_opened:
             continue
         if name not in protocols:
@@ -252,6 +256,15 @@ def _listeners(given: _Given, key: str) -> tuple[Listener, ...]:
         listeners.append(Listener(name, host, port))
     _check_distinct(key, listeners)
     return tuple(listeners)
+
+
+def _can_be_looked_up(host: str) -> bool:
+    """Whether IDNA, which getaddrinfo writes names in, can express it."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True
 
 
 def _check_distinct(key: str, listeners: list[Listener]) -> None:

@@ -197,6 +197,7 @@ def test_a_fleet_names_its_etcd_and_its_node_id():
         ({"listeners": "localhost:9092"}, "listeners", "not of the form NAME://host:port"),
         ({"listeners": "PLAINTEXT://h:70000"}, "listeners", "not of the form"),
         ({"listeners": ""}, "listeners", "at least one address"),
+        ({"advertised.listeners": "PLAINTEXT://a..b:1"}, "advertised.listeners", "name of a host"),
         ({"listeners": "X://h:1"}, "listeners", "add X:PLAINTEXT"),
         ({"listeners": "SSL://h:1"}, "listeners", "serves PLAINTEXT only"),
         ({"listeners": "PLAINTEXT://h:1,PLAINTEXT://h:2"}, "listeners", "different name"),

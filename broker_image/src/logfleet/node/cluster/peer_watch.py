@@ -190,8 +190,12 @@ class PeerWatch:
 
 
 async def _connect(address: Listener) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    async with asyncio.timeout(CONNECT_S_MAX):
-        return await asyncio.open_connection(address.host, address.port)
+    """Raises OSError; TimeoutError if nobody refused."""
+    try:
+        async with asyncio.timeout(CONNECT_S_MAX):
+            return await asyncio.open_connection(address.host, address.port)
+    except UnicodeError as error:  # from IDNA, which getaddrinfo writes names in
+        raise TimeoutError(f"{address.host!r} is not a name of a host") from error
 
 
 async def _until_closed(reader: asyncio.StreamReader) -> None:

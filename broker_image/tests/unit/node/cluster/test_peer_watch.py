@@ -20,6 +20,7 @@ class Peer:
     """A broker: its registration on a lease of its own, its socket, its watch."""
 
     def __init__(self, store, broker_id: int) -> None:
+        self.host = "127.0.0.1"
         self.store = store
         self.id = broker_id
         self.connections: list[asyncio.StreamWriter] = []
@@ -31,7 +32,7 @@ class Peer:
 
     async def register(self) -> None:
         self.lease = await self.store.grant_lease(3)
-        address = Listener("PLAINTEXT", "127.0.0.1", self.port)
+        address = Listener("PLAINTEXT", self.host, self.port)
         value = keys.encode(BrokerValue(f"incarnation-{self.id}", (address,)))
         await self.store.write(Put(keys.broker(self.id), value, self.lease.id))
 
@@ -120,3 +121,16 @@ async def test_a_report_is_withdrawn_when_the_peer_can_be_reached_again(store):
         await soon(first.follower.until(lambda image: len(image.suspects) == 3))
         peer.server = await asyncio.start_server(peer._connected, "127.0.0.1", port)
         await soon(first.follower.until(lambda image: not image.suspects))
+
+
+async def test_an_address_that_is_none_stops_nobody_from_watching_the_others(store):
+    """`a..b` cannot be looked up at all; it ended the watch of every other broker, and so those brokers."""
+    async with fleet(store, 1, 2, 3) as (first, peers):
+        misnamed = Peer(store, 4)
+        misnamed.host = "a..b"
+        await misnamed.start()
+        await soon(first.follower.until(lambda image: 4 in image.brokers))
+        peers[3].die()
+        await soon(first.follower.until(lambda image: image.fences[3].state == FENCED))
+        assert 4 not in {suspect for suspect, _ in first.follower.image.suspects}
+        misnamed.die()
