@@ -300,7 +300,7 @@ class ReplicaFetcher:
                     cast("memoryview", row.records), partition.leader_epoch, clock.now_ms()
                 )
             except UnexpectedAppendOffset as error:
-                self._unexpected(key, followed, error)
+                self._unexpected(key, followed, row, error)
                 return
             except (OSError, RecordsError) as error:
                 self._failed(key, followed, error)
@@ -323,14 +323,20 @@ class ReplicaFetcher:
         if partition_log.log_start_offset != log_start_offset and followed.asked is not None:
             self._want(key)
 
-    def _unexpected(self, key: Key, followed: _Followed, error: UnexpectedAppendOffset) -> None:
-        """The leader's log starts within a batch, and this empty log with it: let it begin where the batch does."""
+    def _unexpected(
+        self, key: Key, followed: _Followed, row: Row, error: UnexpectedAppendOffset
+    ) -> None:
+        """The leader's log starts within a batch, and this empty log with it: let it begin where the batch does, with that very batch.
+
+        Asked for it again, from there on, the leader would say that its log starts later (Partition.appendRecordsToFollowerOrFutureReplica).
+        """
         partition_log = followed.partition.log
         end_offset = partition_log.log_end_offset
         is_empty = partition_log.log_start_offset == end_offset
         if is_empty and error.first_offset < end_offset <= error.last_offset:
             self._stop(key, followed)
-            self._start(self._cut(key, followed, Decision(Action.RESET, error.first_offset)))
+            begin = Decision(Action.RESET, error.first_offset)
+            self._start(self._cut(key, followed, begin, row))
         else:
             self._failed(key, followed, error)
 
@@ -391,8 +397,10 @@ class ReplicaFetcher:
         self._cuts.add(task)
         task.add_done_callback(self._cuts.discard)
 
-    async def _cut(self, key: Key, followed: _Followed, decision: Decision) -> None:
-        """Cut the log, and fetch on from there. Others are fetched meanwhile."""
+    async def _cut(
+        self, key: Key, followed: _Followed, decision: Decision, row: Row | None = None
+    ) -> None:
+        """Cut the log, take over what a row has, if there is one, and fetch on from there. Others are fetched meanwhile."""
         partition, offset = followed.partition, decision.offset
         end_offset, is_anew = partition.log.log_end_offset, decision.action is Action.RESET
         log.info(
@@ -412,11 +420,14 @@ class ReplicaFetcher:
             self._note_cut(partition, end_offset, is_anew=is_anew)
         if self._followed.get(key) is not followed:
             return
-        if is_cut:
-            partition.cut()
+        if not is_cut:
+            self._pause(key, followed)
+            return
+        partition.cut()
+        if row is None:
             self._want(key)
         else:
-            self._pause(key, followed)
+            self._append(key, followed, row)
 
     def _note_cut(self, partition: FollowedPartition, before: int, *, is_anew: bool) -> None:
         leader = f"broker {self.leader_id}, which leads in epoch {partition.leader_epoch}"

@@ -357,9 +357,13 @@ async def test_an_empty_log_begins_where_the_leaders_first_batch_does(me, leader
     await me._truncater.reset_to(followed.log, 5, lambda: True)
     async with fetching(me, leader, followed):
         await leader.asked()
-        leader.answer(row(records=batch(4, b"a", b"b", b"c"), log_start_offset=5))
+        sent = batch(4, b"a", b"b", b"c")
+        leader.answer(row(records=sent, log_start_offset=5, high_watermark=7))
         await until(lambda: me.cuts == [4])
-        assert named(await leader.asked_about(0)) == [(0, 4)]
+        # asked for offset 4 it would answer OFFSET_OUT_OF_RANGE, and so on for ever
+        assert named(await leader.asked_about(0)) == [(0, 7)]
+        assert followed.log.read(5, 1 << 20).read() == sent
+        assert (followed.log.log_start_offset, followed.high_watermark) == (5, 7)
 
 
 @pytest.mark.parametrize(
