@@ -33,6 +33,8 @@ SPECIAL_SINCE = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
+CONSUMER = -1
+"""As replica id; everybody else sees a log to its end (KafkaApis.handleListOffsetRequest)."""
 NO_EPOCH = -1
 LEADER_EPOCH_SINCE = 4
 NOT_AVAILABLE_SINCE = 5  # KIP-207
@@ -71,7 +73,7 @@ def list_offsets(
             rows[index] = (
                 ErrorCode.INVALID_REQUEST
                 if index in rows
-                else _find(broker, topic.name, wanted, context.api_version)
+                else _find(broker, request, topic.name, wanted, context.api_version)
             )
     if any(isinstance(found, _Search) for rows in topics.values() for found in rows.values()):
         return _answer_after_searches(broker, topics, context.api_version)
@@ -100,7 +102,11 @@ def _answer(topics: _Topics, version: int) -> ListOffsetsResponse:
 
 
 def _find(
-    broker: PartitionHost, topic: str, wanted: ListOffsetsRequest.ListOffsetsPartition, version: int
+    broker: PartitionHost,
+    request: ListOffsetsRequest,
+    topic: str,
+    wanted: ListOffsetsRequest.ListOffsetsPartition,
+    version: int,
 ) -> Found | ErrorCode | _Search:
     timestamp = wanted.timestamp
     if timestamp < 0 and version < SPECIAL_SINCE.get(timestamp, version + 1):
@@ -111,6 +117,8 @@ def _find(
     error = leader_epoch_error(wanted.current_leader_epoch, partition.leader_epoch)
     if error is not ErrorCode.NONE:
         return error
+    if timestamp == LATEST and request.replica_id != CONSUMER:
+        return Found(partition.log_end_offset, leader_epoch=partition.leader_epoch)
     return _offset_for(partition, timestamp)
 
 

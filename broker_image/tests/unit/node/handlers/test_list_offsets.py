@@ -20,7 +20,9 @@ from broker_image.tests.unit.node.partitions.replicas_rig import B, C, fetch, re
 NOW = 1_700_000_000_000
 
 
-def ask(host, *rows: tuple[Any, ...], version: int = 11, topic: str = "topic") -> Any:
+def ask(
+    host, *rows: tuple[Any, ...], version: int = 11, topic: str = "topic", replica: int = -1
+) -> Any:
     """rows: (index, timestamp[, leader epoch]); answers their rows."""
     wanted = [
         ListOffsetsRequest.ListOffsetsPartition(
@@ -31,7 +33,8 @@ def ask(host, *rows: tuple[Any, ...], version: int = 11, topic: str = "topic") -
         for index, timestamp, *rest in rows
     ]
     asked = ListOffsetsRequest(
-        topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=wanted)]
+        replica_id=replica,
+        topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=wanted)],
     )
     answer = list_offsets(host, asked, host.context(version))
     if isinstance(answer, Awaitable):
@@ -312,3 +315,9 @@ def test_a_new_leader_does_not_say_that_a_log_ends_before_where_it_was_told_to_e
 def test_what_is_known_to_be_committed_is_found_at_once(host, behind) -> None:
     assert ask(host, (0, -2), topic="behind")[0][:2] == (0, 0)
     assert ask(host, (0, NOW + 100), topic="behind") == [(0, 0, NOW + 100, 5)]
+
+
+def test_a_follower_is_told_where_the_log_ends_whatever_is_committed(host, behind) -> None:
+    """It cuts its own log there; at the high watermark it would cut what others may count on (KIP-101)."""
+    assert behind.high_watermark < behind.log_end_offset
+    assert ask(host, (0, -1), topic="behind", replica=2) == [(0, behind.log_end_offset, -1, 5)]
