@@ -171,6 +171,10 @@ class LeaderReplicas:
             or now_ms - follower.caught_up_ms <= self._lag_max_ms
         )
 
+    def _fetches(self, follower: Follower, now_ms: int) -> bool:
+        """Whether it does so still, for which it might join. One that has stopped, at a high watermark that stands still, would leave and join for ever."""
+        return now_ms - follower.last_fetch_ms <= self._lag_max_ms
+
     def _move(self) -> bool:
         """Let the high watermark go to the least end offset of all that count. Never back; not while the ISR is too small."""
         if not self.is_at_min_isr:
@@ -211,7 +215,7 @@ class LeaderReplicas:
                 if is_caught_up:
                     isr.append(member)
             elif is_eligible(*member):
-                if self._is_in_sync(follower):
+                if self._is_in_sync(follower) and (is_caught_up or self._fetches(follower, now_ms)):
                     isr.append(member)
                 elif is_caught_up:
                     joining.append(member)

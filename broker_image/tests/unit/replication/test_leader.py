@@ -273,6 +273,20 @@ def test_a_member_that_never_fetches_leaves() -> None:
     assert change(leader(), LAG_MAX_MS + 1).state.isr == (A,)
 
 
+def test_a_member_that_left_joins_again_only_when_it_fetches() -> None:
+    """The high watermark stands still while too few are in sync, and so everything committed is there where it left."""
+    replicas = leader()
+    for member in (B, C):
+        fetch(replicas, member, 100)
+    replicas.appended(200)
+    change(replicas, LAG_MAX_MS + 1)
+    replicas.won(8)
+    assert replicas.high_watermark == 100
+    assert replicas.isr_change(LAG_MAX_MS + 2, everybody) is None
+    fetch(replicas, B, 110, LAG_MAX_MS + 3)
+    assert change(replicas, LAG_MAX_MS + 3).state.isr == (A, B)
+
+
 def test_a_member_with_all_that_there_is_stays_however_long_ago_it_fetched() -> None:
     replicas = leader()
     fetch(replicas, B, 100)
