@@ -238,7 +238,8 @@ def _listeners(given: _Given, key: str) -> tuple[Listener, ...]:
         name, host, port = match[1].upper(), match[2], int(match[3])
         if not _can_be_looked_up(host):
             raise ConfigError(
-                key, f"{key}: {host!r} cannot be the name of a host: a part of it is empty or too long"
+                key,
+                f"{key}: {host!r} cannot be the name of a host: a part of it is empty or too long",
             )
         if name in not_opened:
             continue

@@ -28,9 +28,9 @@ class ReaderSession:
         self._unnamed: dict[Key, None] = {}
         self._forgotten: dict[Key, None] = {}
 
-    def __len__(self) -> int:
-        """How many partitions are wanted."""
-        return len(self._held | self._unnamed.keys())
+    def __bool__(self) -> bool:
+        """Whether any partition is wanted: asked before each request, so nothing is counted."""
+        return bool(self._held or self._unnamed)
 
     @property
     def has_more(self) -> bool:

@@ -185,7 +185,7 @@ class ReplicaFetcher:
         timeout_ms = self._config.replica_socket_timeout_ms
         while True:
             wait_ms = self._resume()
-            if not len(self._session):
+            if not self._session:
                 await self._until_wanted(wait_ms)
                 continue
             answer = await connection.request(

@@ -394,7 +394,7 @@ async def test_a_fenced_partition_waits_for_the_next_leader_epoch(me, leader) ->
     async with fetching(me, leader, followed) as fetcher:
         await leader.asked()
         leader.answer(row(error_code=ErrorCode.FENCED_LEADER_EPOCH))
-        await until(lambda: not len(fetcher._session))
+        await until(lambda: not fetcher._session)
         fetcher.remove(followed)
         fetcher.add(FollowedPartition(followed, LEADER, 6))
         asked = await leader.asked()
