@@ -6,7 +6,6 @@ say when.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
@@ -16,6 +15,7 @@ from logfleet.metadata.image import INTERNAL_TOPICS
 from logfleet.metadata.keys import PartitionValue
 from logfleet.node.partitions.replica import Replica, Waiter
 from logfleet.node.partitions.traffic import Traffic
+from logfleet.node.partitions.uncommitted import Uncommitted
 from logfleet.replication.leader import IsrChange, LeaderReplicas
 from logfleet.storage.partition_log import AppendResult, PartitionLog
 from logfleet.wire.errors import ErrorCode
@@ -61,10 +61,10 @@ class Partition(Replica):
     __slots__ = (
         "_ack_waits",
         "_append_waiters",
-        "_held",
         "_own_end",
         "_rule",
         "_starts_moved",
+        "_uncommitted",
         "_waiters",
         "bytes_in",
         "bytes_out",
@@ -104,7 +104,7 @@ class Partition(Replica):
         self.refused_in = -1
         self.is_internal = topic in INTERNAL_TOPICS
         self._rule = rule
-        self._held: deque[tuple[int, int]] = deque()  # end offset and bytes of each batch
+        self._uncommitted = Uncommitted()
         self._ack_waits: set[AckWait] = set()
         self._starts_moved: list[asyncio.Future[None]] = []
         self._waiters: set[Waiter] = set()
@@ -164,18 +164,18 @@ class Partition(Replica):
             self.bytes_in += size
             # should this very write have been slow, it is done when that shows
             if disk.is_held_up and log.written_end_offset < end_offset:
-                self._held.append((end_offset, size))
+                self._uncommitted.add(end_offset, size)
                 disk.when_written(partial(self._written, end_offset, size))
                 return result
             if self.has_followers:
-                self._held.append((end_offset, size))
+                self._uncommitted.add(end_offset, size)
                 self._written(end_offset, size)
                 return result
             if log.has_flush_rules and self._waits_for_flush():
-                self._held.append((end_offset, size))
+                self._uncommitted.add(end_offset, size)
                 return result
             self.high_watermark = end_offset
-            if self._held or self._ack_waits:
+            if self._uncommitted or self._ack_waits:
                 self.commit(end_offset)
             if self._waiters:
                 for waiter in tuple(self._waiters):
@@ -207,8 +207,7 @@ class Partition(Replica):
         if before < min(self.high_watermark, self.epoch_start_offset):
             # of an earlier leader, and never counted: no less than what is new
             size = self.log.size
-        while self._held and self._held[0][0] <= self.high_watermark:
-            size += self._held.popleft()[1]
+        size += self._uncommitted.take(self.high_watermark)
         if size:
             for waiter in tuple(self._waiters):
                 waiter.committed(size)

@@ -4,9 +4,9 @@ A role (leading, following, neither) is an object of its own for as long as it l
 What the roles have in common passes on from one to the next.
 """
 
-from collections import deque
 from typing import Protocol
 
+from logfleet.node.partitions.uncommitted import Uncommitted
 from logfleet.storage.partition_log import PartitionLog
 
 
@@ -97,7 +97,7 @@ class FollowedPartition(Replica):
     lag: committed records that were still missing after the leader's last answer.
     """
 
-    __slots__ = ("_held", "_waiters", "lag", "leader")
+    __slots__ = ("_uncommitted", "_waiters", "lag", "leader")
 
     def __init__(self, replica: Replica, leader: int, leader_epoch: int) -> None:
         super().__init__(
@@ -111,9 +111,7 @@ class FollowedPartition(Replica):
         )
         self.leader = leader
         self.lag = 0
-        self._held: deque[tuple[int, int]] = (
-            deque()
-        )  # end offset and bytes of what is not committed
+        self._uncommitted = Uncommitted()
         self._waiters: set[Waiter] = set()
         replica.log.on_start_moved = self._log_start_moved
 
@@ -124,21 +122,19 @@ class FollowedPartition(Replica):
 
     def appended(self, size: int) -> None:
         """What the log ends with now, `size` bytes of it, came from the leader."""
-        self._held.append((self.log.log_end_offset, size))
+        self._uncommitted.add(self.log.log_end_offset, size)
 
     def commit(self, high_watermark: int) -> None:
         """The leader says that everything below is committed."""
         self.high_watermark = high_watermark
-        size = 0
-        while self._held and self._held[0][0] <= high_watermark:
-            size += self._held.popleft()[1]
+        size = self._uncommitted.take(high_watermark)
         if size:
             for waiter in tuple(self._waiters):
                 waiter.committed(size)
 
     def cut(self) -> None:
         """The log ends earlier than it did, or begins elsewhere."""
-        self._held.clear()
+        self._uncommitted.clear()
         self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
 
     def wait(self, waiter: Waiter) -> None:
