@@ -5,8 +5,6 @@ from typing import Any
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.partition import Partition
-from logfleet.replication.fetch_check import leader_epoch_error
-from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
 _Row = OffsetForLeaderEpochResponse.EpochEndOffset
@@ -32,12 +30,9 @@ def _row(
     broker: PartitionHost, topic: str, wanted: OffsetForLeaderEpochRequest.OffsetForLeaderPartition
 ) -> _Row:
     index = wanted.partition
-    partition = broker.partitions.find(topic, index)
+    partition = broker.partitions.find_in_epoch(topic, index, wanted.current_leader_epoch)
     if not isinstance(partition, Partition):
         return _Row(partition=index, error_code=partition)
-    error = leader_epoch_error(wanted.current_leader_epoch, partition.leader_epoch)
-    if error is not ErrorCode.NONE:
-        return _Row(partition=index, error_code=error)
     found, end_offset = partition.log.epoch_end_offset(wanted.leader_epoch)
     return _Row(partition=index, leader_epoch=found, end_offset=end_offset)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from logfleet.io.clock import monotonic_ms
+from logfleet.log.epochs import NO_EPOCH
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.partition import Partition
@@ -106,7 +107,7 @@ class Reading:
         topic, index = key
         found: Partition | FollowedPartition | ErrorCode = self.find(topic, index)
         if found is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            found = self._followed(key) or found
+            found = self._at_follower(key, wanted.current_leader_epoch)
         if not isinstance(found, ErrorCode):
             self.rows.append((key, self._read_partition(found, wanted)))
             return found
@@ -122,16 +123,22 @@ class Reading:
     def source(self, key: Key) -> Partition | FollowedPartition | None:
         """What there is to be read of a partition here."""
         found = self.find(*key)
-        return self._followed(key) if isinstance(found, ErrorCode) else found
+        if not isinstance(found, ErrorCode):
+            return found
+        followed = self._at_follower(key, NO_EPOCH)
+        return None if isinstance(followed, ErrorCode) else followed
 
-    def _followed(self, key: Key) -> FollowedPartition | None:
-        """The partition if this client may read it here though another broker leads it."""
-        if self._replica >= 0 or self._version < RACKS_SINCE:
-            return None
+    def _at_follower(self, key: Key, epoch: int) -> FollowedPartition | ErrorCode:
+        """The partition if this client may read it here though another broker leads it, else what it is told. epoch: the leader's, as it knows it."""
         topic, index = key
         hosted = (self._table.by_id if self._by_id else self._table.by_name).get(topic)
         replica = None if hosted is None else hosted.replicas.get(index)
-        return replica if isinstance(replica, FollowedPartition) else None
+        if not isinstance(replica, FollowedPartition):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self._replica < 0 and self._version >= RACKS_SINCE:
+            return replica
+        other_epoch = leader_epoch_error(epoch, replica.leader_epoch)
+        return other_epoch or ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def all_rows(self) -> Rows:
         """In the order of the answer."""
@@ -297,7 +304,7 @@ class Reading:
         row.current_leader = FetchResponse.LeaderIdAndEpoch(
             leader_id=leader.broker_id, leader_epoch=leader.leader_epoch
         )
-        if leader.host is not None:
+        if leader.host is not None and self._replica < 0:
             self._endpoints[leader.broker_id] = FetchResponse.NodeEndpoint(
                 node_id=leader.broker_id, host=leader.host, port=leader.port, rack=leader.rack
             )

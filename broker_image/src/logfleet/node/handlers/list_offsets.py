@@ -13,7 +13,6 @@ import msgspec
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.partition import Partition
-from logfleet.replication.fetch_check import leader_epoch_error
 from logfleet.storage.log_search import first_record_since, youngest_record
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ListOffsetsRequest, ListOffsetsResponse
@@ -111,12 +110,11 @@ def _find(
     timestamp = wanted.timestamp
     if timestamp < 0 and version < SPECIAL_SINCE.get(timestamp, version + 1):
         return ErrorCode.UNSUPPORTED_VERSION
-    partition = broker.partitions.find(topic, wanted.partition_index)
+    partition = broker.partitions.find_in_epoch(
+        topic, wanted.partition_index, wanted.current_leader_epoch
+    )
     if not isinstance(partition, Partition):
         return partition
-    error = leader_epoch_error(wanted.current_leader_epoch, partition.leader_epoch)
-    if error is not ErrorCode.NONE:
-        return error
     if timestamp == LATEST and request.replica_id != CONSUMER:
         return Found(partition.log_end_offset, leader_epoch=partition.leader_epoch)
     return _offset_for(partition, timestamp)

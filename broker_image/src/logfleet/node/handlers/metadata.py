@@ -284,7 +284,6 @@ def _page(
         is_internal=topic.is_internal,
         partitions=[
             _DescribedPartition(
-                error_code=view.leader_error(partition, tells_listener=True),
                 partition_index=index,
                 leader_id=partition.leader if partition.leader in view.reachable else NO_ID,
                 leader_epoch=partition.leader_epoch,

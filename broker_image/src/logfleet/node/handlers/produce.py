@@ -12,7 +12,7 @@ from logfleet.log.validation import NeedsThread, Prepared, Rejected, prepare_ful
 from logfleet.net.connection import CloseConnection
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.ack_waits import ack_error, wait_acked
-from logfleet.node.handlers.appending import Sender, append
+from logfleet.node.handlers.appending import ACKS, Sender, append
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.handlers.produce_repeats import remember
 from logfleet.node.partitions.partition import Partition
@@ -161,7 +161,10 @@ class _Turn:
             return result
         if isinstance(result, Rejected):
             return self._rejected(partition, result)
-        return self._failure(data.index, result)
+        row = self._failure(data.index, result)
+        if result is ErrorCode.NOT_ENOUGH_REPLICAS:
+            row.log_start_offset = partition.log.log_start_offset
+        return row
 
     def _failure(self, index: int, error: ErrorCode) -> _Row:
         self._failed += 1
@@ -190,6 +193,8 @@ class _Turn:
         else:
             error = table.why_not(topic.name, index)
             leader = table.leader_by_name(topic.name, index, listener)
+        if error is ErrorCode.NOT_LEADER_OR_FOLLOWER and self._sender.acks not in ACKS:
+            error = ErrorCode.INVALID_REQUIRED_ACKS  # is told before who leads
         row = self._failure(index, error)
         if (
             leader is None

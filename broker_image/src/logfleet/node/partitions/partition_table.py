@@ -8,8 +8,9 @@ from logfleet.log.names import TopicPartition
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.node.partitions.offline import OfflinePartitions
 from logfleet.node.partitions.partition import Partition
-from logfleet.node.partitions.replica import Replica
+from logfleet.node.partitions.replica import FollowedPartition, Replica
 from logfleet.node.partitions.traffic import Traffic
+from logfleet.replication.fetch_check import leader_epoch_error
 from logfleet.wire.errors import ErrorCode
 
 
@@ -136,6 +137,16 @@ class PartitionTable:
             return partition
         return self.why_not(topic, index)
 
+    def find_in_epoch(self, topic: str, index: int, epoch: int) -> Partition | ErrorCode:
+        """As `find`, for a client that holds `epoch` for the leader epoch, or says NO_EPOCH. That it is another also followers tell (Partition.getLocalLog)."""
+        hosted = self.by_name.get(topic)
+        replica = None if hosted is None else hosted.replicas.get(index)
+        if isinstance(replica, Partition | FollowedPartition):
+            other_epoch = leader_epoch_error(epoch, replica.leader_epoch)
+            if other_epoch is not ErrorCode.NONE:
+                return other_epoch
+        return self.find(topic, index)
+
     def find_by_id(self, topic_id: bytes, index: int) -> Partition | ErrorCode:
         """The partition by its topic's id, or why this broker does not serve it."""
         hosted = self.by_id.get(topic_id)
@@ -161,12 +172,10 @@ class PartitionTable:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def leader_of(self, topic: Topic | None, index: int, listener: str) -> Leader | None:
-        """Who leads a partition, and its address on the listener; None if nobody is known to."""
+        """Who leads a partition (NO_LEADER if nobody does), and its address on the listener; None if there is no such partition."""
         if topic is None or not 0 <= index < len(topic.partitions):
             return None
         state = topic.partitions[index]
-        if not state.has_leader:
-            return None
         broker = self._image().brokers.get(state.leader)
         address = broker.listener(listener) if broker is not None else None
         if broker is None or address is None:

@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 from logfleet.node.handlers.epochs import offset_for_leader_epoch
+from logfleet.node.partitions.replica import FollowedPartition, Replica
 from logfleet.records.record import Record, build_batch
 from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
@@ -59,6 +60,22 @@ def test_the_leader_epoch_is_checked(host, partition) -> None:
     assert ask(host, 5, current=5)[0] == 0
     assert ask(host, 5, current=4) == (ErrorCode.FENCED_LEADER_EPOCH, -1, -1)
     assert ask(host, 5, current=6) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)
+
+
+def test_a_follower_checks_the_leader_epoch_before_it_says_that_it_does_not_lead(host) -> None:
+    host.know_topic("topic", {0: 2})
+    host.partitions.add(FollowedPartition(released(host), 2, 9))
+    assert ask(host, 5, current=8)[0] == ErrorCode.FENCED_LEADER_EPOCH
+    assert ask(host, 5, current=10)[0] == ErrorCode.UNKNOWN_LEADER_EPOCH
+    for current in (9, -1):
+        assert ask(host, 5, current=current)[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def released(host) -> Replica:
+    """Of a partition that is not led any more."""
+    former = host.host()
+    host.partitions.remove(former)
+    return Replica.of(former)
 
 
 def test_a_partition_that_is_not_here_is_an_error(host) -> None:

@@ -152,6 +152,22 @@ def test_who_leads_is_told_if_this_broker_does_not(host, version) -> None:
         assert answer.node_endpoints == []
 
 
+def test_that_nobody_leads_is_told_with_the_epoch(host) -> None:
+    host.know_topic("topic", {0: -1})
+    (row,) = rows_of(ask(host, request(("topic", 0, 0)), 18))
+    assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (-1, 9)
+
+
+def test_followers_are_told_who_leads_and_not_where(host) -> None:
+    """They know the brokers by their own image (KafkaApis.handleFetchRequest)."""
+    host.know_topic("topic", {0: 2})
+    host.know_broker(2, "two.example", 9093)
+    state = FetchRequest.ReplicaState(replica_id=3, replica_epoch=1)
+    answer = ask(host, request(("topic", 0, 0), replica_state=state), 18)
+    assert rows_of(answer)[0].current_leader.leader_id == 2
+    assert answer.node_endpoints == []
+
+
 def test_followers_have_no_business_here(host) -> None:
     append(host.host(), b"a")
     row = only_row(ask(host, request(("topic", 0, 0), replica_id=2), 12))

@@ -9,6 +9,7 @@ from logfleet.io.files import PosixFile, PosixFiles
 from logfleet.log.config import LogConfig
 from logfleet.node.handlers.list_offsets import list_offsets
 from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.replica import FollowedPartition, Replica
 from logfleet.records.record import Record, build_batch
 from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
@@ -45,6 +46,20 @@ def ask(
     assert found.name == topic
     return [
         (row.error_code, row.offset, row.timestamp, row.leader_epoch) for row in found.partitions
+    ]
+
+
+def test_a_follower_checks_the_leader_epoch_before_it_says_that_it_does_not_lead(host) -> None:
+    host.know_topic("topic", {0: 2})
+    former = host.host()
+    host.partitions.remove(former)
+    host.partitions.add(FollowedPartition(Replica.of(former), 2, 9))
+    asked = [(0, -1, epoch) for epoch in (8, 10, 9, -1)]
+    assert [ask(host, row)[0][0] for row in asked] == [
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ]
 
 

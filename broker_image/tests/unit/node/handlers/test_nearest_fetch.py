@@ -127,6 +127,20 @@ def test_a_follower_fences_consumers_of_another_leader_epoch(host) -> None:
         assert only_row(ask(host, asked)).error_code == error
 
 
+def test_who_has_to_go_to_the_leader_hears_first_that_there_is_another_epoch(host) -> None:
+    """Partition.getLocalLog: it may be that this broker leads in the epoch that the client knows."""
+    host_followed(host)
+    for epoch, error in (
+        (EPOCH - 1, ErrorCode.FENCED_LEADER_EPOCH),
+        (EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (EPOCH + 1, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ):
+        fields = {"current_leader_epoch": epoch}
+        assert only_row(ask(host, request(("topic", 0, 0, fields)), 10)).error_code == error
+        asked = of_follower(0, fields, replica=3)
+        assert only_row(ask(host, asked)).error_code == error
+
+
 def test_who_does_not_know_of_reading_there_or_follows_is_sent_to_the_leader(host) -> None:
     host_followed(host)
     refused = ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -207,6 +207,24 @@ def test_who_leads_is_told_if_this_broker_does_not(host, version, known_by_id) -
     )
 
 
+def test_that_nobody_leads_is_told_with_the_epoch(host) -> None:
+    host.know_topic("topic", {0: -1})
+    answer = ask(host, request(("topic", 0, batch(b"x"))), 12)
+    leader = only_row(answer).current_leader
+    assert (leader.leader_id, leader.leader_epoch, answer.node_endpoints) == (-1, 9, [])
+
+
+def test_acks_that_are_none_are_told_before_who_leads(host) -> None:
+    """ReplicaManager.appendRecords; what is not there at all is told before."""
+    host.know_topic("topic", {0: 2})
+    asked = request(("topic", 0, batch(b"x")), ("topic", 7, batch(b"x")), acks=2)
+    rows = ask(host, asked, 12).responses[0].partition_responses
+    assert [(row.error_code, row.current_leader) for row in rows] == [
+        (ErrorCode.INVALID_REQUIRED_ACKS, None),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None),
+    ]
+
+
 def test_a_failing_disk_is_told_to_the_client_and_to_the_broker(host, monkeypatch) -> None:
     partition = host.host()
     failure = OSError(errno.EIO, "bad sector")
@@ -391,7 +409,7 @@ def test_with_too_few_in_sync_only_the_leaders_own_acknowledgement_is_to_be_had(
     """Nothing is appended that could not be acknowledged (Partition.appendRecordsToLeader)."""
     partition = host.host(replicas_state=replicated(isr=(A,)))
     row = only_row(ask(host, request(("topic", 0, batch(b"a")), acks=acks)))
-    assert row.error_code == error
+    assert (row.error_code, row.log_start_offset) == (error, 0)
     assert partition.log.log_end_offset == (error is ErrorCode.NONE)
 
 

@@ -322,7 +322,12 @@ async def test_a_replica_in_a_directory_that_is_offline_is_told_by_every_broker(
     (oldest,) = (await node.ask(MetadataRequest(topics=[]), 0)).topics
     assert [each.replica_nodes for each in oldest.partitions] == [[1], [], [1]]
     described = await node.ask(DescribeTopicPartitionsRequest(topics=[]), 0)
-    assert [each.offline_replicas for each in described.topics[0].partitions] == [[], [1], []]
+    rows = described.topics[0].partitions
+    assert [(each.error_code, each.leader_id, each.offline_replicas) for each in rows] == [
+        (ErrorCode.NONE, 1, []),
+        (ErrorCode.NONE, -1, [1]),  # that nobody leads is no error of a description
+        (ErrorCode.NONE, 1, []),
+    ]
     assert [each.leader_id for each in described.topics[0].partitions] == [1, -1, 1]
     assert (await node.ask(MetadataRequest(topics=None), 12)).brokers[0].node_id == 1
 
