@@ -25,6 +25,13 @@ UUID_TEXT: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 TEXTS: Final = {"error_message", "batch_index_error_message", "documentation"}
 TIMES: Final = {"timestamp", "log_append_time_ms", "max_timestamp", "base_timestamp"}
 DISKS: Final = {"total_bytes", "usable_bytes"}
+SETS: Final = {
+    "isr_nodes",
+    "eligible_leader_replicas",
+    "last_known_elr",
+    "offline_replicas",
+}
+"""Brokers in an order that says nothing. Of replicas the first is preferred."""
 OTHER_CASES: Final = "oracle-"
 """What the names of everything that a case makes begin with; what other cases have made is left out of its answers."""
 
@@ -84,6 +91,8 @@ def plain(answer: msgspec.Struct, version: int, names: Names) -> dict[str, Any]:
             return None
         if each.is_array:
             rows = [row for row in value if not names.is_of_another_case(row)]
+            if each.python_name in SETS:
+                rows.sort()
             return [element(each, row) for row in rows]
         return element(each, value)
 
@@ -141,6 +150,7 @@ def _producer(value: int, names: Names) -> Any:
 
 _RULES: Mapping[str, Callable[[Any, Names], Any]] = {
     "port": _numbered("port"),
+    "controller_id": _numbered("controller"),
     "cluster_id": _numbered("cluster"),
     "topic_id": _numbered("topic"),
     "session_id": _numbered("session"),

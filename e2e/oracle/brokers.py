@@ -16,12 +16,13 @@ CONFIG: Final = {
 
 
 class Pair:
-    """Both brokers until the block ends."""
+    """Both brokers until the block ends. directory: for all that is written."""
 
     kafka: Side
     ours: Side
 
     def __init__(self, directory: Path) -> None:
+        self.directory = directory
         self.brokers = BesideKafka(directory, CONFIG)
 
     def __enter__(self) -> Self:

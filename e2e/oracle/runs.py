@@ -66,6 +66,10 @@ class Oracle:
         self.tell = tell
         self._threads = ThreadPoolExecutor(2, "oracle")
 
+    def of(self, both: Both) -> "Oracle":
+        """One for other brokers, with the same list. It is to be closed as well."""
+        return Oracle(both, self._reviewed, self.tell)
+
     def close(self) -> None:
         self._threads.shutdown()
 

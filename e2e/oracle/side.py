@@ -75,16 +75,11 @@ class Side:
         self._topics: dict[str, None] = {}
         self._barriers = 0
         self._own = WireConnection(port)
-        self.get(
-            m.CreateTopicsRequest(
-                topics=[
-                    m.CreateTopicsRequest.CreatableTopic(
-                        name=BARRIER, num_partitions=1, replication_factor=1
-                    )
-                ],
-                timeout_ms=30_000,
-            )
-        )  # a broker that was restarted has it
+        barrier = m.CreateTopicsRequest.CreatableTopic(
+            name=BARRIER, num_partitions=1, replication_factor=1
+        )
+        # a broker that was restarted has it
+        self.get(m.CreateTopicsRequest(topics=[barrier], timeout_ms=30_000))
         self._warm_up()
 
     @property
@@ -237,7 +232,7 @@ class Side:
         }
         made = self._make_topic(full, given, partitions)
         self._topics[full] = None
-        self._names.known[made] = self._names.known[to_text(made)] = f"<id of {full}>"
+        self._know(full, made)
         return MadeTopic(full, made)
 
     def lasting_topic(self, name: str) -> bytes:
@@ -263,7 +258,7 @@ class Side:
             )
             self.get(kind(resources=[resource]))
             for _ in self._patiently("a changed configuration to show"):
-                if self._retention_of_barrier() == value:
+                if self._shows_barrier(value):
                     break
 
     def await_leaders(self, name: str, partitions: int) -> None:
@@ -285,28 +280,34 @@ class Side:
 
     # ---
 
-    def _retention_of_barrier(self) -> str | None:
-        resource = m.DescribeConfigsRequest.DescribeConfigsResource(
-            resource_type=CONFIG_TOPIC, resource_name=BARRIER, configuration_keys=["retention.ms"]
-        )
-        (result,) = self.get(m.DescribeConfigsRequest(resources=[resource])).results
-        value: str | None = result.configs[0].value
-        return value
+    def _shows_barrier(self, value: str) -> bool:
+        (result,) = self.get(barrier_question()).results
+        return bool(result.configs[0].value == value)
 
     def _make_topic(self, name: str, config: Mapping[str, str], partitions: int = 1) -> bytes:
         kind = m.CreateTopicsRequest
-        configs = [
-            kind.CreatableTopicConfig(name=key, value=value) for key, value in config.items()
-        ]
-        topic = kind.CreatableTopic(
-            name=name, num_partitions=partitions, replication_factor=1, configs=configs
+        made = self._made(
+            kind.CreatableTopic(
+                name=name,
+                num_partitions=partitions,
+                replication_factor=1,
+                configs=config_rows(config),
+            )
         )
-        (made,) = self.get(kind(topics=[topic], timeout_ms=30_000)).topics
-        if made.error_code != ErrorCode.NONE:
-            raise CaseBroken(f"{self.product} did not make {name}: {made}")
         self.await_leaders(name, partitions)
+        return made
+
+    def _made(self, topic: m.CreateTopicsRequest.CreatableTopic) -> bytes:
+        """Id of a new topic."""
+        (made,) = self.get(m.CreateTopicsRequest(topics=[topic], timeout_ms=30_000)).topics
+        if made.error_code != ErrorCode.NONE:
+            raise CaseBroken(f"{self.product} did not make {topic.name}: {made}")
         topic_id: bytes = made.topic_id
         return topic_id
+
+    def _know(self, name: str, topic_id: bytes) -> None:
+        """Call a topic's id after the topic."""
+        self._names.known[topic_id] = self._names.known[to_text(topic_id)] = f"<id of {name}>"
 
     def _warm_up(self) -> None:
         """Group coordinators are loaded and producer ids at hand when this returns."""
@@ -325,9 +326,14 @@ class Side:
     def _connection(self, on: str) -> WireConnection:
         if on not in self._connections:
             self._connections[on] = WireConnection(
-                self.port, on.split("#", maxsplit=1)[0], ANSWER_WITHIN_S
+                self._port_of(on), on.split("#", maxsplit=1)[0], ANSWER_WITHIN_S
             )
         return self._connections[on]
+
+    def _port_of(self, on: str) -> int:
+        """Where the connection of that name goes."""
+        del on
+        return self.port
 
     def _ended(self, request: msgspec.Struct, version: int, on: str, outcome: str) -> None:
         self._connections.pop(on).socket.close()
@@ -336,6 +342,19 @@ class Side:
     def _record(self, request: msgspec.Struct, version: int, outcome: Any) -> None:
         name = api_of(type(request)).name
         self.seen.append(Seen(name, version, f"{request!r:.2000}", outcome))
+
+
+def config_rows(config: Mapping[str, str]) -> list[m.CreateTopicsRequest.CreatableTopicConfig]:
+    kind = m.CreateTopicsRequest.CreatableTopicConfig
+    return [kind(name=key, value=value) for key, value in config.items()]
+
+
+def barrier_question() -> m.DescribeConfigsRequest:
+    """Of what `await_changes` changes."""
+    resource = m.DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=CONFIG_TOPIC, resource_name=BARRIER, configuration_keys=["retention.ms"]
+    )
+    return m.DescribeConfigsRequest(resources=[resource])
 
 
 def _version(request: msgspec.Struct, version: int | None) -> int:

@@ -6,6 +6,7 @@ from e2e.oracle.corpora import (
     boundaries,
     directories,
     fetch,
+    fleet,
     groups,
     offsets,
     produce,
@@ -30,5 +31,6 @@ def all_corpora(pair: Pair, examples: int) -> list[Playable]:
         admin.corpus(pair.ours),
         sequences.Sequences(pair.ours, examples),
         scripts.CORPUS,
+        fleet.Fleets(pair.directory / "fleets"),
         directories.Directories(pair),
     ]

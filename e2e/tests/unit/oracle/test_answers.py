@@ -75,6 +75,16 @@ def test_what_other_cases_made_is_left_out() -> None:
     assert [row["name"] for row in answer["topics"]] == ["oracle-a-t", "wire"]
 
 
+def test_who_is_in_sync_is_a_set_and_replicas_are_a_list() -> None:
+    kind = m.MetadataResponse
+    row = kind.MetadataResponsePartition(replica_nodes=[3, 1, 2], isr_nodes=[2, 3])
+    topic = kind.MetadataResponseTopic(name="t", partitions=[row])
+    ((found,),) = (each["partitions"] for each in plain(kind(topics=[topic]), 9, Names())["topics"])
+    assert (found["replica_nodes"], found["isr_nodes"]) == ([3, 1, 2], [2, 3])
+    row.isr_nodes = [3, 2]
+    assert plain(kind(topics=[topic]), 9, Names())["topics"][0]["partitions"][0] == found
+
+
 def test_records_are_compared_batch_by_batch_without_the_one_cut_off() -> None:
     batch = bytes(
         build_batch(
