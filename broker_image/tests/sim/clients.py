@@ -82,9 +82,9 @@ class Producer(Client):
                 kernel.note("client", "%s is acknowledged at %s", value, answer.offset)
                 return
             if answer is not None and answer.error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-                if self.fleet.checker.history(self.index).unclean_epoch < 0:
-                    raise SimulationError(f"I10: {value}, sequence {sequence}, is out of order")
-                self._producer, self._sequence = self._producer + 1, 0  # as KIP-360 begins anew
+                self.leader = NO_LEADER
+                if self.fleet.checker.history(self.index).unclean_epoch >= 0:
+                    self._producer, self._sequence = self._producer + 1, 0  # as KIP-360 begins anew
             if kernel.now - began_ms > DELIVERY_MS_MAX:
                 raise SimulationError(f"L2: {value} is neither acknowledged nor refused")
             yield RETRY_MS + kernel.draw("load.retry", 50)

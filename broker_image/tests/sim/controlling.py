@@ -139,7 +139,13 @@ class Controlling:
                 return False
             if not (yield from self._elect(epoch, may_be_unclean=True)):
                 return False
-        decided = [step for _, step in leaving.decide(self._image) if isinstance(step, Step)]
+        decided: list[Step] = []
+        for broker_id, step in leaving.decide(self._image):
+            if isinstance(step, Step):
+                self._node.fleet.checker.allowed(self._image, {broker_id}, only_curable=True)
+                decided.append(step)
+            else:
+                self._node.fleet.kernel.sometimes("a broker had to wait before it left")
         return (yield from self._write(epoch, decided))
 
     def _elect(self, epoch: int, *, may_be_unclean: bool) -> Process:

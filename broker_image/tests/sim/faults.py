@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import msgspec
+from logfleet.control.brokers.may_i import may_i
 from logfleet.metadata import keys
 from logfleet.metadata.keys import FenceValue
 from logfleet.metadata.store import Delete, Put, Txn, created_at
@@ -31,7 +32,7 @@ class Faults:
     def begin(self, fault: Fault) -> None:
         target = self._target(fault.target)
         self._fleet.kernel.note(target.host.name, "*** %s for %s ms", fault.kind, fault.ms)
-        KINDS[fault.kind](self, target, fault.ms)
+        ACTS[fault.kind](self, target, fault.ms)
 
     def heal(self) -> None:
         """Whatever is broken is well, for good."""
@@ -108,6 +109,24 @@ class Faults:
         """min.insync.replicas of the topic is another one (KAFKA-16540), by a write of whoever controls."""
         put = self._fleet.topic_put(min_isr=1 + ms % 2)
         self._fleet.store.txn(self._fleet.store.host, Txn(success=(put,)))
+
+    def stop_if_allowed(self, target: SimBroker, ms: int) -> None:
+        """The controller is asked whether a broker, two of them or a zone may stop; they are killed together if it says yes."""
+        controllers, kernel = self._fleet.controllers, self._fleet.kernel
+        if not controllers:
+            return
+        image = self._brokers[max(controllers, key=controllers.__getitem__)].image
+        next_to = self._brokers[1 + target.id % len(self._brokers)]
+        zone = [each for each in self._brokers.values() if each.rack == target.rack]
+        asked = ([target], [target], [target, next_to], zone)[ms % 4]
+        going_down = {each.id for each in asked}
+        if may_i(image, going_down).is_yes:
+            kernel.sometimes("may-i said yes")
+            self._fleet.checker.allowed(image, going_down)
+            for each in asked:
+                self.kill(each, ms)
+        else:
+            kernel.sometimes("may-i said no")
 
     def leave(self, target: SimBroker, ms: int) -> None:
         target.leave(ms)
@@ -228,6 +247,8 @@ KINDS: dict[str, Callable[[Faults, SimBroker, int], None]] = {
     "end_lease": Faults.end_lease,
     "depose": Faults.depose,
 }
+ACTS = {**KINDS, "stop_if_allowed": Faults.stop_if_allowed}
+"""Also those that are drawn beside the faults of a seed, from a stream of their own."""
 
 
 def drawn_faults(tape: Tape, until_ms: int) -> tuple[Fault, ...]:
@@ -244,4 +265,14 @@ def drawn_faults(tape: Tape, until_ms: int) -> tuple[Fault, ...]:
         )
         for _ in range(count)
     ]
+    if tape.draw("ask.is_silent", 3) == 0:
+        faults += [
+            Fault(
+                tape.draw("ask.at", until_ms),
+                "stop_if_allowed",
+                tape.draw("ask.target", 12),
+                3_500 + tape.draw("ask.ms", 5_000),
+            )
+            for _ in range(1 + tape.draw("ask.count", 2))
+        ]
     return tuple(sorted(faults, key=lambda fault: fault.at_ms))

@@ -13,6 +13,7 @@ from logfleet.metadata.store import WatchBatch
 from logfleet.replication.partition_state import effective_min_isr
 
 from broker_image.tests.sim.kernel import Host, Kernel, SimulationError
+from broker_image.tests.sim.permissions import Permissions
 from broker_image.tests.sim.replica_log import NO_PRODUCER, Batch, ReplicaLog
 
 
@@ -55,6 +56,7 @@ class Checker:
         self._kernel = kernel
         self._is_unclean_enabled = is_unclean_enabled
         self._histories: dict[int, PartitionHistory] = {}
+        self._permissions = Permissions(kernel)
 
     def history(self, index: int) -> PartitionHistory:
         found = self._histories.get(index)
@@ -184,6 +186,17 @@ class Checker:
             index, value, offset,
         )  # fmt: skip
 
+    def out_of_order(self, index: int, leader_epoch: int, value: str, sequence: int) -> None:
+        """A leader refuses a record so. One that was replaced and does not know it lacks what the next one took; its word commits nothing."""
+        history = self.history(index)
+        if history.state is not None and leader_epoch < history.state.leader_epoch:
+            self._kernel.sometimes("a replaced leader took a record for out of order")
+            return
+        self._demand(
+            history.unclean_epoch >= 0,
+            "I10: partition %s: %s, sequence %s, is out of order", index, value, sequence,
+        )  # fmt: skip
+
     def consumed(self, index: int, offset: int, batches: tuple[Batch, ...]) -> None:
         """A consumer was given this."""
         history = self.history(index)
@@ -206,6 +219,17 @@ class Checker:
         )  # fmt: skip
 
     # what the store has
+
+    def allowed(
+        self, image: ClusterImage, going_down: set[int], *, only_curable: bool = False
+    ) -> None:
+        """A controller says by this image that these brokers may stop."""
+        topic = image.topic_by_id(self.topic_id)
+        states = {
+            index: self.history(index).state or seen
+            for index, seen in enumerate(topic.partitions if topic else ())
+        }
+        self._permissions.give(image, self.topic_id, going_down, states, only_curable=only_curable)
 
     def committed_metadata(self, batch: WatchBatch, image: ClusterImage) -> None:
         if not any(event.key.startswith(keys.PARTITIONS) for event in batch.events):
@@ -230,6 +254,7 @@ class Checker:
             after.revision, index, after.leader, after.leader_epoch, after.isr, after.elr,
             " recovering" if after.recovering else "",
         )  # fmt: skip
+        self._permissions.changed(index, after)
         members, was = set(after.isr_ids), set(before.isr_ids)
         self._demand(after.partition_epoch == before.partition_epoch + 1, "I7: partition %s: partition epoch %s follows %s", index, after.partition_epoch, before.partition_epoch)  # fmt: skip
         self._demand(

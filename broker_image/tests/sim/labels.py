@@ -2,6 +2,7 @@
 
 LABELS = (
     "a broker left when nothing needed it any more",
+    "a broker had to wait before it left",
     "a controller decided too late",
     "a fetch diverged",
     "a fetch was refused: FENCED_LEADER_EPOCH",
@@ -19,6 +20,8 @@ LABELS = (
     "an unclean election lost records",
     "an unclean start was taken out of an ISR before it was let in",
     "an unknown outcome had been applied",
+    "may-i said no",
+    "may-i said yes",
     "the ISR fell below min ISR",
     "the ISR grew",
     "the ISR shrank by its leader",
@@ -26,4 +29,5 @@ LABELS = (
     "the high watermark was held back below min ISR",
     "the last leader was elected",
     "two brokers believed that they controlled",
+    "what was allowed to stop left nothing offline",
 )
