@@ -145,6 +145,14 @@ class Checker:
         if history.state is not None:
             self._hold(history, index, log, span.stop)
 
+    def told(self, index: int, broker: Watched, high_watermark: int, before: int) -> None:
+        """What a leader holds for committed, and what it did before in this leader epoch."""
+        self._demand(
+            high_watermark >= before,
+            "I2: partition %s: the high watermark of broker %s goes back from %s to %s",
+            index, broker.id, before, high_watermark,
+        )  # fmt: skip
+
     def _commit(self, history: PartitionHistory, index: int, broker: Watched, batch: Batch) -> None:
         if batch.offset < len(history.committed):
             known = history.committed[batch.offset]

@@ -99,6 +99,7 @@ class Replica:
         assert leading is not None
         high_watermark = leading.high_watermark
         checker = self.node.fleet.checker
+        checker.told(self.index, self.node, high_watermark, self._judged)
         if high_watermark > self._judged:
             span = range(self._judged, high_watermark)
             self._judged = high_watermark
