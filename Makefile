@@ -115,6 +115,10 @@ bench-kafka: $(STAMP) ## Apache Kafka and Logfleet side by side on this machine 
 	@$(PY) -m e2e.perf_kafka $(if $(ROWS),--rows "$(ROWS)") $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SIZE),--size $(SIZE)) \
 		$(if $(MINUTES),--minutes $(MINUTES)) $(if $(QUICK),--quick)
 
+.PHONY: bench-fleet
+bench-fleet: $(STAMP) ## three Apache Kafkas beside three of our brokers, records with three replicas (ROWS=words ROUNDS=n QUICK=1)
+	@$(PY) -m e2e.perf_fleet $(if $(ROWS),--rows "$(ROWS)") $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(QUICK),--quick)
+
 .PHONY: bench-groups
 bench-groups: $(STAMP) ## what 1,000 consumer groups of 10,000 members cost a broker (REALTIME=1 on a busy machine)
 	@$(PY) -m e2e.perf.groups $(if $(REALTIME),--realtime)

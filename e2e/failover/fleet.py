@@ -1,7 +1,7 @@
 """Three brokers in three zones on three members of etcd, and what a fault needs to know and to do."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
@@ -37,7 +37,7 @@ class FailoverFleet:
             zones=ZONES,
             config=CONFIG,
             etcd_members=3,
-            prepare=self._give_disk if has_disks else None,
+            made=self._with_disk if has_disks else Broker,
         )
         self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "socket.timeout.ms": 5000})
         self._create()
@@ -50,10 +50,12 @@ class FailoverFleet:
     def brokers(self) -> list[Broker]:
         return self.fleet.brokers
 
-    def _give_disk(self, broker: Broker) -> None:
-        disk = self._disks[broker.config["node.id"]] = Disk(broker.directory)
+    def _with_disk(self, directory: Path, config: Mapping[str, str], name: str) -> Broker:
+        broker = Broker(directory, config, name)
+        disk = self._disks[broker.config["node.id"]] = Disk(directory)
         broker.config["log.dirs"] = ",".join(map(str, disk.log_dirs))
         broker.environment = disk.environment
+        return broker
 
     def _create(self) -> None:
         new = NewTopic(TOPIC, PARTITIONS, 3, config={"min.insync.replicas": "2"})

@@ -144,7 +144,8 @@ class KafkaBroker:
         self.directory = directory
         self.jvm = ["-Xms256m", "-Xmx1g", *QUICK]
         self.ports = LoopbackPorts()
-        self.port, controller = self.ports.reserve(), self.ports.reserve()
+        self.port, self.controller_port = self.ports.reserve(), self.ports.reserve()
+        controller = self.controller_port
         self.bootstrap = f"127.0.0.1:{self.port}"
         self.config = {
             "process.roles": "broker,controller",

@@ -147,12 +147,13 @@ class Rig:
         zones: Sequence[str] = (),
         config: Mapping[str, str] | None = None,
         etcd_members: int = 1,
-        prepare: Callable[[Broker], None] | None = None,
+        prefix: Sequence[str] = (),
+        made: Callable[[Path, Mapping[str, str], str], Broker] = Broker,
     ) -> Fleet:
         """`size` brokers with ids from 1, their racks from `zones` in turns, on the best etcd of this machine; all ready.
 
         etcd_members: with more than one they have etcd's own heartbeat, election timeout and syncs, as where a fleet really runs.
-        prepare: is given each broker before it is started.
+        prefix: of all these programs. made: makes a broker of its directory, configuration and name.
         """
         binary = etcd_binaries()[0]
         if etcd_members == 1:
@@ -160,6 +161,7 @@ class Rig:
         else:
             members = make_members(binary, self.directory / "etcd", etcd_members, speed=())
         for each in members:
+            each.prefix = list(prefix)
             self.own(each).launch()
         for each in members:
             each.wait_ready()
@@ -169,9 +171,9 @@ class Rig:
             if zones:
                 own["broker.rack"] = zones[number % len(zones)]
             name = f"broker-{number + 1}"
-            brokers.append(self.own(Broker(self.directory / name, own, name)))
-            if prepare is not None:
-                prepare(brokers[-1])
+            broker = self.own(made(self.directory / name, own, name))
+            broker.prefix = list(prefix)
+            brokers.append(broker)
         fleet = Fleet(members, brokers)
         fleet.start()
         return fleet

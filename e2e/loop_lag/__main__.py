@@ -7,7 +7,6 @@ for what they do to caches and disks. The figures and the slowest steps go to e2
 import argparse
 import contextlib
 import os
-import signal
 import sys
 import tempfile
 import time
@@ -26,13 +25,12 @@ from logfleet.records.record import Record, build_batch
 from logfleet.wire.messages import ProduceRequest
 
 from e2e.harness.preload import compiled
-from e2e.harness.processes import Broker, Rig
-from e2e.harness.program import Program
-from e2e.harness.results import RESULTS, ROOT, source_key, store
+from e2e.harness.processes import Rig
+from e2e.harness.results import RESULTS, source_key, store
 from e2e.harness.wire.wire_connection import WireConnection
 from e2e.loop_lag.load import TOPIC
 from e2e.loop_lag.probe import LIMIT_S, Figures
-from e2e.loop_lag.watched import PHASES
+from e2e.loop_lag.watched_broker import PATH, WatchedBroker
 from e2e.perf.conditions import conditions, load_average
 
 SOURCES = ("broker_image/src", "broker_image/requirements.lock", "e2e/loop_lag")
@@ -45,7 +43,14 @@ IN_FLIGHT = 4
 OLD_MS = 30 * 86_400_000
 PATIENCE_S = 300.0
 MIB = 1 << 20
-PATH = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+PHASES = (
+    "mixed load",
+    "compaction",
+    "syncs take 200 ms",
+    "1,000 partitions expire",
+    "writes take 200 ms",
+    "writes take 2 s",
+)
 CONFIG = {
     "log.retention.check.interval.ms": "1000",
     "log.cleaner.backoff.ms": "1000",
@@ -54,31 +59,22 @@ CONFIG = {
 }
 
 
-class Watched(Broker):
-    """A broker with a probe in its loop. stall_file and stall_writes_file: see stall.c."""
+class Stalled(WatchedBroker):
+    """One whose disk can be made slow. stall_file and stall_writes_file: see stall.c."""
+
+    phases = PHASES
 
     def __init__(self, directory: Path, library: Path) -> None:
         super().__init__(directory, CONFIG)
-        self.out = directory / "phases.json"
         self.stall_file = directory / "stall"
         self.stall_writes_file = directory / "stall_writes"
+        assert self.environment is not None
         self.environment = {
-            **os.environ,
-            "PYTHONPATH": PATH,
+            **self.environment,
             "LD_PRELOAD": str(library),
             "LOGFLEET_STALL": str(self.stall_file),
             "LOGFLEET_STALL_WRITES": str(self.stall_writes_file),
         }
-
-    def launch(self) -> None:
-        self.command = [sys.executable, "-m", "e2e.loop_lag.watched", str(self.out)]
-        for key, value in self.config.items():
-            self.command += ["--override", f"{key}={value}"]
-        Program.launch(self)
-
-    def next_phase(self) -> None:
-        """One of PHASES ends, and the next begins."""
-        self.send(signal.SIGUSR1)
 
 
 def until(ready: Callable[[], bool], what: str) -> None:
@@ -93,7 +89,7 @@ def until(ready: Callable[[], bool], what: str) -> None:
 class Bench:
     """The phases, one after the other. seconds: of the phases that have no end of their own."""
 
-    def __init__(self, broker: Watched, seconds: float, compacted_mib: int) -> None:
+    def __init__(self, broker: Stalled, seconds: float, compacted_mib: int) -> None:
         self._broker = broker
         self._seconds = seconds
         self._compacted_bytes = compacted_mib * MIB
@@ -210,7 +206,7 @@ def main() -> int:
     with contextlib.ExitStack() as stack:
         rig = Rig(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="logfleet-lag-"))))
         stack.callback(rig.close)
-        broker = rig.own(Watched(rig.directory / "broker", compiled(STALL, rig.directory)))
+        broker = rig.own(Stalled(rig.directory / "broker", compiled(STALL, rig.directory)))
         broker.start()
         bench = Bench(broker, options.seconds, options.size)
         bench.prepare()
@@ -238,7 +234,7 @@ def main() -> int:
         broker.next_phase()
         load.terminate()
         broker.terminate()
-        phases = msgspec.json.decode(broker.out.read_bytes(), type=list[Figures])
+        phases = broker.seen()
     assert [each.name for each in phases] == list(PHASES), phases
     found["load_average_after"] = load_average()
     print(", ".join(f"{key} {value}" for key, value in found.items()))

@@ -1,6 +1,6 @@
-"""A broker that looks at its own loop: `python -m e2e.loop_lag.watched OUT --override KEY=VALUE ...`.
+"""A broker that looks at its own loop: `python -m e2e.loop_lag.watched OUT PHASE ... --override KEY=VALUE ...`.
 
-SIGUSR1 ends a phase and begins the next of PHASES; when the broker ends, what was seen in each is written to OUT as JSON.
+SIGUSR1 ends a phase and begins the next of those named; when the broker ends, what was seen in each is written to OUT as JSON.
 """
 
 import argparse
@@ -15,18 +15,9 @@ from logfleet.io.logging import start_logging
 
 from e2e.loop_lag.probe import Probe
 
-PHASES = (
-    "mixed load",
-    "compaction",
-    "syncs take 200 ms",
-    "1,000 partitions expire",
-    "writes take 200 ms",
-    "writes take 2 s",
-)
-
 
 async def main(options: argparse.Namespace) -> int:
-    probe, phases = Probe(), iter(PHASES)
+    probe, phases = Probe(), iter(options.phases)
     asyncio.get_running_loop().add_signal_handler(
         signal.SIGUSR1, lambda: probe.begin(next(phases, ""))
     )
@@ -39,6 +30,7 @@ async def main(options: argparse.Namespace) -> int:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
+    parser.add_argument("phases", nargs="*")
     parser.add_argument("--override", action="append", default=[])
     start_logging("info")
     sys.exit(run(main(parser.parse_args())))

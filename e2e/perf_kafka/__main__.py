@@ -8,21 +8,16 @@ import argparse
 import contextlib
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
-from e2e.harness.debian import PackagesMissing
-from e2e.harness.kafka import KafkaUnavailable, classpath, java
 from e2e.harness.processes import Rig
 from e2e.harness.results import RESULTS, source_key, store
-from e2e.perf.conditions import conditions, load_average
 from e2e.perf_kafka.client import Client
 from e2e.perf_kafka.lives import Lives
-from e2e.perf_kafka.nodes import SIDES, kafka_version, started
+from e2e.perf_kafka.machine import measured
+from e2e.perf_kafka.nodes import SIDES, Cluster, started
 from e2e.perf_kafka.report import as_json, compared, table
 from e2e.perf_kafka.rounds import Rounds, run_loads
 from e2e.perf_kafka.rows import ROWS, Life, Load, Row, chosen
@@ -47,9 +42,9 @@ def run(rows: list[Row], options: argparse.Namespace, scratch: Path) -> dict[str
         found: dict[str, Rounds] = {}
         if loads:
             nodes = {side: started(rig, side, "loads") for side in SIDES}
-            found = run_loads(
-                loads, nodes, client, rounds=options.rounds, warmups=1 if options.quick else WARMUPS
-            )
+            clusters = {side: Cluster(side, [node]) for side, node in nodes.items()}
+            warmups = 1 if options.quick else WARMUPS
+            found = run_loads(loads, clusters, client, rounds=options.rounds, warmups=warmups)
             for node in nodes.values():
                 node.close()
                 shutil.rmtree(node.directory)
@@ -57,23 +52,6 @@ def run(rows: list[Row], options: argparse.Namespace, scratch: Path) -> dict[str
             own = Lives(rig, client, size_gib=options.size, minutes=options.minutes)
             found |= own.run(lives, options.rounds)
         return found
-
-
-def machine() -> dict[str, Any]:
-    """What the figures depend on besides Logfleet itself."""
-    models = [
-        line.partition(":")[2].strip()
-        for line in Path("/proc/cpuinfo").read_text().splitlines()
-        if line.startswith("model name")
-    ]
-    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    said = subprocess.run([java(), "-version"], check=True, capture_output=True, text=True).stderr
-    return conditions() | {
-        "cpu": models[0] if models else "unknown",
-        "memory_gib": round(memory_gib, 1),
-        "kafka": kafka_version(),
-        "java": said.splitlines()[0],
-    }
 
 
 def parsed() -> tuple[argparse.Namespace, list[Row]]:
@@ -107,17 +85,7 @@ def parsed() -> tuple[argparse.Namespace, list[Row]]:
 
 def main() -> int:
     options, rows = parsed()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # to end in order
-    try:
-        classpath("broker")
-        found_on = machine()
-        with tempfile.TemporaryDirectory(prefix="logfleet-bench-kafka-") as scratch:
-            rounds = run(rows, options, Path(scratch))
-    except (PackagesMissing, KafkaUnavailable) as missing:
-        print(missing, file=sys.stderr)
-        return 2
-    found_on["load_average_after"] = load_average()
-    print(", ".join(f"{key} {value}" for key, value in found_on.items()))
+    found_on, rounds = measured(lambda scratch: run(rows, options, scratch))
     figures = [(row, compared(row, rounds[row.name])) for row in rows]
     print(table(figures, quick=options.quick))
     if not options.quick and len(rows) == len(ROWS):

@@ -1,10 +1,10 @@
-/* The load of `make bench-kafka`: librdkafka as an application uses it, and what the broker's process has spent meanwhile.
+/* The load of `make bench-kafka` and `make bench-fleet`: librdkafka as an application uses it, and what the brokers' processes have spent meanwhile.
  *
- *   client write pid=P bootstrap=H:P topic=T partitions=N records=N record_bytes=N codec=none|lz4
+ *   client write pids=P,P... beside=P,P... bootstrap=H:P topic=T partitions=N records=N record_bytes=N codec=none|lz4
  *       records to the partitions in turns, as fast as they are taken
  *   client read  (the same arguments)      the records that `write` has left, from offset 0, after its one per partition
- *   client pace  ... rate=PER_S seconds=S connections=N
- *       one record per request at fixed times; a record's latency counts from when it should have been sent, so that a
+ *   client pace  ... rate=PER_S seconds=S connections=N batch_records=N linger_ms=MS
+ *       at fixed times one record, which goes alone unless batch_records says otherwise; a record's latency counts from when it should have been sent, so that a
  *       broker that stalls is charged for all that waited ("coordinated omission")
  *   client first bootstrap=H:P topic=T     tries until one record is acknowledged
  *
@@ -38,9 +38,9 @@
 #define CONSUME_AT_ONCE 10000
 
 static struct {
-        const char *mode, *bootstrap, *topic, *codec;
-        long pid, partitions, records, record_bytes, rate, seconds, connections, give_up_s;
-} o = {.codec = "none", .partitions = 1, .records = 1, .record_bytes = 100, .rate = 1000, .seconds = 1, .connections = 1, .give_up_s = 120};
+        const char *mode, *bootstrap, *topic, *codec, *pids, *beside, *batch_records, *linger_ms;
+        long partitions, records, record_bytes, rate, seconds, connections, give_up_s;
+} o = {.codec = "none", .pids = "", .beside = "", .batch_records = "1", .linger_ms = "0", .partitions = 1, .records = 1, .record_bytes = 100, .rate = 1000, .seconds = 1, .connections = 1, .give_up_s = 120};
 
 static char *pool;
 static atomic_long requests[2]; /* Produce and Fetch requests that were sent */
@@ -63,39 +63,59 @@ static uint64_t now_ns(void) {
         return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-/* What the broker's process has used: exact (the clock of another process, clock_getcpuclockid(3)), and its split in clock ticks. */
+/* What the brokers' processes have used: exact (the clock of another process, clock_getcpuclockid(3)), and its split in clock ticks. beside: what stands beside them, say their metadata store. */
 struct spent {
-        uint64_t wall_ns, cpu_ns;
+        uint64_t wall_ns, cpu_ns, beside_ns;
         double user_s, system_s;
         long requests[2];
 };
 
-static struct spent spent_so_far(void) {
-        struct spent s = {.wall_ns = now_ns()};
+static uint64_t cpu_ns_of(long pid) {
         struct timespec t;
         clockid_t clock;
+        if (clock_getcpuclockid((pid_t)pid, &clock) || clock_gettime(clock, &t)) die("there is no process %ld", pid);
+        return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+/* The next number of a list, whose rest is left; 0 at its end. */
+static long next_pid(const char **list) {
+        char *end;
+        long pid = strtol(*list, &end, 10);
+        if (**list && (pid < 1 || (*end && *end != ','))) die("%s: numbers of processes are wanted", *list);
+        *list = *end ? end + 1 : end;
+        return pid;
+}
+
+static void add_ticks(struct spent *s, long pid) {
         char path[64], text[1024];
         unsigned long user, system;
-        if (clock_getcpuclockid((pid_t)o.pid, &clock) || clock_gettime(clock, &t))
-                die("there is no process %ld", o.pid);
-        s.cpu_ns = (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
-        snprintf(path, sizeof path, "/proc/%ld/stat", o.pid);
+        snprintf(path, sizeof path, "/proc/%ld/stat", pid);
         FILE *file = fopen(path, "r");
         if (!file || !fgets(text, sizeof text, file)) die("%s cannot be read", path);
         fclose(file);
         char *fields = strrchr(text, ')'); /* the name before it may hold anything */
         if (!fields || sscanf(fields + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) != 2)
                 die("%s is not as proc_pid_stat(5) says", path);
-        s.user_s = (double)user / (double)sysconf(_SC_CLK_TCK);
-        s.system_s = (double)system / (double)sysconf(_SC_CLK_TCK);
+        s->user_s += (double)user / (double)sysconf(_SC_CLK_TCK);
+        s->system_s += (double)system / (double)sysconf(_SC_CLK_TCK);
+}
+
+static struct spent spent_so_far(void) {
+        struct spent s = {.wall_ns = now_ns()};
+        const char *pids = o.pids, *beside = o.beside;
+        for (long pid; (pid = next_pid(&pids));) {
+                s.cpu_ns += cpu_ns_of(pid);
+                add_ticks(&s, pid);
+        }
+        for (long pid; (pid = next_pid(&beside));) s.beside_ns += cpu_ns_of(pid);
         for (int key = 0; key < 2; key++) s.requests[key] = atomic_load(&requests[key]);
         return s;
 }
 
 static void print_spent(const struct spent *before, const struct spent *after, long records, int key) {
-        printf("{\"records\": %ld, \"requests\": %ld, \"wall_s\": %.6f, \"cpu_s\": %.9f, \"user_s\": %.2f, \"system_s\": %.2f, \"librdkafka\": \"%s\"",
+        printf("{\"records\": %ld, \"requests\": %ld, \"wall_s\": %.6f, \"cpu_s\": %.9f, \"beside_s\": %.9f, \"user_s\": %.2f, \"system_s\": %.2f, \"librdkafka\": \"%s\"",
                records, after->requests[key] - before->requests[key], (double)(after->wall_ns - before->wall_ns) / NS_PER_S,
-               (double)(after->cpu_ns - before->cpu_ns) / NS_PER_S, after->user_s - before->user_s, after->system_s - before->system_s,
+               (double)(after->cpu_ns - before->cpu_ns) / NS_PER_S, (double)(after->beside_ns - before->beside_ns) / NS_PER_S, after->user_s - before->user_s, after->system_s - before->system_s,
                rd_kafka_version_str());
 }
 
@@ -279,7 +299,7 @@ static void sleep_until(uint64_t when_ns) {
 }
 
 static void pace(void) {
-        static const char *const settings[] = {"enable.idempotence", "true", "batch.num.messages", "1", "linger.ms", "0", NULL};
+        const char *const settings[] = {"enable.idempotence", "true", "batch.num.messages", o.batch_records, "linger.ms", o.linger_ms, NULL};
         rd_kafka_t **rk = producers = calloc((size_t)o.connections, sizeof *rk);
         rd_kafka_topic_t **topic = calloc((size_t)o.connections, sizeof *topic);
         pthread_t server;
@@ -349,8 +369,8 @@ static void first(void) {
 
 static void parse(int count, char **arguments) {
         struct { const char *name; const char **text; long *number; } known[] = {
-            {"bootstrap", &o.bootstrap, NULL}, {"topic", &o.topic, NULL}, {"codec", &o.codec, NULL}, {"pid", NULL, &o.pid},
-            {"partitions", NULL, &o.partitions}, {"records", NULL, &o.records}, {"record_bytes", NULL, &o.record_bytes}, {"rate", NULL, &o.rate},
+            {"bootstrap", &o.bootstrap, NULL}, {"topic", &o.topic, NULL}, {"codec", &o.codec, NULL}, {"pids", &o.pids, NULL},
+            {"beside", &o.beside, NULL}, {"batch_records", &o.batch_records, NULL}, {"linger_ms", &o.linger_ms, NULL}, {"partitions", NULL, &o.partitions}, {"records", NULL, &o.records}, {"record_bytes", NULL, &o.record_bytes}, {"rate", NULL, &o.rate},
             {"seconds", NULL, &o.seconds}, {"connections", NULL, &o.connections}, {"give_up_s", NULL, &o.give_up_s}};
         o.mode = count > 1 ? arguments[1] : "";
         for (int n = 2; n < count; n++) {

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from e2e.harness.debian import install
-from e2e.perf_kafka.nodes import CLIENT_CPU, Node, on_cpu
+from e2e.perf_kafka.nodes import CLIENT_CPU, Cluster, on_cpu
 
 SOURCE = Path(__file__).with_name("client.c")
 PACKAGES = ("gcc", "libc6-dev", "librdkafka-dev")
@@ -21,12 +21,13 @@ class ClientFailed(RuntimeError):
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """What the client prints. requests: of the kind that the row is about. cpu_s, user_s, system_s: the broker's."""
+    """What the client prints. requests: of the kind that the row is about. cpu_s, user_s, system_s: the brokers'. beside_s: of what stands beside them."""
 
     records: int
     requests: int
     wall_s: float
     cpu_s: float
+    beside_s: float
     user_s: float
     system_s: float
     librdkafka: str
@@ -49,10 +50,13 @@ def parse(text: str) -> Measured:
 
 def figures(measured: Measured) -> dict[str, float]:
     """The values of a round, by the keys of the rows' metrics."""
+    whole_s = measured.cpu_s + measured.beside_s
     ticks_s = measured.user_s + measured.system_s
     found = {
         "cpu_us_per_record": measured.cpu_s / measured.records * 1e6,
         "cpu_us_per_request": measured.cpu_s / measured.requests * 1e6,
+        "whole_cpu_us_per_record": whole_s / measured.records * 1e6,
+        "whole_cpu_us_per_request": whole_s / measured.requests * 1e6,
         "records_per_s": measured.records / measured.wall_s,
         "records_per_request": measured.records / measured.requests,
         "kernel_share": measured.system_s / ticks_s if ticks_s else 0.0,
@@ -76,19 +80,21 @@ class Client:
         command = ["gcc", *flags, "-o", str(self._program), str(SOURCE), *libraries]
         subprocess.run(command, check=True)
 
-    def command(self, mode: str, node: Node, topic: str, **more: str | int) -> list[str]:
-        given = {"bootstrap": node.bootstrap, "topic": topic, "give_up_s": GIVE_UP_S, **more}
+    def command(self, mode: str, cluster: Cluster, topic: str, **more: str | int) -> list[str]:
+        given = {"bootstrap": cluster.bootstrap, "topic": topic, "give_up_s": GIVE_UP_S, **more}
         words = [f"{key}={value}" for key, value in given.items()]
         return [*on_cpu(CLIENT_CPU), str(self._program), mode, *words]
 
     def run(
-        self, mode: str, node: Node, topic: str, arguments: Mapping[str, str | int]
+        self, mode: str, cluster: Cluster, topic: str, arguments: Mapping[str, str | int]
     ) -> Measured:
         """One load. Raises ClientFailed."""
-        command = self.command(mode, node, topic, pid=node.pid, **arguments)
+        pids = {"pids": cluster.pids, "beside": cluster.beside_pids}
+        listed = {key: ",".join(map(str, found)) for key, found in pids.items() if found}
+        command = self.command(mode, cluster, topic, **listed, **arguments)
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise ClientFailed(
-                f"{mode} against {node.name}: status {done.returncode}: {done.stderr[-2000:]}"
+                f"{mode} against {cluster.name}: status {done.returncode}: {done.stderr[-2000:]}"
             )
         return parse(done.stdout)

@@ -13,7 +13,7 @@ import msgspec
 from e2e.harness.numbers import NO_CONFIG, create_topic, delete_topic
 from e2e.harness.processes import Rig
 from e2e.perf_kafka.client import GIVE_UP_S, Acknowledged, Client
-from e2e.perf_kafka.nodes import SIDES, Node, started
+from e2e.perf_kafka.nodes import SIDES, Cluster, Node, started
 from e2e.perf_kafka.rounds import Rounds, rotated
 from e2e.perf_kafka.rows import (
     CHURNED,
@@ -49,7 +49,8 @@ class Lives:
 
         def note(life: Life, side: str, value: float) -> None:
             if life.name in found:
-                found[life.name][side].append({life.metric.key: value})
+                (metric,) = life.metrics
+                found[life.name][side].append({metric.key: value})
 
         for number in range(rounds if set(lives) - {CHURNED} else 0):
             for side in rotated(list(SIDES), number):
@@ -95,7 +96,7 @@ class Lives:
 
     def _start_to_first(self, node: Node, topic: str) -> float:
         """Seconds from the program's start to the first record that is acknowledged to a client that tries every 10 ms."""
-        command = self._client.command("first", node, topic)
+        command = self._client.command("first", Cluster(node.name, [node]), topic)
         with subprocess.Popen(command, stdout=subprocess.PIPE) as waiting:
             start_ns = time.monotonic_ns()
             node.launch()
@@ -113,7 +114,7 @@ class Lives:
     ) -> None:
         create_topic(node.bootstrap, topic, partitions, config)
         given = {"partitions": partitions, "records": records, "record_bytes": RECORD_BYTES}
-        self._client.run(Kind.WRITE, node, topic, given)
+        self._client.run(Kind.WRITE, Cluster(node.name, [node]), topic, given)
 
     def _churned(self) -> dict[str, float]:
         nodes = {side: started(self._rig, side, "churn") for side in SIDES}
@@ -127,6 +128,7 @@ class Lives:
     def _churn(self, node: Node) -> None:
         """Topics come and go, clients come and go, records are written and read."""
         end_s = time.monotonic() + self._minutes * 60
+        cluster = Cluster(node.name, [node])
         number = 0
         while time.monotonic() < end_s:
             for codec in ("none", "lz4"):
@@ -140,13 +142,13 @@ class Lives:
                     "codec": codec,
                 }
                 for mode in (Kind.WRITE, Kind.READ):
-                    self._client.run(mode, node, topic, given)
+                    self._client.run(mode, cluster, topic, given)
                 delete_topic(node.bootstrap, topic)
                 topic = f"churn-{number}"
                 number += 1
                 create_topic(node.bootstrap, topic, CHURN_PARTITIONS)
                 given |= {"connections": CHURN_CONNECTIONS, "rate": 200, "seconds": 1}
-                self._client.run(Kind.PACE, node, topic, given)
+                self._client.run(Kind.PACE, cluster, topic, given)
                 delete_topic(node.bootstrap, topic)
 
 

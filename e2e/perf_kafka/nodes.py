@@ -3,7 +3,8 @@
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from logfleet.node.tools.loopback_ports import is_taken
@@ -42,9 +43,9 @@ class OurNode(Broker):
 class KafkaNode(Program):
     """Apache Kafka with its default settings, as kafka-server-start.sh runs it. It keeps ports and data over `kill` and `start`."""
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__("kafka", [], directory)
-        kafka = KafkaBroker(directory, **CONFIG)
+    def __init__(self, kafka: KafkaBroker, name: str = "kafka") -> None:
+        directory = kafka.directory
+        super().__init__(name, [], directory)
         self.port, self.bootstrap, self.ports = kafka.port, kafka.bootstrap, kafka.ports
         kafka.jvm = [*JVM, f"-Djava.io.tmpdir={directory}"]  # where its lz4 unpacks itself
         kafka.format()
@@ -62,7 +63,39 @@ class KafkaNode(Program):
 
 
 Node = OurNode | KafkaNode
-SIDES: dict[str, Callable[[Path], Node]] = {"ours": OurNode, "kafka": KafkaNode}
+SIDES: dict[str, Callable[[Path], Node]] = {
+    "ours": OurNode,
+    "kafka": lambda directory: KafkaNode(KafkaBroker(directory, **CONFIG)),
+}
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Brokers that a load is put on, one or several, all running. beside: what they need beside them, say a metadata store."""
+
+    name: str
+    nodes: Sequence[Broker | KafkaNode]
+    beside: Sequence[Program] = ()
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(node.bootstrap for node in self.nodes)
+
+    @property
+    def pids(self) -> list[int]:
+        return [node.pid for node in self.nodes]
+
+    @property
+    def beside_pids(self) -> list[int]:
+        return [program.pid for program in self.beside]
+
+    def await_deleted(self) -> None:
+        """Return when deleted topics have left the disk, so that removing them is not measured. Raises TimeoutError."""
+        give_up_s = time.monotonic() + DELETED_S_MAX
+        while (held := sum(disk_bytes(node.data) for node in self.nodes)) > LITTLE_BYTES:
+            if time.monotonic() > give_up_s:
+                raise TimeoutError(f"{self.name} still holds {held} bytes")
+            time.sleep(0.1)
 
 
 def started(rig: Rig, side: str, life: str) -> Node:
@@ -89,12 +122,3 @@ def disk_bytes(directory: Path) -> int:
             except FileNotFoundError:
                 continue
     return used
-
-
-def await_deleted(node: Node) -> None:
-    """Return when deleted topics have left the disk, so that removing them is not measured. Raises TimeoutError."""
-    give_up_s = time.monotonic() + DELETED_S_MAX
-    while disk_bytes(node.data) > LITTLE_BYTES:
-        if time.monotonic() > give_up_s:
-            raise TimeoutError(f"{node.name} still holds {disk_bytes(node.data)} bytes")
-        time.sleep(0.1)

@@ -1,12 +1,13 @@
 """From rounds to figures, the table, and what is kept."""
 
+import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from e2e.perf_kafka.rounds import Rounds
-from e2e.perf_kafka.rows import Metric, Row, metrics
+from e2e.perf_kafka.rows import Metric, Row
 
 OURS, KAFKA = "ours", "kafka"
 NOT_RESULTS = "QUICK=1: a trial of the bench itself; these figures say nothing about either broker."
@@ -22,12 +23,17 @@ class Spread:
     rounds: int
 
     def __str__(self) -> str:
+        if math.isnan(self.median):
+            return "-"
         if self.rounds == 1:
             return short(self.median)
         return f"{short(self.median)} ({short(self.least)}-{short(self.most)})"
 
 
 def spread(values: Sequence[float]) -> Spread:
+    """NaN of no values at all."""
+    if not values:
+        return Spread(math.nan, math.nan, math.nan, 0)
     return Spread(statistics.median(values), min(values), max(values), len(values))
 
 
@@ -60,19 +66,19 @@ class Figure:
 
     @property
     def goal(self) -> str:
-        goal = self.metric.goal
-        return "" if goal is None else f"{goal.bound} {goal.limit:g}"
+        return "" if self.metric.goal is None else str(self.metric.goal)
 
 
 def compared(row: Row, rounds: Rounds) -> list[Figure]:
-    """The figures of a row."""
+    """The figures of a row. What Kafka was not asked for is NaN."""
     return [
-        Figure(
-            metric,
-            *(spread([values[metric.key] for values in rounds[side]]) for side in (OURS, KAFKA)),
-        )
-        for metric in metrics(row)
+        Figure(metric, *(_of_side(rounds[side], metric.key) for side in (OURS, KAFKA)))
+        for metric in row.metrics
     ]
+
+
+def _of_side(rounds: Sequence[Mapping[str, float]], key: str) -> Spread:
+    return spread([values[key] for values in rounds if key in values])
 
 
 HEAD = ("row", "figure", "Logfleet", "Kafka", "ratio", "goal", "")
@@ -89,7 +95,7 @@ def table(rows: Sequence[tuple[Row, list[Figure]]], *, quick: bool) -> str:
                 figure.metric.title,
                 str(figure.ours),
                 str(figure.kafka),
-                f"{figure.ratio:.2f}",
+                "" if math.isnan(figure.ratio) else f"{figure.ratio:.2f}",
                 figure.goal,
                 "" if quick else VERDICTS[figure.is_met],
             )
@@ -107,11 +113,10 @@ def as_json(row: Row, found: Sequence[Figure], rounds: Rounds) -> dict[str, Any]
     """What is kept of a row: its figures, and all values of each round."""
     kept: dict[str, Any] = {"title": row.title}
     for figure in found:
-        kept[figure.metric.key] = {
-            "ours": _kept(figure.ours),
-            "kafka": _kept(figure.kafka),
-            "ratio": round(figure.ratio, 3),
-        }
+        kept[figure.metric.key] = {"ours": _kept(figure.ours)}
+        if figure.kafka.rounds:
+            both = {"kafka": _kept(figure.kafka), "ratio": round(figure.ratio, 3)}
+            kept[figure.metric.key] |= both
         if figure.metric.goal is not None:
             kept[figure.metric.key] |= {"goal": figure.goal, "met": figure.is_met}
     kept["rounds"] = {

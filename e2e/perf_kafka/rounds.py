@@ -1,11 +1,11 @@
-"""Rounds of load: both brokers in every row, in turns."""
+"""Rounds of load: both sides in every row, in turns."""
 
 import sys
 from collections.abc import Mapping, Sequence
 
 from e2e.harness.numbers import create_topic, delete_topic
 from e2e.perf_kafka.client import Client, figures
-from e2e.perf_kafka.nodes import Node, await_deleted
+from e2e.perf_kafka.nodes import Cluster
 from e2e.perf_kafka.rows import Kind, Load
 
 Values = dict[str, float]
@@ -19,26 +19,31 @@ def rotated(sides: Sequence[str], turn: int) -> list[str]:
     return [*sides[first:], *sides[:first]]
 
 
-def measure(load: Load, node: Node, client: Client, topic: str) -> Values:
+def measure(load: Load, cluster: Cluster, client: Client, topic: str) -> Values:
     """A fresh topic, the load, and the topic gone again. A topic to be read is written first, unmeasured."""
-    create_topic(node.bootstrap, topic, load.partitions, load.config)
+    create_topic(cluster.bootstrap, topic, load.partitions, load.config, load.replicas)
     if load.kind is Kind.READ:
-        client.run(Kind.WRITE, node, topic, load.arguments())
-    measured = client.run(load.kind, node, topic, load.arguments())
-    delete_topic(node.bootstrap, topic)
-    await_deleted(node)
+        client.run(Kind.WRITE, cluster, topic, load.arguments())
+    measured = client.run(load.kind, cluster, topic, load.arguments())
+    delete_topic(cluster.bootstrap, topic)
+    cluster.await_deleted()
     return figures(measured)
 
 
 def run_loads(
-    loads: Sequence[Load], nodes: Mapping[str, Node], client: Client, *, rounds: int, warmups: int
+    loads: Sequence[Load],
+    clusters: Mapping[str, Cluster],
+    client: Client,
+    *,
+    rounds: int,
+    warmups: int,
 ) -> dict[str, Rounds]:
     """By row. The first `warmups` rounds are whole rounds whose values are thrown away: a cold Java machine needs 3 to 6 times as long."""
-    found: dict[str, Rounds] = {load.name: {side: [] for side in nodes} for load in loads}
+    found: dict[str, Rounds] = {load.name: {side: [] for side in clusters} for load in loads}
     for number in range(warmups + rounds):
         for place, load in enumerate(loads):
-            for side in rotated(list(nodes), number + place):
-                values = measure(load, nodes[side], client, f"{load.name}-{number}")
+            for side in rotated(list(clusters), number + place):
+                values = measure(load, clusters[side], client, f"{load.name}-{number}")
                 if number >= warmups:
                     found[load.name][side].append(values)
         kind = "warm-up round" if number < warmups else "round"

@@ -4,7 +4,8 @@ Values are half random bytes and half zeros, so that lz4 halves them. Batches of
 counts them.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -29,10 +30,20 @@ class Bound(StrEnum):
 
 @dataclass(frozen=True)
 class Goal:
+    """ours_max: our own figure may not be larger either."""
+
     bound: Bound
     limit: float
+    ours_max: float = math.inf
+
+    def __str__(self) -> str:
+        also = f", {Bound.OURS_MAX} {self.ours_max:,g}" if self.ours_max < math.inf else ""
+        return f"{self.bound} {self.limit:g}{also}"
 
     def is_met(self, ours: float, kafka: float) -> bool:
+        """kafka: NaN where it has no such figure; then no ratio is met."""
+        if ours > self.ours_max:
+            return False
         if self.bound is Bound.OURS_MAX:
             return ours <= self.limit
         ratio = ours / kafka
@@ -50,7 +61,9 @@ class Metric:
 
 @dataclass(frozen=True)
 class Load:
-    """A row of load. records, seconds: per round and side. rate: records per second, of all connections together. config: the topic's."""
+    """A row of load. records, seconds: per round and side. rate: records per second, of all connections together. batch_records,
+    linger_ms: of the producers that have a rate. replicas, config: the topic's.
+    """
 
     name: str
     kind: Kind
@@ -62,6 +75,9 @@ class Load:
     rate: int = 0
     seconds: int = 0
     connections: int = 1
+    batch_records: int = 1
+    linger_ms: int = 0
+    replicas: int = 1
     config: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -69,7 +85,8 @@ class Load:
         size = f"{self.record_bytes // 1024} KiB" if self.record_bytes >= 1024 else "100 B"
         if self.kind is Kind.PACE:
             clients = "" if self.connections == 1 else f", {self.connections} connections"
-            return f"one {size} record per request, {self.rate:,}/s{clients}"
+            how = "one {} record per request" if self.batch_records == 1 else "{} records"
+            return f"{how.format(size)}, {self.rate:,}/s{clients}"
         return f"{self.kind} {size}, {self.codec}, {self.partitions:,} partitions"
 
     @property
@@ -90,8 +107,13 @@ class Load:
             "codec": self.codec,
         }
         if self.kind is Kind.PACE:
-            paced = {"rate": self.rate, "seconds": self.seconds, "connections": self.connections}
-            return given | paced
+            return given | {
+                "rate": self.rate,
+                "seconds": self.seconds,
+                "connections": self.connections,
+                "batch_records": self.batch_records,
+                "linger_ms": self.linger_ms,
+            }
         return given | {"records": self.records}
 
 
@@ -145,38 +167,36 @@ class Life:
 
     name: str
     title: str
-    metric: Metric
+    metrics: tuple[Metric, ...]
 
 
 MIB = "resident memory, MiB"
 SECONDS = "seconds to the first record"
-IDLE = Life("memory-idle", "idle", Metric("mib", MIB, Goal(Bound.OURS_MAX, 80)))
+IDLE = Life("memory-idle", "idle", (Metric("mib", MIB, Goal(Bound.OURS_MAX, 80)),))
 FILLED = Life(
-    "memory-partitions", "with 1,000 partitions", Metric("mib", MIB, Goal(Bound.OURS_MAX, 150))
+    "memory-partitions", "with 1,000 partitions", (Metric("mib", MIB, Goal(Bound.OURS_MAX, 150)),)
 )
-CHURNED = Life("memory-churn", "after churn", Metric("mib", MIB))
-COLD = Life("start-cold", "start with one topic", Metric("s", SECONDS))
+CHURNED = Life("memory-churn", "after churn", (Metric("mib", MIB),))
+COLD = Life("start-cold", "start with one topic", (Metric("s", SECONDS),))
 CLEAN = Life(
     "start-partitions",
     "start with 1,000 partitions",
-    Metric("s", SECONDS, Goal(Bound.OURS_MAX, 2)),
+    (Metric("s", SECONDS, Goal(Bound.OURS_MAX, 2)),),
 )
-KILLED = Life("start-killed", "start after SIGKILL", Metric("s", SECONDS, Goal(Bound.OURS_MAX, 3)))
+KILLED = Life(
+    "start-killed", "start after SIGKILL", (Metric("s", SECONDS, Goal(Bound.OURS_MAX, 3)),)
+)
 LIVES = (IDLE, FILLED, COLD, CLEAN, KILLED, CHURNED)
 
 Row = Load | Life
 ROWS: tuple[Row, ...] = (*LOADS, *LIVES)
 
 
-def chosen(patterns: str) -> list[Row]:
-    """The rows whose name contains one of the words (all for none). Raises ValueError for a word that no name contains."""
+def chosen(patterns: str, rows: Sequence[Row] = ROWS) -> list[Row]:
+    """Those of the rows whose name contains one of the words (all for none). Raises ValueError for a word that no name contains."""
     words = patterns.replace(",", " ").split()
     for word in words:
-        if not any(word in row.name for row in ROWS):
-            names = ", ".join(row.name for row in ROWS)
+        if not any(word in row.name for row in rows):
+            names = ", ".join(row.name for row in rows)
             raise ValueError(f"ROWS: no row is named like {word!r}; there are {names}")
-    return [row for row in ROWS if not words or any(word in row.name for word in words)]
-
-
-def metrics(row: Row) -> tuple[Metric, ...]:
-    return row.metrics if isinstance(row, Load) else (row.metric,)
+    return [row for row in rows if not words or any(word in row.name for word in words)]

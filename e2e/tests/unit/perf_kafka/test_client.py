@@ -4,7 +4,7 @@ import pytest
 from e2e.perf_kafka.client import figures, parse
 
 WRITE = (
-    '{"records": 1000, "requests": 20, "wall_s": 0.5, "cpu_s": 0.001, "user_s": 0.03,'
+    '{"records": 1000, "requests": 20, "wall_s": 0.5, "cpu_s": 0.001, "beside_s": 0.002, "user_s": 0.03,'
     ' "system_s": 0.01, "librdkafka": "2.0.2"'
 )
 
@@ -15,6 +15,8 @@ def test_what_the_client_prints_becomes_figures():
         {
             "cpu_us_per_record": 1,
             "cpu_us_per_request": 50,
+            "whole_cpu_us_per_record": 3,
+            "whole_cpu_us_per_request": 150,
             "records_per_s": 2000,
             "records_per_request": 50,
             "kernel_share": 0.25,

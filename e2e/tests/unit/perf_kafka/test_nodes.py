@@ -1,7 +1,7 @@
 import pytest
 
 from e2e.perf_kafka import nodes
-from e2e.perf_kafka.nodes import await_deleted, disk_bytes, kafka_version
+from e2e.perf_kafka.nodes import Cluster, disk_bytes, kafka_version
 
 
 def test_the_release_of_kafka_is_that_of_the_pom():
@@ -18,12 +18,23 @@ def test_the_disk_that_files_take_is_counted_without_their_holes(tmp_path):
 
 def test_a_topic_that_never_leaves_the_disk_is_told_of(tmp_path, monkeypatch):
     class Node:
-        name = "kafka"
         data = tmp_path
+
+    cluster = Cluster("kafka", [Node()])  # type: ignore[list-item]
 
     monkeypatch.setattr(nodes, "LITTLE_BYTES", 1000)
     monkeypatch.setattr(nodes, "DELETED_S_MAX", 0.05)
-    await_deleted(Node())  # type: ignore[arg-type]
+    cluster.await_deleted()
     (tmp_path / "log").write_bytes(b"x" * 100_000)
     with pytest.raises(TimeoutError, match="kafka still holds"):
-        await_deleted(Node())  # type: ignore[arg-type]
+        cluster.await_deleted()
+
+
+def test_a_cluster_is_all_its_nodes_and_what_stands_beside_them_is_told_apart():
+    class Node:
+        def __init__(self, number: int) -> None:
+            self.pid, self.bootstrap = number, f"127.0.0.1:{number}"
+
+    cluster = Cluster("ours", [Node(1), Node(2)], [Node(3)])  # type: ignore[list-item]
+    assert cluster.bootstrap == "127.0.0.1:1,127.0.0.1:2"
+    assert (cluster.pids, cluster.beside_pids) == ([1, 2], [3])

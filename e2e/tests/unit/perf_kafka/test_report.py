@@ -82,3 +82,13 @@ def test_what_is_kept_holds_figures_goals_and_every_round():
 def test_a_figure_without_a_goal_is_not_judged():
     assert Figure(LOADS[0].metrics[2], spread([1]), spread([2])).is_met is None
     assert Figure(THROUGHPUT, spread([3]), spread([2])).is_met is True
+
+
+def test_what_kafka_was_not_asked_for_is_neither_compared_nor_kept():
+    rounds: dict[str, list[dict[str, float]]] = {"ours": [{"mib": 60}], "kafka": []}
+    (found,) = compared(IDLE, rounds)
+    assert found.is_met is True
+    assert table([(IDLE, [found])], quick=False).splitlines()[1].split() == [
+        *("idle", "resident", "memory,", "MiB", "60.0", "-", "ours", "<=", "80", "met")
+    ]
+    assert as_json(IDLE, [found], rounds)["mib"].keys() == {"ours", "goal", "met"}

@@ -10,7 +10,6 @@ from e2e.perf_kafka.rows import (
     Goal,
     Kind,
     chosen,
-    metrics,
 )
 
 
@@ -49,7 +48,7 @@ def test_each_row_is_named_once_and_has_titles_of_its_own():
 
 def test_rows_of_full_batches_and_of_single_records_have_the_goals_of_the_issue():
     for load in LOADS:
-        goals = {metric.key: metric.goal for metric in metrics(load) if metric.goal}
+        goals = {metric.key: metric.goal for metric in load.metrics if metric.goal}
         if load.kind is Kind.PACE:
             assert goals["cpu_us_per_request"] == Goal(Bound.RATIO_MAX, 0.7)
             assert goals["p99_us"] == Goal(Bound.RATIO_MAX, 1.0)
@@ -75,3 +74,19 @@ def test_a_trial_is_smaller_in_all_that_takes_time():
     small = row.smaller
     assert (small.records, small.seconds, small.connections) == (100, 1, 50)
     assert "50 connections" in small.title
+
+
+def test_a_goal_may_bound_our_own_figure_besides_the_ratio():
+    goal = Goal(Bound.RATIO_MAX, 1, ours_max=10_000)
+    assert goal.is_met(9_000, 9_000)
+    assert not goal.is_met(9_000, 8_000)
+    assert not goal.is_met(11_000, 20_000)
+    assert str(goal) == "ratio <= 1, ours <= 10,000"
+
+
+def test_producers_with_a_rate_may_make_batches():
+    paced = next(load for load in LOADS if load.kind is Kind.PACE)
+    batched = replace(paced, batch_records=500, linger_ms=1)
+    assert (paced.arguments()["batch_records"], paced.arguments()["linger_ms"]) == (1, 0)
+    assert (batched.arguments()["batch_records"], batched.arguments()["linger_ms"]) == (500, 1)
+    assert batched.title == "1 KiB records, 1,000/s"

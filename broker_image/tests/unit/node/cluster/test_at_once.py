@@ -86,4 +86,4 @@ async def test_cancelled_it_cancels_what_is_under_way(begun: int):
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert works.begun == works.ended == list(range(min(begun, 2)))
+    assert works.begun == sorted(works.ended) == list(range(min(begun, 2)))
