@@ -67,7 +67,7 @@ def compacted(kafka):
     whole = OffsetRange(TopicPartition(topic.name, 0), 0, 300)
     with Cluster(kafka.bootstrap) as cluster:
         # the fixed point: a pass that came later would come between the reads of ours and of theirs
-        wait_until(lambda: sum(map(len, cluster.read(whole))) == KEYS + BATCH_RECORDS)
+        wait_until(lambda: sum(map(len, cluster.read([whole]))) == KEYS + BATCH_RECORDS)
     return topic
 
 

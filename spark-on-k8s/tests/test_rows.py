@@ -1,6 +1,7 @@
 import pyarrow as pa
 import pytest
-from logfleet_spark.rows import HEADER_TYPE, RowError, rows
+from logfleet_spark.decoding import HEADER_TYPE
+from logfleet_spark.rows import RowError, rows
 
 BYTES = [b"\xff", "é".encode(), None, b""]
 SMALL, LARGE = pa.array(BYTES, pa.binary()), pa.array(BYTES, pa.large_binary())

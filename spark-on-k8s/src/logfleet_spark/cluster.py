@@ -10,27 +10,29 @@ from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Self, TypeVar
 
+import pyarrow as pa
 from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
-from logfleet.client.errors import KafkaError
+from logfleet.client.errors import KafkaError, raise_for
 from logfleet.client.fetcher import Fetched, Fetcher
 from logfleet.client.groups import Groups
 from logfleet.client.metadata import Topic
 from logfleet.client.offsets import OffsetSpec, TopicPartition, list_offsets
 from logfleet.client.producer import Producer
-from logfleet.records.batch import iterate_headers
 from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import MetadataRequest, MetadataResponse
 
 from logfleet_spark.client_options import ClientOptions
+from logfleet_spark.decoding import Part, decode
 from logfleet_spark.offsets import OffsetRange, Offsets, data_loss
-from logfleet_spark.rows import Row, TypedRecord
+from logfleet_spark.rows import Row
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-ROWS_PER_CHUNK = 10_000
-"""Records handed on at once: large enough that Arrow's cost per batch vanishes, small enough for any worker's memory."""
+PARTITION_BYTES = 4 * 1024 * 1024
+"""Of one partition in one answer, unless `kafka.max.partition.fetch.bytes` says otherwise: Kafka's 1 MiB takes more requests."""
 POLL_MS = 1_000
 STALLED_POLLS_MAX = 5
 """Polls without a record before it is asked whether the partition still reaches that far."""
@@ -69,13 +71,34 @@ class Cluster:
         ]
 
     def find(self, names: Iterable[str]) -> list[Topic]:
-        """Those of the topics that are there now."""
-        found = [self._run(Admin(self._client).find_topic(name)) for name in dict.fromkeys(names)]
-        return [topic for topic in found if topic is not None]
+        """Those of the topics that are there now, by one request for all."""
+        wanted = list(dict.fromkeys(names))
+        return self._run(self._client.retrying(lambda: self._find(wanted))) if wanted else []
 
-    def offsets(self, at: Mapping[TopicPartition, int]) -> Offsets:
-        """Offset by partition for EARLIEST or LATEST; partitions that are gone are left out."""
-        wanted = self._there(at)
+    async def _find(self, names: list[str]) -> list[Topic]:
+        rows = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        connection = await self._client.any()
+        answer = await connection.request(
+            MetadataRequest(topics=rows, allow_auto_topic_creation=False),
+            MetadataResponse,
+            timeout_ms=self._client.request_timeout_ms,
+        )
+        found = self._client.metadata.update(answer, asyncio.get_running_loop().time())
+        for row in answer.topics:
+            if row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self._client.metadata.forget([row.name or ""])
+            else:
+                raise_for(row.error_code, subject=f"topic {row.name}")
+        return found
+
+    def offsets(
+        self, at: Mapping[TopicPartition, int], *, there: Iterable[Topic] | None = None
+    ) -> Offsets:
+        """Offset by partition for EARLIEST or LATEST, by one request to each leader; partitions that are gone are left out.
+
+        there: the topics as they were found a moment ago; None: they are asked for.
+        """
+        wanted = self._there(at, there)
         found = self._run(list_offsets(self._client, wanted)) if wanted else {}
         return {tp: answer.offset for tp, answer in found.items()}
 
@@ -87,37 +110,56 @@ class Cluster:
         return {tp: None if at.offset < 0 else at.offset for tp, at in found.items()}
 
     def read(
-        self, wanted: OffsetRange, *, fail_on_data_loss: bool = True
-    ) -> Iterator[list[TypedRecord]]:
-        """The records of a range in chunks. Offsets without a record (compacted, control batches) are passed over.
+        self,
+        ranges: Iterable[OffsetRange],
+        topic_ids: Mapping[str, bytes] | None = None,
+        *,
+        fail_on_data_loss: bool = True,
+        include_headers: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        """The records of ranges of different partitions, as they come. Offsets without a record (compacted, control batches) are passed over.
 
-        Raises DataLossError if records of it were deleted meanwhile, unless loss is accepted.
+        topic_ids: of the topics that the ranges are of, where it is known. Raises DataLossError if records of them were deleted
+        meanwhile or a topic was made anew (KIP-516), unless loss is accepted.
         """
-        fetcher = Fetcher(self._client, **self._options.fetcher)
-        fetcher.assign({wanted.where: wanted.start})
-        chunk: list[TypedRecord] = []
+        fetcher = Fetcher(
+            self._client, **{"partition_bytes": PARTITION_BYTES, **self._options.fetcher}
+        )
+        left = {r.where: r for r in ranges if r.size > 0}
+        fetcher.assign({tp: r.start for tp, r in left.items()})
         stalled = checks = 0
-        while (position := fetcher.positions()[wanted.where]) < wanted.end:
+        while left:
             fetched = self._poll(fetcher)
             if fetched is None or (not fetched and stalled >= STALLED_POLLS_MAX):
-                left = self._left(position, wanted, fail_on_data_loss=fail_on_data_loss)
-                fetcher.assign({wanted.where: left})
+                if checks >= CHECKS_MAX:
+                    texts = ", ".join(f"{tp}: offset {r.start}" for tp, r in left.items())
+                    raise StalledError(f"{texts} is there, but no record of it came")
+                left = self._left(left, fail_on_data_loss=fail_on_data_loss)
+                # from what was taken: an answer that told of an offset out of range is lost with what it held besides
+                fetcher.assign({tp: r.start for tp, r in left.items()})
                 stalled, checks = 0, checks + 1
-                if checks > CHECKS_MAX:
-                    raise StalledError(f"{wanted.where}: offset {position} is there but never came")
                 continue
             stalled = 0 if fetched else stalled + 1
             checks = 0 if fetched else checks
-            for part in fetched:
-                for record in typed_records(part):
-                    if record[0].offset >= wanted.end:
-                        break
-                    chunk.append(record)
-                    if len(chunk) >= ROWS_PER_CHUNK:
-                        yield chunk
-                        chunk = []
-        if chunk:
-            yield chunk
+            if fail_on_data_loss and topic_ids:
+                refuse_made_anew(fetcher.topic_ids(), topic_ids)
+            parts = []
+            for each in fetched:
+                wanted = left.pop(each.partition)
+                parts.append(
+                    Part(
+                        each.partition.topic,
+                        each.partition.partition,
+                        each.batches,
+                        wanted.start,
+                        wanted.end,
+                    )
+                )
+                if each.end_offset < wanted.end:
+                    left[each.partition] = OffsetRange(each.partition, each.end_offset, wanted.end)
+            if left.keys() != fetcher.positions().keys():
+                fetcher.assign({tp: r.start for tp, r in left.items()})
+            yield from decode(parts, include_headers=include_headers)
 
     def write(self, rows: Iterable[Row]) -> int:
         """Write all rows; returns how many once every one is acknowledged. Raises the first failure, and takes no more rows then."""
@@ -158,27 +200,37 @@ class Cluster:
                 raise
             return None
 
-    def _left(self, position: int, wanted: OffsetRange, *, fail_on_data_loss: bool) -> int:
-        """Where a range goes on whose next offset did not come: at `position` if that is there, else at the first that is.
+    def _left(
+        self, wanted: Mapping[TopicPartition, OffsetRange], *, fail_on_data_loss: bool
+    ) -> dict[TopicPartition, OffsetRange]:
+        """Of ranges whose next offset did not come, what is there: from their start if that is, else from the first that is.
 
-        That is the range's end if nothing of it is left. Raises DataLossError if loss is not accepted.
+        Ranges of which nothing is left are left out. Raises DataLossError if loss is not accepted.
         Source: KafkaDataConsumer.getEarliestAvailableOffsetBetween of Spark's Kafka source.
         """
-        where = wanted.where
-        first = self.offsets({where: OffsetSpec.EARLIEST}).get(where)
-        end = self.offsets({where: OffsetSpec.LATEST}).get(where)
-        if first is not None and end is not None and first <= position < end:
-            return position
-        if fail_on_data_loss:
-            kept = "partition gone" if first is None else f"there: {first} to {end}"
-            raise data_loss([f"{where} from {position} to {wanted.end} ({kept})"])
-        if first is None or end is None or position >= end:
-            return wanted.end
-        return min(first, wanted.end)
+        first = self.offsets(dict.fromkeys(wanted, OffsetSpec.EARLIEST))
+        end = self.offsets(dict.fromkeys(wanted, OffsetSpec.LATEST))
+        left, lost = {}, []
+        for tp, r in wanted.items():
+            if tp not in first or tp not in end:
+                lost.append(f"{tp} from {r.start} to {r.end} (partition gone)")
+            elif first[tp] <= r.start < end[tp]:
+                left[tp] = r
+            else:
+                lost.append(f"{tp} from {r.start} to {r.end} (there: {first[tp]} to {end[tp]})")
+                if r.start < first[tp] < r.end:
+                    left[tp] = OffsetRange(tp, first[tp], r.end)
+        if lost and fail_on_data_loss:
+            raise data_loss(lost)
+        return left
 
-    def _there(self, by_partition: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """What of it is of partitions that are there now."""
-        there = set(partitions_of(self.find(tp.topic for tp in by_partition)))
+    def _there(
+        self, by_partition: Mapping[TopicPartition, int], topics: Iterable[Topic] | None = None
+    ) -> dict[TopicPartition, int]:
+        """What of it is of partitions that are there now. topics: as they were found; None: they are asked for."""
+        if topics is None:
+            topics = self.find(tp.topic for tp in by_partition)
+        there = set(partitions_of(topics))
         return {tp: value for tp, value in by_partition.items() if tp in there}
 
     def _run(self, call: Coroutine[Any, Any, T]) -> T:
@@ -194,11 +246,8 @@ def _pull(rows: Iterator[Row]) -> list[Row]:
     return list(islice(rows, ROWS_PER_PULL))
 
 
-def typed_records(fetched: Fetched) -> Iterator[TypedRecord]:
-    """Records with the meaning of their timestamp, which stands once per batch."""
-    batches = iterate_headers(fetched.batches)
-    _, header = next(batches)
-    for record in fetched.records():
-        while record.offset > header.last_offset:
-            _, header = next(batches)
-        yield record, header.timestamp_type
+def refuse_made_anew(found: Mapping[str, bytes], wanted: Mapping[str, bytes]) -> None:
+    """Raise DataLossError if a topic is another one than that of the wanted id by its name (KIP-516)."""
+    anew = [name for name, topic_id in found.items() if wanted.get(name, topic_id) != topic_id]
+    if anew:
+        raise data_loss([f"topic {name} (deleted and made anew)" for name in anew])

@@ -1,14 +1,11 @@
-"""Records to Arrow and back, column by column."""
+"""Rows of a write as records."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
-from logfleet.client.offsets import TopicPartition
-from logfleet.records.batch import TimestampType
-from logfleet.records.record import Header, Record
+from logfleet.records.record import Header
 
-HEADER_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 KEY, VALUE, TOPIC, PARTITION, HEADERS = "key", "value", "topic", "partition", "headers"
 # Columns of a write with the types that Spark's Kafka sink takes; only `value` must be there
 COLUMN_TYPES = {
@@ -18,34 +15,6 @@ COLUMN_TYPES = {
     PARTITION: ("int",),
     HEADERS: ("array<struct<key:string,value:binary>>",),
 }
-
-TypedRecord = tuple[Record, TimestampType]
-
-
-def to_arrow(
-    where: TopicPartition, records: Sequence[TypedRecord], *, include_headers: bool
-) -> pa.RecordBatch:
-    """Columns in the order of the source's schema."""
-    size = len(records)
-    columns: dict[str, pa.Array] = {
-        "key": pa.array([r.key for r, _ in records], pa.binary()),
-        "value": pa.array([r.value for r, _ in records], pa.binary()),
-        "topic": pa.repeat(pa.scalar(where.topic, pa.string()), size),
-        "partition": pa.repeat(pa.scalar(where.partition, pa.int32()), size),
-        "offset": pa.array([r.offset for r, _ in records], pa.int64()),
-        "timestamp": pa.array(
-            [r.timestamp * 1000 for r, _ in records], pa.timestamp("us", tz="UTC")
-        ),
-        "timestampType": pa.array([int(kind) for _, kind in records], pa.int32()),
-    }
-    if include_headers:
-        columns["headers"] = pa.array([_headers(r.headers) for r, _ in records], HEADER_TYPE)
-    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
-
-
-def _headers(headers: Sequence[Header]) -> list[dict[str, str | bytes | None]] | None:
-    # Spark's source has null, not an empty list, where there are none
-    return [{"key": key, "value": value} for key, value in headers] or None
 
 
 class RowError(ValueError):

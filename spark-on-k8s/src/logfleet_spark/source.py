@@ -28,7 +28,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from logfleet_spark.client_options import OptionError
-from logfleet_spark.cluster import Cluster, partitions_of
+from logfleet_spark.cluster import Cluster, partitions_of, refuse_made_anew
 from logfleet_spark.offsets import (
     OffsetRange,
     Offsets,
@@ -38,6 +38,7 @@ from logfleet_spark.offsets import (
     gone_or_lower,
     limited,
     planned,
+    shared,
     split,
     to_json,
     without_latest,
@@ -52,7 +53,6 @@ from logfleet_spark.options import (
     sink_options,
     source_options,
 )
-from logfleet_spark.rows import to_arrow
 from logfleet_spark.sink import BatchWriter, StreamWriter
 
 COLUMNS = (
@@ -64,6 +64,10 @@ HEADERS = ", headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 # An idle stream asks for the newest offsets every 10 ms (spark.sql.streaming.pollingDelay); the cluster is asked less often.
 # It waits rather than gets an old answer: an end that is not the newest would let `processAllAvailable` return too early.
 IDLE_ASK_SECONDS = 0.1
+
+
+TASK_RECORDS = 10_000
+"""Offsets of small ranges that share a task: less work than starting another one."""
 
 
 class LogfleetSource(DataSource):
@@ -96,45 +100,41 @@ class LogfleetSource(DataSource):
 
 
 class Piece(InputPartition):
-    """The offsets that one task reads; topic_id: of the topic that they were planned for, None if it was not there."""
+    """The offsets that one task reads; topic_ids: of the topics that they were planned for, but for those that were not there."""
 
-    def __init__(self, offsets: OffsetRange, topic_id: bytes | None) -> None:
-        super().__init__(offsets)
-        self.offsets = offsets
-        self.topic_id = topic_id
+    def __init__(self, ranges: tuple[OffsetRange, ...], topic_ids: Mapping[str, bytes]) -> None:
+        super().__init__(ranges)
+        self.ranges = ranges
+        self.topic_ids = topic_ids
 
 
 def read_piece(options: SourceOptions, piece: InputPartition) -> Iterator[pa.RecordBatch]:
     """The records of one task's offsets. Opens its own connections: it runs in a worker of its own."""
     if not isinstance(piece, Piece):
         return  # Spark makes one empty partition of its own where there are none
-    where = piece.offsets.where
-    ids = {where.topic: piece.topic_id} if piece.topic_id is not None else {}
     with Cluster(options.bootstrap, options.client) as cluster:
-        for records in cluster.read(piece.offsets, fail_on_data_loss=options.fail_on_data_loss):
-            if options.fail_on_data_loss:
-                refuse_made_anew(cluster.find([where.topic]), ids)
-            yield to_arrow(where, records, include_headers=options.include_headers)
+        yield from cluster.read(
+            piece.ranges,
+            piece.topic_ids,
+            fail_on_data_loss=options.fail_on_data_loss,
+            include_headers=options.include_headers,
+        )
 
 
 def ids_of(topics: Iterable[Topic]) -> dict[str, bytes]:
     return {topic.name: topic.topic_id for topic in topics}
 
 
-def refuse_made_anew(topics: Iterable[Topic], ids: Mapping[str, bytes]) -> None:
-    """Raise DataLossError if a topic is another one than that of the given id by its name (KIP-516).
-
-    Offsets and records are asked for by name: what was asked for between two looks at one id is of one topic.
-    """
-    anew = [t.name for t in topics if ids.get(t.name, t.topic_id) != t.topic_id]
-    if anew:
-        raise data_loss([f"topic {name} (deleted and made anew)" for name in anew])
-
-
 def pieces(
-    ranges: Sequence[OffsetRange], min_partitions: int | None, ids: Mapping[str, bytes]
+    ranges: Sequence[OffsetRange], options: SourceOptions, ids: Mapping[str, bytes]
 ) -> list[InputPartition]:
-    return [Piece(r, ids.get(r.where.topic)) for r in split(ranges, min_partitions)]
+    """What each task reads: small ranges share one, unless so many tasks are asked for."""
+    cut = split(ranges, options.min_partitions)
+    together = 0 if options.min_partitions else TASK_RECORDS
+    return [
+        Piece(task, {r.where.topic: ids[r.where.topic] for r in task if r.where.topic in ids})
+        for task in shared(cut, together)
+    ]
 
 
 def subscribed(cluster: Cluster, wanted: Topics) -> list[Topic]:
@@ -228,7 +228,7 @@ class BatchReader(DataSourceReader):
         elif lost := gone_or_lower(end, latest):
             raise data_loss(lost)
         ranges = planned(start, end, earliest, fail_on_data_loss=self.options.fail_on_data_loss)
-        return pieces(ranges, self.options.min_partitions, ids_of(topics))
+        return pieces(ranges, self.options, ids_of(topics))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_piece(self.options, partition)
@@ -268,7 +268,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         written between is not to change which records the batch has. Spark's Kafka source keeps the answer in the
         checkpoint, of which a Python source knows nothing. Source: org.apache.spark.sql.execution.streaming.MicroBatchExecution.
         """
-        return to_json(starts(self.cluster, self._partitions(), self.options.starting))
+        return to_json(
+            starts(
+                self.cluster, matching(self._topics(), self.options.topics), self.options.starting
+            )
+        )
 
     def getDefaultReadLimit(self) -> ReadLimit:
         limit = self.options.max_offsets_per_trigger
@@ -313,7 +317,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ids = self._ids or ids_of(self.cluster.find(tp.topic for tp in until))
         earliest = self.cluster.offsets(dict.fromkeys(until, EARLIEST))
         ranges = planned(begin, until, earliest, fail_on_data_loss=self.options.fail_on_data_loss)
-        return pieces(ranges, self.options.min_partitions, ids)
+        return pieces(ranges, self.options, ids)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_piece(self.options, partition)
@@ -331,13 +335,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _latest(self) -> Offsets:
         """Where the partitions end now."""
         self._asked = time.monotonic()
-        self._newest = self.cluster.offsets(dict.fromkeys(self._partitions(), LATEST))
+        topics = self._topics()
+        partitions = matching(topics, self.options.topics)
+        self._newest = self.cluster.offsets(dict.fromkeys(partitions, LATEST), there=topics)
         return self._newest
 
-    def _partitions(self) -> list[TopicPartition]:
+    def _topics(self) -> list[Topic]:
         """What is to be read now. Raises DataLossError if a topic is another one than before (KIP-516)."""
         topics = subscribed(self.cluster, self.options.topics)
         if self.options.fail_on_data_loss:
-            refuse_made_anew(topics, self._ids)
+            refuse_made_anew(ids_of(topics), self._ids)
         self._ids = ids_of(topics)
-        return matching(topics, self.options.topics)
+        return topics

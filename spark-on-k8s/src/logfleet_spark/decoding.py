@@ -1,0 +1,379 @@
+"""Fetched batches as Arrow columns: numpy walks over the fields of all records of many batches at once.
+
+What `logfleet.records.record` reads one record at a time is read here a column at a time; what that refuses is refused here, and
+besides offsets that leave their batch or do not rise, and times beyond what Spark can hold. One step of Python per record is
+left, which finds where the record begins. PURE. Source of the format: KIP-98, DefaultRecord of Apache Kafka.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from logfleet.records.batch import (
+    HEADER_SIZE,
+    BatchHeader,
+    TimestampType,
+    crc_matches,
+    iterate_headers,
+    read_codec,
+)
+from logfleet.records.checksum import Buffer
+from logfleet.records.compression import Codec, decompressed_pieces
+from logfleet.records.errors import CorruptRecords, RecordsError
+from logfleet.records.record import DECOMPRESSED_BYTES_MAX
+from logfleet.records.varint import VARLONG_BYTES_MAX, read_varint
+from logfleet.wire.java_text import java_text
+
+Ints = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+Flags = npt.NDArray[np.bool_]
+
+HEADER_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+GROUP_BYTES = 8 * 1024 * 1024
+"""Records of so many bytes become one Arrow batch: numpy's cost per call vanishes, and any worker's memory suffices. One batch may be larger."""
+RECORD_BYTES_MIN = 7
+"""Length, attributes, two deltas, two lengths and the count of headers, each of one byte."""
+TIMESTAMP_MS_MAX = (2**63 - 1) // 1000
+"""Spark holds times as microseconds in 64 bits."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """Whole batches of one partition, of which the records from offset `start` up to but not including `end` are wanted."""
+
+    topic: str
+    partition: int
+    batches: Buffer
+    start: int
+    end: int
+
+    def refuse(self, why: object) -> NoReturn:
+        """Raise CorruptRecords in the name of the partition."""
+        raise CorruptRecords(f"{self.topic}-{self.partition}: {why}")
+
+
+def decode(parts: Iterable[Part], *, include_headers: bool) -> Iterator[pa.RecordBatch]:
+    """The wanted records of all parts, in their order, with the columns of Spark's Kafka source.
+
+    Raises CorruptRecords, which names partition and offset, for what `logfleet.records` refuses and for a wrong checksum.
+    """
+    group = _Group()
+    for part in parts:
+        for position, header in _headers(part):
+            if group.size >= GROUP_BYTES:
+                yield from group.decoded(include_headers=include_headers)
+                group = _Group()
+            if not header.is_control and part.start <= header.last_offset:
+                if header.base_offset >= part.end:
+                    break
+                group.add(part, position, header)
+    yield from group.decoded(include_headers=include_headers)
+
+
+def _headers(part: Part) -> Iterator[tuple[int, BatchHeader]]:
+    try:
+        yield from iterate_headers(part.batches)
+    except CorruptRecords as error:
+        part.refuse(error)
+
+
+def _refuse(part: Part, header: BatchHeader, why: object) -> NoReturn:
+    part.refuse(f"batch at offset {header.base_offset}: {why}")
+
+
+class _BadRow(Exception):
+    """A row of a group that is no record."""
+
+    def __init__(self, row: int, why: str) -> None:
+        super().__init__(why)
+        self.row = row
+
+
+@dataclass(slots=True)
+class _Group:
+    """Batches that are decoded together. pieces: their records without compression; ends: where each one's end in all of it."""
+
+    parts: list[Part] = field(default_factory=list)
+    headers: list[BatchHeader] = field(default_factory=list)
+    pieces: list[Buffer] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, part: Part, position: int, header: BatchHeader) -> None:
+        """Check a batch and keep its records."""
+        if not crc_matches(part.batches, header, position):
+            _refuse(part, header, "its checksum is wrong")
+        body = memoryview(part.batches)[position + HEADER_SIZE : position + header.size]
+        before = self.size
+        try:
+            codec = read_codec(header)
+            if codec is Codec.NONE:
+                self.pieces.append(body)
+                self.size += len(body)
+            else:
+                for piece in decompressed_pieces(codec, body, DECOMPRESSED_BYTES_MAX):
+                    self.pieces.append(piece)
+                    self.size += len(piece)
+        except RecordsError as error:
+            _refuse(part, header, error)
+        room = self.size - before
+        if not 0 <= header.record_count <= room // RECORD_BYTES_MIN or (
+            room and not header.record_count
+        ):
+            _refuse(part, header, f"{header.record_count} records in {room} bytes")
+        self.parts.append(part)
+        self.headers.append(header)
+        self.ends.append(self.size)
+
+    def decoded(self, *, include_headers: bool) -> Iterator[pa.RecordBatch]:
+        """At most one batch of rows; none if nothing is wanted."""
+        counts = np.array([header.record_count for header in self.headers], np.int64)
+        if not counts.sum():
+            return
+        try:
+            rows = _read(b"".join(self.pieces), counts, np.array(self.ends, np.int64))
+            batch = self._batch(rows, counts, include_headers=include_headers)
+        except _BadRow as bad:
+            index = int(np.searchsorted(np.cumsum(counts), bad.row, side="right"))
+            _refuse(self.parts[index], self.headers[index], bad)
+        if batch.num_rows:
+            yield batch
+
+    def _batch(self, rows: "_Rows", counts: Ints, *, include_headers: bool) -> pa.RecordBatch:
+        offsets = self._offsets(rows, counts)
+        columns: dict[str, pa.Array] = {
+            "key": _slices(rows.body, rows.key, rows.key_length),
+            "value": _slices(rows.body, rows.value, rows.value_length),
+            "topic": self._topics(counts),
+            "partition": pa.array(
+                np.repeat(np.array([p.partition for p in self.parts], np.int32), counts)
+            ),
+            "offset": pa.array(offsets),
+            "timestamp": self._timestamps(rows, counts),
+            "timestampType": pa.array(
+                np.repeat(
+                    np.array([h.timestamp_type for h in self.headers], np.int32),
+                    counts,
+                )
+            ),
+        }
+        if include_headers:
+            columns["headers"] = rows.headers.column(rows.body)
+        batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        start = np.repeat(np.array([p.start for p in self.parts], np.int64), counts)
+        end = np.repeat(np.array([p.end for p in self.parts], np.int64), counts)
+        wanted = (offsets >= start) & (offsets < end)
+        return batch if wanted.all() else batch.filter(pa.array(wanted))
+
+    def _offsets(self, rows: "_Rows", counts: Ints) -> Ints:
+        """Raises _BadRow for one that leaves its batch or is not above the one before."""
+        delta = rows.offset_delta
+        last = np.repeat(np.array([h.last_offset_delta for h in self.headers], np.int64), counts)
+        _check((delta < 0) | (delta > last), "its offset is not one of the batch's")
+        rising = np.ones(len(delta), np.bool_)
+        rising[1:] = delta[1:] > delta[:-1]
+        rising[(np.cumsum(counts) - counts)[counts > 0]] = True
+        _check(~rising, "offsets do not rise")
+        return np.repeat(np.array([h.base_offset for h in self.headers], np.int64), counts) + delta
+
+    def _topics(self, counts: Ints) -> pa.Array:
+        names = [part.topic for part in self.parts]
+        if len(set(names)) == 1:
+            return pa.repeat(pa.scalar(names[0], pa.string()), int(counts.sum()))
+        return pa.array(names, pa.string()).take(
+            pa.array(np.repeat(np.arange(len(names), dtype=np.int64), counts))
+        )
+
+    def _timestamps(self, rows: "_Rows", counts: Ints) -> pa.Array:
+        """A batch's largest time for all of its records where the broker set it, else each one's own (KIP-32)."""
+        appended = [h.timestamp_type is TimestampType.LOG_APPEND_TIME for h in self.headers]
+        base = np.repeat(
+            np.array(
+                [
+                    h.max_timestamp if set_by_broker else h.base_timestamp
+                    for h, set_by_broker in zip(self.headers, appended, strict=True)
+                ],
+                np.int64,
+            ),
+            counts,
+        )
+        delta = rows.timestamp_delta
+        if any(appended):
+            delta = np.where(np.repeat(np.array(appended), counts), 0, delta)
+        # neither can overflow their sum then
+        _check(_beyond(base) | _beyond(delta), "a time beyond what Spark can hold")
+        millis = base + delta
+        _check(_beyond(millis), "a time beyond what Spark can hold")
+        return pa.array(millis * 1000).cast(pa.timestamp("us", tz="UTC"))
+
+
+def _beyond(millis: Ints) -> Flags:
+    return (millis > TIMESTAMP_MS_MAX) | (millis < -TIMESTAMP_MS_MAX)
+
+
+def _check(bad: Flags, why: str) -> None:
+    """Raise _BadRow for the first row that is bad."""
+    if bad.any():
+        raise _BadRow(int(np.argmax(bad)), why)
+
+
+@dataclass(frozen=True, slots=True)
+class _Headers:
+    """Headers of all rows, one after another. counts: by row; name and value: where each begins; value_length: -1 is null."""
+
+    counts: Ints
+    name: Ints
+    name_length: Ints
+    value: Ints
+    value_length: Ints
+
+    def column(self, body: bytes) -> pa.Array:
+        """Null, not an empty list, where there are none, as in Spark's source."""
+        names = _slices(body, self.name, self.name_length)
+        try:
+            keys = names.cast(pa.string())
+        except pa.ArrowInvalid:  # not UTF-8: as Java reads it
+            keys = pa.array([java_text(name) for name in names.to_pylist()], pa.string())
+        values = _slices(body, self.value, self.value_length)
+        structs = pa.StructArray.from_arrays([keys, values], fields=list(HEADER_TYPE.value_type))
+        offsets = np.zeros(len(self.counts) + 1, np.int32)
+        np.cumsum(self.counts, out=offsets[1:])
+        column = pa.ListArray.from_arrays(pa.array(offsets), structs, type=HEADER_TYPE)
+        if self.counts.all():
+            return column
+        some = pa.array(np.arange(len(self.counts)), mask=self.counts == 0)
+        return column.take(some)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Where the fields of all records are in `body`; a length of -1 or less is null."""
+
+    body: bytes
+    timestamp_delta: Ints
+    offset_delta: Ints
+    key: Ints
+    key_length: Ints
+    value: Ints
+    value_length: Ints
+    headers: _Headers
+
+
+def _read(body: bytes, counts: Ints, batch_ends: Ints) -> _Rows:
+    """All fields of the records in `body`. counts, batch_ends: of each batch. Raises _BadRow."""
+    a = np.frombuffer(body, np.uint8)
+    at = _lengths_at(body, counts.tolist(), batch_ends.tolist())
+    size, start = _varints(a, at)
+    end = start + size
+    _check((size < 0) | (end != np.append(at[1:], len(body))), "a record's length is wrong")
+    # the byte at `start` is the record's attributes, of which none are defined
+    timestamp_delta, at = _varints(a, start + 1)
+    offset_delta, at = _varints(a, at)
+    key_length, key = _varints(a, at)
+    _check(key_length > end - key, "a key longer than its record")
+    value_length, value = _varints(a, key + np.maximum(key_length, 0))
+    _check(value_length > end - value, "a value longer than its record")
+    header_counts, at = _varints(a, value + np.maximum(value_length, 0))
+    _check(
+        (header_counts < 0) | (header_counts > (end - at) >> 1), "its headers have no room in it"
+    )
+    headers, at = _read_headers(a, header_counts, at, end)
+    _check(at != end, "its fields do not fill it")
+    return _Rows(body, timestamp_delta, offset_delta, key, key_length, value, value_length, headers)
+
+
+def _lengths_at(body: bytes, counts: Sequence[int], batch_ends: Sequence[int]) -> Ints:
+    """Where the length of each record is: the only loop over records.
+
+    Negative lengths are not looked for everywhere. Raises _BadRow where a batch's records do not end with it.
+    """
+    found: list[int] = []
+    add = found.append
+    at = 0
+    for count, end in zip(counts, batch_ends, strict=True):
+        try:
+            for _ in range(count):
+                add(at)
+                first = body[at]
+                if first < 128:  # both usual cases in place: a call for each would double the time
+                    at += 1 + (first >> 1)
+                elif (second := body[at + 1]) < 128:
+                    at += 2 + ((first & 127 | second << 7) >> 1)
+                else:
+                    size, at = read_varint(body, at)
+                    at += max(size, 0)
+        except (IndexError, CorruptRecords):
+            at = -1
+        if at != end:
+            raise _BadRow(len(found) - 1, f"its bytes are not those of {count} records")
+    return np.array(found, np.int64)
+
+
+def _read_headers(a: Bytes, counts: Ints, at: Ints, end: Ints) -> tuple[_Headers, Ints]:
+    """The headers that begin at `at`, and the positions behind them. Takes a step for each header of the row that has most."""
+    total = int(counts.sum())
+    columns = [np.empty(total, np.int64) for _ in range(4)]
+    first = np.cumsum(counts) - counts
+    at = at.copy()
+    rows = np.flatnonzero(counts)
+    step = 0
+    while rows.size:
+        ends = end[rows]
+        try:
+            name_length, name = _varints(a, at[rows])
+            _check(name_length < 0, "a header without a name")
+            _check(name_length > ends - name, "a header longer than its record")
+            value_length, value = _varints(a, name + name_length)
+            _check(value_length > ends - value, "a header longer than its record")
+        except _BadRow as bad:
+            raise _BadRow(int(rows[bad.row]), str(bad)) from None
+        into = first[rows] + step
+        for column, found in zip(columns, (name, name_length, value, value_length), strict=True):
+            column[into] = found
+        at[rows] = value + np.maximum(value_length, 0)
+        step += 1
+        rows = rows[counts[rows] > step]
+    return _Headers(counts, *columns), at
+
+
+def _varints(a: Bytes, at: Ints) -> tuple[Ints, Ints]:
+    """Zigzag varints at the positions `at`: (values, positions behind them). Raises _BadRow as `read_varint` raises."""
+    try:
+        byte = a[at]
+        rest = (byte & 127).astype(np.uint64)
+        at = at + 1
+        more = np.flatnonzero(byte > 127)
+        shift = 7
+        while more.size:
+            if shift >= 7 * VARLONG_BYTES_MAX:
+                raise _BadRow(int(more[0]), "a number longer than 10 bytes")
+            byte = a[at[more]]
+            if shift == 7 * (VARLONG_BYTES_MAX - 1) and (byte & 127 > 1).any():
+                raise _BadRow(int(more[np.argmax(byte & 127 > 1)]), "a number beyond 64 bits")
+            rest[more] |= (byte & 127).astype(np.uint64) << np.uint64(shift)
+            at[more] += 1
+            more = more[byte > 127]
+            shift += 7
+    except IndexError:
+        raise _BadRow(int(np.argmax(at)), "a record ends early") from None
+    return (rest >> np.uint64(1)).view(np.int64) ^ -(rest & np.uint64(1)).view(np.int64), at
+
+
+def _slices(body: bytes, start: Ints, length: Ints) -> pa.Array:
+    """A binary column of the bytes from each start on; null where the length is negative. Starts rise, and no slice meets the next.
+
+    The body is one array, cut wherever a slice begins or ends; Arrow's `take` copies the pieces wanted.
+    """
+    count = len(start)
+    nulls = length < 0
+    cuts = np.empty(2 * count + 2, np.int32)
+    cuts[0], cuts[-1] = 0, len(body)
+    cuts[1:-1:2], cuts[2:-1:2] = start, start + np.maximum(length, 0)
+    pieces = pa.Array.from_buffers(
+        pa.binary(), 2 * count + 1, [None, pa.py_buffer(cuts), pa.py_buffer(body)]
+    )
+    wanted = pa.array(np.arange(1, 2 * count + 1, 2), mask=nulls if nulls.any() else None)
+    return pieces.take(wanted)
