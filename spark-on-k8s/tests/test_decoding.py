@@ -11,7 +11,6 @@ from logfleet.records.batch import (
     CODEC_MASK,
     HEADER,
     HEADER_SIZE,
-    TimestampType,
     iterate_headers,
     replace_payload,
     set_log_append_time,
@@ -254,4 +253,3 @@ def test_many_headers_in_one_record_keep_their_order():
     ]
     part = Part("t", 0, build_batch(records), 0, END)
     assert at_once([part]) == list(one_by_one(part))
-    assert TimestampType.CREATE_TIME == 0
