@@ -53,13 +53,15 @@ class Fetched(msgspec.Struct, frozen=True):
 class _Position:
     """Where a partition is read next, and since when that fails.
 
-    topic_id: of the topic that a leader has answered for at this position; None before, or if it has no ids.
+    topic_id: of the topic that a broker has answered for at this position; None before, or if it has no ids.
+    replica: the broker to ask instead of the leader, as it said (KIP-392).
     """
 
-    __slots__ = ("attempts", "failing_since", "offset", "retry_at", "topic_id")
+    __slots__ = ("attempts", "failing_since", "offset", "replica", "retry_at", "topic_id")
 
     def __init__(self, offset: int) -> None:
         self.offset = offset
+        self.replica: int | None = None
         self.topic_id: bytes | None = None
         self.attempts = 0
         self.failing_since = 0.0
@@ -79,6 +81,7 @@ class Fetcher:
 
     max_wait_ms: how long a leader holds an answer back until it has min_bytes (Kafka: fetch.max.wait.ms).
     max_bytes, partition_bytes: of one answer, and of one partition in it; one batch always gets through.
+    rack: where this client is; a leader may send it to a replica there (Kafka: client.rack).
     reset: where to go on if an offset is out of range, as all are of a topic that was made anew; None: raise.
     """
 
@@ -90,6 +93,7 @@ class Fetcher:
         max_wait_ms: int = 500,
         max_bytes: int = 50 * 1024 * 1024,
         partition_bytes: int = 1024 * 1024,
+        rack: str = "",
         reset: OffsetSpec | None = None,
     ) -> None:
         self.client = client
@@ -97,6 +101,7 @@ class Fetcher:
         self.max_wait_ms = max_wait_ms
         self.max_bytes = max_bytes
         self.partition_bytes = partition_bytes
+        self.rack = rack
         self.reset = reset
         self._positions: dict[TopicPartition, _Position] = {}
         self._in_flight: dict[int, _InFlight] = {}
@@ -147,7 +152,7 @@ class Fetcher:
                 for leader in [
                     at for at, flight in self._in_flight.items() if flight.future.done()
                 ]:
-                    fetched += await self._receive(self._in_flight.pop(leader))
+                    await self._receive(self._in_flight.pop(leader), fetched)
             except ClientError as error:
                 if not fetched:
                     raise
@@ -172,8 +177,10 @@ class Fetcher:
             if position.retry_at > now:
                 retry_at = min(retry_at, position.retry_at)
                 continue
+            leader = position.replica
             try:
-                leader = await self.client.leader_of(key.topic, key.partition)
+                if leader is None:
+                    leader = await self.client.leader_of(key.topic, key.partition)
             except ClientError as error:
                 retry_at = min(retry_at, self._failed(key, error))
                 continue
@@ -224,12 +231,14 @@ class Fetcher:
             min_bytes=self.min_bytes,
             max_bytes=self.max_bytes,
             topics=list(topics.values()),
+            rack_id=self.rack,
         )
         return request, names, NAMES_UP_TO_VERSION if ZERO_UUID in names else None
 
     # --- receiving
 
-    async def _receive(self, flight: _InFlight) -> list[Fetched]:
+    async def _receive(self, flight: _InFlight, fetched: list[Fetched]) -> None:
+        """Add what came to `fetched`, also where it raises the error of a partition."""
         try:
             answer = flight.future.result()
             raise_for(answer.error_code, subject="fetch")
@@ -237,8 +246,7 @@ class Fetcher:
             for key in flight.asked:
                 if key in self._positions:
                     self._failed(key, error)
-            return []
-        fetched = []
+            return
         ids = {name: topic_id for topic_id, name in flight.names.items() if topic_id != ZERO_UUID}
         for topic in answer.responses:
             name = topic.topic or flight.names.get(topic.topic_id, "")
@@ -259,9 +267,10 @@ class Fetcher:
                     continue
                 position.attempts = 0
                 position.topic_id = position.topic_id or topic_id
+                if row.preferred_read_replica >= 0:
+                    position.replica = row.preferred_read_replica
                 if row.records:
                     fetched.append(self._take(key, position, row))
-        return fetched
 
     def _take(
         self, key: TopicPartition, position: _Position, row: FetchResponse.PartitionData
@@ -289,6 +298,10 @@ class Fetcher:
         return fetched
 
     async def _refused(self, key: TopicPartition, error: KafkaError) -> None:
+        position = self._positions[key]
+        if error.code == ErrorCode.OFFSET_OUT_OF_RANGE and position.replica is not None:
+            position.replica = None  # a follower may lack what the leader has (FetchCollector)
+            return
         if error.code == ErrorCode.OFFSET_OUT_OF_RANGE and self.reset is not None:
             found = await list_offsets(self.client, {key: self.reset})
             self.seek(key, found[key].offset)
@@ -301,6 +314,7 @@ class Fetcher:
         position = self._positions[key]
         if position.attempts == 0:
             position.failing_since = now
+        position.replica = None
         if not error.retriable or now - position.failing_since > self.client.timeout_ms / 1000:
             raise error
         if error.stale_metadata:

@@ -243,8 +243,43 @@ async def test_what_arrived_comes_before_the_error_of_another_partition() -> Non
         log.errors = {1: [ErrorCode.TOPIC_AUTHORIZATION_FAILED]}
         fetcher = Fetcher(client)
         fetcher.assign({T0: 0, T1: 0})
+        assert await read(fetcher, 10) == {T0: list(range(10))}
         with pytest.raises(KafkaError, match="t-1: TOPIC_AUTHORIZATION_FAILED"):
-            await read(fetcher, 100)
+            await fetcher.poll()
+
+
+async def test_records_come_from_the_replica_that_the_leader_names_for_as_long_as_it_has_them() -> (
+    None
+):
+    """KIP-392."""
+    async with (
+        FakeBroker({"t": 1}).running() as leader,
+        FakeBroker({"t": 1}).running() as follower,
+        Client(leader.bootstrap) as client,
+    ):
+        with_both = MetadataResponse.MetadataResponseBroker(
+            node_id=2, host="127.0.0.1", port=follower.port
+        )
+
+        def metadata_of_both(request: MetadataRequest) -> MetadataResponse:
+            answer = leader.metadata(request)
+            answer.brokers.append(with_both)
+            return answer
+
+        leader.answers[MetadataRequest] = metadata_of_both
+        elsewhere = FetchResponse.PartitionData(partition_index=0, preferred_read_replica=2)
+        topic = FetchResponse.FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[elsewhere])
+        leader.answers[FetchRequest] = lambda _: FetchResponse(responses=[topic])
+        log = Log(follower)
+        fetcher = Fetcher(client, rack="b")
+        fetcher.assign({T0: 0})
+        assert await read(fetcher, 20) == {T0: list(range(20))}
+        assert [request.rack_id for request in leader.of(FetchRequest)] == ["b"]
+        assert len(follower.of(FetchRequest)) == 2
+        log.errors = {0: [ErrorCode.OFFSET_OUT_OF_RANGE]}
+        Log(leader)
+        assert await read(fetcher, 10) == {T0: list(range(20, 30))}
+        assert [len(one.of(FetchRequest)) for one in (leader, follower)] == [2, 3]
 
 
 async def test_what_does_not_pass_is_raised_in_the_end() -> None:
