@@ -6,7 +6,8 @@ from collections.abc import Generator
 
 import msgspec
 
-from logfleet.records.record import ProducerStamp, Record
+from logfleet.records.compression import Codec
+from logfleet.records.record import ProducerStamp, Record, build_batch
 
 RECORD_OVERHEAD_BYTES = 16  # lengths, deltas and attributes of a small record, about
 
@@ -78,6 +79,15 @@ class Batch:
         self.records.append(record)
         self.timestamps.append(record.timestamp)
         self.size += size
+
+    @property
+    def count(self) -> int:
+        """Records in it."""
+        return len(self.records)
+
+    def build(self, codec: Codec, level: int | None) -> bytes:
+        """It as it goes to the broker, with its stamp."""
+        return bytes(build_batch(self.records, codec=codec, level=level, producer=self.stamp))
 
     def release(self) -> None:
         """Give up the records: deliveries that somebody keeps hold nothing but the times of theirs."""

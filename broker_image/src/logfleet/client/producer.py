@@ -19,7 +19,7 @@ from logfleet.client.metadata import NO_LEADER, Topic
 from logfleet.client.partitioner import partition_of_key
 from logfleet.records.batch import increment_sequence
 from logfleet.records.compression import Codec
-from logfleet.records.record import Header, ProducerStamp, Record, build_batch
+from logfleet.records.record import Header, ProducerStamp, Record
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     InitProducerIdRequest,
@@ -121,15 +121,8 @@ class Producer:
         partition: None means by the key's hash, or wherever a batch is open and may go. timestamp_ms: None means now.
         Waits while the buffer is full. Raises KafkaError if there is no such topic or partition.
         """
-        while self._buffered >= self.buffer_bytes:
-            self._room.clear()
-            await self._room.wait()
-        known = await self._topic(topic)
-        if partition is not None and partition >= len(known.partitions):
-            self.client.metadata.forget([topic])  # it may be older than a CreatePartitions
-            known = await self._ask_for(topic)
-        if partition is not None and known.partition(partition) is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject=f"{topic}-{partition}")
+        await self._roomy()
+        known = await self.topic(topic, partition or 0)
         now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
         record = Record(key, value, now_ms, tuple(headers))
         size = record_bytes(record)
@@ -139,6 +132,21 @@ class Producer:
         batch.add(record, size)
         self._buffered += size
         return Delivery(batch, len(batch.records) - 1)
+
+    async def put(self, batch: Batch) -> None:
+        """Send a batch that the caller has filled, after those of its partition. Waits while the buffer is full.
+
+        Topic and partition are the caller's to have looked up (`topic`); failures are told by `raise_failure` and `flush`.
+        """
+        await self._roomy()
+        batch.full = True
+        self._queue(batch)
+        self._buffered += batch.size
+
+    async def _roomy(self) -> None:
+        while self._buffered >= self.buffer_bytes:
+            self._room.clear()
+            await self._room.wait()
 
     async def flush(self) -> None:
         """Wait until everything sent so far is written or failed; raises the first failure since one was last raised."""
@@ -159,6 +167,23 @@ class Producer:
     async def partition_count(self, topic: str) -> int:
         """How many the topic has, as far as is known. Raises KafkaError if there is no such topic."""
         return len((await self._topic(topic)).partitions)
+
+    async def topic(self, name: str, partition: int = 0) -> Topic:
+        """The topic, which has that partition. Raises KafkaError if there is no such topic or partition."""
+        known = await self._topic(name)
+        if partition >= len(known.partitions):
+            self.client.metadata.forget([name])  # it may be older than a CreatePartitions
+            known = await self._ask_for(name)
+        if known.partition(partition) is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject=f"{name}-{partition}")
+        return known
+
+    def healthy(self, topic: Topic) -> list[int]:
+        """Partitions that have a leader, as far as is known, and take what was sent last; if there are none, the next best."""
+        led = [each.index for each in topic.partitions if each.leader != NO_LEADER]
+        # metadata may be older than the end of a leader
+        well = [index for index in led if not self._fails(topic.name, index)]
+        return well or led or list(range(len(topic.partitions)))
 
     async def _topic(self, name: str) -> Topic:
         return self.client.metadata.last_known(name) or await self._ask_for(name)
@@ -196,10 +221,7 @@ class Producer:
             and self._open_batch(topic.name, chosen, size) is not None
         ):
             return chosen
-        led = [each.index for each in topic.partitions if each.leader != NO_LEADER]
-        # metadata may be older than the end of a leader
-        well = [index for index in led if not self._fails(topic.name, index)]
-        chosen = random.choice(well or led or range(len(topic.partitions)))
+        chosen = random.choice(self.healthy(topic))
         self._sticky[topic.name] = chosen
         return chosen
 
@@ -220,11 +242,14 @@ class Producer:
         return None if started or batch.full else batch
 
     def _new_batch(self, topic: str, partition: int) -> Batch:
-        state = self._partitions.setdefault((topic, partition), BatchQueue())
         batch = Batch(topic, partition, asyncio.get_running_loop().time())
+        self._queue(batch)
+        return batch
+
+    def _queue(self, batch: Batch) -> None:
+        state = self._partitions.setdefault((batch.topic, batch.partition), BatchQueue())
         state.batches.append(batch)
         self._wake.set()
-        return batch
 
     # --- sending
 
@@ -323,10 +348,8 @@ class Producer:
                 if state.identity != identity:
                     state.identity, state.sequence = identity, 0
                 batch.stamp = ProducerStamp(*identity, state.sequence)
-                state.sequence = increment_sequence(state.sequence, len(batch.records))
-            batch.encoded = bytes(
-                build_batch(batch.records, codec=self.codec, level=self.level, producer=batch.stamp)
-            )
+                state.sequence = increment_sequence(state.sequence, batch.count)
+            batch.encoded = batch.build(self.codec, self.level)
 
     async def _identify(self) -> tuple[int, int]:
         """Producer id and epoch, from any broker (KIP-98)."""
@@ -393,7 +416,7 @@ class Producer:
         if (
             isinstance(error, KafkaError)
             and error.code == ErrorCode.MESSAGE_TOO_LARGE
-            and len(batch.records) > 1
+            and batch.count > 1
         ):
             self._cut(batch)
             return

@@ -70,11 +70,39 @@ def build_batch(
     level: see `compress`. The offsets inside `records` are not looked at.
     """
     assert records, "a batch has at least one record"
-    stamp = producer or ProducerStamp()
     base_timestamp = records[0].timestamp
     payload = bytearray()
     for delta, record in enumerate(records):
         _append_record(payload, record, record.timestamp - base_timestamp, delta)
+    return batch_of(
+        payload,
+        len(records),
+        base_timestamp,
+        max(record.timestamp for record in records),
+        codec=codec,
+        level=level,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer=producer,
+        control=control,
+    )
+
+
+def batch_of(
+    payload: Buffer,
+    count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    *,
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    producer: ProducerStamp | None = None,
+    control: bool = False,
+) -> bytearray:
+    """One batch around `count` records that are encoded already, at offsets 0, 1, 2 ... from the batch's; see `build_batch`."""
+    stamp = producer or ProducerStamp()
     body = payload if codec is Codec.NONE else compress(codec, payload, level)
     attributes = (
         codec | (TRANSACTIONAL_BIT if stamp.transactional else 0) | (CONTROL_BIT if control else 0)
@@ -89,13 +117,13 @@ def build_batch(
         MAGIC,
         0,
         attributes,
-        len(records) - 1,
+        count - 1,
         base_timestamp,
-        max(record.timestamp for record in records),
+        max_timestamp,
         stamp.producer_id,
         stamp.epoch,
         stamp.base_sequence,
-        len(records),
+        count,
     )
     batch[HEADER_SIZE:] = body
     write_crc(batch)

@@ -2,12 +2,13 @@ import asyncio
 import sys
 
 import pytest
+from logfleet.client.batches import Batch
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError, ConnectionLost, KafkaError, RequestTimedOut
 from logfleet.client.partitioner import partition_of_key
 from logfleet.client.producer import Producer
 from logfleet.records.compression import Codec
-from logfleet.records.record import read_records
+from logfleet.records.record import Record, read_records
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     MetadataRequest,
@@ -353,6 +354,21 @@ async def test_sending_waits_while_the_buffer_is_full() -> None:
             log.held.set()
             await (await waiting)
         assert log.values == {0: [b"x" * 200, b"y"]}
+
+
+async def test_a_batch_that_the_caller_filled_takes_its_turn_among_records() -> None:
+    async with FakeBroker({"t": 2}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        async with Producer(client, linger_ms=60_000) as producer:
+            await producer.send("t", b"a", partition=1)
+            filled = Batch("t", 1, asyncio.get_running_loop().time())
+            for value in (b"b", b"c"):
+                filled.add(Record(None, value, 1), 20)
+            await producer.put(filled)
+            await producer.send("t", b"d", partition=1)
+            await producer.flush()
+            assert await filled.written == (1, -1)
+        assert log.values == {1: [b"a", b"b", b"c", b"d"]}
 
 
 async def test_a_partition_that_is_not_known_yet_is_asked_for_once() -> None:
