@@ -3,6 +3,7 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import pyarrow as pa
 import pytest
 from logfleet.client.errors import KafkaError
 from logfleet.client.offsets import TopicPartition
@@ -257,6 +258,13 @@ def test_strings_that_are_no_utf_8_are_written_as_they_are(spark, topic, source)
     assert (bytes(row["key"]), bytes(row["value"])) == (b"k\xff", b"\xc3\x28")
 
 
+def some_rows(values, partition=0):
+    """An Arrow batch as Spark hands it to a sink."""
+    where = pa.array([partition] * len(values), pa.int32())
+    keys = pa.array([b"k"] * len(values))
+    return pa.record_batch([keys, pa.array(values), where], names=["key", "value", "partition"])
+
+
 KEY_SAME_OF_THREE = 2
 """Where Kafka's default partitioner puts the key `same` among three partitions."""
 
@@ -266,12 +274,12 @@ def test_what_came_is_written_while_the_next_rows_are_waited_for(topic):
     burst = 10_000  # rows of an Arrow batch of Spark's
 
     def slow_rows():
-        yield from [(topic.name, 0, b"k", b"v", ())] * burst
+        yield some_rows([b"v"] * burst)
         wait_until(lambda: topic.bounds(0) == (0, burst))
-        yield from [(topic.name, 0, b"k", b"v", ())] * burst
+        yield some_rows([b"v"] * burst)
 
     with Cluster(topic.bootstrap) as cluster:
-        assert cluster.write(slow_rows()) == 2 * burst
+        assert cluster.write(slow_rows(), topic.name) == 2 * burst
     assert topic.bounds(0) == (0, 2 * burst)
 
 
@@ -280,16 +288,16 @@ def test_a_write_ends_with_the_first_record_that_cannot_be_written(topic):
     give_up_s = time.monotonic() + WITHIN_S
 
     def endless_rows():
-        yield topic.name, 0, b"k", bytes(2 * 1024 * 1024), ()
+        yield some_rows([bytes(2 * 1024 * 1024)])
         while time.monotonic() < give_up_s:
-            yield topic.name, 1, b"k", b"v", ()
+            yield some_rows([b"v"], partition=1)
         raise AssertionError(f"rows are still taken after {WITHIN_S} s")
 
     with (
         Cluster(topic.bootstrap) as cluster,
         pytest.raises(KafkaError, match="exceeds the maximum"),
     ):
-        cluster.write(endless_rows())
+        cluster.write(endless_rows(), topic.name)
 
 
 def test_a_write_waits_for_brokers_longer_than_for_a_topic_that_nobody_knows(rig, monkeypatch):
@@ -300,7 +308,7 @@ def test_a_write_waits_for_brokers_longer_than_for_a_topic_that_nobody_knows(rig
 
     def write_one():
         with Cluster(broker.bootstrap) as cluster:
-            return cluster.write([(topic.name, 0, b"k", b"v", ())])
+            return cluster.write([some_rows([b"v"])], topic.name)
 
     with ThreadPoolExecutor(1) as pool:
         written = pool.submit(write_one)

@@ -7,7 +7,6 @@ task runs in a worker of its own.
 import asyncio
 import logging
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
-from itertools import islice
 from typing import Any, Self, TypeVar
 
 import pyarrow as pa
@@ -25,7 +24,7 @@ from logfleet.wire.messages import MetadataRequest, MetadataResponse
 from logfleet_spark.client_options import ClientOptions
 from logfleet_spark.decoding import Part, decode
 from logfleet_spark.offsets import OffsetRange, Offsets, data_loss
-from logfleet_spark.rows import Row
+from logfleet_spark.writing import write
 
 T = TypeVar("T")
 
@@ -38,8 +37,8 @@ STALLED_POLLS_MAX = 5
 """Polls without a record before it is asked whether the partition still reaches that far."""
 CHECKS_MAX = 24
 """Such checks that found all in place before a read is given up: two minutes, as Spark's kafkaConsumer.pollTimeoutMs."""
-ROWS_PER_PULL = 1_000
-"""Rows taken from Spark at once: enough that the way to a thread and back costs nothing."""
+BATCH_BYTES = 512 * 1024
+"""Of a written batch at most, unless `kafka.batch.size` says otherwise: half of what a topic takes by default (max.message.bytes)."""
 
 
 class StalledError(Exception):
@@ -161,9 +160,17 @@ class Cluster:
                 fetcher.assign({tp: r.start for tp, r in left.items()})
             yield from decode(parts, include_headers=include_headers)
 
-    def write(self, rows: Iterable[Row]) -> int:
-        """Write all rows; returns how many once every one is acknowledged. Raises the first failure, and takes no more rows then."""
-        return self._run(self._write(rows))
+    def write(self, batches: Iterable[pa.RecordBatch], topic: str | None = None) -> int:
+        """Write all rows, to the topic or to those that they name; returns how many once every one is acknowledged.
+
+        Raises the first failure, and takes no more rows then.
+        """
+        return self._run(self._write(batches, topic))
+
+    async def _write(self, batches: Iterable[pa.RecordBatch], topic: str | None) -> int:
+        options = {"batch_bytes": BATCH_BYTES, **self._options.producer}
+        async with Producer(self._client, **options) as producer:
+            return await write(producer, batches, topic)
 
     def commit(self, group: str, offsets: Offsets) -> None:
         """Commit the offsets to a group, which nobody else may be a member of, so that its lag can be watched.
@@ -175,21 +182,6 @@ class Cluster:
             log.warning("group %s: partitions are gone: %s", group, ", ".join(map(str, gone)))
         if there:
             self._run(Groups(self._client).commit(group, there))
-
-    async def _write(self, rows: Iterable[Row]) -> int:
-        """Rows are waited for in a thread: a query may take minutes over them, and the loop must keep connections and time limits.
-
-        Kafka's producer sends from a thread of its own for the same reason. Source: org.apache.kafka.clients.producer.internals.Sender.
-        """
-        count = 0
-        left = iter(rows)
-        async with Producer(self._client, **self._options.producer) as producer:
-            while pulled := await asyncio.to_thread(_pull, left):
-                for topic, partition, key, value, headers in pulled:
-                    await producer.send(topic, value, key=key, partition=partition, headers=headers)
-                count += len(pulled)
-                producer.raise_failure()  # Spark repeats the whole task: what this one still wrote would be doubled
-        return count
 
     def _poll(self, fetcher: Fetcher) -> list[Fetched] | None:
         """What has arrived; None if the offset to read is not there."""
@@ -239,11 +231,6 @@ class Cluster:
 
 def partitions_of(topics: Iterable[Topic]) -> list[TopicPartition]:
     return [TopicPartition(topic.name, row.index) for topic in topics for row in topic.partitions]
-
-
-def _pull(rows: Iterator[Row]) -> list[Row]:
-    """The next rows, at most ROWS_PER_PULL; none at the end."""
-    return list(islice(rows, ROWS_PER_PULL))
 
 
 def refuse_made_anew(found: Mapping[str, bytes], wanted: Mapping[str, bytes]) -> None:

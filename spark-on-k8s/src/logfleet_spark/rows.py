@@ -1,10 +1,14 @@
-"""Rows of a write as records."""
+"""What the rows of a write mean, and which are refused. PURE."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-from logfleet.records.record import Header
+import pyarrow.compute as pc
+
+from logfleet_spark.encoding import header_bytes
 
 KEY, VALUE, TOPIC, PARTITION, HEADERS = "key", "value", "topic", "partition", "headers"
 # Columns of a write with the types that Spark's Kafka sink takes; only `value` must be there
@@ -21,9 +25,6 @@ class RowError(ValueError):
     """A row that cannot become a record; the text names the column and what to do."""
 
 
-Row = tuple[str, int | None, bytes | None, bytes | None, tuple[Header, ...]]
-
-
 def check_columns(types: Mapping[str, str], topic: str | None) -> None:
     """Refuse a schema before any row is written. types: column -> Spark's name of its type."""
     unknown = [name for name in types if name not in COLUMN_TYPES]
@@ -38,38 +39,64 @@ def check_columns(types: Mapping[str, str], topic: str | None) -> None:
         raise RowError("column topic: missing; add it or set the option topic")
 
 
-def rows(batches: Iterable[pa.RecordBatch], topic: str | None) -> Iterator[Row]:
-    """(topic, partition or None, key, value, headers) per row; the option `topic` wins over the column."""
-    for batch in batches:
-        columns = {
-            name: _values(name, batch.column(index))
-            for index, name in enumerate(batch.schema.names)
-        }
-        nothing = [None] * batch.num_rows
-        for name, partition, key, value, headers in zip(
-            columns.get(TOPIC, nothing),
-            columns.get(PARTITION, nothing),
-            columns.get(KEY, nothing),
-            columns[VALUE],
-            columns.get(HEADERS, nothing),
-            strict=True,
-        ):
-            target = topic or name
-            if not target:
-                raise RowError(
-                    "column topic: null; every row needs a topic without the option topic"
-                )
-            yield target, partition, key, value, tuple(map(_pair, headers or ()))
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What rows of one topic write. key, value: large_binary; partition: int or None; headers: as they stand in a record, or None."""
+
+    key: pa.Array
+    value: pa.Array
+    partition: pa.Array | None
+    headers: pa.Array | None
+
+    def slice(self, start: int, count: int | None = None) -> "Columns":
+        return self._each(lambda column: column.slice(start, count))
+
+    def take(self, rows: npt.NDArray[np.int64]) -> "Columns":
+        wanted = pa.array(rows)
+        return self._each(lambda column: column.take(wanted))
+
+    def _each(self, change: Callable[[pa.Array], pa.Array]) -> "Columns":
+        partition = None if self.partition is None else change(self.partition)
+        headers = None if self.headers is None else change(self.headers)
+        return Columns(change(self.key), change(self.value), partition, headers)
 
 
-def _values(name: str, column: pa.Array) -> list[Any]:
-    """The column in Python's types; keys and values as bytes, as they are: Spark's strings may hold what is no UTF-8."""
-    return list((column.cast(pa.large_binary()) if name in {KEY, VALUE} else column).to_pylist())
+def columns_of(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, Columns]]:
+    """The rows by topic, in their order; the option `topic` wins over the column. Keys and values are the bytes of their columns, UTF-8 or not.
+
+    Raises RowError.
+    """
+    if not batch.num_rows:
+        return
+    if topic is not None:
+        yield topic, _columns(batch)
+        return
+    names = batch.column(TOPIC).dictionary_encode()
+    if names.null_count or "" in names.dictionary.to_pylist():
+        raise RowError("column topic: null; every row needs a topic without the option topic")
+    if len(names.dictionary) == 1:
+        yield names.dictionary[0].as_py(), _columns(batch)
+        return
+    for number, name in enumerate(names.dictionary.to_pylist()):
+        yield name, _columns(batch.filter(pc.equal(names.indices, number)))
 
 
-def _pair(header: Mapping[str, Any] | None) -> Header:
-    if header is None:
+def _columns(batch: pa.RecordBatch) -> Columns:
+    given = dict(zip(batch.schema.names, batch.columns, strict=True))
+    nothing = pa.nulls(batch.num_rows, pa.large_binary())
+    headers = given.get(HEADERS)
+    return Columns(
+        given.get(KEY, nothing).cast(pa.large_binary()),
+        given[VALUE].cast(pa.large_binary()),
+        given.get(PARTITION),
+        None if headers is None else _header_bytes(headers),
+    )
+
+
+def _header_bytes(headers: pa.Array) -> pa.Array:
+    each = headers.flatten()
+    if each.null_count:
         raise RowError("column headers: null in the array; leave it out of it")
-    if header["key"] is None:
+    if each.field("key").null_count:
         raise RowError("column headers: a header whose key is null; name it or leave it out")
-    return header["key"], header["value"]
+    return header_bytes(headers)

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
 
 from logfleet_spark.cluster import Cluster
 from logfleet_spark.options import SinkOptions
-from logfleet_spark.rows import check_columns, rows
+from logfleet_spark.rows import check_columns
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Written(WriterCommitMessage):
 
 def write_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Written:
     with Cluster(options.bootstrap, options.client) as cluster:
-        return Written(cluster.write(rows(batches, options.topic)))
+        return Written(cluster.write(batches, options.topic))
 
 
 class BatchWriter(DataSourceArrowWriter):
