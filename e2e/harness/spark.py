@@ -36,15 +36,12 @@ CONF = (
 READ_COUNTS = """
 import sys, pandas as pd
 rows = pd.read_parquet(sys.argv[1])
-rows["batch_id"] = rows["batch_id"].astype(int)
-newest = rows.sort_values("batch_id").drop_duplicates(["window_start", "origin"], keep="last")
-newest[["window_start", "origin", "count"]].to_csv(sys.stdout, index=False)
+rows[["window_start", "origin", "count"]].to_csv(sys.stdout, index=False)
 """
 READ_TOTAL = """
 import sys, pandas as pd
 rows = pd.read_parquet(sys.argv[1])
-rows["batch_id"] = rows["batch_id"].astype(int)
-print(rows.sort_values("batch_id").drop_duplicates("window_start", keep="last")["count"].sum())
+print(rows["count"].sum())
 """
 
 
@@ -132,7 +129,7 @@ class SparkJobs:
         self._kubernetes.delete("pod", driver, self._namespace)
 
     def counts(self, folder: str) -> pd.DataFrame:
-        """What `window_counts` wrote below a folder of the volume: the newest row of each window and origin."""
+        """What `window_counts` wrote to a folder of the volume: one row of each window and origin."""
         text = self._read(READ_COUNTS, folder)
         rows = pd.read_csv(io.StringIO(text), parse_dates=["window_start"])
         rows["window_start"] = rows["window_start"].dt.tz_localize(None)

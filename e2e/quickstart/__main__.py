@@ -19,7 +19,7 @@ from e2e.harness.processes import Rig
 from e2e.harness.program import ProgramFailed
 from e2e.harness.signals import held, undisturbed
 from e2e.harness.watermark import appended_counts
-from e2e.quickstart.job import ALL, LATE, Mode, newest, read_batches, run_job
+from e2e.quickstart.job import ALL, LATE, Mode, counts, read_batches, run_job
 
 TOPIC_YAML = Path(__file__).resolve().parents[2] / "crds" / "examples" / "topic.yaml"
 DELIVERED_S_MAX = 60.0
@@ -130,7 +130,7 @@ def run(mode: Mode) -> bool:
         step(f"3. Publish {which} were to leave New York in 2013, through confluent-kafka")
         publish(broker.bootstrap, topic, table)
         step("4. Count departures per airport and hour with PySpark (about a minute)")
-        ours = newest(run_job(rig, broker.bootstrap, topic, mode))
+        ours = counts(run_job(rig, broker.bootstrap, topic, mode))
         if mode is LATE:
             theirs, beside = modelled(broker.bootstrap, work), "(Spark's rule in pandas)"
         else:

@@ -42,13 +42,13 @@ def run_job(rig: Rig, bootstrap: str, topic: str, mode: Mode) -> Path:
         str(Path(sys.executable).with_name("spark-submit")),
         *("--master", "local[2]"),
         *("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1"),
-        *("--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=2"),
+        *("--conf", "spark.ui.enabled=false"),
         *("--conf", f"spark.sql.warehouse.dir={work / 'warehouse'}"),
         *("--conf", f"spark.local.dir={work / 'local'}"),
         str(JOB),
         *("--bootstrap-servers", bootstrap, "--topic", topic, "--source", "logfleet"),
         *("--fields", flights.FIELDS, "--event-time", "event_time", "--group-by", "origin"),
-        *("--window", flights.WINDOW, "--watermark", mode.watermark),
+        *("--window", flights.WINDOW, "--watermark", mode.watermark, "--shuffle-partitions", "2"),
         *("--sink", "parquet", "--output", str(out), "--checkpoint", str(checkpoint(work))),
         *mode.arguments,
     ]
@@ -70,18 +70,12 @@ def checkpoint(work: Path) -> Path:
     return work / "checkpoint"
 
 
-def newest(out: Path) -> pd.DataFrame:
-    """The job's result: update mode writes a window again whenever it grows, so its newest row wins."""
+def counts(out: Path) -> pd.DataFrame:
+    """The job's result: one row per window and origin."""
     rows = pd.read_parquet(out)
-    rows["batch_id"] = rows["batch_id"].astype(int)
     rows["window_start"] = rows["window_start"].dt.tz_localize(None)
-    return (
-        rows.sort_values("batch_id")
-        .drop_duplicates(["window_start", "origin"], keep="last")
-        .sort_values(["window_start", "origin"], ignore_index=True)[
-            ["window_start", "origin", "count"]
-        ]
-    )
+    wanted = rows[["window_start", "origin", "count"]]
+    return wanted.sort_values(["window_start", "origin"], ignore_index=True)
 
 
 def read_batches(bootstrap: str, work: Path) -> list[pd.DataFrame]:

@@ -1,7 +1,6 @@
 """How a job gets to Kubernetes: the submit script, the SparkApplications, and that what they name is in the image."""
 
 import copy
-import importlib.util
 import re
 import shlex
 import subprocess
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from logfleet_spark.jobs import window_counts
 
 from e2e.harness.images import ROOT, TARGETS
 
@@ -183,13 +183,7 @@ def test_help_names_every_setting_that_the_script_reads(submit):
 
 def job_arguments():
     """The job's own parser."""
-    path = SPARK / "jobs" / "window_counts.py"
-    spec = importlib.util.spec_from_file_location("window_counts_job", path)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.arguments
+    return window_counts.settings
 
 
 def test_the_example_in_the_help_is_taken_by_the_job(submit):

@@ -3,15 +3,9 @@ import os
 from datetime import UTC, datetime
 
 import pandas as pd
-from logfleet_spark.window_counts import (
-    RECORD_COLUMNS,
-    WindowCounts,
-    as_records,
-    counted,
-    newest_per_window,
-    parsed,
-    write_batch,
-)
+from logfleet_spark.jobs.records import ERROR, RECORD_COLUMNS, read_values
+from logfleet_spark.jobs.window_counts import WindowCounts, as_records, counted
+from pyspark.sql.functions import lit
 
 from e2e.harness.watermark import appended_counts
 
@@ -49,7 +43,7 @@ def test_rows_are_counted_per_window_and_group_and_cancelled_ones_are_not(spark)
         flight("JFK", None),
         None,
     ]
-    counts = counted(parsed(records(spark, rows), FIELDS), JOB)
+    counts = counted(read_values(records(spark, rows), FIELDS), JOB)
     assert result(counts) == [
         ("2013-01-01 05:00:00", "JFK", 1),
         ("2013-01-01 06:00:00", "EWR", 1),
@@ -66,8 +60,8 @@ def test_a_field_takes_the_place_of_the_records_own_column_of_that_name(spark):
         watermark="1 hour",
         group_by="topic",
     )
-    events = parsed(records(spark, rows), job.fields)
-    assert events.columns == ["key", "partition", "offset", "Timestamp", "topic"]
+    events = read_values(records(spark, rows), job.fields)
+    assert events.columns[:-2] == ["key", "partition", "offset", "Timestamp", "topic"]
     assert [row["topic"] for row in counted(events, job).collect()] == ["a"]
 
 
@@ -75,8 +69,8 @@ def test_values_need_not_be_json(spark):
     job = WindowCounts(fields="", event_time="timestamp", window="1 hour", watermark="1 hour")
     at = datetime(2013, 1, 1, 5, 10, tzinfo=UTC)
     data = [(b"k", value, "t", 0, i, at) for i, value in enumerate((b"no JSON", None))]
-    events = parsed(spark.createDataFrame(data, RECORD_SCHEMA), job.fields)
-    assert events.columns == list(RECORD_COLUMNS)
+    events = read_values(spark.createDataFrame(data, RECORD_SCHEMA), job.fields)
+    assert events.columns[:-2] == list(RECORD_COLUMNS)
     assert [row["count"] for row in counted(events, job).collect()] == [2]
 
 
@@ -89,23 +83,13 @@ def test_a_condition_filters_rows_before_they_are_counted(spark):
         watermark="1 hour",
         where="delay > 15",
     )
-    counts = counted(parsed(records(spark, rows), FIELDS), job).collect()
+    counts = counted(read_values(records(spark, rows), FIELDS), job).collect()
     assert [row["count"] for row in counts] == [2]
-
-
-def test_the_newest_count_of_a_rewritten_window_wins(spark, tmp_path):
-    schema = "window_start STRING, window_end STRING, origin STRING, count LONG"
-    for batch_id, count in ((0, 3), (9, 5), (10, 4)):
-        frame = spark.createDataFrame([("5", "6", "JFK", count)], schema)
-        write_batch(str(tmp_path), frame, batch_id)
-    write_batch(str(tmp_path), spark.createDataFrame([("5", "6", "JFK", 7)], schema), 10)
-    newest = newest_per_window(spark.read.parquet(str(tmp_path)), "origin")
-    assert [row["count"] for row in newest.collect()] == [7]
 
 
 def test_counts_become_records_keyed_by_window_and_group(spark):
     rows = [flight("JFK", "2013-01-01T05:10:00")]
-    out = as_records(counted(parsed(records(spark, rows), FIELDS), JOB), "origin").collect()
+    out = as_records(counted(read_values(records(spark, rows), FIELDS), JOB), "origin").collect()
     assert [row["key"] for row in out] == ["2013-01-01T05:00:00/JFK"]
     assert json.loads(out[0]["value"])["count"] == 1
 
@@ -125,7 +109,8 @@ def test_late_rows_are_dropped_exactly_as_the_model_says(spark, tmp_path):
         path = source / f"{number}.json"
         path.write_text("\n".join(lines))
         os.utime(path, (number, number))  # the file source reads in the order of these times
-    events = spark.readStream.schema(FIELDS).option("maxFilesPerTrigger", 1).json(str(source))
+    read = spark.readStream.schema(FIELDS).option("maxFilesPerTrigger", 1).json(str(source))
+    events = read.withColumn(ERROR, lit(None).cast("string"))
     query = (
         counted(events, JOB)
         .writeStream.format("parquet")

@@ -1,0 +1,166 @@
+"""The job `window_counts` as its arguments start it, with either source, on a broker."""
+
+import json
+
+import pandas as pd
+import pytest
+from confluent_kafka import Producer
+from logfleet_spark.jobs import window_counts
+from logfleet_spark.jobs.running import Job, Stop
+from pyspark.errors import StreamingQueryException
+
+from e2e.harness.spark_topics import NumberedTopic, wait_until
+
+FIELDS = "origin STRING, event_time TIMESTAMP, delay DOUBLE"
+EVENTS = [("A", 1, 0.0), ("A", 59, 20.0), ("B", 30, 0.0), ("A", 60, 30.0), ("A", 300, 0.0)]
+"""(key and origin, minute of the day, delay)"""
+COUNTS = {("00:00", "A"): 2, ("00:00", "B"): 1, ("01:00", "A"): 1, ("05:00", "A"): 1}
+CLOSED = {window: count for window, count in COUNTS.items() if window[0] < "04:00"}
+"""What append mode has written once the watermark stands one hour before the last event."""
+MIDNIGHT_MS = 1_356_998_400_000
+NO_JSON = b"\xff{"
+
+
+@pytest.fixture(scope="module")
+def events(broker):
+    """A topic of events; the records' own time is the events'. One more has no event time, so it is not counted, one is no JSON."""
+    topic = NumberedTopic(broker.bootstrap)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for key, minute, delay in EVENTS:
+        time = f"2013-01-01T{minute // 60:02}:{minute % 60:02}:00"
+        value = json.dumps({"origin": key, "event_time": time, "delay": delay})
+        producer.produce(topic.name, value, key, timestamp=MIDNIGHT_MS + minute * 60_000)
+    cancelled = json.dumps({"origin": "A", "event_time": None})
+    producer.produce(topic.name, cancelled, "A", timestamp=MIDNIGHT_MS)
+    producer.produce(topic.name, NO_JSON, "A", timestamp=MIDNIGHT_MS)
+    assert producer.flush(20) == 0
+    return topic
+
+
+@pytest.fixture
+def run(job, events, tmp_path):
+    """Runs the job to its end."""
+
+    def run(*more):
+        basic = ["--bootstrap-servers", events.bootstrap, "--topic", events.name]
+        basic += ["--fields", FIELDS, "--watermark", "1 hour"]
+        basic += ["--checkpoint", str(tmp_path / "checkpoint")]
+        job.run(window_counts.start(job, window_counts.settings([*basic, *more])))
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "source, mode, want", [("logfleet", "append", CLOSED), ("kafka", "update", COUNTS)]
+)
+def test_counts_by_a_json_field_reach_a_folder(run, job, tmp_path, source, mode, want):
+    """What is no JSON is counted, and kept as it came; run again, the job finds nothing new."""
+    out = tmp_path / "out"
+    by_field = ["--event-time", "event_time", "--group-by", "origin", "--output-mode", mode]
+    before = job.metrics.value("dead_letters")
+    for _ in range(2):
+        run("--source", source, *by_field, "--sink", "parquet", "--output", str(out))
+        rows = pd.read_parquet(out)
+        assert {
+            (f"{row.window_start:%H:%M}", row.origin): row.count
+            for row in rows.itertuples(index=False, name="Row")
+        } == want
+        assert len(rows) == len(want)
+    assert set(rows["day"].astype(str)) == {"2013-01-01"}
+    kept = pd.read_parquet(tmp_path / "out-rejected")
+    assert list(kept["value"]) == [NO_JSON]
+    assert list(kept["error"]) == ["the value is not JSON"]
+    wait_until(lambda: job.metrics.value("dead_letters") == before + 1)
+
+
+def test_a_run_tells_its_rows_its_late_rows_and_that_nothing_is_left(job, broker, tmp_path):
+    """A record per batch; the last comes hours after its window was closed."""
+    topic = NumberedTopic(broker.bootstrap, partitions=1)
+    producer = Producer({"bootstrap.servers": topic.bootstrap})
+    for hour in ("00", "05", "10", "00"):
+        producer.produce(topic.name, json.dumps({"event_time": f"2013-01-01T{hour}:00:00"}))
+    assert producer.flush(20) == 0
+    names = ("rows", "batches", "late_rows")
+    before = {name: job.metrics.value(name) for name in names}
+    arguments = [
+        *("--bootstrap-servers", topic.bootstrap, "--topic", topic.name, "--window", "1 hour"),
+        *("--fields", "event_time TIMESTAMP", "--event-time", "event_time"),
+        *("--watermark", "1 hour", "--max-offsets-per-trigger", "1"),
+        *("--checkpoint", str(tmp_path / "checkpoint")),
+    ]
+    job.run(window_counts.start(job, window_counts.settings(arguments)))
+    told = lambda: {name: job.metrics.value(name) - before[name] for name in names}  # noqa: E731
+    wait_until(lambda: told()["batches"] >= 4)
+    wait_until(lambda: told() | {"batches": 4} == {"rows": 4, "batches": 4, "late_rows": 1})
+    assert job.metrics.value(f"lag.{topic.name}.0") == 0
+    assert job.metrics.value("last_progress_seconds") > 1_700_000_000
+
+
+@pytest.mark.parametrize(
+    "source, mode, want", [("logfleet", "update", COUNTS), ("kafka", "append", CLOSED)]
+)
+def test_counts_by_the_records_key_and_time_reach_a_topic(spark, events, run, source, mode, want):
+    out = NumberedTopic(events.bootstrap)
+    by_record = ["--event-time", "timestamp", "--group-by", "key", "--output-mode", mode]
+    where = ["--where", "event_time IS NOT NULL"]
+    run("--source", source, *by_record, *where, "--sink", "topic", "--output", out.name)
+    rows = [json.loads(bytes(r["value"])) for r in out.batch(spark).collect()]
+    assert {(r["window_start"][11:16], r["key"]): r["count"] for r in rows} == want
+
+
+def test_counts_are_shown_on_the_console(run, capsys):
+    run("--event-time", "event_time", "--where", "delay < 25", "--window", "1 day")
+    shown = capsys.readouterr().out
+    assert "|2013-01-01 00:00:00|2013-01-02 00:00:00|4    |" in shown
+
+
+def test_a_stream_that_is_told_to_stop_ends_its_batch_and_goes_on_from_there(
+    spark, job, events, tmp_path
+):
+    """The batch in which the stop is asked for is written; the next is not begun."""
+    written = []
+
+    def write(frame, batch_id):
+        if batch_id == 1:
+            job.stop.ask()
+        written.append((batch_id, frame.count()))
+
+    def query(running, write):
+        rows = events.stream(spark, maxOffsetsPerTrigger="2")
+        more = {"name": "q", "checkpoint": str(tmp_path / "c"), "trigger": "0 seconds"}
+        return running.start(rows.writeStream, write, **more)
+
+    job.run([query(job, write)])
+    assert written == [(0, 2), (1, 2)]
+    again = Job(spark, job.metrics, Stop())
+    rest = []
+
+    def write_rest(frame, batch_id):
+        rest.append((batch_id, frame.count()))
+        if sum(count for _, count in rest) == len(EVENTS) + 2 - 4:
+            again.stop.ask()
+
+    again.run([query(again, write_rest)])
+    assert rest[0][0] == 2
+    assert sum(count for _, count in rest) == len(EVENTS) + 2 - 4
+
+
+def test_a_query_that_fails_fails_the_job_and_ends_the_others(spark, job, events, tmp_path):
+    def fail(frame, batch_id):
+        raise RuntimeError("the disk is full")
+
+    rows = events.stream(spark)
+    trigger = "0 seconds"
+    broken = job.start(
+        rows.writeStream, fail, name="b", checkpoint=str(tmp_path / "b"), trigger=trigger
+    )
+    sound = job.start(
+        rows.writeStream,
+        lambda frame, _: frame.count(),
+        name="s",
+        checkpoint=str(tmp_path / "s"),
+        trigger=trigger,
+    )
+    with pytest.raises(StreamingQueryException, match="the disk is full"):
+        job.run([sound, broken])
+    assert not sound.isActive
