@@ -42,10 +42,10 @@ def test_a_tombstone_is_a_row_without_fields_and_nothing_is_wrong_with_it(spark)
 
 
 def test_a_row_that_does_not_meet_a_condition_is_no_event_and_the_first_error_is_told(spark):
-    values = [b'{"a": 1}', b'{"a": -1}', b"{}", b"no"]
+    values = [b'{"a": 1}', b'{"a": -1}', b"{}", b"no", None]
     rows = read_values(records(spark, values), FIELDS, require="a > 0").orderBy("offset").collect()
     unmet = "the condition is not met: a > 0"
-    assert [row[ERROR] for row in rows] == [None, unmet, unmet, NO_JSON]
+    assert [row[ERROR] for row in rows] == [None, unmet, unmet, NO_JSON, None]
 
 
 def test_rejected_records_are_kept_as_they_came_with_the_day_of_their_time(spark):

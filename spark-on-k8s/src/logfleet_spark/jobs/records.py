@@ -79,7 +79,7 @@ def read_values(records: DataFrame, fields: str, require: str | None = None) -> 
     """The record's own columns, those of the fields, ERROR, and RECORD.
 
     Columns of the record whose name is a field's give way to it; names have no case, as in SQL. fields "" reads no values, and nothing
-    is wrong with any. require: a SQL condition over the columns that a row must meet to be an event; null counts as not met.
+    is wrong with any. require: a SQL condition over the columns that a row must meet to be an event; null counts as not met. Tombstones are not asked.
     """
     own = {name: F.col(name) for name in RECORD_COLUMNS} | {"key": F.col("key").cast("string")}
     whole = F.struct(*records.columns).alias(RECORD)
@@ -124,5 +124,6 @@ def _required(rows: DataFrame, require: str | None) -> DataFrame:
     if require is None:
         return rows
     unmet = F.lit(f"the condition is not met: {require}")
-    is_met = F.coalesce(F.expr(require).cast("boolean"), F.lit(False))
+    is_tombstone = F.col(f"{RECORD}.value").isNull()
+    is_met = is_tombstone | F.coalesce(F.expr(require).cast("boolean"), F.lit(False))
     return rows.withColumn(ERROR, F.coalesce(ERROR, F.when(~is_met, unmet)))

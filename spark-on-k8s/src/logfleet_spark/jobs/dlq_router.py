@@ -1,0 +1,208 @@
+"""The job `dlq_router`: records that can be read go on, the others to a dead-letter topic; and a replay that sends mended ones back.
+
+A dead letter is the record as it came (key, value, headers), with headers that say where it came from and what is wrong. Their names
+are those of Kafka's own dead-letter queues (KIP-1191), ours the last two. Written at least once: a batch that was cut short is written again,
+and those headers tell which records are the same.
+"""
+
+import argparse
+from collections.abc import Sequence
+from functools import partial
+from typing import Literal
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.query import StreamingQuery
+
+from logfleet_spark.jobs.records import ERROR, RECORD, read_values, send, stream
+from logfleet_spark.jobs.running import Job, program
+from logfleet_spark.jobs.settings import (
+    Parser,
+    add_cluster,
+    add_sink,
+    add_stream,
+    names,
+    positive,
+    refuse_same,
+)
+
+NAME = "dlq_router"
+TOPIC = "__dlq.errors.topic"
+PARTITION = "__dlq.errors.partition"
+OFFSET = "__dlq.errors.offset"
+MESSAGE = "__dlq.errors.message"
+TIME = "__dlq.errors.time"
+"""When the record was found to be wrong, in ISO 8601."""
+ATTEMPTS = "__dlq.errors.attempts"
+"""How often it was found to be wrong."""
+OURS = (TOPIC, PARTITION, OFFSET, MESSAGE, TIME, ATTEMPTS)
+HEADER = "struct<key: string, value: binary>"
+
+
+def header(headers: Column, name: str) -> Column:
+    """The last header of a name as text, as Kafka's Headers.lastHeader; null if there is none."""
+    named = F.filter(F.coalesce(headers, _no_headers()), lambda each: each["key"] == name)
+    return F.try_element_at(named, F.lit(-1))["value"].cast("string")
+
+
+def _no_headers() -> Column:
+    return F.array().cast(f"array<{HEADER}>")
+
+
+def _made(name: str, value: Column) -> Column:
+    return F.struct(F.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
+
+
+def _others(headers: Column) -> Column:
+    """Headers that are not ours; null if none are left."""
+    left = F.filter(F.coalesce(headers, _no_headers()), lambda each: ~each["key"].isin(*OURS))
+    return F.when(F.size(left) > 0, left)
+
+
+def good_records(events: DataFrame) -> DataFrame:
+    """The records of rows with which nothing is wrong, as they came."""
+    sound = events.where(F.col(ERROR).isNull())
+    return sound.select(f"{RECORD}.key", f"{RECORD}.value", f"{RECORD}.headers")
+
+
+def dead_letters(events: DataFrame, now: Column) -> DataFrame:
+    """Records to write to a dead-letter topic, of rows with which something is wrong.
+
+    One that was a dead letter before keeps where it came from first, and its attempts are one more.
+    """
+    wrong = events.where(F.col(ERROR).isNotNull()).select(f"{RECORD}.*", F.col(ERROR))
+    first = {TOPIC: "topic", PARTITION: "partition", OFFSET: "offset"}
+    headers = F.col("headers")
+    before = F.coalesce(header(headers, ATTEMPTS).try_cast("int"), F.lit(0))
+    added = [
+        *(
+            _made(name, F.coalesce(header(headers, name), F.col(own).cast("string")))
+            for name, own in first.items()
+        ),
+        _made(MESSAGE, F.col(ERROR)),
+        _made(TIME, F.date_format(now, "yyyy-MM-dd'T'HH:mm:ss.SSSXXX")),
+        _made(ATTEMPTS, before + 1),
+    ]
+    kept = F.coalesce(_others(headers), _no_headers())
+    return wrong.select("key", "value", F.concat(kept, F.array(*added)).alias("headers"))
+
+
+def mended(records: DataFrame, mend: str | None) -> DataFrame:
+    """Dead letters with a value that may be read now. mend: a SQL expression over key, value (both text) and error; None leaves it."""
+    if mend is None:
+        return records
+    columns = list(records.columns)
+    texts = records.withColumns(
+        {
+            "_key": F.col("key"),
+            "key": F.col("key").cast("string"),
+            "value": F.col("value").cast("string"),
+            "error": header(F.col("headers"), MESSAGE),
+        }
+    )
+    changed = texts.withColumn("value", F.expr(mend).cast("string").cast("binary"))
+    return changed.drop("key", "error").withColumnRenamed("_key", "key").select(*columns)
+
+
+def parser() -> Parser:
+    parser = Parser(
+        NAME,
+        "Send records that cannot be read to a dead-letter topic, the others on; or, with --replay, mended dead letters back.",
+    )
+    add = parser.add_argument
+    add_cluster(parser)
+    add("--topic", type=names, help="topic to read, or several: NAME,NAME (not with --replay)")
+    add("--fields", required=True, help="JSON fields that a value must fit, as DDL")
+    add("--require", help='SQL condition that rows must meet too, such as "origin IS NOT NULL"')
+    add("--output-topic", help="where good records go; left out they stay where they are")
+    add("--dlq-topic", required=True, help="where dead letters go")
+    add("--replay", action="store_true", help="read the dead-letter topic instead")
+    add("--mend", help="with --replay: SQL expression over key, value, error (text): the new value")
+    add(
+        "--replay-topic",
+        help="with --replay: where mended records go; default: where they came from",
+    )
+    add(
+        "--attempts-max",
+        type=positive,
+        default=5,
+        help="with --replay: a dead letter that failed so often is left where it is",
+    )
+    add_sink(parser)
+    add_stream(parser)
+    return parser
+
+
+def settings(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    asking = parser()
+    found = asking.settings(argv)
+    if found.replay and (found.topic or found.output_topic):
+        asking.error("--replay reads --dlq-topic: leave out --topic and --output-topic")
+    if not found.replay and not found.topic:
+        asking.error("write --topic, or --replay")
+    if not found.replay and (found.mend or found.replay_topic):
+        asking.error("--mend and --replay-topic are for --replay")
+    refuse_same(asking, found, ("--output-topic", "--dlq-topic", "--replay-topic"))
+    for name in found.topic or ():
+        if name in {found.dlq_topic, found.output_topic}:
+            asking.error(
+                f"--topic {name} is written to as well; the job would read its own records"
+            )
+    return found
+
+
+def route(job: Job, found: argparse.Namespace, records: DataFrame, _batch_id: int) -> None:
+    """Write one micro-batch to its two topics."""
+    events = read_values(records, found.fields, found.require).persist()
+    try:
+        dead = dead_letters(events, F.current_timestamp())
+        send(dead, found, found.dlq_topic)
+        if found.output_topic:
+            send(good_records(events), found, found.output_topic)
+        job.metrics.count("dead_letters", events.where(F.col(ERROR).isNotNull()).count())
+    finally:
+        events.unpersist()
+
+
+def replay(job: Job, found: argparse.Namespace, records: DataFrame, _batch_id: int) -> None:
+    """Send what can be read now back, the rest to the end of the dead-letter topic, but for what failed too often."""
+    attempts = F.coalesce(header(F.col("headers"), ATTEMPTS).try_cast("int"), F.lit(0))
+    again = records.where(attempts < found.attempts_max)
+    events = read_values(mended(again, found.mend), found.fields, found.require)
+    headers = F.col(f"{RECORD}.headers")
+    target = F.coalesce(F.lit(found.replay_topic), header(headers, TOPIC))
+    lost = F.when(target.isNull(), F.lit(f"there is no header {TOPIC}; give --replay-topic"))
+    events = events.withColumn(ERROR, F.coalesce(ERROR, lost)).persist()
+    try:
+        send(dead_letters(events, F.current_timestamp()), found, found.dlq_topic)
+        back = events.where(F.col(ERROR).isNull()).select(
+            target.alias("topic"),
+            f"{RECORD}.key",
+            f"{RECORD}.value",
+            _others(headers).alias("headers"),
+        )
+        send(back, found, None)
+        job.metrics.count("replayed", back.count())
+        job.metrics.count("dead_letters", events.where(F.col(ERROR).isNotNull()).count())
+    finally:
+        events.unpersist()
+
+
+def start(job: Job, found: argparse.Namespace) -> list[StreamingQuery]:
+    found.option = [*found.option, ("includeHeaders", "true")]
+    mode: Literal["replay", "route"] = "replay" if found.replay else "route"
+    topics = found.dlq_topic if found.replay else ",".join(found.topic)
+    job.watch(mode)
+    query = job.start(
+        stream(job.spark, found, topics).writeStream,
+        partial(replay if found.replay else route, job, found),
+        name=mode,
+        checkpoint=found.checkpoint,
+        trigger=found.trigger,
+    )
+    return [query]
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    found = settings(argv)
+    program(NAME, vars(found), lambda job: job.run(start(job, found)))
