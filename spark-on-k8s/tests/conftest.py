@@ -7,6 +7,7 @@ from pathlib import Path
 
 import logfleet_spark
 import pytest
+from logfleet_spark.jobs.topic_to_table import DELTA
 from pyspark.sql import SparkSession
 
 from e2e.harness.processes import Broker, Rig
@@ -18,17 +19,27 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "logf
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
 
-@pytest.fixture(scope="session")
-def connector_jars() -> list[Path]:
-    """Spark's own Kafka connector, kept outside the tree by the hash of its lock."""
-    lock = HERE / "jars.lock"
+def jars_of(lock: Path) -> list[Path]:
+    """The jars of a lock, kept outside the tree by its hash."""
     folder = CACHE / f"spark-jars-{hashlib.sha256(lock.read_bytes()).hexdigest()[:12]}"
     subprocess.run([sys.executable, HERE / "fetch_jars.py", lock, folder], check=True)
     return sorted(folder.glob("*.jar"))
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory, connector_jars) -> Iterator[SparkSession]:
+def connector_jars() -> list[Path]:
+    """Spark's own Kafka connector."""
+    return jars_of(HERE / "jars.lock")
+
+
+@pytest.fixture(scope="session")
+def table_jars() -> list[Path]:
+    """Delta Lake and PostgreSQL's driver."""
+    return jars_of(HERE / "tables.lock")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory, connector_jars, table_jars) -> Iterator[SparkSession]:
     session = (
         SparkSession.builder.master("local[2]")
         .appName("logfleet-tests")
@@ -40,7 +51,8 @@ def spark(tmp_path_factory, connector_jars) -> Iterator[SparkSession]:
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         # short runs: compiling less saves more than faster code would
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        .config("spark.jars", ",".join(str(jar) for jar in connector_jars))
+        .config("spark.jars", ",".join(str(jar) for jar in [*connector_jars, *table_jars]))
+        .config(map={**DELTA})
         .getOrCreate()
     )
     logfleet_spark.register(session)
