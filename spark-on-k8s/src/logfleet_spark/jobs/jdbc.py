@@ -1,6 +1,6 @@
 """Upserts of micro-batches into a database table by JDBC: a batch that Spark repeats changes nothing.
 
-The rows go into a table of their own, and from there in one transaction. Written for PostgreSQL's INSERT ... ON CONFLICT, which SQLite
+The rows go into a table of their own, and from there in one statement. Written for PostgreSQL's INSERT ... ON CONFLICT, which SQLite
 and DuckDB know too; the table and a unique constraint on the keys must be there. The password comes from LOGFLEET_JDBC_PASSWORD: arguments are
 seen by everybody who may list processes.
 """
@@ -16,49 +16,47 @@ from pyspark.sql import DataFrame, SparkSession
 
 from logfleet_spark.jobs.settings import Parser
 
+POSTGRESQL = "org.postgresql.Driver"
 PASSWORD = "LOGFLEET_JDBC_PASSWORD"  # noqa: S105  (the name of a variable)
 
 
 @dataclass(frozen=True)
 class Database:
-    """A table behind a JDBC URL. table: its name, with its schema's if need be."""
+    """A table behind a JDBC URL. table: its name, with its schema's if need be. driver: class of the JDBC driver."""
 
     url: str
     table: str
     user: str | None
     password: str | None
+    driver: str = POSTGRESQL
 
     def upsert(self, rows: DataFrame, keys: Sequence[str], batch_id: int) -> None:
         """The rows are in the table; one with the same keys that was there is replaced."""
         staging = f"{self.table}_batch_{batch_id}"
         rows.write.format("jdbc").options(**self._options(staging)).mode("overwrite").save()
-        self._execute(
-            rows.sparkSession,
-            upsert_statement(self.table, staging, rows.columns, keys),
-            f"DROP TABLE {staging}",
-        )
+        spark = rows.sparkSession
+        try:
+            self._execute(spark, upsert_statement(self.table, staging, rows.columns, keys))
+        finally:
+            self._execute(spark, f"DROP TABLE {staging}")
 
     def _options(self, table: str) -> dict[str, str]:
-        options = {"url": self.url, "dbtable": table}
+        options = {"url": self.url, "dbtable": table, "driver": self.driver}
         if self.user:
             options["user"] = self.user
         if self.password:
             options["password"] = self.password
         return options
 
-    def _execute(self, spark: SparkSession, *statements: str) -> None:
-        """Run statements on the driver, in one transaction."""
+    def _execute(self, spark: SparkSession, statement: str) -> None:
+        """Run a statement on the driver, in a transaction of its own."""
         jvm: Any = spark._jvm  # noqa: SLF001  (pyspark has no JDBC of its own)
         jdbc = jvm.org.apache.spark.sql.execution.datasources.jdbc.JDBCOptions
         given = jvm.PythonUtils.toScalaMap(self._options(self.table))
         dialect = jvm.org.apache.spark.sql.jdbc.JdbcDialects.get(self.url)
         connection = dialect.createConnectionFactory(jdbc(given)).apply(-1)
         try:
-            connection.setAutoCommit(False)
-            statement = connection.createStatement()
-            for each in statements:
-                statement.executeUpdate(each)
-            connection.commit()
+            connection.createStatement().executeUpdate(statement)
         finally:
             connection.close()
 
@@ -96,6 +94,7 @@ def add_jdbc(parser: Parser) -> None:
     add = parser.add_argument
     add("--jdbc-url", help="jdbc:postgresql://HOST/DATABASE, for the jdbc sink")
     add("--jdbc-user", help=f"its user; the password comes from the variable {PASSWORD}")
+    add("--jdbc-driver", default=POSTGRESQL, help="class of its driver, which the image has")
 
 
 def database_of(settings: argparse.Namespace) -> Database:
@@ -105,4 +104,5 @@ def database_of(settings: argparse.Namespace) -> Database:
         settings.output,
         settings.jdbc_user,
         os.environ.get(PASSWORD),
+        settings.jdbc_driver,
     )

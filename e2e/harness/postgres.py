@@ -1,0 +1,77 @@
+"""A PostgreSQL of Debian's packages for one test run, on loopback. Its programs refuse to be root, so root lends them its user `postgres`."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from e2e.harness.debian import install
+from e2e.harness.program import Program
+
+SUPERUSER = "tests"
+"""Needs no password."""
+OF_ROOT = ("setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups")
+
+
+def programs() -> Path:
+    """The folder of initdb and postgres, of the newest version; installed if there is none and we are root."""
+    for _ in range(2):
+        found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+        if found:
+            return found[-1].parent
+        install("postgresql")
+    raise FileNotFoundError("/usr/lib/postgresql/*/bin/initdb")
+
+
+class Postgres(Program):
+    """A server with its data below a folder that its user can reach."""
+
+    def __init__(self, directory: Path) -> None:
+        self._bin = programs()
+        self._data = directory / "data"
+        super().__init__(
+            "postgres", [str(self._bin / "postgres"), "-D", str(self._data)], directory
+        )
+        self.port = self.ports.reserve()
+        self.command += ["-h", "127.0.0.1", "-p", str(self.port), "-k", "", "-F"]
+        self.jdbc_url = f"jdbc:postgresql://127.0.0.1:{self.port}/postgres"
+        if os.geteuid() == 0:
+            self.prefix = list(OF_ROOT)
+
+    def make(self) -> None:
+        """An empty database cluster."""
+        if os.geteuid() == 0:
+            shutil.chown(self.directory, "postgres")
+        initdb = [str(self._bin / "initdb"), "-D", str(self._data), "-U", SUPERUSER]
+        command = [*self.prefix, *initdb, "-A", "trust", "--no-sync"]
+        subprocess.run(command, check=True, capture_output=True, cwd="/")
+
+    def is_ready(self) -> bool:
+        asking = [str(self._bin / "pg_isready"), "-h", "127.0.0.1", "-p", str(self.port)]
+        return subprocess.run(asking, check=False, capture_output=True).returncode == 0
+
+    def execute(self, statement: str) -> list[list[str]]:
+        """The rows of a statement, as text. Raises CalledProcessError if it is refused."""
+        psql = [str(self._bin / "psql"), "-h", "127.0.0.1", "-p", str(self.port), "-U", SUPERUSER]
+        done = subprocess.run(
+            [*psql, "-v", "ON_ERROR_STOP=1", "-AtF", "|", "-c", statement, "postgres"],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        return [line.split("|") for line in done.stdout.splitlines()]
+
+
+@contextmanager
+def running(directory: Path) -> Iterator[Postgres]:
+    """A new server. directory: an empty one outside others' private folders."""
+    server = Postgres(directory)
+    server.make()
+    server.launch()
+    try:
+        server.wait_until(server.is_ready)
+        yield server
+    finally:
+        server.close()
