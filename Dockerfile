@@ -47,12 +47,12 @@ RUN --mount=type=cache,target=/var/cache/pip,sharing=locked \
     /opt/build/bin/pip wheel --no-build-isolation --require-hashes -w /tmp/wheels -r /tmp/clients.lock \
     && /opt/build/bin/pip --python /opt/venv/bin/python install --no-deps --no-index /tmp/wheels/*
 
-# Spark's own Kafka connector, which is in no Python package.
+# Spark's own Kafka connector, Delta Lake and PostgreSQL's driver, which are in no Python package.
 FROM base AS spark-jars
-COPY spark-on-k8s/fetch_jars.py spark-on-k8s/jars.lock /tmp/
+COPY spark-on-k8s/fetch_jars.py spark-on-k8s/jars.lock spark-on-k8s/tables.lock /tmp/
 RUN --mount=type=secret,id=ca \
     if [ -f /run/secrets/ca ]; then export SSL_CERT_FILE=/run/secrets/ca; fi; \
-    python /tmp/fetch_jars.py /tmp/jars.lock /jars
+    python /tmp/fetch_jars.py /tmp/jars.lock /jars && python /tmp/fetch_jars.py /tmp/tables.lock /jars
 
 # ---- our packages: laid out below /opt/code as they will lie in /opt/venv ----
 FROM builder AS logfleet-code
@@ -99,6 +99,7 @@ COPY --from=spark-packages /opt/venv /opt/venv
 COPY --from=spark-jars /jars /opt/venv/lib/python3.13/site-packages/pyspark/jars
 COPY --from=logfleet-code /opt/code /opt/venv
 COPY --from=spark-code /opt/code /opt/venv
+COPY spark-on-k8s/conf /opt/venv/lib/python3.13/site-packages/pyspark/conf
 COPY spark-on-k8s/entrypoint.sh /opt/logfleet/
 COPY spark-on-k8s/jobs /opt/logfleet/jobs
 ENV SPARK_HOME=/opt/venv/lib/python3.13/site-packages/pyspark PYSPARK_PYTHON=/opt/venv/bin/python

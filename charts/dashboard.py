@@ -5,6 +5,7 @@ Rows of panels, each with its queries: what is here is what a person reviews; th
 """
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -150,26 +151,41 @@ ROWS: Final = {
 
 def dashboard() -> dict[str, Any]:
     """The whole dashboard as Grafana imports it."""
+    labels = {
+        "namespace": "label_values(logfleet_ready, namespace)",
+        "cluster": 'label_values(logfleet_ready{namespace="$namespace"}, logfleet_cluster)',
+    }
+    return page("Logfleet", "logfleet", ROWS, ("BROKER", BROKER), labels)
+
+
+def page(
+    title: str,
+    uid: str,
+    rows: Mapping[str, Sequence[Panel]],
+    selector: tuple[str, str],
+    labels: Mapping[str, str],
+) -> dict[str, Any]:
+    """A dashboard of rows. selector: (word of the queries, what stands for it). labels: query by variable that a person chooses."""
     panels: list[dict[str, Any]] = []
     top = 0
-    for title, row in ROWS.items():
-        panels.append({"type": "row", "title": title, "gridPos": _place(0, top, COLUMNS, 1)})
+    for name, row in rows.items():
+        panels.append({"type": "row", "title": name, "gridPos": _place(0, top, COLUMNS, 1)})
         top += 1
         for number, panel in enumerate(row):
             left = number * WIDTH % COLUMNS
-            panels.append(_graph(panel, _place(left, top, WIDTH, HEIGHT)))
+            panels.append(_graph(panel, _place(left, top, WIDTH, HEIGHT), selector))
             if left + WIDTH == COLUMNS or number == len(row) - 1:
                 top += HEIGHT
     for number, made in enumerate(panels, 1):
         made["id"] = number
     return {
-        "title": "Logfleet",
-        "uid": "logfleet",
+        "title": title,
+        "uid": uid,
         "tags": ["logfleet"],
         "schemaVersion": 39,
         "refresh": "30s",
         "time": {"from": "now-1h", "to": "now"},
-        "templating": {"list": _variables()},
+        "templating": {"list": _variables(labels)},
         "panels": panels,
     }
 
@@ -178,7 +194,7 @@ def _place(left: int, top: int, width: int, height: int) -> dict[str, int]:
     return {"x": left, "y": top, "w": width, "h": height}
 
 
-def _graph(panel: Panel, place: dict[str, int]) -> dict[str, Any]:
+def _graph(panel: Panel, place: dict[str, int], selector: tuple[str, str]) -> dict[str, Any]:
     return {
         "type": "timeseries",
         "title": panel.title,
@@ -189,7 +205,7 @@ def _graph(panel: Panel, place: dict[str, int]) -> dict[str, Any]:
             {
                 "refId": chr(ord("A") + number),
                 "datasource": DATASOURCE,
-                "expr": expression.replace("BROKER", BROKER),
+                "expr": expression.replace(*selector),
                 "legendFormat": legend.replace(", ", "}} {{"),
             }
             for number, (expression, legend) in enumerate(panel.queries)
@@ -197,11 +213,7 @@ def _graph(panel: Panel, place: dict[str, int]) -> dict[str, Any]:
     }
 
 
-def _variables() -> list[dict[str, Any]]:
-    labels = {
-        "namespace": "label_values(logfleet_ready, namespace)",
-        "cluster": 'label_values(logfleet_ready{namespace="$namespace"}, logfleet_cluster)',
-    }
+def _variables(labels: Mapping[str, str]) -> list[dict[str, Any]]:
     source: dict[str, Any] = {"name": "datasource", "type": "datasource", "query": "prometheus"}
     return [
         source,

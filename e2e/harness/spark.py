@@ -2,6 +2,7 @@
 
 import io
 import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from e2e.harness.images import ROOT, image_name
-from e2e.harness.kube.kubernetes import RESTRICTED, Kubernetes
+from e2e.harness.kube.kubernetes import RESTRICTED, Kubernetes, wait_for
 from e2e.harness.kube.kubernetes_rig import SPARK_ZONE
 from e2e.lab.commands import Argument, run
 
@@ -33,15 +34,19 @@ CONF = (
     # they are looked at when the job is over, and go with the driver's pod
     "spark.kubernetes.executor.deleteOnTermination=false",
 )
+# What a lab's node lacks of what the defaults ask for: it has the processors of the machine, which all nodes share.
+FITS_NODE = (
+    "spark.kubernetes.driver.request.cores=100m",
+    "spark.kubernetes.executor.request.cores=100m",
+)
+READ_ROWS = """
+import sys, pandas as pd
+pd.read_parquet(sys.argv[1])[sys.argv[2].split(",")].to_csv(sys.stdout, index=False)
+"""
 READ_COUNTS = """
 import sys, pandas as pd
 rows = pd.read_parquet(sys.argv[1])
 rows[["window_start", "origin", "count"]].to_csv(sys.stdout, index=False)
-"""
-READ_TOTAL = """
-import sys, pandas as pd
-rows = pd.read_parquet(sys.argv[1])
-print(rows["count"].sum())
 """
 
 
@@ -60,7 +65,7 @@ class SparkJobs:
         Raises LabError if it cannot be submitted, AssertionError with the log if it failed or without it if not all executors
         ran: spark-submit itself ends with 0 whatever became of the driver.
         """
-        driver = self._submit(name, job, arguments, executors=executors)
+        driver = self._submitted(name, job, arguments, executors)
         pod = driver["metadata"]["name"]
         log = self._kubernetes.wait_ended(pod, self._namespace, within_s=ENDED_WITHIN_S)
         ran = [pod["metadata"]["name"] for pod in self._executors(driver) if _ran(pod)]
@@ -69,20 +74,51 @@ class SparkJobs:
 
     def start(self, name: str, job: str, arguments: Sequence[str], *, executors: int) -> str:
         """Submit a job that runs until it is ended; its driver's pod."""
-        own = ("spark.kubernetes.submission.waitAppCompletion=false",)
-        driver = self._submit(name, job, arguments, executors=executors, conf=own)
+        forgotten = "spark.kubernetes.submission.waitAppCompletion=false"
+        driver = self._submitted(name, job, arguments, executors, forgotten)
         return str(driver["metadata"]["name"])
 
-    def _submit(
-        self,
-        name: str,
-        job: str,
-        arguments: Sequence[str],
-        *,
-        executors: int,
-        conf: Sequence[str] = (),
+    def _submitted(
+        self, name: str, job: str, arguments: Sequence[str], executors: int, *conf: str
     ) -> dict[str, Any]:
-        """The driver's pod."""
+        """The driver's pod, once spark-submit has ended."""
+        environment = self._environment(name, (*CONF, *conf)) | {
+            "IMAGE": image_name("spark"),
+            "EXECUTORS": str(executors),
+            "SPARK_SUBMIT_OPTS": JAVA_OPTIONS,
+        }
+        command: tuple[Argument, ...] = (SUBMIT / "submit.sh", job, "--", *arguments)
+        run(*command, env=environment, timeout_s=SUBMIT_WITHIN_S)
+        (driver,) = self._kubernetes.pods(self._namespace, _driver(name))
+        return driver
+
+    def submit(
+        self, name: str, job: str, arguments: Sequence[str], log: Path
+    ) -> "subprocess.Popen[bytes]":
+        """Submit a job as it ships, under a name used once; what submit.sh says goes to the log. It ends with the job."""
+        with log.open("ab") as stream:
+            return subprocess.Popen(
+                [SUBMIT / "submit.sh", job, "--", *arguments],
+                env=self._environment(name, FITS_NODE),
+                stdout=stream,
+                stderr=stream,
+            )
+
+    def kill_driver(self, name: str, checkpoint: str) -> None:
+        """The driver of that name dies without a word, once its query has committed a batch to the checkpoint."""
+        kubernetes, namespace = self._kubernetes, self._namespace
+
+        def committed() -> str | None:
+            (driver,) = kubernetes.pods(namespace, _driver(name))
+            pod = str(driver["metadata"]["name"])
+            listed = kubernetes.execute(pod, namespace, "ls", f"{checkpoint}/commits")
+            return pod if listed.split() else None
+
+        pod = wait_for(f"a batch of {name}", committed, SUBMIT_WITHIN_S)
+        kubernetes.kubectl("delete", "pod", pod, "--grace-period=0", "--force", namespace=namespace)
+
+    def _environment(self, name: str, conf: Sequence[str]) -> dict[str, str]:
+        """What submit.sh finds: where to, what for, and what the lab's nodes want."""
         binaries = Path(sys.executable).parent
         environment = {
             **os.environ,
@@ -90,19 +126,31 @@ class SparkJobs:
             "KUBECONFIG": str(self._kubernetes.kubeconfig),
             "SPARK_MASTER": f"k8s://{self._kubernetes.server()}",
             "NAMESPACE": self._namespace,
-            "IMAGE": image_name("spark"),
-            "EXECUTORS": str(executors),
             "APP_NAME": name,
             "ZONE": SPARK_ZONE,
-            "SPARK_CONF": "\n".join((*CONF, *conf)),
-            "SPARK_SUBMIT_OPTS": JAVA_OPTIONS,
+            "SPARK_CONF": "\n".join(conf),
         }
         environment.pop("SPARK_HOME", None)  # another Spark of this machine is not the one locked
-        command: tuple[Argument, ...] = (SUBMIT / "submit.sh", job, "--", *arguments)
-        run(*command, env=environment, timeout_s=SUBMIT_WITHIN_S)
-        selector = f"spark-role=driver,spark-app-name={name}"
-        (driver,) = self._kubernetes.pods(self._namespace, selector)
-        return driver
+        return environment
+
+    def rows(self, folder: str, columns: Sequence[str], claim: str = "spark-data") -> pd.DataFrame:
+        """Columns of the Parquet files below a folder of a claim, as pandas reads them there, by a text of CSV."""
+        name = f"read-{folder.strip('/').replace('/', '-')}"
+        self._read(name, claim, READ_ROWS, folder, ",".join(columns))
+        return pd.read_csv(io.StringIO(self._ended(name)))
+
+    def _read(self, name: str, claim: str, script: str, *arguments: str) -> None:
+        self._kubernetes.run_pod(
+            name,
+            self._namespace,
+            image_name("spark"),
+            ["python", "-c", script, *arguments],
+            container={"volumeMounts": [{"name": "data", "mountPath": "/data"}]},
+            volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": claim}}],
+        )
+
+    def _ended(self, name: str) -> str:
+        return self._kubernetes.wait_ended(name, self._namespace, within_s=120)
 
     def _executors(self, driver: dict[str, Any]) -> list[dict[str, Any]]:
         """The pods of a driver's executors, which it owns; their label spark-app-name is what the job calls itself."""
@@ -130,27 +178,16 @@ class SparkJobs:
 
     def counts(self, folder: str) -> pd.DataFrame:
         """What `window_counts` wrote to a folder of the volume: one row of each window and origin."""
-        text = self._read(READ_COUNTS, folder)
-        rows = pd.read_csv(io.StringIO(text), parse_dates=["window_start"])
+        name = f"read-{folder.strip('/').replace('/', '-')}"
+        self._read(name, "spark-data", READ_COUNTS, folder)
+        rows = pd.read_csv(io.StringIO(self._ended(name)), parse_dates=["window_start"])
         rows["window_start"] = rows["window_start"].dt.tz_localize(None)
         return rows.sort_values(["window_start", "origin"], ignore_index=True)
 
-    def total(self, folder: str) -> int:
-        """How many records `window_counts` has counted there, grouped by nothing but the window."""
-        return int(self._read(READ_TOTAL, folder))
 
-    def _read(self, script: str, folder: str) -> str:
-        """What a script says of a folder of the volume, in a pod that mounts it."""
-        name = f"read-{folder.strip('/').replace('/', '-')}"
-        self._kubernetes.run_pod(
-            name,
-            self._namespace,
-            image_name("spark"),
-            ["python", "-c", script, folder],
-            container={"volumeMounts": [{"name": "data", "mountPath": "/data"}]},
-            volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "spark-data"}}],
-        )
-        return self._kubernetes.wait_ended(name, self._namespace, within_s=120)
+def _driver(name: str) -> str:
+    """Selects the driver of an application."""
+    return f"spark-role=driver,spark-app-name={name}"
 
 
 def _ran(pod: dict[str, Any]) -> bool:

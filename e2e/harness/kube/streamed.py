@@ -64,7 +64,8 @@ class Streamed:
         self._jobs.run(
             f"{TOPIC}-rest", "window_counts", self._arguments("available-now"), executors=1
         )
-        return read_history("probe", self._producer.log.read_text()), self._jobs.total(COUNTS)
+        counts = self._jobs.rows(COUNTS, ["count"])
+        return read_history("probe", self._producer.log.read_text()), int(counts["count"].sum())
 
     def stop(self) -> None:
         if self._producer.running:

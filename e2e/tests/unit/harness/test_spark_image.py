@@ -52,6 +52,57 @@ def test_a_driver_submits_to_itself_with_the_arguments_it_was_given(entrypoint):
     assert said[5:] == ["--class", "X", "a b"]
 
 
+def test_a_driver_of_a_pod_of_its_own_names_that_pod(entrypoint):
+    said = entrypoint(
+        *("client", "local:///job.py", "a b"),
+        POD_IP="10.0.0.5",
+        POD_NAME="job-x",
+        KUBERNETES_SERVICE_HOST="10.0.0.1",
+        KUBERNETES_SERVICE_PORT="443",
+    )
+    assert said[1:5] == ["--deploy-mode", "client", "--master", "k8s://https://10.0.0.1:443"]
+    conf = {word for word in said if word.startswith("spark.")}
+    assert conf == {
+        "spark.driver.host=10.0.0.5",
+        "spark.driver.bindAddress=10.0.0.5",
+        "spark.kubernetes.driver.pod.name=job-x",
+    }
+    assert said[-2:] == ["local:///job.py", "a b"]
+
+
+JOB = """#!/bin/sh
+# a spark-submit whose job says that it can stop, if it can
+job() { trap 'echo job told; exit 0' TERM; [ -z "$CAN_STOP" ] || sh -c 'echo $PPID' > "$LOGFLEET_JOB_PID"; echo ready; while :; do sleep 0.05; done; }
+trap 'echo submit told; kill $! 2>/dev/null; exit 143' TERM
+job & wait $!
+code=$?
+exit $code
+"""
+
+
+@pytest.mark.parametrize("can_stop, told, code", [("1", "job told", 0), ("", "submit told", 143)])
+def test_sigterm_reaches_the_job_if_it_can_end_its_batch_and_spark_otherwise(
+    tmp_path, can_stop, told, code
+):
+    program = tmp_path / "bin" / "spark-submit"
+    program.parent.mkdir()
+    program.write_text(JOB)
+    program.chmod(0o755)
+    base = {"PATH": "/usr/bin:/bin", "SPARK_HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+    driver = subprocess.Popen(
+        [SPARK / "entrypoint.sh", "driver"],
+        env=base | {"SPARK_DRIVER_BIND_ADDRESS": "10.0.0.5", "CAN_STOP": can_stop},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert driver.stdout is not None
+    assert driver.stdout.readline() == "ready\n"
+    driver.terminate()
+    assert driver.stdout.readline() == f"{told}\n"
+    assert driver.wait(30) == code
+    driver.stdout.close()
+
+
 def test_an_executor_says_all_that_the_backend_asks_for(entrypoint):
     said = entrypoint("executor", **EXECUTOR)
     assert said[1:3] == ["-Xms512m", "-Xmx512m"]
@@ -102,6 +153,8 @@ def test_the_connector_is_of_the_locked_spark(jars):
     paths = [path for _, path in jars.locked((SPARK / "jars.lock").read_text())]
     assert f"spark-sql-kafka-0-10_2.13-{pinned}.jar" in {Path(path).name for path in paths}
     assert len(paths) == 4
+    tables = [path for _, path in jars.locked((SPARK / "tables.lock").read_text())]
+    assert any(f"delta-spark_{pinned.rpartition('.')[0]}_2.13" in path for path in tables)
 
 
 def test_a_jar_with_another_hash_is_refused_and_not_kept(jars, tmp_path, monkeypatch):

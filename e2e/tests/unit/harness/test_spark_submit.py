@@ -1,14 +1,16 @@
 """How a job gets to Kubernetes: the submit script, the SparkApplications, and that what they name is in the image."""
 
 import copy
+import json
 import re
 import shlex
 import subprocess
 from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
-from logfleet_spark.jobs import window_counts
+from logfleet_spark.jobs import dlq_router, table_to_topic, topic_to_table, window_counts
 
 from e2e.harness.images import ROOT, TARGETS
 
@@ -19,14 +21,22 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
 RBAC = {d["kind"]: d for d in yaml.safe_load_all((SPARK / "submit" / "rbac.yaml").read_text())}
 APPLICATIONS = {
     path.stem: yaml.safe_load(path.read_text())
-    for path in sorted((SPARK / "submit").glob("window-counts*.yaml"))
+    for path in sorted((SPARK / "submit" / "applications").glob("*.yaml"))
 }
+JOBS = {
+    "window_counts": window_counts.settings,
+    "dlq_router": dlq_router.settings,
+    "topic_to_table": topic_to_table.settings,
+    "table_to_topic": table_to_topic.settings,
+}
+"""The jobs' own parsers."""
 IMAGE = f"logfleet/spark:{yaml.safe_load((ROOT / 'charts/operator/Chart.yaml').read_text())['appVersion']}"
 EXAMPLES = {
     d["kind"]: d
     for path in (ROOT / "crds" / "examples").glob("*.yaml")
     for d in yaml.safe_load_all(path.read_text())
 }
+OPERATOR_SCHEMA = json.loads((Path(__file__).parent / "spark_operator.json").read_text())
 VOLUME_LABEL = "logfleet.dev/volume"
 MASTER = {"SPARK_MASTER": "k8s://https://10.0.0.1:6443"}
 
@@ -37,6 +47,8 @@ def submit(tmp_path):
     recorder = tmp_path / "spark-submit"
     recorder.write_text(
         '#!/bin/sh\nprintf "%s\\n" "python=$PYSPARK_PYTHON$PYSPARK_DRIVER_PYTHON" "$@"\n'
+        'cp -r "$SPARK_CONF_DIR" "$KEPT"\n'
+        'echo "${SAID:-phase: Succeeded}" >&2\n'
     )
     recorder.chmod(0o755)
 
@@ -44,7 +56,7 @@ def submit(tmp_path):
         path = f"{tmp_path}:/usr/bin:/bin" if installed else "/usr/bin:/bin"
         return subprocess.run(
             [SUBMIT, *arguments],
-            env={"PATH": path} | environment,
+            env={"PATH": path, "KEPT": str(tmp_path / "conf")} | environment,
             cwd=tmp_path,
             check=False,
             capture_output=True,
@@ -71,7 +83,7 @@ def split(said: str) -> tuple[dict[str, str], list[str], list[str]]:
 def test_a_job_is_submitted_in_cluster_mode_with_its_arguments_as_they_stand(submit):
     given = ["--topic", "a b", "--fields", 'x STRING, "y" INT', ""]
     done = submit("window_counts", "--", *given, **MASTER)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, "phase: Succeeded\n")
     conf, options, rest = split(done.stdout)
     assert options == [
         *("--master", MASTER["SPARK_MASTER"], "--deploy-mode", "cluster", "--name", "window-counts")
@@ -84,7 +96,7 @@ def test_a_job_is_submitted_in_cluster_mode_with_its_arguments_as_they_stand(sub
         "spark.kubernetes.container.image": IMAGE,
         "spark.kubernetes.container.image.pullPolicy": "IfNotPresent",
         "spark.kubernetes.authenticate.driver.serviceAccountName": "spark",
-        "spark.sql.session.timeZone": "UTC",
+        "spark.kubernetes.executor.disableConfigMap": "false",
         "spark.kubernetes.driver.podTemplateFile": str(POD),
         "spark.kubernetes.executor.podTemplateFile": str(POD),
         f"spark.kubernetes.driver.{volume}.options.claimName": "spark-data",
@@ -130,16 +142,73 @@ def test_the_submitters_python_stays_at_home(submit):
     assert done.stdout.splitlines()[0] == "python="
 
 
+def test_what_ships_in_conf_goes_along(submit, tmp_path):
+    submit("window_counts", "--", **MASTER)
+    shipped = {path.name: path.read_text() for path in (SPARK / "conf").iterdir()}
+    assert set(shipped) == {"spark-defaults.conf", "log4j2.properties"}
+    sent = {path.name: path.read_text() for path in (tmp_path / "conf").iterdir()}
+    assert shipped.items() <= sent.items()
+    for name, text in shipped.items():
+        assert (ROOT / "charts" / "spark-job" / "files" / name).read_text() == text
+
+
+def test_a_file_of_this_machine_and_its_settings_go_along(submit, tmp_path):
+    (tmp_path / "my_job.py").write_text("print(1)\n")
+    (tmp_path / "s.yaml").write_text("topic: t\n")
+    more = {"SETTINGS": "s.yaml", "PACKAGES": "a:b:1"}
+    done = submit("my_job.py", "--", "x y", **more, **MASTER)
+    _, options, rest = split(done.stdout)
+    assert options[-4:] == ["--name", "my-job", "--packages", "a:b:1"]
+    settings = ["--settings", "/opt/spark/conf/job-settings.yaml"]
+    assert rest == ["local:///opt/spark/conf/my_job.py", *settings, "x y"]
+    assert (tmp_path / "conf" / "my_job.py").read_text() == "print(1)\n"
+    assert (tmp_path / "conf" / "job-settings.yaml").read_text() == "topic: t\n"
+
+
+@pytest.mark.parametrize("url", ["local:///opt/my/job.py", "s3a://bucket/jobs/job.py"])
+def test_a_url_is_left_to_the_driver(submit, url):
+    words = submit(url, "--", "a", **MASTER).stdout.splitlines()
+    assert words[-2:] == [url, "a"]
+
+
+def test_without_a_claim_nothing_is_mounted(submit):
+    conf, _, _ = split(submit("window_counts", "--", CLAIM="none", **MASTER).stdout)
+    assert not [key for key in conf if "volume" in key]
+
+
+@pytest.mark.parametrize(
+    "said, code", [("phase: Failed", 1), ("phase: Running", 1), ("phase: Succeeded", 0)]
+)
+def test_the_script_ends_as_the_driver_did(submit, said, code):
+    assert submit("window_counts", "--", SAID=said, **MASTER).returncode == code
+
+
+def test_a_job_that_is_not_waited_for_has_not_failed(submit):
+    conf = "spark.kubernetes.submission.waitAppCompletion=false"
+    done = submit("window_counts", "--", SAID="submitted", SPARK_CONF=conf, **MASTER)
+    assert done.returncode == 0
+
+
 @pytest.mark.parametrize(
     "arguments, environment, said",
     [
+        (["my.py", "--"], MASTER, "there is no file my.py"),
+        (
+            ["window_counts", "--"],
+            MASTER | {"SETTINGS": "s.yaml"},
+            "SETTINGS is 's.yaml', and there is no such file",
+        ),
         ([], MASTER, "write: submit.sh JOB -- ARGUMENTS (submit.sh --help says more)"),
         (
             ["window_counts", "--topic"],
             MASTER,
             "write: submit.sh JOB -- ARGUMENTS (submit.sh --help says more)",
         ),
-        (["windows", "--"], MASTER, "there is no job 'windows'; there is: window_counts"),
+        (
+            ["windows", "--"],
+            MASTER,
+            "there is no job 'windows'; there is: dlq_router table_to_topic topic_to_table window_counts",
+        ),
         (["window_counts", "--"], {}, "SPARK_MASTER is ''; set it to k8s://URL of the API server"),
         (
             ["window_counts", "--"],
@@ -178,19 +247,14 @@ def test_help_names_every_setting_that_the_script_reads(submit):
     assert read == {
         name for name in read if re.search(rf"^ .*\b{name}\b ", done.stdout, re.MULTILINE)
     }
-    assert len(read) == 8
-
-
-def job_arguments():
-    """The job's own parser."""
-    return window_counts.settings
+    assert len(read) == 10
 
 
 def test_the_example_in_the_help_is_taken_by_the_job(submit):
     text = submit("--help").stdout
     words = shlex.split(text.partition("submit.sh window_counts -- ")[2].partition("\n\n")[0])
     words = [word for word in words if word.strip()]  # a backslash before the end of a line
-    options = job_arguments()(words)
+    options = JOBS["window_counts"](words)
     assert (options.topic, options.sink, options.output) == ("flights", "parquet", "/data/counts")
 
 
@@ -220,18 +284,68 @@ def test_the_script_and_the_image_agree_on_where_jobs_lie(submit):
     assert in_the_image("/opt/logfleet/entrypoint.sh")
 
 
-def test_there_is_an_application_for_each_source():
-    sources = [job_arguments()(app["spec"]["arguments"]).source for app in APPLICATIONS.values()]
-    assert sorted(sources) == ["kafka", "logfleet"]
-    names = [app["metadata"]["name"] for app in APPLICATIONS.values()]
-    assert names == list(APPLICATIONS)
+def job_of(application):
+    return Path(application["mainApplicationFile"]).stem
+
+
+def template(manifest):
+    """The SparkApplication's spec of a manifest, scheduled or not."""
+    return manifest["spec"].get("template", manifest["spec"])
+
+
+def settings_of(application):
+    return JOBS[job_of(application)](application.get("arguments"))
+
+
+def test_there_is_an_application_of_every_job_and_of_each_source():
+    specs = [template(manifest) for manifest in APPLICATIONS.values()]
+    assert {job_of(spec) for spec in specs} == {path.stem for path in (SPARK / "jobs").glob("*.py")}
+    assert {settings_of(spec).source for spec in specs} == {"kafka", "logfleet"}
+    assert [m["metadata"]["name"] for m in APPLICATIONS.values()] == list(APPLICATIONS)
+    kinds = {manifest["kind"] for manifest in APPLICATIONS.values()}
+    assert kinds == {"SparkApplication", "ScheduledSparkApplication"}
+
+
+@pytest.mark.parametrize("manifest", APPLICATIONS.values(), ids=APPLICATIONS)
+def test_an_application_fits_the_schema_of_the_spark_operator(manifest):
+    jsonschema.validate(manifest, OPERATOR_SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "where, wrong",
+    [
+        (("spec", "mainFile"), "local:///x.py"),
+        (("spec", "driver", "cores"), "1"),
+        (("spec", "executor", "instances"), 0),
+        (("spec", "restartPolicy", "type"), "Sometimes"),
+        (("spec", "arguments"), [1]),
+        (("kind",), "SparkJob"),
+    ],
+)
+def test_the_schema_finds_what_the_spark_operator_would_refuse(where, wrong):
+    manifest = copy.deepcopy(APPLICATIONS["window-counts"])
+    at = manifest
+    for name in where[:-1]:
+        at = at[name]
+    at[where[-1]] = wrong
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(manifest, OPERATOR_SCHEMA)
 
 
 @pytest.fixture(params=APPLICATIONS)
 def application(request):
-    spec = APPLICATIONS[request.param]["spec"]
-    assert APPLICATIONS[request.param]["apiVersion"] == "sparkoperator.k8s.io/v1beta2"
-    return spec
+    return template(APPLICATIONS[request.param])
+
+
+def on_volumes():
+    """Applications whose data are on a claim, not in an object store."""
+    specs = {name: template(manifest) for name, manifest in APPLICATIONS.items()}
+    return {name: spec for name, spec in specs.items() if "volumes" in spec}
+
+
+@pytest.fixture(params=on_volumes())
+def on_volume(request):
+    return on_volumes()[request.param]
 
 
 def test_an_application_names_an_image_that_is_built_and_a_file_in_it(application):
@@ -245,33 +359,49 @@ def test_an_application_says_the_version_of_spark_that_is_in_the_image(applicati
     assert re.search(rf"^pyspark=={re.escape(application['sparkVersion'])} ", lock, re.MULTILINE)
 
 
+FOLDERS = ("output", "checkpoint", "rejected", "input")
+
+
+def folders(application):
+    """(setting, folder) of those that a job's settings name."""
+    found = vars(settings_of(application))
+    return [(name, found[name]) for name in FOLDERS if found.get(name)]
+
+
 def test_an_applications_arguments_are_the_jobs_and_name_the_examples(application):
-    options = job_arguments()(application["arguments"])
+    options = settings_of(application)
     cluster = EXAMPLES["Cluster"]
     (port,) = [each["port"] for each in cluster["spec"]["listeners"] if each["type"] == "internal"]
     assert options.bootstrap_servers == f"{cluster['metadata']['name']}-bootstrap.default:{port}"
-    assert options.topic == EXAMPLES["Topic"]["metadata"]["name"]
-    mounts = [mount["mountPath"] for mount in application["driver"]["volumeMounts"]]
-    for path in (options.output, options.checkpoint):
+    topic = EXAMPLES["Topic"]["metadata"]["name"]
+    assert topic in str([getattr(options, "topic", ""), getattr(options, "dlq_topic", "")])
+
+
+def test_folders_are_on_what_is_mounted(on_volume):
+    mounts = [mount["mountPath"] for mount in on_volume["driver"]["volumeMounts"]]
+    assert folders(on_volume)
+    for _, path in folders(on_volume):
         assert any(Path(path).is_relative_to(mount) for mount in mounts)
-    assert options.output != options.checkpoint
 
 
-def test_applications_share_no_folder():
+def test_applications_write_to_no_folder_of_another():
     taken = [
         path
-        for app in APPLICATIONS.values()
-        for options in [job_arguments()(app["spec"]["arguments"])]
-        for path in (options.output, options.checkpoint)
+        for manifest in APPLICATIONS.values()
+        for name, path in folders(template(manifest))
+        if name != "input"
     ]
     assert len(set(taken)) == len(taken)
 
 
-def test_an_application_mounts_what_rbac_yaml_makes(application):
-    volumes = {v["name"]: v["persistentVolumeClaim"]["claimName"] for v in application["volumes"]}
+def test_an_application_mounts_what_rbac_yaml_makes(on_volume):
+    volumes = {v["name"]: v["persistentVolumeClaim"]["claimName"] for v in on_volume["volumes"]}
     assert set(volumes.values()) == {RBAC["PersistentVolumeClaim"]["metadata"]["name"]}
     for role in ("driver", "executor"):
-        assert {mount["name"] for mount in application[role]["volumeMounts"]} == set(volumes)
+        assert {mount["name"] for mount in on_volume[role]["volumeMounts"]} == set(volumes)
+
+
+def test_an_applications_driver_has_the_account_of_rbac_yaml(application):
     assert application["driver"]["serviceAccount"] == RBAC["ServiceAccount"]["metadata"]["name"]
 
 
@@ -283,7 +413,10 @@ def test_what_runs_is_the_images_user_without_rights(application):
     )
     pod = yaml.safe_load(POD.read_text())["spec"]
     submitted = pod["securityContext"] | pod["containers"][0]["securityContext"]
-    contexts = [application[role]["securityContext"] for role in ("driver", "executor")]
+    contexts = [
+        application[role]["podSecurityContext"] | application[role]["securityContext"]
+        for role in ("driver", "executor")
+    ]
     for context in (*contexts, submitted):
         assert (str(context["runAsUser"]), str(context["runAsGroup"])) == (user, group)
         assert context["runAsNonRoot"]
@@ -314,15 +447,15 @@ def same_node(pod):
     return term
 
 
-def test_what_shares_the_claim_of_an_application_runs_on_one_node(application):
+def test_what_shares_the_claim_of_an_application_runs_on_one_node(on_volume):
     """ReadWriteOnce is for one node. Source: Kubernetes, Persistent Volumes, Access Modes."""
     claim = RBAC["PersistentVolumeClaim"]
     assert claim["spec"]["accessModes"] == ["ReadWriteOnce"]
     labels = {VOLUME_LABEL: claim["metadata"]["name"]}
-    spec = copy.deepcopy(application)
+    spec = copy.deepcopy(on_volume)
     for role in ("driver", "executor"):
-        assert spec[role]["labels"] == labels
-        assert spec[role]["affinity"] == application["driver"]["affinity"]
+        assert labels.items() <= spec[role]["labels"].items()
+        assert spec[role]["affinity"] == on_volume["driver"]["affinity"]
     assert same_node(spec["driver"]) == {"labelSelector": {"matchLabels": labels}}
 
 
@@ -334,9 +467,14 @@ def test_what_shares_the_claim_of_a_submitted_job_runs_on_one_node():
     }
 
 
-def test_a_stream_that_ends_is_started_again(application):
-    assert application["restartPolicy"]["type"] == "Always"
-    assert job_arguments()(application["arguments"]).trigger != "available-now"
+@pytest.mark.parametrize("manifest", APPLICATIONS.values(), ids=APPLICATIONS)
+def test_a_stream_that_ends_is_started_again_and_what_is_scheduled_ends(manifest):
+    is_stream = manifest["kind"] == "SparkApplication"
+    spec = template(manifest)
+    assert spec["restartPolicy"]["type"] == ("Always" if is_stream else "OnFailure")
+    trigger = getattr(settings_of(spec), "trigger", "available-now")
+    assert (trigger != "available-now") == is_stream
+    assert spec["driver"]["terminationGracePeriodSeconds"] == 120
 
 
 def test_the_script_names_the_account_and_the_claim_of_rbac_yaml(submit):
