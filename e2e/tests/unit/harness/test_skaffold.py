@@ -10,7 +10,8 @@ from e2e.harness.images import ROOT
 
 SKAFFOLD = yaml.safe_load((ROOT / "skaffold.yaml").read_text())
 ARTIFACTS = SKAFFOLD["build"]["artifacts"]
-RELEASES = SKAFFOLD["deploy"]["helm"]["releases"]
+ADDED = [patch["value"] for profile in SKAFFOLD["profiles"] for patch in profile["patches"]]
+RELEASES = [*SKAFFOLD["deploy"]["helm"]["releases"], *ADDED]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 
 
@@ -40,8 +41,16 @@ def test_every_chart_exists_with_the_values_that_are_set(release):
 
 def test_templates_name_images_that_are_built_and_every_image_of_a_chart_is_named():
     used = set(re.findall(r"\.IMAGE_(?:REPO|TAG)_(\w+)", str(RELEASES)))
-    assert used == {"logfleet_operator", "logfleet_broker"}
+    assert used == {"logfleet_operator", "logfleet_broker", "logfleet_spark"}
     assert used <= {artifact["image"].replace("/", "_") for artifact in ARTIFACTS}
+
+
+def test_what_profiles_add_are_releases_with_files_that_there_are():
+    patches = [patch for profile in SKAFFOLD["profiles"] for patch in profile["patches"]]
+    assert {patch["path"] for patch in patches} == {"/deploy/helm/releases/-"}
+    files = [file for release in ADDED for file in release["valuesFiles"]]
+    assert files
+    assert all((ROOT / file).exists() for file in files)
 
 
 def test_plain_manifests_exist():

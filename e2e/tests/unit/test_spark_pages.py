@@ -1,0 +1,85 @@
+"""The pages for users of Spark say what the code does."""
+
+import importlib.util
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from logfleet_spark.jobs import dlq_router, table_to_topic, topic_to_table, window_counts
+from logfleet_spark.jobs.metrics import COUNTERS, GAUGES
+
+from e2e.harness.images import ROOT
+
+SPARK = ROOT / "spark-on-k8s"
+PAGES = {path.name: path.read_text() for path in [SPARK / "README.md", *SPARK.glob("docs/*.md")]}
+JOBS = {
+    "window_counts": window_counts,
+    "dlq_router": dlq_router,
+    "topic_to_table": topic_to_table,
+    "table_to_topic": table_to_topic,
+}
+
+
+def options():
+    spec = importlib.util.spec_from_file_location("options_page", SPARK / "docs" / "options.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def commands(page: str):
+    """(job, words) of every call of submit.sh in a page."""
+    for block in re.findall(r"```sh\n(.*?)```", PAGES[page], re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            if "submit.sh" in line and "..." not in line:
+                words = shlex.split(line)
+                at = next(n for n, word in enumerate(words) if word.endswith("submit.sh"))
+                assert words[at + 2] == "--"
+                yield words[at + 1], words[at + 3 :]
+
+
+def test_the_options_page_is_what_the_source_says() -> None:
+    module = options()
+    assert PAGES["options.md"] == module.text(), "run: python spark-on-k8s/docs/options.py"
+    assert module.taken(module.OPTIONS[1], "batch") == "yes"
+    wrong = module.Option("subscribed", "t", ("batch",), "")
+    assert module.taken(wrong, "batch").startswith("no: subscribed: no such option")
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_jobs_page_calls_it_as_it_wants_to_be_called(job: str) -> None:
+    calls = list(commands(f"{job}.md"))
+    assert {name for name, _ in calls} == {job}
+    for _, words in calls:
+        JOBS[job].settings(words)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_name_options_and_files_that_there_are(page: str) -> None:
+    known = {flag for job in JOBS.values() for flag in job.parser()._option_string_actions} | {
+        "--settings",
+        "--master",
+        "--set",
+        "--set-file",
+        "--packages",
+        "--help",
+    }
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", PAGES[page]))
+    assert named <= known, named - known
+    folder = SPARK if page == "README.md" else SPARK / "docs"
+    for target in re.findall(r"\]\(([^)#]+)\)", PAGES[page]):
+        assert (folder / target).exists(), target
+
+
+def test_the_page_names_every_metric_of_the_jobs() -> None:
+    for name in (*COUNTERS, *GAUGES):
+        assert f"`{name}`" in PAGES["README.md"], name
+
+
+def test_every_job_has_its_page_and_its_file() -> None:
+    assert {path.stem for path in (SPARK / "jobs").glob("*.py")} == set(JOBS)
+    assert all(f"docs/{job}.md" in PAGES["README.md"] for job in JOBS)
+    assert Path(SPARK / "docs").is_dir()

@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""Writes options.md: each option of Spark's Kafka connector, and what the data source `logfleet` does with it.
+
+usage: python spark-on-k8s/docs/options.py. What we do is what our parser does with a sample, so that the page cannot say otherwise; a test fails
+while the committed page is an old one. Spark's side: its Structured Streaming + Kafka Integration Guide (4.2).
+"""
+
+import logging
+import re
+import warnings
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from logfleet_spark.client_options import OptionError
+from logfleet_spark.options import sink_options, source_options
+
+PAGE: Final = Path(__file__).with_name("options.md")
+Use = Literal["batch", "stream", "write"]
+READ: Final[tuple[Use, ...]] = ("batch", "stream")
+TOPICS: Final = frozenset({"subscribe", "subscribePattern", "assign"})
+
+
+class Option(NamedTuple):
+    """An option as Spark has it. sample: a value that means something. spark: its default and meaning in Spark."""
+
+    name: str
+    sample: str
+    uses: tuple[Use, ...]
+    spark: str
+
+
+OFFSETS: Final = '{"t": {"0": 23}}'
+OPTIONS: Final = (
+    Option(
+        "kafka.bootstrap.servers", "h:9092", (*READ, "write"), "required: HOST:PORT[,HOST:PORT]"
+    ),
+    Option("subscribe", "t,u", READ, "topics by name"),
+    Option("subscribePattern", "t.*", READ, "topics by regular expression"),
+    Option("assign", '{"t": [0, 1]}', READ, "partitions"),
+    Option(
+        "startingOffsets",
+        OFFSETS,
+        READ,
+        "earliest (batch), latest (stream), or by partition; without a checkpoint only",
+    ),
+    Option(
+        "startingTimestamp", "1356998400000", READ, "milliseconds since 1970, for all partitions"
+    ),
+    Option("startingOffsetsByTimestamp", OFFSETS, READ, "the same by partition"),
+    Option(
+        "startingOffsetsByTimestampStrategy", "latest", READ, "error: what if no record is so new"
+    ),
+    Option("endingOffsets", OFFSETS, ("batch",), "latest, or by partition; exclusive"),
+    Option(
+        "endingTimestamp",
+        "1356998400000",
+        ("batch",),
+        "milliseconds since 1970, for all partitions",
+    ),
+    Option("endingOffsetsByTimestamp", OFFSETS, ("batch",), "the same by partition"),
+    Option(
+        "failOnDataLoss",
+        "false",
+        READ,
+        "true: whether to fail when records were deleted before they were read",
+    ),
+    Option("includeHeaders", "true", (*READ, "write"), "false: a column `headers`"),
+    Option("minPartitions", "8", READ, "as many as there are partitions: tasks at least"),
+    Option("maxRecordsPerPartition", "1000", READ, "none: records of a task at most"),
+    Option("maxOffsetsPerTrigger", "1000", ("stream",), "none: records of a micro-batch at most"),
+    Option("minOffsetsPerTrigger", "1000", ("stream",), "none: a micro-batch waits for so many"),
+    Option("maxTriggerDelay", "5m", ("stream",), "15m: but not longer than this"),
+    Option("kafkaConsumer.pollTimeoutMs", "1000", READ, "120000: wait of a task for records"),
+    Option("fetchOffset.numRetries", "5", READ, "3: tries to learn offsets"),
+    Option("fetchOffset.retryIntervalMs", "20", READ, "10: between them"),
+    Option(
+        "groupIdPrefix", "p", READ, "spark-kafka-source: of the consumer groups that Spark makes"
+    ),
+    Option("kafka.group.id", "g", READ, "made by Spark: the group to read as"),
+    Option("kafka.client.id", "c", (*READ, "write"), "made by Kafka's client"),
+    Option("kafka.client.rack", "a", READ, "none: read from replicas of this zone"),
+    Option("kafka.isolation.level", "read_committed", READ, "read_uncommitted"),
+    Option("kafka.fetch.min.bytes", "1000", READ, "1"),
+    Option("kafka.fetch.max.wait.ms", "100", READ, "500"),
+    Option("kafka.fetch.max.bytes", "1000000", READ, "52428800"),
+    Option("kafka.max.partition.fetch.bytes", "1000000", READ, "1048576"),
+    Option("kafka.request.timeout.ms", "10000", (*READ, "write"), "30000"),
+    Option("kafka.default.api.timeout.ms", "10000", (*READ, "write"), "60000"),
+    Option("kafka.session.timeout.ms", "10000", READ, "45000"),
+    Option("kafka.max.poll.records", "1000", READ, "500"),
+    Option("kafka.auto.offset.reset", "latest", READ, "refused: offsets are Spark's matter"),
+    Option("kafka.enable.auto.commit", "true", READ, "refused"),
+    Option("kafka.key.deserializer", "x", READ, "refused: keys are binary"),
+    Option("kafka.value.deserializer", "x", READ, "refused: values are binary"),
+    Option("kafka.security.protocol", "SSL", (*READ, "write"), "PLAINTEXT"),
+    Option("topic", "t", ("write",), "none: else each row has a column topic"),
+    Option("kafka.acks", "1", ("write",), "all"),
+    Option("kafka.enable.idempotence", "true", ("write",), "true"),
+    Option("kafka.compression.type", "lz4", ("write",), "none"),
+    Option("kafka.linger.ms", "5", ("write",), "0 (5 since Kafka 4.0)"),
+    Option("kafka.batch.size", "65536", ("write",), "16384"),
+    Option("kafka.buffer.memory", "1000000", ("write",), "33554432"),
+    Option("kafka.delivery.timeout.ms", "60000", ("write",), "120000"),
+    Option("kafka.max.request.size", "2000000", ("write",), "1048576"),
+    Option("kafka.retries", "5", ("write",), "2147483647"),
+    Option("kafka.transactional.id", "x", ("write",), "not used by Spark"),
+)
+
+
+class _Said(logging.Handler):
+    """Keeps what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+def taken(option: Option, use: Use) -> str:
+    """What our parser does with an option: `yes`, the words of its warning, or `no: ` and those of its refusal."""
+    given = {"kafka.bootstrap.servers": "h:9092", option.name: option.sample}
+    if use != "write" and option.name not in TOPICS:
+        given["subscribe"] = "t"
+    said = _Said()
+    root = logging.getLogger("logfleet_spark")
+    root.addHandler(said)
+    try:
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            if use == "write":
+                sink_options(given)
+            else:
+                source_options(given, streaming=use == "stream")
+    except OptionError as refused:
+        # what else there is, is in this table
+        return (
+            "no: "
+            + re.split(r"; (?:it|a (?:batch read|stream read|write)) takes ", str(refused))[0]
+        )
+    finally:
+        root.removeHandler(said)
+    lines = [*said.lines, *(str(each.message) for each in warned)]
+    return f"taken: {lines[0]}" if lines else "yes"
+
+
+def row(option: Option) -> str:
+    by_use = {use: taken(option, use) for use in option.uses}
+    if len(set(by_use.values())) == 1:
+        ours = next(iter(by_use.values()))
+    else:
+        ours = "; ".join(f"{use}: {what}" for use, what in by_use.items())
+    cells = (f"`{option.name}`", ", ".join(option.uses), option.spark, ours)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def text() -> str:
+    """The page."""
+    lines = [
+        "# Options of the data source, beside Spark's connector",
+        "",
+        "Made by `python spark-on-k8s/docs/options.py` from the code: what stands in the last column is what the source says to it. With",
+        "`--source kafka` Spark's own connector has them all.",
+        "",
+        "| option | for | in Spark: default, meaning | in `logfleet` |",
+        "|---|---|---|---|",
+        *map(row, OPTIONS),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(text(), encoding="utf-8")
