@@ -21,7 +21,10 @@ from e2e.lab.settings import settings_from
 HERE = Path(__file__).parent
 RIG = pytest.StashKey[Rig]()
 # The lab without a fleet first: it cuts a zone's power. What a suite does to the fleet it undoes.
-ORDER = ("test_lab", "test_flights", "test_topics", "test_replication", "test_faults")
+ORDER = (
+    *("test_lab", "test_flights", "test_spark_jobs", "test_topics", "test_replication"),
+    "test_faults",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
