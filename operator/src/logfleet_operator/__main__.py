@@ -14,7 +14,7 @@ from logfleet.resources.document import GROUP, VERSION
 from logfleet_operator import http_server, logs
 from logfleet_operator.admin import AdminFactory
 from logfleet_operator.brokers import BrokerAdmins
-from logfleet_operator.cluster_reconciler import ClusterReconciler
+from logfleet_operator.clusters.cluster_reconciler import ClusterReconciler
 from logfleet_operator.credentials import NoCredentials, login
 from logfleet_operator.handlers import Feed, Watcher, watch_settings
 from logfleet_operator.kube import ApiServer, Kube, KubeError, KubeUnavailable

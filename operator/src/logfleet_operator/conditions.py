@@ -12,9 +12,10 @@ from logfleet.resources.cluster import ClusterResource
 from logfleet.resources.plan import ObservedTopic, Reason, Refusal, Shortages
 from logfleet.resources.topic import TopicResource
 
-from logfleet_operator import manifests, names
-from logfleet_operator.observed import Observed, node_ports
-from logfleet_operator.plan import ClusterPlan
+from logfleet_operator import names
+from logfleet_operator.clusters import manifests
+from logfleet_operator.clusters.observed import Observed, node_ports
+from logfleet_operator.clusters.plan import ClusterPlan
 
 Status = dict[str, Any]
 

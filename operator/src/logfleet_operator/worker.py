@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 
 import structlog
 
-from logfleet_operator.cluster_reconciler import ClusterReconciler
+from logfleet_operator.clusters.cluster_reconciler import ClusterReconciler
 from logfleet_operator.kube import Kube, KubeConflict, KubeError, KubeUnavailable
 from logfleet_operator.metrics import Metrics
 from logfleet_operator.queue import WorkQueue

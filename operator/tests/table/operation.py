@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import yaml
 from logfleet_operator import names
-from logfleet_operator.cluster_reconciler import ClusterReconciler
+from logfleet_operator.clusters.cluster_reconciler import ClusterReconciler
 from logfleet_operator.handlers import Feed
 from logfleet_operator.settings import Settings
 from logfleet_operator.topics.topic_reconciler import TopicReconciler

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 from cryptography import x509
-from logfleet_operator import certificates
+from logfleet_operator.clusters import certificates
 
 from .operation import Operation, at_rest, cluster
 from .world import Manifest, World

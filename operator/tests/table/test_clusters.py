@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from logfleet_operator import certificates, names
+from logfleet_operator import names
+from logfleet_operator.clusters import certificates
 
 from .disturbances import refuse
 from .operation import SETTINGS, Operation, at_rest, cluster, pool, why

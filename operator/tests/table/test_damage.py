@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
-from logfleet_operator import certificates, names
+from logfleet_operator import names
+from logfleet_operator.clusters import certificates
 
 from .operation import at_rest, why
 from .world import World

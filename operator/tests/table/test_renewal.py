@@ -4,7 +4,8 @@ import base64
 from datetime import timedelta
 
 import pytest
-from logfleet_operator import certificates, names
+from logfleet_operator import names
+from logfleet_operator.clusters import certificates
 
 from .operation import Operation, at_rest, cluster, why
 from .world import Manifest, World

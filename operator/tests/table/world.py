@@ -24,8 +24,9 @@ from logfleet.resources.plan import (
     Shortages,
     TopicAction,
 )
-from logfleet_operator import etcd, names
+from logfleet_operator import names
 from logfleet_operator.admin import AdminRefused, AdminUnavailable
+from logfleet_operator.clusters import etcd
 from logfleet_operator.kube import KubeConflict, KubeError
 from msgspec.structs import replace
 

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from logfleet_operator import certificates
-from logfleet_operator.certificates import Issued, issue, make_authority
+from logfleet_operator.clusters import certificates
+from logfleet_operator.clusters.certificates import Issued, issue, make_authority
 
 NOW = datetime.now(UTC)
 AUTHORITY = make_authority("air.fleet authority", NOW)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 from logfleet.resources.cluster import ManagedMetadata, parse_cluster
-from logfleet_operator import etcd
+from logfleet_operator.clusters import etcd
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "crds/examples/cluster.yaml"
 

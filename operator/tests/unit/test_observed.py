@@ -1,8 +1,8 @@
 from typing import Any
 
 import pytest
-from logfleet_operator.etcd import EMPTY_VOLUME_EXIT
-from logfleet_operator.observed import EMPTY_VOLUME, differences, differs, pod_from
+from logfleet_operator.clusters.etcd import EMPTY_VOLUME_EXIT
+from logfleet_operator.clusters.observed import EMPTY_VOLUME, differences, differs, pod_from
 
 ENTRIES = {"env": [{"name": "a", "value": "1"}, {"name": "b", "value": "2"}]}
 UDP = {"port": 1, "protocol": "UDP"}

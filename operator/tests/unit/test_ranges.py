@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from logfleet.resources.cluster import ClusterSpec, MetadataSpec, Pool, Storage
 from logfleet.resources.plan import Reason, Refusal
-from logfleet_operator.ranges import Claim, Range, allocate, merge, spread
+from logfleet_operator.clusters.ranges import Claim, Range, allocate, merge, spread
 
 
 def spec(zones: list[str], **replicas: int) -> ClusterSpec:

@@ -5,9 +5,9 @@ are up to date.
 """
 
 import pytest
+from logfleet_operator.clusters.observed import Observed, Pod
+from logfleet_operator.clusters.rollout import DeletePod, EvictPod, plan_rollout
 from logfleet_operator.names import BROKER, ETCD
-from logfleet_operator.observed import Observed, Pod
-from logfleet_operator.rollout import DeletePod, EvictPod, plan_rollout
 
 
 def observed(component: str, states: str) -> Observed:

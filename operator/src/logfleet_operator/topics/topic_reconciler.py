@@ -19,9 +19,10 @@ from logfleet.resources.document import GROUP, InvalidResourceError, Metadata
 from logfleet.resources.plan import ObservedTopic, Reason, Refusal, Shortages, TopicAction
 from logfleet.resources.topic import DeletionPolicy, TopicResource, parse_topic
 
-from logfleet_operator import conditions, manifests, names
+from logfleet_operator import conditions, names
 from logfleet_operator.admin import Admin, AdminFactory, AdminRefused, AdminUnavailable
-from logfleet_operator.cluster_reconciler import timestamp
+from logfleet_operator.clusters import manifests
+from logfleet_operator.clusters.cluster_reconciler import timestamp
 from logfleet_operator.kube import Kube, Refused
 from logfleet_operator.names import Manifest
 from logfleet_operator.settings import Settings

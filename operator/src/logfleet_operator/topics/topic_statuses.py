@@ -6,7 +6,7 @@ from typing import Any
 from logfleet.resources.plan import Reason, Refusal
 
 from logfleet_operator import conditions
-from logfleet_operator.cluster_reconciler import write_status
+from logfleet_operator.clusters.cluster_reconciler import write_status
 from logfleet_operator.kube import Kube, KubeError, Refused
 from logfleet_operator.names import Manifest
 

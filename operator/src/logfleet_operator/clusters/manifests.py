@@ -21,9 +21,10 @@ from logfleet.resources.cluster import (
 )
 from logfleet.resources.document import Metadata
 
-from logfleet_operator import names, pods
+from logfleet_operator import names
+from logfleet_operator.clusters import pods
+from logfleet_operator.clusters.ranges import Range
 from logfleet_operator.names import Manifest
-from logfleet_operator.ranges import Range
 
 NodePorts = Mapping[tuple[str, int], int]
 """(listener, broker id) -> the port of the node, as far as known."""

@@ -15,9 +15,10 @@ from logfleet.resources.cluster import ClusterResource, set_name
 from logfleet.resources.document import GROUP
 from logfleet.resources.quantity import parse_quantity
 
-from logfleet_operator import etcd, names
+from logfleet_operator import names
+from logfleet_operator.clusters import etcd
+from logfleet_operator.clusters.ranges import Claim, Range
 from logfleet_operator.names import Manifest
-from logfleet_operator.ranges import Claim, Range
 
 # A container that waits for one of these does not run, and will not without a change.
 STUCK_REASONS: Final = frozenset(

@@ -15,7 +15,8 @@ from typing import Final
 from logfleet.resources.cluster import ClusterResource, ManagedMetadata, Storage
 from logfleet.resources.quantity import parse_quantity
 
-from logfleet_operator import names, pods
+from logfleet_operator import names
+from logfleet_operator.clusters import pods
 from logfleet_operator.names import Manifest
 
 BOOTSTRAPPING: Final = "bootstrapping"

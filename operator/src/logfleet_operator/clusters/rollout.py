@@ -11,8 +11,8 @@ image, an impossible request) are deleted together: they serve nobody and nothin
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from logfleet_operator.clusters.observed import EMPTY_VOLUME, Observed, Pod
 from logfleet_operator.names import ETCD
-from logfleet_operator.observed import EMPTY_VOLUME, Observed, Pod
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ from logfleet.control.configs import broker_config
 from logfleet.resources.cluster import ClusterResource, ManagedMetadata, set_name
 from logfleet.resources.plan import Reason, Refusal
 
-from logfleet_operator import etcd, manifests, names, pods, rollout
-from logfleet_operator.names import Manifest
-from logfleet_operator.observed import (
+from logfleet_operator import names
+from logfleet_operator.clusters import etcd, manifests, pods, rollout
+from logfleet_operator.clusters.observed import (
     Observed,
     claims_of,
     controlled_by,
@@ -33,8 +33,9 @@ from logfleet_operator.observed import (
     recorded,
     rewritten,
 )
-from logfleet_operator.ranges import Range, allocate, merge
-from logfleet_operator.rollout import DeletePod, EvictPod
+from logfleet_operator.clusters.ranges import Range, allocate, merge
+from logfleet_operator.clusters.rollout import DeletePod, EvictPod
+from logfleet_operator.names import Manifest
 from logfleet_operator.settings import Settings
 
 DEFAULT_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"

@@ -12,10 +12,9 @@ from logfleet.resources.cluster import ClusterResource, parse_cluster
 from logfleet.resources.document import InvalidResourceError, Metadata
 from logfleet.resources.plan import Reason, Shortages
 
-from logfleet_operator import certificates, conditions, manifests, names
-from logfleet_operator.kube import Kube, KubeConflict, KubeError, KubeUnavailable
-from logfleet_operator.names import Manifest
-from logfleet_operator.observed import (
+from logfleet_operator import conditions, names
+from logfleet_operator.clusters import certificates, manifests
+from logfleet_operator.clusters.observed import (
     ObjectConflict,
     Observed,
     Rewriting,
@@ -25,7 +24,7 @@ from logfleet_operator.observed import (
     pod_from,
     rewriting,
 )
-from logfleet_operator.plan import (
+from logfleet_operator.clusters.plan import (
     Action,
     Apply,
     ClusterPlan,
@@ -34,7 +33,9 @@ from logfleet_operator.plan import (
     MakeAuthority,
     plan_cluster,
 )
-from logfleet_operator.rollout import DeletePod, EvictPod
+from logfleet_operator.clusters.rollout import DeletePod, EvictPod
+from logfleet_operator.kube import Kube, KubeConflict, KubeError, KubeUnavailable
+from logfleet_operator.names import Manifest
 from logfleet_operator.settings import Settings
 
 OWNED_KINDS: Final = (
