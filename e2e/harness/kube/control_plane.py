@@ -13,7 +13,7 @@ import os
 import secrets
 import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -176,14 +176,14 @@ class ControlPlane:
             return False
 
     def request(self, method: str, path: str, body: Object | None = None) -> Object:
-        """Ask the API server as its administrator; a body is a merge patch. Raises LabError."""
+        """Ask the API server as its administrator; the body of a PATCH is a merge patch. Raises LabError."""
         context = ssl.create_default_context(cafile=str(self.directory / "ca.crt"))
         connection = http.client.HTTPSConnection(
             "127.0.0.1", self.port, context=context, timeout=30
         )
         headers = {
             "Authorization": f"Bearer {self._token}",
-            "Content-Type": "application/merge-patch+json",
+            "Content-Type": f"application/{'merge-patch+' if method == 'PATCH' else ''}json",
         }
         try:
             connection.request(
@@ -232,15 +232,16 @@ def _private(key: pki.PrivateKey) -> bytes:
 
 
 class Kubelets:
-    """Says of every pod that it runs and is ready, except of those a test holds back.
+    """Gives every pod a node and its claim a volume, says that it runs and is ready, and lets it go when it is deleted.
 
-    held: names of pods that stay not ready. broken_images: what cannot be pulled. became_ready: uids, in order.
+    homeless: names of pods that get no node. held: of those that stay not ready. broken_images: what cannot be pulled. became_ready: uids, in order.
     """
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kubelets", daemon=True)
+        self.homeless: Callable[[str], bool] = lambda _: False
         self.held: set[str] = set()
         self.broken_images: set[str] = set()
         self.became_ready: list[str] = []
@@ -255,24 +256,66 @@ class Kubelets:
     def _run(self) -> None:
         while not self._stopped.wait(0.1):
             try:
-                for pod in self._plane.request("GET", "/api/v1/pods")["items"]:
-                    self._look_after(pod)
+                pods = self._plane.request("GET", "/api/v1/pods")["items"]
             except LabError:
                 continue  # the next look tells; a test that needs the pod waits for it and says so
+            for pod in pods:
+                try:
+                    self._look_after(pod)
+                except LabError:
+                    continue  # gone meanwhile, or its namespace goes
 
     def _look_after(self, pod: Mapping[str, Any]) -> None:
         metadata = pod["metadata"]
-        status = pod_status(
-            {entry["name"]: entry["image"] for entry in pod["spec"]["containers"]},
-            self.broken_images,
-            ready=metadata["name"] not in self.held,
-        )
+        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+        if "deletionTimestamp" in metadata:
+            if "nodeName" in pod["spec"]:
+                ends = {"uid": metadata["uid"]}
+                self._plane.request(
+                    "DELETE", path, {"gracePeriodSeconds": 0, "preconditions": ends}
+                )
+            return
+        if self.homeless(metadata["name"]):
+            status = NO_NODE
+        elif "nodeName" not in pod["spec"]:
+            self._schedule(pod, path)
+            return
+        else:
+            status = pod_status(
+                {entry["name"]: entry["image"] for entry in pod["spec"]["containers"]},
+                self.broken_images,
+                ready=metadata["name"] not in self.held,
+            )
         if _summary(pod.get("status", {})) == _summary(status):
             return
-        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/status"
-        self._plane.request("PATCH", path, {"metadata": {"uid": metadata["uid"]}, "status": status})
-        if status["conditions"][0]["status"] == "True":
+        self._plane.request(
+            "PATCH", f"{path}/status", {"metadata": {"uid": metadata["uid"]}, "status": status}
+        )
+        if any(
+            each["type"] == "Ready" and each["status"] == "True" for each in status["conditions"]
+        ):
             self.became_ready.append(metadata["uid"])
+
+    def _schedule(self, pod: Mapping[str, Any], path: str) -> None:
+        """As the scheduler and the provisioner of a class that waits for the pod."""
+        metadata = pod["metadata"]
+        for volume in pod["spec"].get("volumes", ()):
+            if claim := volume.get("persistentVolumeClaim", {}).get("claimName"):
+                self._plane.request(
+                    "PATCH",
+                    f"/api/v1/namespaces/{metadata['namespace']}/persistentvolumeclaims/{claim}",
+                    {"spec": {"volumeName": f"volume-of-{metadata['name']}"}},
+                )
+        self._plane.request(
+            "POST",
+            f"{path}/binding",
+            {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {"name": metadata["name"], "uid": metadata["uid"]},
+                "target": {"kind": "Node", "name": f"node-of-{metadata['name']}"},
+            },
+        )
 
 
 def pod_status(images: Mapping[str, str], broken_images: set[str], *, ready: bool) -> Object:
@@ -299,9 +342,19 @@ def pod_status(images: Mapping[str, str], broken_images: set[str], *, ready: boo
     }
 
 
+NO_NODE: Object = {
+    "phase": "Pending",
+    "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}],
+}
+
+
 def _summary(status: Mapping[str, Any]) -> tuple[object, ...]:
     """What changes in these statuses; the API server adds other fields."""
-    ready = [entry["status"] for entry in status.get("conditions", ()) if entry["type"] == "Ready"]
+    ready = [
+        (entry["type"], entry["status"])
+        for entry in status.get("conditions", ())
+        if entry["type"] == "Ready" or entry.get("reason") == "Unschedulable"
+    ]
     waiting = [
         entry["state"].get("waiting", {}).get("reason")
         for entry in status.get("containerStatuses", ())

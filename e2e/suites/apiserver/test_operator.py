@@ -273,6 +273,43 @@ def test_fewer_brokers_are_not_supported_and_nothing_changes(stage, namespace):
     assert after == before
 
 
+def zones_of_etcd(kubernetes: Kubernetes, namespace: str) -> str:
+    found = kubernetes.get("statefulset", "fleet-etcd", namespace)
+    return json.dumps(found["spec"]["template"]["spec"]["affinity"])
+
+
+def test_mistakes_that_never_ran_are_written_back(stage, namespace):
+    """Thirty instead of three, and a zone that no node is in; with it etcd began."""
+    for ordinal, zone in enumerate("ab"):
+        node = {
+            "name": f"node-of-fleet-etcd-{ordinal}",
+            "labels": {"topology.kubernetes.io/zone": zone},
+        }
+        stage.kubernetes.apply({"apiVersion": "v1", "kind": "Node", "metadata": node})
+    bring_up(stage, namespace, small(zones=["a", "b", "typo"]))
+    before = {
+        (live["kind"], live["metadata"]["name"]) for live in owned(stage.kubernetes, namespace)
+    }
+    there = set(uids(stage.kubernetes, namespace))
+    stage.kubelets.homeless = lambda name: "etcd" not in name and name not in there
+    pools = [{"name": "main", "replicas": 20, "storage": {"size": "1Gi"}}]
+    pools.append({**pools[0], "name": "extra", "replicas": 1})
+    try:
+        stage.kubernetes.apply(small(zones=["a", "b", "typo"], pools=pools), namespace=namespace)
+        wait_for("21 pods", lambda: len(uids(stage.kubernetes, namespace)) == 21, SOON_S)
+        bring_up(stage, namespace, small())
+    finally:
+        stage.kubelets.homeless = lambda _: False
+    assert set(uids(stage.kubernetes, namespace)) == there
+    after = {
+        (live["kind"], live["metadata"]["name"]) for live in owned(stage.kubernetes, namespace)
+    }
+    assert after == before
+    volumes = {each["metadata"]["name"] for each in stage.kubernetes.items("pvc", namespace)}
+    assert volumes == {"data-fleet-etcd-0", *(f"data-{name}" for name in there)}
+    assert "typo" not in zones_of_etcd(stage.kubernetes, namespace)
+
+
 def test_topics_are_made_grown_changed_adopted_refused_and_deleted(stage, namespace):
     bring_up(stage, namespace, small())
     kubernetes = stage.kubernetes

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
 from logfleet.resources.cluster import ClusterResource
 from logfleet.resources.plan import ObservedTopic, Reason, Refusal, Shortages
 from logfleet.resources.topic import TopicResource
@@ -15,7 +16,7 @@ from logfleet.resources.topic import TopicResource
 from logfleet_operator import names
 from logfleet_operator.clusters import manifests
 from logfleet_operator.clusters.observed import Observed, node_ports
-from logfleet_operator.clusters.plan import ClusterPlan
+from logfleet_operator.clusters.steps import ClusterPlan
 
 Status = dict[str, Any]
 
@@ -104,10 +105,7 @@ def cluster_status(
         "readyReplicas": sum(pod.ready for pod in observed.of_component(names.BROKER)),
         "listeners": _listeners(cluster, observed, plan),
         "brokers": brokers[:BROKERS_LISTED_MAX],
-        "ranges": [
-            {"pool": given.pool, "zone": given.zone, "base": given.base, "replicas": given.replicas}
-            for given in plan.ranges
-        ],
+        "ranges": [msgspec.structs.asdict(given) for given in plan.ranges],
         "conditions": _cluster_conditions(live, plan, now),
     }
     if not plan.ranges:  # paused or refused: what was known is still true

@@ -71,6 +71,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "StatefulSet": Kind("apis/apps/v1", "statefulsets"),
     "PodDisruptionBudget": Kind("apis/policy/v1", "poddisruptionbudgets"),
     "Namespace": Kind("api/v1", "namespaces", namespaced=False),
+    "Node": Kind("api/v1", "nodes", namespaced=False),
     "StorageClass": Kind("apis/storage.k8s.io/v1", "storageclasses", namespaced=False),
     "CustomResourceDefinition": Kind(
         "apis/apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False

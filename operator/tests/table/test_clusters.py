@@ -133,7 +133,7 @@ async def test_without_zones_there_is_one_set_and_no_rack() -> None:
     [
         (pool(replicas=2), "NotSupported", "this version does not remove brokers"),
         (pool(zones=["a"]), "NotSupported", "1 in zone a, 1 in zone b, 1 in zone c"),
-        (pool(name="other"), "NotSupported", "pool main has brokers or their volumes"),
+        (pool(name="other"), "NotSupported", "brokers of pool main ran or have volumes"),
         (pool(storage={"size": "9Gi"}), "NotSupported", "this version does not change them"),
         ({"config": {"num.partitions": "many"}}, "Invalid", "spec.config.num.partitions"),
         ({"metadata": {}}, "Invalid", "spec.metadata: write exactly one of managed and endpoints"),

@@ -28,7 +28,26 @@ def spec(zones: list[str], **replicas: int) -> ClusterSpec:
 def test_brokers_go_where_fewest_are_and_those_present_stay(
     present: dict[str, int], total: int, wanted: dict[str, int] | None
 ) -> None:
-    assert spread(present, ["a", "b", "c"], total) == wanted
+    assert spread(present, ["a", "b", "c"], total, {}) == wanted
+
+
+@pytest.mark.parametrize(
+    "asked, ran, total, wanted",
+    [
+        # what was asked for before and never ran goes away, the newest-zone first
+        ({"a": 10, "b": 10, "c": 10}, {"a": 1, "b": 1, "c": 1}, 3, {"a": 1, "b": 1, "c": 1}),
+        ({"a": 10, "b": 10, "c": 10}, {"a": 2, "b": 1}, 3, {"a": 2, "b": 1, "c": 0}),
+        ({"a": 10, "b": 10, "c": 10}, {"a": 2, "b": 1}, 4, {"a": 2, "b": 1, "c": 1}),
+        # a pod that waits for a node stays where it is asked for
+        ({"b": 2, "a": 1}, {"a": 1, "b": 1}, 3, {"a": 1, "b": 2, "c": 0}),
+        ({"a": 1, "typo": 1}, {"a": 1}, 2, {"a": 1, "b": 1, "c": 0}),
+        ({}, {"a": 2, "b": 2}, 3, None),
+    ],
+)
+def test_only_what_ran_must_stay(
+    asked: dict[str, int], ran: dict[str, int], total: int, wanted: dict[str, int] | None
+) -> None:
+    assert spread(ran, ["a", "b", "c"], total, asked) == wanted
 
 
 @given(
@@ -42,11 +61,11 @@ def test_growing_step_by_step_or_at_once_never_moves_a_broker(
     total = 0
     for step in steps:
         total += step
-        grown = spread(counts, zones, total)
+        grown = spread(counts, zones, total, counts)
         assert grown is not None
         assert all(grown[zone] >= count for zone, count in counts.items())
         counts = grown
-    at_once = spread({}, zones, total)
+    at_once = spread({}, zones, total, {})
     assert at_once is not None
     assert sorted(at_once.values()) == sorted({**dict.fromkeys(zones, 0), **counts}.values())
     assert max(at_once.values()) - min(at_once.values()) <= 1
@@ -73,9 +92,26 @@ def test_a_base_is_kept_and_a_new_one_lies_above_all_that_were_given() -> None:
     "wanted", [spec(["a"], one=1), spec(["a", "b"], one=1), spec(["a", "b"], two=2)]
 )
 def test_taking_brokers_away_is_not_supported(wanted: ClusterSpec) -> None:
-    refused = allocate(wanted, [Range("one", "a", 0, 1), Range("one", "b", 1000, 1)])
+    refused = allocate(wanted, [Range("one", "a", 0, 1, 1), Range("one", "b", 1000, 1, 1)])
     assert isinstance(refused, Refusal)
     assert refused.reason is Reason.NOT_SUPPORTED
+
+
+@pytest.mark.parametrize(
+    "wanted, ids",
+    [
+        (spec(["a"], one=1), [(0, 1)]),
+        (spec(["a", "b"], one=1), [(0, 1), (1000, 0)]),
+        (spec(["a", "c"], one=2), [(0, 1), (2000, 1)]),
+    ],
+)
+def test_what_never_ran_can_be_written_back(
+    wanted: ClusterSpec, ids: list[tuple[int, int]]
+) -> None:
+    given = [Range("one", "a", 0, 1, 1), Range("one", "b", 1000, 3, 0)]
+    found = allocate(wanted, given)
+    assert not isinstance(found, Refusal)
+    assert [(each.base, each.replicas) for each in found] == ids
 
 
 def claim(source: str, zone: str, base: int, replicas: int) -> Claim:

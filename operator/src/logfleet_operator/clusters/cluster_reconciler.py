@@ -1,6 +1,5 @@
 """Makes one Cluster as written: reads, plans, acts, reads again; then writes status. SHELL."""
 
-import asyncio
 import base64
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -18,33 +17,25 @@ from logfleet_operator.clusters.observed import (
     ObjectConflict,
     Observed,
     Rewriting,
-    by_kind_and_name,
     controlled_by_another,
     not_of_the_cluster,
-    pod_from,
     rewriting,
 )
-from logfleet_operator.clusters.plan import (
+from logfleet_operator.clusters.plan import plan_cluster
+from logfleet_operator.clusters.reading import observe
+from logfleet_operator.clusters.rollout import DeletePod, EvictPod
+from logfleet_operator.clusters.steps import (
     Action,
     Apply,
     ClusterPlan,
-    DeleteService,
+    Delete,
     IssueCertificate,
     MakeAuthority,
-    plan_cluster,
 )
-from logfleet_operator.clusters.rollout import DeletePod, EvictPod
 from logfleet_operator.kube import Kube, KubeConflict, KubeError, KubeUnavailable
 from logfleet_operator.names import Manifest
 from logfleet_operator.settings import Settings
 
-OWNED_KINDS: Final = (
-    "ConfigMap",
-    "PodDisruptionBudget",
-    "Service",
-    "ServiceAccount",
-    "StatefulSet",
-)
 # Each round is one stage of the plan; there are fewer stages than this.
 ROUNDS_MAX: Final = 20
 # What is waited for without any event that would tell: a budget that allows an eviction again.
@@ -115,7 +106,8 @@ class ClusterReconciler:
         """Plan and act until nothing is left to do now, or brokers were disturbed."""
         metadata = cluster.metadata
         for _ in range(ROUNDS_MAX):
-            observed = await self._observe(cluster)
+            known = self._recent_rewritings(metadata.namespace, metadata.name)
+            observed = await observe(self._kube, cluster, known)
             due = self._due(metadata.name, observed)
             plan = plan_cluster(cluster, observed, self._settings, renew=due)
             for action in plan.actions:
@@ -132,35 +124,6 @@ class ClusterReconciler:
             if not plan.actions or disturbed:
                 break
         return observed, plan
-
-    async def _observe(self, cluster: ClusterResource) -> Observed:
-        name, namespace = cluster.metadata.name, cluster.metadata.namespace
-        ours = {names.CLUSTER_LABEL: name}
-        kinds = (*OWNED_KINDS, "Pod", "PersistentVolumeClaim")
-        lists = await asyncio.gather(
-            *(self._kube.list(kind, namespace, ours) for kind in kinds),
-            self._kube.list("StorageClass", ""),
-        )
-        found = dict(zip((*kinds, "StorageClass"), lists, strict=True))
-        secret_names = [names.etcd_secret(name, role) for role in ("ca", "server", "client")]
-        secrets = await asyncio.gather(
-            *(self._kube.get("Secret", namespace, secret) for secret in secret_names)
-        )
-        known = {
-            secret: live
-            for secret, live in zip(secret_names, secrets, strict=True)
-            if live is not None
-        }
-        ends = {secret: certificates.not_after(live) for secret, live in known.items()}
-        return Observed(
-            objects=by_kind_and_name(live for kind in OWNED_KINDS for live in found[kind]),
-            secrets=known,
-            ends={secret: end for secret, end in ends.items() if end is not None},
-            pods=tuple(pod_from(live) for live in found["Pod"]),
-            volumes=tuple(found["PersistentVolumeClaim"]),
-            storage_classes=tuple(found["StorageClass"]),
-            rewritings=self._recent_rewritings(namespace, name),
-        )
 
     def _recent_rewritings(self, namespace: str, cluster: str) -> dict[tuple[str, str], Rewriting]:
         oldest = self._now() - REWRITTEN_RECHECK
@@ -201,8 +164,9 @@ class ClusterReconciler:
             case DeletePod(name, uid):
                 log.info("pod_deleted", namespace=namespace, pod=name)
                 await self._kube.delete("Pod", namespace, name, uid)
-            case DeleteService(name, uid):
-                await self._kube.delete("Service", namespace, name, uid)
+            case Delete(kind, name, uid):
+                log.info("deleted", namespace=namespace, kind=kind, name=name)
+                await self._kube.delete(kind, namespace, name, uid)
             case EvictPod(name, uid):
                 allowed = await self._kube.evict_pod(namespace, name, uid)
                 log.info("pod_evicted", namespace=namespace, pod=name, allowed=allowed)

@@ -20,7 +20,10 @@ from logfleet_operator.clusters import pods
 from logfleet_operator.names import Manifest
 
 BOOTSTRAPPING: Final = "bootstrapping"
+RESUMING: Final = "resuming"
+"""Volumes of an earlier Cluster are there, and no member of this one was ready yet."""
 ESTABLISHED: Final = "established"
+STATES: Final = frozenset({BOOTSTRAPPING, RESUMING, ESTABLISHED})
 
 DATA_DIRECTORY: Final = "/var/lib/etcd"
 CERTIFICATES: Final = "/etc/etcd"

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import msgspec
 from logfleet.resources.cluster import (
     ADMIN_PORT,
     ADMIN_PORT_NAME,
@@ -60,12 +61,9 @@ def owned(metadata: Metadata, manifest: Manifest) -> Manifest:
 
 
 def record(cluster: ClusterResource, ranges: Sequence[Range], etcd_state: str) -> Manifest:
-    """What must not be forgotten: given broker ids, and whether etcd may still bootstrap."""
+    """What must not be forgotten: given broker ids, of which one may have run, and whether etcd may still bootstrap."""
     name = cluster.metadata.name
-    listed = [
-        {"pool": given.pool, "zone": given.zone, "base": given.base, "replicas": given.replicas}
-        for given in ranges
-    ]
+    listed = [msgspec.structs.asdict(given) for given in ranges]
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

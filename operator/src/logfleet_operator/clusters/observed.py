@@ -4,20 +4,17 @@
 with them field by field, and `Pod` is what matters of a pod.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-import msgspec
-from logfleet.resources.cluster import ClusterResource, set_name
+from logfleet.resources.cluster import ClusterResource
 from logfleet.resources.document import GROUP
 from logfleet.resources.quantity import parse_quantity
 
 from logfleet_operator import names
 from logfleet_operator.clusters import etcd
-from logfleet_operator.clusters.ranges import Claim, Range
 from logfleet_operator.names import Manifest
 
 # A container that waits for one of these does not run, and will not without a change.
@@ -60,7 +57,7 @@ EMPTY_VOLUME: Final = "EmptyVolume"
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """stuck: why it will not run as it is, in a word; "" if it runs or may still."""
+    """stuck: why it will not run as it is, in a word; "" if it runs or may still. node: "" before it is given one."""
 
     name: str
     uid: str
@@ -99,6 +96,7 @@ class Observed:
 
     volumes: volume claims of brokers and etcd. storage_classes: None if they cannot be listed.
     ends: Secret -> when its certificate ends, of those that can be read. rewritings: by kind and name.
+    zones: node -> its zone, of those that were asked for.
     """
 
     objects: Mapping[tuple[str, str], Manifest]
@@ -108,6 +106,7 @@ class Observed:
     storage_classes: tuple[Manifest, ...]
     ends: Mapping[str, datetime] = field(default_factory=dict)
     rewritings: Mapping[tuple[str, str], Rewriting] = field(default_factory=dict)
+    zones: Mapping[str, str] = field(default_factory=dict)
 
     def get(self, kind: str, name: str) -> Manifest | None:
         if kind == "Secret":
@@ -159,77 +158,9 @@ def _stuck(status: Manifest) -> str:
     return ""
 
 
-def recorded(observed: Observed, cluster: str) -> tuple[list[Range], str] | None:
-    """The record's broker ids and state of etcd; None if there is no record.
-
-    Raises ObjectConflict if it is not as the operator writes it: what it said must be known.
-    """
-    name = names.record_map(cluster)
-    live = observed.get("ConfigMap", name)
-    if live is None:
-        return None
-    data = live.get("data") or {}
-    state = data.get("etcd", "")
-    if state not in {etcd.BOOTSTRAPPING, etcd.ESTABLISHED}:
-        raise _damaged_record(name, f"etcd: {state!r}")
-    try:
-        return msgspec.json.decode(data.get("ranges", ""), type=list[Range]), state
-    except msgspec.DecodeError as error:
-        raise _damaged_record(name, f"ranges: {error}") from error
-
-
-def _damaged_record(name: str, why: str) -> ObjectConflict:
-    return ObjectConflict(
-        f"ConfigMap {name} is no record of broker ids ({why}): correct it, or remove it, then it "
-        "is made anew from the StatefulSets and volume claims"
-    )
-
-
-def claims_of(observed: Observed, cluster: str) -> list[Claim]:
-    """What record, StatefulSets and volume claims say about broker ids, in this order.
-
-    Raises ObjectConflict if one of them says nothing that can be understood.
-    """
-    record = recorded(observed, cluster)
-    source = f"ConfigMap {names.record_map(cluster)}"
-    claims = [] if record is None else [Claim(source, given) for given in record[0]]
-    for (kind, name), live in sorted(observed.objects.items()):
-        component = live["metadata"]["labels"].get(names.COMPONENT_LABEL)
-        if kind == "StatefulSet" and component == names.BROKER:
-            claims += _claim(f"StatefulSet {name}", live, live["spec"]["replicas"])
-    for live in sorted(observed.volumes, key=lambda volume: str(volume["metadata"]["name"])):
-        ordinal = _ordinal(live, cluster)
-        if ordinal is not None:
-            source = f"PersistentVolumeClaim {live['metadata']['name']}"
-            claims += _claim(source, live, ordinal + 1)
-    return claims
-
-
-def _ordinal(volume: Manifest, cluster: str) -> int | None:
-    """Of the broker whose volume claim this is; None if it is none (a copy has all its labels)."""
-    labels = volume["metadata"]["labels"]
-    pool, zone = labels.get(names.POOL_LABEL), labels.get(names.ZONE_LABEL)
-    if pool is None or zone is None:
-        return None
-    prefix, _, ordinal = volume["metadata"]["name"].rpartition("-")
-    is_number = re.fullmatch("0|[1-9][0-9]*", ordinal) is not None
-    return int(ordinal) if is_number and prefix == f"data-{set_name(cluster, pool, zone)}" else None
-
-
-def _claim(source: str, live: Manifest, replicas: int) -> list[Claim]:
-    labels = live["metadata"]["labels"]
-    if not {names.BASE_LABEL, names.POOL_LABEL, names.ZONE_LABEL} <= labels.keys():
-        return []
-    base = labels[names.BASE_LABEL]
-    if not base.isdecimal():
-        raise ObjectConflict(
-            f"{source}: label {names.BASE_LABEL} is {base!r}, no broker id; correct it"
-        )
-    return [
-        Claim(
-            source, Range(labels[names.POOL_LABEL], labels[names.ZONE_LABEL], int(base), replicas)
-        )
-    ]
+def is_bound(volume: Manifest) -> bool:
+    """Whether the claim has a volume, whatever is on it."""
+    return bool(volume.get("spec", {}).get("volumeName"))
 
 
 def foreign(observed: Observed, cluster: ClusterResource) -> list[str]:

@@ -6,6 +6,9 @@ pool or zone ever gets it. What was given is read from three places that can eac
 the record ConfigMap, the labels of StatefulSets and the labels of volume claims. They must agree;
 where they do not, nothing is done, since a wrong id would show one broker's data under another
 broker's name (the broker refuses to start then, too).
+
+Only an ordinal whose pod was once given a node may have data and be known to other brokers. What
+never was can be written back: a number with a nought too many, a zone or a pool by mistake.
 """
 
 import itertools
@@ -20,12 +23,17 @@ RANGE_SIZE: Final = 1000  # = BROKERS_PER_POOL_MAX: ordinals never leave their r
 
 
 class Range(msgspec.Struct, frozen=True, order=True):
-    """Broker ids base .. base + replicas - 1 of one pool in one zone ("" without zones)."""
+    """Broker ids base .. base + replicas - 1 of one pool in one zone ("" without zones).
+
+    ran: of how many ordinals, from 0 on, a pod may have run; it may be more than replicas where
+    sources are read, never where they were checked.
+    """
 
     pool: str
     zone: str
     base: int
     replicas: int
+    ran: int = 0
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -36,7 +44,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 def merge(claims: Iterable[Claim]) -> list[Range] | Refusal:
-    """The ranges that were ever given, in order of base; the largest count claimed wins."""
+    """The ranges that were ever given, in order of base; the largest counts claimed win."""
     found: dict[tuple[str, str], Claim] = {}
     for claim in claims:
         key = (claim.range.pool, claim.range.zone)
@@ -47,8 +55,12 @@ def merge(claims: Iterable[Claim]) -> list[Range] | Refusal:
                 f"broker ids of pool {key[0]} zone {key[1] or '-'}: {known.source} says base "
                 f"{known.range.base}, {claim.source} says {claim.range.base}; correct one of them",
             )
-        if claim.range.replicas > known.range.replicas:
-            found[key] = claim
+        largest = msgspec.structs.replace(
+            known.range,
+            replicas=max(known.range.replicas, claim.range.replicas),
+            ran=max(known.range.ran, claim.range.ran),
+        )
+        found[key] = Claim(known.source, largest)
     ranges = sorted((claim.range for claim in found.values()), key=lambda given: given.base)
     for lower, upper in itertools.pairwise(ranges):
         if upper.base == lower.base:
@@ -61,50 +73,70 @@ def merge(claims: Iterable[Claim]) -> list[Range] | Refusal:
     return ranges
 
 
-def spread(present: Mapping[str, int], zones: Sequence[str], total: int) -> dict[str, int] | None:
-    """Brokers per zone for `total`: those present stay, each further one goes where fewest are.
+def spread(
+    ran: Mapping[str, int], zones: Sequence[str], total: int, asked: Mapping[str, int]
+) -> dict[str, int] | None:
+    """Brokers per zone for `total`: those that ran stay, each further one goes where fewest are.
 
-    Ties go to the first zone in `zones`. Sticky: reordering or adding zones moves nothing.
-    Returns None if brokers would have to go: more present than wanted, or in a zone not listed.
+    asked: brokers per zone as they were to be before. Those come first, and ties go to the first
+    zone in `zones`. Sticky: reordering or adding zones moves nothing.
+    Returns None if brokers would have to go: more ran than are wanted, or in a zone not listed.
     """
-    if any(count and zone not in zones for zone, count in present.items()):
+    if any(count and zone not in zones for zone, count in ran.items()):
         return None
-    counts = {zone: present.get(zone, 0) for zone in zones}
+    counts = {zone: ran.get(zone, 0) for zone in zones}
     missing = total - sum(counts.values())
     if missing < 0:
         return None
+
+    def preference(zone: str) -> tuple[bool, int]:
+        return counts[zone] >= asked.get(zone, 0), counts[zone]
+
     for _ in range(missing):
-        emptiest = min(zones, key=counts.__getitem__)
-        counts[emptiest] += 1
+        counts[min(zones, key=preference)] += 1
     return counts
+
+
+def mistaken(spec: ClusterSpec, given: Sequence[Range]) -> list[Range]:
+    """Ranges of pools and zones that `spec` does not name (any more), of which no broker ever ran."""
+    named = {(pool.name, zone) for pool in spec.pools for zone in zones_of(spec, pool)}
+    return [known for known in given if not known.ran and (known.pool, known.zone) not in named]
 
 
 def allocate(spec: ClusterSpec, given: Sequence[Range]) -> list[Range] | Refusal:
     """The ranges that `spec` asks for, in order of base, keeping what was `given`."""
-    gone = {known.pool for known in given if known.replicas} - {pool.name for pool in spec.pools}
+    gone = {known.pool for known in given if known.ran} - {pool.name for pool in spec.pools}
     if gone:
-        return _fewer(f"pool {', '.join(sorted(gone))} has brokers or their volumes")
-    bases = {(known.pool, known.zone): known.base for known in given}
-    free = max((base + RANGE_SIZE for base in bases.values()), default=0)
+        return Refusal(
+            Reason.NOT_SUPPORTED,
+            f"spec.pools: brokers of pool {', '.join(sorted(gone))} ran or have volumes, and this "
+            "version does not remove brokers; write the pool back",
+        )
+    bases = {(known.pool, known.zone): known for known in given}
+    free = max((known.base + RANGE_SIZE for known in given), default=0)
     ranges = []
     for pool in spec.pools:
-        present = {known.zone: known.replicas for known in given if known.pool == pool.name}
-        counts = spread(present, zones_of(spec, pool), pool.replicas)
+        known_zones = {known.zone: known for known in given if known.pool == pool.name}
+        ran = {zone: known.ran for zone, known in known_zones.items()}
+        asked = {zone: known.replicas for zone, known in known_zones.items()}
+        counts = spread(ran, zones_of(spec, pool), pool.replicas, asked)
         if counts is None:
-            where = ", ".join(f"{count} in zone {zone or '-'}" for zone, count in present.items())
-            return _fewer(f"pool {pool.name} has brokers or their volumes: {where}")
+            return _fewer(pool.name, ran)
         for zone, count in counts.items():
-            base = bases.get((pool.name, zone))
-            if base is None:
+            known = bases.get((pool.name, zone))
+            if known is None:
                 if count == 0:
                     continue
-                base, free = free, free + RANGE_SIZE
-            ranges.append(Range(pool.name, zone, base, count))
+                known, free = Range(pool.name, zone, free, count), free + RANGE_SIZE
+            ranges.append(msgspec.structs.replace(known, replicas=count))
     return sorted(ranges, key=lambda known: known.base)
 
 
-def _fewer(found: str) -> Refusal:
+def _fewer(pool: str, ran: Mapping[str, int]) -> Refusal:
+    where = ", ".join(f"{count} in zone {zone or '-'}" for zone, count in ran.items() if count)
     return Refusal(
         Reason.NOT_SUPPORTED,
-        f"spec.pools: {found}, and this version does not remove brokers; write them back",
+        f"spec.pools[{pool}]: {sum(ran.values())} brokers ran or have volumes ({where}), and this "
+        f"version does not remove brokers; write their zones and replicas: {sum(ran.values())} or "
+        "more",
     )

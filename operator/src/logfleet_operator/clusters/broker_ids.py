@@ -1,0 +1,130 @@
+"""Which broker ids were given, and which brokers may have run, as record, StatefulSets, pods and volume claims say. PURE."""
+
+import re
+
+import msgspec
+from logfleet.resources.cluster import set_name
+
+from logfleet_operator import names
+from logfleet_operator.clusters import etcd
+from logfleet_operator.clusters.observed import ObjectConflict, Observed, is_bound
+from logfleet_operator.clusters.ranges import Claim, Range
+from logfleet_operator.names import Manifest
+
+
+class _Recorded(msgspec.Struct, frozen=True):
+    """A range in the record. ran: None where an operator wrote it that did not tell them apart."""
+
+    pool: str
+    zone: str
+    base: int
+    replicas: int
+    ran: int | None = None
+
+
+def recorded(observed: Observed, cluster: str) -> tuple[list[Range], str] | None:
+    """The record's broker ids and state of etcd; None if there is no record.
+
+    Raises ObjectConflict if it is not as the operator writes it: what it said must be known.
+    """
+    name = names.record_map(cluster)
+    live = observed.get("ConfigMap", name)
+    if live is None:
+        return None
+    data = live.get("data") or {}
+    state = data.get("etcd", "")
+    if state not in etcd.STATES:
+        raise _damaged_record(name, f"etcd: {state!r}")
+    try:
+        found = msgspec.json.decode(data.get("ranges", ""), type=list[_Recorded])
+    except msgspec.DecodeError as error:
+        raise _damaged_record(name, f"ranges: {error}") from error
+    return [
+        Range(
+            each.pool,
+            each.zone,
+            each.base,
+            each.replicas,
+            each.replicas if each.ran is None else each.ran,
+        )
+        for each in found
+    ], state
+
+
+def _damaged_record(name: str, why: str) -> ObjectConflict:
+    return ObjectConflict(
+        f"ConfigMap {name} is no record of broker ids ({why}): correct it, or remove it, then it "
+        "is made anew from the StatefulSets and volume claims"
+    )
+
+
+def claims_of(observed: Observed, cluster: str) -> list[Claim]:
+    """What record, StatefulSets and volume claims say about broker ids, in this order.
+
+    Raises ObjectConflict if one of them says nothing that can be understood.
+    """
+    record = recorded(observed, cluster)
+    source = f"ConfigMap {names.record_map(cluster)}"
+    claims = [] if record is None else [Claim(source, given) for given in record[0]]
+    for (kind, name), live in sorted(observed.objects.items()):
+        component = live["metadata"]["labels"].get(names.COMPONENT_LABEL)
+        if kind == "StatefulSet" and component == names.BROKER:
+            ran = _ordinals_on_nodes(observed, name)
+            claims += _claim(f"StatefulSet {name}", live, live["spec"]["replicas"], ran)
+    for live in sorted(observed.volumes, key=lambda volume: str(volume["metadata"]["name"])):
+        ordinal = ordinal_of(live, cluster)
+        if ordinal is not None:
+            source = f"PersistentVolumeClaim {live['metadata']['name']}"
+            ran = ordinal + 1 if _may_hold_data(live, observed, recorded=record is not None) else 0
+            claims += _claim(source, live, ran, ran)
+    return claims
+
+
+def _ordinals_on_nodes(observed: Observed, stateful_set: str) -> int:
+    """Of how many ordinals of a set, from 0 on, pods have a node."""
+    ordinals = [
+        int(ordinal) + 1
+        for pod in observed.of_component(names.BROKER)
+        for prefix, _, ordinal in [pod.name.rpartition("-")]
+        if pod.node and prefix == stateful_set and ordinal.isdecimal()
+    ]
+    return max(ordinals, default=0)
+
+
+def _may_hold_data(volume: Manifest, observed: Observed, *, recorded: bool) -> bool:
+    """True for a claim with a volume, unless that says nothing and the record knows better.
+
+    A class that does not wait for the pod gives a volume to one that never gets a node.
+    """
+    if not is_bound(volume):
+        return False
+    class_name = volume.get("spec", {}).get("storageClassName")
+    at_once = any(
+        found["metadata"]["name"] == class_name and found.get("volumeBindingMode") == "Immediate"
+        for found in observed.storage_classes
+    )
+    return not (recorded and at_once)
+
+
+def ordinal_of(volume: Manifest, cluster: str) -> int | None:
+    """Of the broker whose volume claim this is; None if it is none (a copy has all its labels)."""
+    labels = volume["metadata"]["labels"]
+    pool, zone = labels.get(names.POOL_LABEL), labels.get(names.ZONE_LABEL)
+    if pool is None or zone is None:
+        return None
+    prefix, _, ordinal = volume["metadata"]["name"].rpartition("-")
+    is_number = re.fullmatch("0|[1-9][0-9]*", ordinal) is not None
+    return int(ordinal) if is_number and prefix == f"data-{set_name(cluster, pool, zone)}" else None
+
+
+def _claim(source: str, live: Manifest, replicas: int, ran: int) -> list[Claim]:
+    labels = live["metadata"]["labels"]
+    if not {names.BASE_LABEL, names.POOL_LABEL, names.ZONE_LABEL} <= labels.keys():
+        return []
+    base = labels[names.BASE_LABEL]
+    if not base.isdecimal():
+        raise ObjectConflict(
+            f"{source}: label {names.BASE_LABEL} is {base!r}, no broker id; correct it"
+        )
+    place = labels[names.POOL_LABEL], labels[names.ZONE_LABEL]
+    return [Claim(source, Range(*place, int(base), replicas, ran))]

@@ -1,0 +1,214 @@
+"""The managed etcd of a Cluster: whether its members may begin, its certificates, its pods. PURE."""
+
+from logfleet.resources.cluster import ClusterResource, ManagedMetadata
+from logfleet.resources.plan import Reason, Refusal
+
+from logfleet_operator import names
+from logfleet_operator.clusters import etcd, pods, rollout
+from logfleet_operator.clusters.broker_ids import ordinal_of, recorded
+from logfleet_operator.clusters.observed import (
+    EMPTY_VOLUME,
+    Observed,
+    controlled_by_another,
+    is_bound,
+    labelled_for,
+    not_of_the_cluster,
+)
+from logfleet_operator.clusters.steps import (
+    ClusterPlan,
+    IssueCertificate,
+    MakeAuthority,
+    applies,
+    making,
+    refused,
+    with_claims_as_begun,
+)
+from logfleet_operator.names import Manifest
+from logfleet_operator.settings import Settings
+
+
+def etcd_state(cluster: ClusterResource, observed: Observed) -> str:
+    """Whether etcd's members may bootstrap.
+
+    Only until all have been ready once, and never where data of an earlier one may be left. A
+    Cluster that finds volumes of an earlier one is `resuming` until a member is ready: if all of
+    them are empty, and no broker has a volume, then nothing ever ran and it begins anew.
+    """
+    managed = cluster.spec.metadata.managed
+    if managed is None:
+        return etcd.ESTABLISHED
+    name = cluster.metadata.name
+    record = recorded(observed, name)
+    members = observed.of_component(names.ETCD)
+    ready = sum(pod.ready for pod in members)
+    if record is None:
+        left = any(is_bound(volume) for volume in _volumes(cluster, observed))
+        return etcd.RESUMING if left else etcd.BOOTSTRAPPING
+    state = record[1]
+    if state == etcd.RESUMING:
+        empty = sum(pod.stuck == EMPTY_VOLUME for pod in members)
+        if empty == managed.replicas and not _brokers_have_volumes(cluster, observed):
+            return etcd.BOOTSTRAPPING
+        return etcd.ESTABLISHED if ready else etcd.RESUMING
+    if state == etcd.ESTABLISHED or ready == managed.replicas:
+        return etcd.ESTABLISHED
+    return etcd.BOOTSTRAPPING
+
+
+def _volumes(cluster: ClusterResource, observed: Observed) -> list[Manifest]:
+    """Of members of etcd."""
+    prefix = f"data-{names.etcd_name(cluster.metadata.name)}-"
+    return [live for live in observed.volumes if live["metadata"]["name"].startswith(prefix)]
+
+
+def _brokers_have_volumes(cluster: ClusterResource, observed: Observed) -> bool:
+    return any(
+        ordinal_of(volume, cluster.metadata.name) is not None and is_bound(volume)
+        for volume in observed.volumes
+    )
+
+
+def going_volume(cluster: ClusterResource, observed: Observed) -> str:
+    """A volume claim of etcd that is being deleted while there is no etcd; "" if there is none.
+
+    A claim stays until no pod uses it (Kubernetes: Storage Object in Use Protection). It says
+    nothing about the volume that a new member gets, so `etcd_state` is not decided meanwhile.
+    """
+    name = cluster.metadata.name
+    begun = (
+        ("ConfigMap", names.record_map(name)),
+        ("StatefulSet", names.etcd_name(name)),
+    )
+    if cluster.spec.metadata.managed is None or any(observed.get(*each) for each in begun):
+        return ""
+    going = [live["metadata"] for live in _volumes(cluster, observed)]
+    return min((str(each["name"]) for each in going if "deletionTimestamp" in each), default="")
+
+
+def zones_refusal(cluster: ClusterResource, observed: Observed) -> Refusal | None:
+    """A zone that is taken away is soon without nodes, and members of etcd cannot follow."""
+    managed = cluster.spec.metadata.managed
+    if managed is None:
+        return None
+    placed = _etcd_placement(cluster, managed, observed)
+    gone = [zone for zone in placed.zones if zone not in cluster.spec.zones]
+    if not gone:
+        return None
+    return Refusal(
+        Reason.NOT_SUPPORTED,
+        f"spec.zones: volumes of etcd may be in zone {', '.join(gone)}, and this version does not "
+        "move them; write it back",
+    )
+
+
+def _etcd_placement(
+    cluster: ClusterResource, managed: ManagedMetadata, observed: Observed
+) -> etcd.Placement:
+    """As etcd says, without zones that are taken away and that no member was ever in.
+
+    Where every member runs is known once each has a node with a zone: its volume is there, too.
+    """
+    live = observed.get("StatefulSet", names.etcd_name(cluster.metadata.name))
+    placed = etcd.placement(cluster, managed, live, etcd_state(cluster, observed))
+    members = observed.of_component(names.ETCD)
+    found = {observed.zones.get(pod.node, "") for pod in members}
+    if len(members) < managed.replicas or "" in found:
+        return placed
+    kept = tuple(zone for zone in placed.zones if zone in found or zone in cluster.spec.zones)
+    return etcd.Placement(kept, placed.apart)
+
+
+def zones_taken_away(cluster: ClusterResource, observed: Observed) -> frozenset[str]:
+    """Zones that members of etcd may be in, and that the spec does not name any more."""
+    live = observed.get("StatefulSet", names.etcd_name(cluster.metadata.name))
+    if live is None:
+        return frozenset()
+    affinity = live["spec"]["template"]["spec"].get("affinity", {})
+    return frozenset(pods.zones_in(affinity)) - frozenset(cluster.spec.zones)
+
+
+def plan_metadata_store(
+    cluster: ClusterResource, observed: Observed, settings: Settings, renew: frozenset[str]
+) -> ClusterPlan | None:
+    managed = cluster.spec.metadata.managed
+    if managed is None:
+        return None
+    plan = _certificates(cluster, observed, renew)
+    if plan is not None:
+        return plan
+    # The operator's default and not spec.image, so that changing that does not restart etcd.
+    members = etcd.stateful_set(
+        cluster,
+        managed,
+        _etcd_placement(cluster, managed, observed),
+        image=settings.etcd_image,
+        gate_image=settings.broker_image,
+    )
+    members = with_claims_as_begun(observed, members)
+    objects = [etcd.service(cluster), etcd.budget(cluster, managed), members]
+    actions = applies(cluster, observed, objects)
+    if actions:
+        return making(actions, "etcd")
+    if etcd_state(cluster, observed) == etcd.ESTABLISHED:
+        return None
+    ready = sum(pod.ready for pod in observed.of_component(names.ETCD))
+    waiting = rollout.plan_rollout(observed, names.ETCD, [names.etcd_name(cluster.metadata.name)])
+    if waiting is not None and waiting.actions:
+        return ClusterPlan(waiting.why, waiting.actions)
+    return ClusterPlan(
+        f"waiting for etcd: {ready} of {managed.replicas} members are ready"
+        + rollout.troubles(observed.of_component(names.ETCD))
+    )
+
+
+def _certificates(
+    cluster: ClusterResource, observed: Observed, renew: frozenset[str]
+) -> ClusterPlan | None:
+    name, namespace = cluster.metadata.name, cluster.metadata.namespace
+    authority, server, client = (
+        names.etcd_secret(name, role) for role in ("ca", "server", "client")
+    )
+    for secret in (authority, server, client):
+        live = observed.get("Secret", secret)
+        if live is not None and controlled_by_another(live, cluster.metadata.uid):
+            return ClusterPlan(f"waiting until a former Cluster's Secret {secret} is gone")
+    # Members read their authority only when they start, so those that run keep what they have.
+    starting = etcd_state(cluster, observed) == etcd.BOOTSTRAPPING
+    due = [
+        secret
+        for secret in (server, client)
+        if observed.get("Secret", secret) is None
+        or secret in renew
+        or (starting and _is_of_another(observed, secret, authority))
+    ]
+    if not due:
+        return None
+    made = observed.get("Secret", authority) is not None
+    for secret in due if made else (server, client):
+        live = observed.get("Secret", secret)
+        if live is not None and not labelled_for(live, name):
+            return refused(Refusal(Reason.CONFLICT, not_of_the_cluster("Secret", secret)))
+    if not made:
+        if len(due) == 2 and not observed.get("StatefulSet", names.etcd_name(name)):
+            return making([MakeAuthority(authority)], "the certificate authority of etcd")
+        return refused(
+            Refusal(
+                Reason.CONFLICT,
+                f"Secret {authority} is gone and {due[0]} must be issued: restore it from a backup",
+            )
+        )
+    hosts = {server: tuple(etcd.server_names(cluster)), client: ()}
+    subjects = {server: f"{namespace}.{name} etcd", client: f"{namespace}.{name} brokers"}
+    return making(
+        [IssueCertificate(secret, authority, subjects[secret], hosts[secret]) for secret in due],
+        "certificates of etcd",
+    )
+
+
+def _is_of_another(observed: Observed, secret: str, authority: str) -> bool:
+    """True if a certificate is of another authority than the one that there is."""
+    issued, issuer = (observed.get("Secret", name) for name in (secret, authority))
+    if issued is None or issuer is None:
+        return False
+    shown, there = (live.get("data") or {} for live in (issued, issuer))
+    return shown.get("ca.crt") != there.get("tls.crt")

@@ -1,0 +1,68 @@
+"""Reads what exists of a Cluster from Kubernetes. SHELL."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from logfleet.resources.cluster import ClusterResource
+
+from logfleet_operator import names
+from logfleet_operator.clusters import certificates, metadata_store
+from logfleet_operator.clusters.observed import Observed, Rewriting, by_kind_and_name, pod_from
+from logfleet_operator.clusters.pods import ZONE_KEY
+from logfleet_operator.kube import Kube
+
+OWNED_KINDS: Final = (
+    "ConfigMap",
+    "PodDisruptionBudget",
+    "Service",
+    "ServiceAccount",
+    "StatefulSet",
+)
+
+
+async def observe(
+    kube: Kube, cluster: ClusterResource, rewritings: Mapping[tuple[str, str], Rewriting]
+) -> Observed:
+    """All that the plan looks at. Raises KubeError, KubeUnavailable."""
+    name, namespace = cluster.metadata.name, cluster.metadata.namespace
+    ours = {names.CLUSTER_LABEL: name}
+    kinds = (*OWNED_KINDS, "Pod", "PersistentVolumeClaim")
+    lists = await asyncio.gather(
+        *(kube.list(kind, namespace, ours) for kind in kinds),
+        kube.list("StorageClass", ""),
+    )
+    found = dict(zip((*kinds, "StorageClass"), lists, strict=True))
+    secret_names = [names.etcd_secret(name, role) for role in ("ca", "server", "client")]
+    secrets = await asyncio.gather(
+        *(kube.get("Secret", namespace, secret) for secret in secret_names)
+    )
+    known = {
+        secret: live for secret, live in zip(secret_names, secrets, strict=True) if live is not None
+    }
+    ends = {secret: certificates.not_after(live) for secret, live in known.items()}
+    observed = Observed(
+        objects=by_kind_and_name(live for kind in OWNED_KINDS for live in found[kind]),
+        secrets=known,
+        ends={secret: end for secret, end in ends.items() if end is not None},
+        pods=tuple(pod_from(live) for live in found["Pod"]),
+        volumes=tuple(found["PersistentVolumeClaim"]),
+        storage_classes=tuple(found["StorageClass"]),
+        rewritings=rewritings,
+    )
+    if not metadata_store.zones_taken_away(cluster, observed):
+        return observed
+    nodes = {pod.node for pod in observed.of_component(names.ETCD)} - {""}
+    return replace(observed, zones=await _zones_of(kube, nodes))
+
+
+async def _zones_of(kube: Kube, nodes: set[str]) -> dict[str, str]:
+    """Node -> zone, of those that exist and say one."""
+    zones = {}
+    for node in sorted(nodes):
+        live = await kube.get("Node", "", node)
+        zone = (live or {"metadata": {}})["metadata"].get("labels", {}).get(ZONE_KEY)
+        if zone:
+            zones[node] = zone
+    return zones

@@ -1,0 +1,86 @@
+"""What of a Cluster's spec cannot be done, found before anything is begun. PURE."""
+
+from collections.abc import Sequence
+
+from logfleet.control.config_keys import ConfigError
+from logfleet.control.configs import broker_config
+from logfleet.resources.cluster import ClusterResource, set_name
+from logfleet.resources.plan import Reason, Refusal
+
+from logfleet_operator import names
+from logfleet_operator.clusters import manifests
+from logfleet_operator.clusters.observed import Observed, differs
+from logfleet_operator.clusters.ranges import Range
+from logfleet_operator.names import Manifest
+
+DEFAULT_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
+
+
+def config_refusal(cluster: ClusterResource) -> Refusal | None:
+    """The brokers' own judgement of their configuration, before it can keep one from starting."""
+    identity = {"node.id": "0", "advertised.listeners": _advertised(cluster)}
+    try:
+        broker_config({**manifests.server_properties(cluster), **identity})
+    except ConfigError as error:
+        return Refusal(Reason.INVALID, f"spec.config.{error.key}: {error}")
+    return None
+
+
+def _advertised(cluster: ClusterResource) -> str:
+    return ",".join(f"{entry.name.upper()}://host:{entry.port}" for entry in cluster.spec.listeners)
+
+
+def storage_refusal(
+    cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
+) -> Refusal | None:
+    """New volumes must come from a class that waits for the pod, else they choose the zone."""
+    name = cluster.metadata.name
+    pools = {pool.name: pool for pool in cluster.spec.pools}
+    wanted = {
+        f"spec.pools[{given.pool}].storage.class": pools[given.pool].storage.class_
+        for given in ranges
+        if not observed.get("StatefulSet", set_name(name, given.pool, given.zone))
+    }
+    managed = cluster.spec.metadata.managed
+    if managed is not None and not observed.get("StatefulSet", names.etcd_name(name)):
+        wanted["spec.metadata.managed.storage.class"] = managed.storage.class_
+    for path, class_name in wanted.items():
+        found = _storage_class(observed, class_name)
+        if found is None:
+            what = f"{class_name} does not exist" if class_name else "there is no default one"
+            return Refusal(Reason.INVALID, f"{path}: StorageClass: {what}, write an existing one")
+        if cluster.spec.zones and found.get("volumeBindingMode") != "WaitForFirstConsumer":
+            return Refusal(
+                Reason.INVALID,
+                f"{path}: StorageClass {found['metadata']['name']} binds volumes at once, in any "
+                "zone; write one with volumeBindingMode WaitForFirstConsumer",
+            )
+    return None
+
+
+def _storage_class(observed: Observed, name: str | None) -> Manifest | None:
+    for found in observed.storage_classes:
+        metadata = found["metadata"]
+        if name is None:
+            if metadata.get("annotations", {}).get(DEFAULT_CLASS_ANNOTATION) == "true":
+                return found
+        elif metadata["name"] == name:
+            return found
+    return None
+
+
+def volumes_refusal(observed: Observed, sets: Sequence[Manifest]) -> Refusal | None:
+    """Volume claim templates never change; what differs would be refused without a sentence."""
+    for wanted in sets:
+        live = observed.get("StatefulSet", wanted["metadata"]["name"])
+        if live is None:
+            continue
+        old, new = (found["spec"]["volumeClaimTemplates"][0]["spec"] for found in (live, wanted))
+        if differs(new, old):
+            return Refusal(
+                Reason.NOT_SUPPORTED,
+                f"spec.pools[].storage: volumes of {wanted['metadata']['name']} have "
+                f"{old['resources']['requests']['storage']} of class "
+                f"{old.get('storageClassName', '-')}, and this version does not change them",
+            )
+    return None

@@ -1,0 +1,72 @@
+"""What exists of a Cluster and is not wanted any more: brokers that never ran, Services of nobody. PURE."""
+
+from collections.abc import Sequence
+
+from logfleet.resources.cluster import ClusterResource, set_name
+
+from logfleet_operator import names
+from logfleet_operator.clusters import manifests
+from logfleet_operator.clusters.broker_ids import ordinal_of
+from logfleet_operator.clusters.observed import Observed, controlled_by, is_bound, node_ports
+from logfleet_operator.clusters.ranges import Range
+from logfleet_operator.clusters.steps import ClusterPlan, Delete
+
+
+def what_never_ran(
+    cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
+) -> ClusterPlan | None:
+    """Sets of pools and zones without brokers, and claims without a volume that no pod waits for.
+
+    `ranges` keep all that ran (`ranges.allocate`), so nothing here ever had a record.
+    """
+    wanted = {
+        set_name(cluster.metadata.name, given.pool, given.zone): given.replicas for given in ranges
+    }
+    left = []
+    for (kind, name), live in sorted(observed.objects.items()):
+        component = live["metadata"]["labels"].get(names.COMPONENT_LABEL)
+        is_ours = controlled_by(live, cluster.metadata.uid)
+        if kind == "StatefulSet" and component == names.BROKER and is_ours and not wanted.get(name):
+            left.append(Delete(kind, name, live["metadata"]["uid"]))
+    pods = {pod.name for pod in observed.pods}
+    for volume in observed.volumes:
+        metadata = volume["metadata"]
+        ordinal = ordinal_of(volume, cluster.metadata.name)
+        if ordinal is None or is_bound(volume) or "deletionTimestamp" in metadata:
+            continue
+        pod = str(metadata["name"]).removeprefix("data-")
+        stateful_set = pod.rpartition("-")[0]
+        live_set = observed.get("StatefulSet", stateful_set)
+        asked = live_set["spec"]["replicas"] if live_set is not None else 0
+        if ordinal >= max(wanted.get(stateful_set, 0), asked) and pod not in pods:
+            left.append(Delete("PersistentVolumeClaim", metadata["name"], metadata["uid"]))
+    return _removing(left, ", which never ran")
+
+
+def services_of_nobody(
+    cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
+) -> ClusterPlan | None:
+    """NodePorts of listeners and brokers that are gone, once no broker advertises them any more.
+
+    Only those that this Cluster owns: a label is soon copied.
+    """
+    ports = node_ports(observed, cluster)
+    wanted = {
+        manifest["metadata"]["name"] for manifest in manifests.services(cluster, ranges, ports)
+    }
+    left = [
+        Delete(kind, name, live["metadata"]["uid"])
+        for (kind, name), live in sorted(observed.objects.items())
+        if kind == "Service"
+        and name not in wanted
+        and live["spec"].get("type") == "NodePort"
+        and controlled_by(live, cluster.metadata.uid)
+    ]
+    return _removing(left, "")
+
+
+def _removing(left: Sequence[Delete], why: str) -> ClusterPlan | None:
+    if not left:
+        return None
+    said = ", ".join(f"{each.kind} {each.name}" for each in left[:5])
+    return ClusterPlan(f"removing {said}{why}", tuple(left))

@@ -1,0 +1,99 @@
+"""What a plan for a Cluster is made of: actions, and the plan that names the next of them. PURE."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from logfleet.resources.cluster import ClusterResource
+from logfleet.resources.plan import Refusal
+
+from logfleet_operator.clusters import manifests, pods
+from logfleet_operator.clusters.observed import Observed, differs
+from logfleet_operator.clusters.ranges import Range
+from logfleet_operator.clusters.rollout import DeletePod, EvictPod
+from logfleet_operator.names import Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Server-side apply this whole manifest.
+
+    new: it was not seen among the Cluster's objects; one of that name may belong to another.
+    """
+
+    manifest: Manifest
+    new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MakeAuthority:
+    """Make the Secret with a new certificate authority."""
+
+    secret: str
+
+
+@dataclass(frozen=True, slots=True)
+class IssueCertificate:
+    """Make, or renew, the Secret with a certificate of the authority in the Secret `authority`."""
+
+    secret: str
+    authority: str
+    common_name: str
+    host_names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete this very object, which is not wanted any more and holds no records."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+Action = Apply | MakeAuthority | IssueCertificate | EvictPod | DeletePod | Delete
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlan:
+    """The next actions (none: wait, or nothing is left), `why` in one sentence.
+
+    done: the fleet is as written and works. ranges: for status, empty if they are not known.
+    """
+
+    why: str
+    actions: tuple[Action, ...] = ()
+    refusal: Refusal | None = None
+    done: bool = False
+    paused: bool = False
+    ranges: tuple[Range, ...] = field(default=())
+
+
+def refused(refusal: Refusal) -> ClusterPlan:
+    return ClusterPlan(refusal.message, refusal=refusal)
+
+
+def applies(
+    cluster: ClusterResource, observed: Observed, wanted: Iterable[Manifest]
+) -> tuple[Action, ...]:
+    """Apply for each manifest that does not exist as wanted, or as it was stored when applied."""
+    actions: list[Action] = []
+    for manifest in wanted:
+        complete = manifests.owned(cluster.metadata, manifest)
+        kind, name = complete["kind"], complete["metadata"]["name"]
+        live = observed.get(kind, name)
+        known = observed.rewritings.get((kind, name))
+        if live is not None and known is not None and known.explains(complete, live):
+            continue
+        if live is None or differs(complete, live):
+            actions.append(Apply(complete, new=live is None))
+    return tuple(actions)
+
+
+def making(actions: Sequence[Action], what: str) -> ClusterPlan | None:
+    return ClusterPlan(f"making {what}", tuple(actions)) if actions else None
+
+
+def with_claims_as_begun(observed: Observed, wanted: Manifest) -> Manifest:
+    """The StatefulSet, with the claim templates of the one that exists: they never change."""
+    live = observed.get("StatefulSet", wanted["metadata"]["name"])
+    return pods.with_labels_of_claims(wanted, live)
