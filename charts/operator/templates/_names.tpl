@@ -74,4 +74,7 @@ seccompProfile: {type: RuntimeDefault}
 - apiGroups: [""]
   resources: [pods/eviction]
   verbs: [create]
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create]
 {{- end }}

@@ -275,12 +275,14 @@ STATUS: dict[str, Any] = {
         }
     ],
 }
-DEGRADED = {
-    **STATUS["conditions"][0],
-    "type": "Degraded",
-    "status": "True",
-    "reason": "OfflinePartitions",
-}
+OTHERS = [
+    {**STATUS["conditions"][0], "type": kind, "status": status, "reason": reason}
+    for kind, status, reason in (
+        ("Progressing", "True", "Waiting"),
+        ("Degraded", "True", "OfflinePartitions"),
+        ("TopicDeletionBlocked", "False", "NotBlocked"),
+    )
+]
 BOOTSTRAP = [{"name": "i", "type": "internal", "bootstrap": "fleet:9092"}]
 
 
@@ -291,7 +293,8 @@ BOOTSTRAP = [{"name": "i", "type": "internal", "bootstrap": "fleet:9092"}]
             "cluster",
             {
                 **STATUS,
-                "conditions": [*STATUS["conditions"], DEGRADED],
+                "conditions": [*STATUS["conditions"], *OTHERS],
+                "partitions": {"offline": 1, "underReplicated": 2},
                 "replicas": 3,
                 "readyReplicas": 2,
                 "listeners": BOOTSTRAP,
@@ -302,8 +305,15 @@ BOOTSTRAP = [{"name": "i", "type": "internal", "bootstrap": "fleet:9092"}]
                 "READY": "False",
                 "REASON": "Progressing",
                 "DEGRADED": "True",
+                "PROGRESSING": "Waiting",
             },
-            {"BOOTSTRAP": "fleet:9092", "WHY": "because"},
+            {
+                "OFFLINE": "1",
+                "UNDERREPLICATED": "2",
+                "DELETIONS": "NotBlocked",
+                "BOOTSTRAP": "fleet:9092",
+                "WHY": "because",
+            },
         ),
         (
             "topic",

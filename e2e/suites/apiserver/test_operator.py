@@ -250,6 +250,34 @@ def test_a_new_image_replaces_one_broker_at_a_time_and_the_budget_has_the_last_w
     stage.kubernetes.wait_condition(CLUSTERS, "fleet", namespace, within_s=SOON_S)
     after = uids(stage.kubernetes, namespace)
     assert all(after[name] != uid for name, uid in before.items())
+    said = [
+        event["note"]
+        for event in stage.kubernetes.items("events.events.k8s.io", namespace)
+        if event["reason"] == "PodEvicted"
+    ]
+    assert sorted(said) == [f"{name} is out of date" for name in sorted(before)]
+
+
+def test_kubectl_wait_works_in_every_state(stage, namespace):
+    def waits_for(condition: str) -> None:
+        arguments = ("wait", f"--for=condition={condition}", f"{CLUSTERS}/fleet", "--timeout=60s")
+        assert "condition met" in stage.kubernetes.kubectl(*arguments, namespace=namespace)
+
+    stage.kubernetes.apply(small(paused=True), namespace=namespace)
+    waits_for("Paused")
+    waits_for("Progressing=false")
+    bring_up(stage, namespace, small())
+    waits_for("Ready")
+    waits_for("Paused=false")
+    stage.kubernetes.apply(small(config={"num.partitions": "many"}), namespace=namespace)
+    waits_for("Ready=false")
+    waits_for("Progressing=false")
+    (told,) = (
+        event["note"]
+        for event in stage.kubernetes.items("events.events.k8s.io", namespace)
+        if event["type"] == "Warning" and event["regarding"]["kind"] == "Cluster"
+    )
+    assert "spec.config.num.partitions" in told
 
 
 def without_status(live: Object) -> Object:

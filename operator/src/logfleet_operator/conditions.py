@@ -1,7 +1,9 @@
 """What `status` says: conditions as metav1.Condition, and what a person wants to see. PURE.
 
 Ready is always there, so that `kubectl wait --for=condition=Ready` works in every state; its
-reason is one word of logfleet.resources.plan.Reason and its message the sentence `why`.
+reason is one word of logfleet.resources.plan.Reason and its message the sentence `why`. A Cluster
+has besides, always: Progressing (reason: a word of clusters.steps.Stage), Degraded (a word for what
+partitions lack, PodsCannotRun, NotDegraded, NobodyAnswers), Paused, TopicDeletionBlocked.
 """
 
 import re
@@ -16,13 +18,20 @@ from logfleet.resources.topic import TopicResource
 from logfleet_operator import names
 from logfleet_operator.clusters import manifests
 from logfleet_operator.clusters.observed import Observed, node_ports
-from logfleet_operator.clusters.steps import ClusterPlan
+from logfleet_operator.clusters.rollout import troubles_of
+from logfleet_operator.clusters.steps import ClusterPlan, Stage
 
 Status = dict[str, Any]
 
 BROKERS_LISTED_MAX: Final = 100
 BOOTSTRAP_HOSTS_MAX: Final = 10
+READY: Final = "Ready"
+PROGRESSING: Final = "Progressing"
 DEGRADED: Final = "Degraded"
+PAUSED: Final = "Paused"
+DELETION_BLOCKED: Final = "TopicDeletionBlocked"
+TROUBLES_MAX: Final = 20
+PODS_CANNOT_RUN: Final = "PodsCannotRun"
 
 
 def condition(
@@ -50,14 +59,28 @@ def condition(
 
 def failed(live: Mapping[str, Any], reason: Reason, message: str, now: str) -> Status:
     """The live status with Ready=False; everything else that was known stays."""
-    ready = condition(live, "Ready", true=False, reason=reason, message=message, now=now)
-    others = [old for old in live.get("status", {}).get("conditions", ()) if old["type"] != "Ready"]
+    ready = condition(live, READY, true=False, reason=reason, message=message, now=now)
+    others = [old for old in live.get("status", {}).get("conditions", ()) if old["type"] != READY]
     return {
         **live.get("status", {}),
         "observedGeneration": live["metadata"].get("generation", 0),
         "why": message,
         "conditions": [ready, *others],
     }
+
+
+def cluster_failed(live: Mapping[str, Any], reason: Reason, message: str, now: str) -> Status:
+    """As `failed`, of a Cluster: nothing is under way, and every condition is there."""
+    status = failed(live, reason, message, now)
+    known = {old["type"]: old for old in status["conditions"]}
+    known[PROGRESSING] = condition(
+        live, PROGRESSING, true=False, reason=Stage.REFUSED, message=message, now=now
+    )
+    known.setdefault(
+        PAUSED, condition(live, PAUSED, true=False, reason="NotPaused", message="", now=now)
+    )
+    status["conditions"] = list(known.values())
+    return status
 
 
 def ready_as_written(live: Mapping[str, Any]) -> bool:
@@ -81,7 +104,7 @@ def postponed(live: Mapping[str, Any], message: str, now: str) -> Status:
         message = status["why"]
     if ready_as_written(live):
         return {**status, "why": message}
-    return failed(live, Reason.PROGRESSING, message, now)
+    return cluster_failed(live, Reason.PROGRESSING, message, now)
 
 
 def _without_numbers(message: str) -> str:
@@ -101,6 +124,7 @@ def cluster_status(
     status: Status = {
         "observedGeneration": cluster.metadata.generation,
         "why": plan.why,
+        "troubles": troubles_of(observed)[:TROUBLES_MAX],
         "replicas": cluster.brokers,
         "readyReplicas": sum(pod.ready for pod in observed.of_component(names.BROKER)),
         "listeners": _listeners(cluster, observed, plan),
@@ -122,22 +146,30 @@ def cluster_status(
 def _cluster_conditions(live: Mapping[str, Any], plan: ClusterPlan, now: str) -> list[Status]:
     paused = condition(
         live,
-        "Paused",
+        PAUSED,
         true=plan.paused,
         reason="Paused" if plan.paused else "NotPaused",
         message=plan.why if plan.paused else "",
         now=now,
     )
+    progressing = condition(
+        live,
+        PROGRESSING,
+        true=plan.stage.is_progress,
+        reason=plan.stage,
+        message=plan.why if plan.stage.is_progress else "",
+        now=now,
+    )
     if plan.paused:
         # Whatever was true about Ready may still be; nobody looks at it while paused.
         for old in live.get("status", {}).get("conditions", ()):
-            if old["type"] == "Ready":
-                return [old, paused]
+            if old["type"] == READY:
+                return [old, progressing, paused]
     reason: str = Reason.READY if plan.done else Reason.PROGRESSING
     if plan.refusal is not None:
         reason = plan.refusal.reason
-    ready = condition(live, "Ready", true=plan.done, reason=reason, message=plan.why, now=now)
-    return [ready, paused]
+    ready = condition(live, READY, true=plan.done, reason=reason, message=plan.why, now=now)
+    return [ready, progressing, paused]
 
 
 def _brokers(cluster: ClusterResource, observed: Observed, plan: ClusterPlan) -> list[Status]:
@@ -211,10 +243,22 @@ def topic_status(
 def add_shortages(
     live: Mapping[str, Any], status: Status, shortages: Shortages | None, now: str
 ) -> None:
-    """Put into a Cluster's status what its partitions lack; None: no broker says it."""
-    reason: str = "NobodyAnswers" if shortages is None else shortages.reason or "NotDegraded"
-    said = "no broker says what the partitions lack" if shortages is None else str(shortages)
-    true = None if shortages is None else shortages.reason is not None
+    """Put into a Cluster's status what its partitions lack; None: no broker says it.
+
+    Degraded is what lacks replicas or pods and will not mend by itself soon; a fleet with
+    partitions that nobody can use is not Ready.
+    """
+    troubles = status.get("troubles", [])
+    true: bool | None = True
+    if shortages is not None and shortages.reason is not None:
+        reason: str = shortages.reason
+        said = str(shortages)
+    elif troubles:
+        reason, said = PODS_CANNOT_RUN, "; ".join(troubles)
+    elif shortages is None:
+        true, reason, said = None, "NobodyAnswers", "no broker says what the partitions lack"
+    else:
+        true, reason, said = False, "NotDegraded", ""
     told = condition(live, DEGRADED, true=true, reason=reason, message=said, now=now)
     others = [known for known in status["conditions"] if known["type"] != DEGRADED]
     status["conditions"] = [*others, told]
@@ -226,13 +270,23 @@ def add_shortages(
         "underMinIsr": shortages.under_min_isr,
         "underReplicated": shortages.under_replicated,
     }
-    if said:
-        status["why"] = f"{status['why']}; {said}"
+    if shortages.reason is None:
+        return
+    status["why"] = f"{status['why']}; {shortages}"
+    if shortages.offline:
+        status["conditions"] = [
+            condition(
+                live, READY, true=False, reason=shortages.reason, message=status["why"], now=now
+            )
+            if known["type"] == READY and known["status"] == "True"
+            else known
+            for known in status["conditions"]
+        ]
 
 
 def add_notice(live: Mapping[str, Any], status: Status, notice: str, now: str) -> None:
     """Put into a Cluster's status what keeps topics from being deleted; "" if nothing does."""
-    kind = "TopicDeletionBlocked"
+    kind = DELETION_BLOCKED
     told = condition(
         live,
         kind,

@@ -70,6 +70,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "ServiceAccount": Kind("api/v1", "serviceaccounts"),
     "StatefulSet": Kind("apis/apps/v1", "statefulsets"),
     "PodDisruptionBudget": Kind("apis/policy/v1", "poddisruptionbudgets"),
+    "Event": Kind("apis/events.k8s.io/v1", "events"),
     "Namespace": Kind("api/v1", "namespaces", namespaced=False),
     "Node": Kind("api/v1", "nodes", namespaced=False),
     "StorageClass": Kind("apis/storage.k8s.io/v1", "storageclasses", namespaced=False),

@@ -13,7 +13,10 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """broker_image, etcd_image: what Clusters run by default. namespaces: empty means all."""
+    """broker_image, etcd_image: what Clusters run by default. namespaces: empty means all.
+
+    identity: which of several operators this is, its pod's name.
+    """
 
     broker_image: str
     etcd_image: str = DEFAULT_ETCD_IMAGE
@@ -21,6 +24,7 @@ class Settings:
     http_port: int = 8080
     log_level: str = "info"
     log_json: bool = True
+    identity: str = ""
 
     @property
     def scopes(self) -> list[str]:
@@ -52,4 +56,5 @@ class Settings:
             http_port=int(port),
             log_level=level,
             log_json=environment.get("LOGFLEET_LOG_FORMAT", "json") == "json",
+            identity=environment.get("LOGFLEET_POD_NAME", "") or environment.get("HOSTNAME", ""),
         )

@@ -136,3 +136,12 @@ def blocked(world: World) -> str:
 def token_in(sentence: str) -> str:
     """The word that confirms them."""
     return sentence.partition(f"{names.CONFIRM_ANNOTATION}=")[2].split()[0]
+
+
+def told(world: World, kind: str) -> list[tuple[str, str, str]]:
+    """(type, reason, note) of the Events about objects of this kind, in order."""
+    return [
+        (live["type"], live["reason"], live["note"])
+        for (found, _, _), live in world.objects.items()
+        if found == "Event" and live["regarding"]["kind"] == kind
+    ]

@@ -42,7 +42,11 @@ async def test_a_cluster_tells_what_its_partitions_lack_while_they_do() -> None:
         "1 partition without a leader (nobody can use them), 2 partitions with too few in-sync "
         "replicas for acks=all, 3 partitions short of an in-sync replica"
     )
-    assert world.ready("Cluster", "fleet") == ("True", "Ready"), "its brokers are as written"
+    assert world.ready("Cluster", "fleet") == ("False", "OfflinePartitions")
+    lack(world, Shortages(under_min_isr=2, under_replicated=3))
+    await operation.until_at_rest()
+    assert degraded(world)["reason"] == "UnderMinIsrPartitions"
+    assert world.ready("Cluster", "fleet") == ("True", "Ready"), "what it has can be used"
     lack(world, Shortages())
     await operation.until_at_rest()
     assert degraded(world)["status"] == "False"

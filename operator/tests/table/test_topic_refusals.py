@@ -200,7 +200,7 @@ async def test_deletions_that_wait_are_told_though_the_cluster_itself_cannot_go_
     assert world.ready("Cluster", "fleet") == ("False", "Progressing")
     assert "Topics gone at once: 4" in blocked(world)
     told = [each["type"] for each in world.one("Cluster", "fleet")["status"]["conditions"]]
-    assert sorted(told) == ["Degraded", "Paused", "Ready", "TopicDeletionBlocked"]
+    assert sorted(told) == ["Degraded", "Paused", "Progressing", "Ready", "TopicDeletionBlocked"]
     world.refused = {}
     for name in FOUR:
         world.put(topic(name))

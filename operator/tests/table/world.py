@@ -144,6 +144,8 @@ class World:
         """Everything that matters, without what differs from run to run."""
         kept = {}
         for (kind, _, name), live in sorted(self.objects.items()):
+            if kind == "Event":  # named by uids and times; a lost one is nothing but a lost word
+                continue
             copied = copy.deepcopy(live)
             if kind == "Secret":
                 copied.pop("data")

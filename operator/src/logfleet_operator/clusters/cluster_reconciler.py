@@ -32,8 +32,10 @@ from logfleet_operator.clusters.steps import (
     IssueCertificate,
     MakeAuthority,
 )
+from logfleet_operator.events import Events, of_change
 from logfleet_operator.kube import Kube, KubeConflict, KubeError, KubeUnavailable
 from logfleet_operator.names import Manifest
+from logfleet_operator.said import Said
 from logfleet_operator.settings import Settings
 
 # Each round is one stage of the plan; there are fewer stages than this.
@@ -59,6 +61,7 @@ class ClusterReconciler:
         self._kube = kube
         self._settings = settings
         self._now = now or (lambda: datetime.now(UTC))
+        self._events = Events(kube, settings.identity, now=self._now)
         self.notices: dict[tuple[str, str], str] = {}
         self.shortages: dict[tuple[str, str], Shortages | None] = {}
         # (namespace, Cluster) -> (kind, name) -> what its last apply led to.
@@ -77,10 +80,10 @@ class ClusterReconciler:
         now = timestamp(self._now())
         try:
             cluster = parse_cluster(live)
-            observed, plan = await self._advance(cluster)
+            observed, plan = await self._advance(live, cluster)
             status = conditions.cluster_status(live, cluster, observed, plan, now)
         except InvalidResourceError as error:
-            await self._write(live, conditions.failed(live, Reason.INVALID, str(error), now))
+            await self._fail(live, Reason.INVALID, str(error), now)
             return None
         except ObjectConflict as error:
             await self._fail(live, Reason.CONFLICT, str(error), now)
@@ -102,7 +105,9 @@ class ClusterReconciler:
             return RECHECK_S
         return REWRITTEN_RECHECK.total_seconds() if observed.rewritings else None
 
-    async def _advance(self, cluster: ClusterResource) -> tuple[Observed, ClusterPlan]:
+    async def _advance(
+        self, live: Manifest, cluster: ClusterResource
+    ) -> tuple[Observed, ClusterPlan]:
         """Plan and act until nothing is left to do now, or brokers were disturbed."""
         metadata = cluster.metadata
         for _ in range(ROUNDS_MAX):
@@ -111,7 +116,9 @@ class ClusterReconciler:
             due = self._due(metadata.name, observed)
             plan = plan_cluster(cluster, observed, self._settings, renew=due)
             for action in plan.actions:
-                await self._perform(cluster, observed, action)
+                said = await self._perform(cluster, observed, action)
+                if said is not None:
+                    await self._events.tell(live, said)
             if plan.actions:
                 log.info(
                     "cluster_changed",
@@ -147,29 +154,42 @@ class ClusterReconciler:
             if name not in ends or certificates.is_renewed(ends[name], authority, now)
         )
 
-    async def _perform(self, cluster: ClusterResource, observed: Observed, action: Action) -> None:
+    async def _perform(
+        self, cluster: ClusterResource, observed: Observed, action: Action
+    ) -> Said | None:
+        """Returns what an Event should tell of it; None for what is not worth one, or was not done."""
         namespace = cluster.metadata.namespace
         match action:
             case Apply(manifest, new):
                 if new:
                     await refuse_foreign(self._kube, cluster.metadata, manifest)
-                self._remember(cluster, manifest, await self._kube.apply(manifest))
+                stored = await self._kube.apply(manifest)
+                self._remember(cluster, manifest, stored)
+                return _said_of_set(stored, new=new)
             case MakeAuthority(secret):
                 subject = f"{namespace}.{cluster.metadata.name} etcd authority"
                 made = certificates.make_authority(subject, self._now())
                 await self._create(_secret(cluster, secret, made, made.certificate))
+                return None
             case IssueCertificate():
                 authority = observed.secrets[action.authority]
-                await self._kube.apply(self._certificate(cluster, authority, action))
+                made_of = self._certificate(cluster, authority, action)
+                stored = await self._kube.apply(made_of)
+                ends = made_of["metadata"]["annotations"][names.EXPIRY_ANNOTATION]
+                return Said("Normal", "CertificateIssued", f"{action.secret}, until {ends}")
             case DeletePod(name, uid):
                 log.info("pod_deleted", namespace=namespace, pod=name)
                 await self._kube.delete("Pod", namespace, name, uid)
+                return Said("Normal", "PodDeleted", f"{name} is out of date and not ready", uid)
             case Delete(kind, name, uid):
                 log.info("deleted", namespace=namespace, kind=kind, name=name)
                 await self._kube.delete(kind, namespace, name, uid)
+                return Said("Normal", "ObjectRemoved", f"{kind} {name} is not wanted any more", uid)
             case EvictPod(name, uid):
                 allowed = await self._kube.evict_pod(namespace, name, uid)
                 log.info("pod_evicted", namespace=namespace, pod=name, allowed=allowed)
+                said = Said("Normal", "PodEvicted", f"{name} is out of date", uid)
+                return said if allowed else None
             case _:
                 assert_never(action)
 
@@ -207,7 +227,7 @@ class ClusterReconciler:
             log.info("exists_already", name=manifest["metadata"]["name"], error=str(error))
 
     async def _fail(self, live: Manifest, reason: Reason, sentence: str, now: str) -> None:
-        await self._tell(live, conditions.failed(live, reason, sentence, now), now)
+        await self._tell(live, conditions.cluster_failed(live, reason, sentence, now), now)
 
     async def _tell(self, live: Manifest, status: dict[str, Any], now: str) -> None:
         """Write a status with what the topics' side has to say: brokers may work all the same."""
@@ -221,6 +241,18 @@ class ClusterReconciler:
     async def _write(self, live: Manifest, status: dict[str, Any]) -> None:
         if live.get("status", {}) != status:
             await write_status(self._kube, live, status)
+            for said in of_change(live.get("status", {}), status):
+                await self._events.tell(live, said)
+
+
+def _said_of_set(stored: Manifest, *, new: bool) -> Said | None:
+    """Of all that is applied, what concerns pods."""
+    if stored["kind"] != "StatefulSet":
+        return None
+    metadata = stored["metadata"]
+    reason, verb = ("SetMade", "made") if new else ("SetChanged", "changed")
+    note = f"StatefulSet {metadata['name']} {verb}, {stored['spec']['replicas']} pods"
+    return Said("Normal", reason, note, f"{metadata['uid']}/{metadata['generation']}")
 
 
 def _secret(

@@ -1,5 +1,7 @@
 """The managed etcd of a Cluster: whether its members may begin, its certificates, its pods. PURE."""
 
+from collections.abc import Iterator
+
 from logfleet.resources.cluster import ClusterResource, ManagedMetadata
 from logfleet.resources.plan import Reason, Refusal
 
@@ -18,6 +20,7 @@ from logfleet_operator.clusters.steps import (
     ClusterPlan,
     IssueCertificate,
     MakeAuthority,
+    Stage,
     applies,
     making,
     refused,
@@ -85,20 +88,19 @@ def going_volume(cluster: ClusterResource, observed: Observed) -> str:
     return min((str(each["name"]) for each in going if "deletionTimestamp" in each), default="")
 
 
-def zones_refusal(cluster: ClusterResource, observed: Observed) -> Refusal | None:
+def zones_refusals(cluster: ClusterResource, observed: Observed) -> Iterator[Refusal]:
     """A zone that is taken away is soon without nodes, and members of etcd cannot follow."""
     managed = cluster.spec.metadata.managed
     if managed is None:
-        return None
+        return
     placed = _etcd_placement(cluster, managed, observed)
     gone = [zone for zone in placed.zones if zone not in cluster.spec.zones]
-    if not gone:
-        return None
-    return Refusal(
-        Reason.NOT_SUPPORTED,
-        f"spec.zones: volumes of etcd may be in zone {', '.join(gone)}, and this version does not "
-        "move them; write it back",
-    )
+    if gone:
+        yield Refusal(
+            Reason.NOT_SUPPORTED,
+            f"spec.zones: volumes of etcd may be in zone {', '.join(gone)}, and this version does "
+            "not move them; write it back",
+        )
 
 
 def _etcd_placement(
@@ -154,10 +156,11 @@ def plan_metadata_store(
     ready = sum(pod.ready for pod in observed.of_component(names.ETCD))
     waiting = rollout.plan_rollout(observed, names.ETCD, [names.etcd_name(cluster.metadata.name)])
     if waiting is not None and waiting.actions:
-        return ClusterPlan(waiting.why, waiting.actions)
+        return ClusterPlan(waiting.why, waiting.actions, stage=Stage.REPLACING)
     return ClusterPlan(
         f"waiting for etcd: {ready} of {managed.replicas} members are ready"
-        + rollout.troubles(observed.of_component(names.ETCD))
+        + rollout.troubles(observed.of_component(names.ETCD)),
+        stage=Stage.STARTING,
     )
 
 

@@ -11,6 +11,7 @@ going and every one that is up to date is ready (`rollout`). Pods that cannot ru
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from logfleet.resources.cluster import ClusterResource, set_name
 from logfleet.resources.plan import Refusal
@@ -22,6 +23,7 @@ from logfleet_operator.clusters.observed import Observed, foreign, node_ports, r
 from logfleet_operator.clusters.ranges import Range, allocate, merge
 from logfleet_operator.clusters.steps import (
     ClusterPlan,
+    Stage,
     applies,
     making,
     refused,
@@ -38,7 +40,7 @@ def plan_cluster(
     Raises ObjectConflict.
     """
     if cluster.spec.paused:
-        return ClusterPlan("paused: nothing is changed", paused=True)
+        return ClusterPlan("paused: nothing is changed", stage=Stage.PAUSED)
     others = foreign(observed, cluster)
     if others:
         return ClusterPlan(f"waiting until objects of a former Cluster are gone: {others[0]}")
@@ -49,13 +51,13 @@ def plan_cluster(
     ranges = given if isinstance(given, Refusal) else allocate(cluster.spec, given)
     if isinstance(ranges, Refusal):
         return refused(ranges)
-    refusal = (
-        refusals.config_refusal(cluster)
-        or refusals.storage_refusal(cluster, observed, ranges)
-        or metadata_store.zones_refusal(cluster, observed)
-    )
-    if refusal is not None:
-        return refused(refusal)
+    found = [
+        *refusals.config_refusals(cluster),
+        *refusals.storage_refusals(cluster, observed, ranges),
+        *metadata_store.zones_refusals(cluster, observed),
+    ]
+    if found:
+        return refused(refusals.joined(found))
     plan = (
         _ground(cluster, observed, ranges)
         or removals.what_never_ran(cluster, observed, ranges)
@@ -63,12 +65,12 @@ def plan_cluster(
         or _brokers(cluster, observed, settings, ranges)
         or _roll(cluster, observed, ranges)
         or removals.services_of_nobody(cluster, observed, ranges)
-        or ClusterPlan("all brokers are ready", done=True)
+        or ClusterPlan("all brokers are ready", stage=Stage.DONE)
     )
     why = plan.why
     if others := rewritten(observed):
         why += f"; an admission webhook or policy rewrites {', '.join(others[:5])}"
-    return ClusterPlan(why, plan.actions, plan.refusal, plan.done, ranges=tuple(ranges))
+    return replace(plan, why=why, ranges=tuple(ranges))
 
 
 def _ground(
@@ -150,5 +152,6 @@ def _roll(
     for component, stateful_sets in steps:
         waiting = rollout.plan_rollout(observed, component, stateful_sets)
         if waiting is not None:
-            return ClusterPlan(waiting.why, waiting.actions)
+            stage = Stage.REPLACING if waiting.replaces else Stage.STARTING
+            return ClusterPlan(waiting.why, waiting.actions, stage=stage)
     return None

@@ -1,6 +1,6 @@
 """What of a Cluster's spec cannot be done, found before anything is begun. PURE."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from logfleet.control.config_keys import ConfigError
 from logfleet.control.configs import broker_config
@@ -16,23 +16,27 @@ from logfleet_operator.names import Manifest
 DEFAULT_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
 
 
-def config_refusal(cluster: ClusterResource) -> Refusal | None:
+def joined(refusals: Sequence[Refusal]) -> Refusal:
+    """All that is wrong in one sentence, by the reason of the first."""
+    return Refusal(refusals[0].reason, "; ".join(each.message for each in refusals))
+
+
+def config_refusals(cluster: ClusterResource) -> Iterator[Refusal]:
     """The brokers' own judgement of their configuration, before it can keep one from starting."""
     identity = {"node.id": "0", "advertised.listeners": _advertised(cluster)}
     try:
         broker_config({**manifests.server_properties(cluster), **identity})
     except ConfigError as error:
-        return Refusal(Reason.INVALID, f"spec.config.{error.key}: {error}")
-    return None
+        yield Refusal(Reason.INVALID, f"spec.config.{error.key}: {error}")
 
 
 def _advertised(cluster: ClusterResource) -> str:
     return ",".join(f"{entry.name.upper()}://host:{entry.port}" for entry in cluster.spec.listeners)
 
 
-def storage_refusal(
+def storage_refusals(
     cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
-) -> Refusal | None:
+) -> Iterator[Refusal]:
     """New volumes must come from a class that waits for the pod, else they choose the zone."""
     name = cluster.metadata.name
     pools = {pool.name: pool for pool in cluster.spec.pools}
@@ -48,14 +52,13 @@ def storage_refusal(
         found = _storage_class(observed, class_name)
         if found is None:
             what = f"{class_name} does not exist" if class_name else "there is no default one"
-            return Refusal(Reason.INVALID, f"{path}: StorageClass: {what}, write an existing one")
-        if cluster.spec.zones and found.get("volumeBindingMode") != "WaitForFirstConsumer":
-            return Refusal(
+            yield Refusal(Reason.INVALID, f"{path}: StorageClass: {what}, write an existing one")
+        elif cluster.spec.zones and found.get("volumeBindingMode") != "WaitForFirstConsumer":
+            yield Refusal(
                 Reason.INVALID,
                 f"{path}: StorageClass {found['metadata']['name']} binds volumes at once, in any "
                 "zone; write one with volumeBindingMode WaitForFirstConsumer",
             )
-    return None
 
 
 def _storage_class(observed: Observed, name: str | None) -> Manifest | None:

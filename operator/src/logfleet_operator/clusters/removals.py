@@ -9,7 +9,7 @@ from logfleet_operator.clusters import manifests
 from logfleet_operator.clusters.broker_ids import ordinal_of
 from logfleet_operator.clusters.observed import Observed, controlled_by, is_bound, node_ports
 from logfleet_operator.clusters.ranges import Range
-from logfleet_operator.clusters.steps import ClusterPlan, Delete
+from logfleet_operator.clusters.steps import ClusterPlan, Delete, Stage
 
 
 def what_never_ran(
@@ -69,4 +69,4 @@ def _removing(left: Sequence[Delete], why: str) -> ClusterPlan | None:
     if not left:
         return None
     said = ", ".join(f"{each.kind} {each.name}" for each in left[:5])
-    return ClusterPlan(f"removing {said}{why}", tuple(left))
+    return ClusterPlan(f"removing {said}{why}", tuple(left), stage=Stage.REMOVING)

@@ -33,10 +33,11 @@ class DeletePod:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """Not all pods are there, ready and up to date: what is done or waited for."""
+    """Not all pods are there, ready and up to date: what is done or waited for. replaces: some are out of date."""
 
     why: str
     actions: tuple[EvictPod | DeletePod, ...] = ()
+    replaces: bool = False
 
 
 def plan_rollout(
@@ -62,6 +63,7 @@ def plan_rollout(
         return Rollout(
             f"replacing {_names(stuck)}: out of date and not running" + troubles(stuck),
             tuple(DeletePod(pod.name, pod.uid) for pod in stuck),
+            replaces=True,
         )
     unready = [pod for pod in present if not pod.ready or pod.deleting]
     if outdated:
@@ -69,9 +71,13 @@ def plan_rollout(
         pod = min(outdated, key=lambda candidate: (candidate.ready, candidate.name))
         others = [*missing, *_awaited(component, present, outdated)]
         if not others:
-            return Rollout(f"replacing {pod.name}: out of date", (_removal(pod, present),))
+            return Rollout(
+                f"replacing {pod.name}: out of date", (_removal(pod, present),), replaces=True
+            )
         return Rollout(
-            f"waiting for {', '.join(others[:5])}; will replace {pod.name} next" + troubles(unready)
+            f"waiting for {', '.join(others[:5])}; will replace {pod.name} next"
+            + troubles(unready),
+            replaces=True,
         )
     if missing or unready:
         ready = len(expected) - len(missing) - len(unready)
@@ -111,6 +117,16 @@ def _removal(pod: Pod, pods: Sequence[Pod]) -> EvictPod | DeletePod:
 
 def troubles(pods: Sequence[Pod]) -> str:
     """What Kubernetes says about pods that cannot run, to be put behind a sentence."""
+    said = _troubles(pods)
+    return f" ({'; '.join(said[:5])})" if said else ""
+
+
+def troubles_of(observed: Observed) -> list[str]:
+    """All pods of the Cluster that cannot run, each with what Kubernetes says of it."""
+    return _troubles(sorted(observed.pods, key=lambda pod: pod.name))
+
+
+def _troubles(pods: Sequence[Pod]) -> list[str]:
     said = []
     for pod in pods:
         if pod.stuck == EMPTY_VOLUME:
@@ -120,7 +136,7 @@ def troubles(pods: Sequence[Pod]) -> str:
             )
         elif pod.stuck:
             said.append(f"{pod.name}: {pod.stuck}")
-    return f" ({'; '.join(said[:5])})" if said else ""
+    return said
 
 
 def _names(pods: Sequence[Pod]) -> str:

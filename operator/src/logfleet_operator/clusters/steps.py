@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from logfleet.resources.cluster import ClusterResource
 from logfleet.resources.plan import Refusal
@@ -50,6 +51,24 @@ class Delete:
     uid: str
 
 
+class Stage(StrEnum):
+    """What is under way: the reason of the condition Progressing."""
+
+    MAKING = "MakingObjects"
+    REMOVING = "RemovingObjects"
+    STARTING = "StartingPods"
+    REPLACING = "ReplacingPods"
+    HEALING = "HealingMetadataStore"
+    WAITING = "Waiting"
+    DONE = "AsWritten"
+    REFUSED = "Refused"
+    PAUSED = "Paused"
+
+    @property
+    def is_progress(self) -> bool:
+        return self not in {Stage.DONE, Stage.REFUSED, Stage.PAUSED}
+
+
 Action = Apply | MakeAuthority | IssueCertificate | EvictPod | DeletePod | Delete
 
 
@@ -57,19 +76,27 @@ Action = Apply | MakeAuthority | IssueCertificate | EvictPod | DeletePod | Delet
 class ClusterPlan:
     """The next actions (none: wait, or nothing is left), `why` in one sentence.
 
-    done: the fleet is as written and works. ranges: for status, empty if they are not known.
+    stage: what that is. ranges: for status, empty if they are not known.
     """
 
     why: str
     actions: tuple[Action, ...] = ()
     refusal: Refusal | None = None
-    done: bool = False
-    paused: bool = False
+    stage: Stage = Stage.WAITING
     ranges: tuple[Range, ...] = field(default=())
+
+    @property
+    def done(self) -> bool:
+        """The fleet is as written and works."""
+        return self.stage is Stage.DONE
+
+    @property
+    def paused(self) -> bool:
+        return self.stage is Stage.PAUSED
 
 
 def refused(refusal: Refusal) -> ClusterPlan:
-    return ClusterPlan(refusal.message, refusal=refusal)
+    return ClusterPlan(refusal.message, refusal=refusal, stage=Stage.REFUSED)
 
 
 def applies(
@@ -90,7 +117,7 @@ def applies(
 
 
 def making(actions: Sequence[Action], what: str) -> ClusterPlan | None:
-    return ClusterPlan(f"making {what}", tuple(actions)) if actions else None
+    return ClusterPlan(f"making {what}", tuple(actions), stage=Stage.MAKING) if actions else None
 
 
 def with_claims_as_begun(observed: Observed, wanted: Manifest) -> Manifest:

@@ -7,9 +7,12 @@ that is gone.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import assert_never
 
 import msgspec
 from logfleet.resources.plan import (
+    AlterTopicConfig,
+    CreateTopic,
     DeleteTopic,
     GrowTopic,
     ObservedTopic,
@@ -24,6 +27,7 @@ from logfleet.resources.plan import (
 from logfleet.resources.topic import TopicResource
 
 from logfleet_operator.admin import AdminRefused
+from logfleet_operator.said import Said
 from logfleet_operator.topics import ledger
 from logfleet_operator.topics.ledger import (
     Evidence,
@@ -191,3 +195,19 @@ def as_served(why: str, found: ObservedTopic) -> tuple[Refusal | None, str]:
 def waiting_refusal(name: str) -> Refusal:
     """What a Topic is told whose name still belongs to a deleted one."""
     return Refusal(Reason.PROGRESSING, f"waiting until the former topic {name} is deleted")
+
+
+def said_of(action: TopicAction, generation: str) -> Said:
+    """The Event of an action that was carried out."""
+    match action:
+        case CreateTopic(name, partitions):
+            return Said("Normal", "TopicCreated", f"{name}, {partitions} partitions", generation)
+        case GrowTopic(name, partitions):
+            return Said("Normal", "TopicGrown", f"{name} has {partitions} partitions", generation)
+        case AlterTopicConfig(name, changed, removed):
+            keys = ", ".join(sorted([*changed, *removed]))
+            return Said("Normal", "TopicConfigChanged", f"{name}: {keys}", generation)
+        case DeleteTopic(name, topic_id):
+            return Said("Normal", "TopicDeleted", name, topic_id or "")
+        case _:
+            assert_never(action)

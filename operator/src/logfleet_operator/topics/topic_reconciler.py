@@ -16,13 +16,21 @@ import structlog
 from logfleet.client.reconcile import topic_as_shown
 from logfleet.resources.cluster import ClusterResource, parse_cluster
 from logfleet.resources.document import GROUP, InvalidResourceError, Metadata
-from logfleet.resources.plan import ObservedTopic, Reason, Refusal, Shortages, TopicAction
+from logfleet.resources.plan import (
+    DeleteTopic,
+    ObservedTopic,
+    Reason,
+    Refusal,
+    Shortages,
+    TopicAction,
+)
 from logfleet.resources.topic import DeletionPolicy, TopicResource, parse_topic
 
 from logfleet_operator import conditions, names
 from logfleet_operator.admin import Admin, AdminFactory, AdminRefused, AdminUnavailable
 from logfleet_operator.clusters import manifests
 from logfleet_operator.clusters.cluster_reconciler import timestamp
+from logfleet_operator.events import Events
 from logfleet_operator.kube import Kube, Refused
 from logfleet_operator.names import Manifest
 from logfleet_operator.settings import Settings
@@ -47,13 +55,14 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What one pass works on. live: uid -> Topic as read; topics: those of them that are valid.
+    """What one pass works on. found: the Cluster as read; live: uid -> Topic as read; topics: those of them that are valid.
 
     last_words: uid -> policy of Topics whose delete event was seen before this pass read the ledger.
     lines: the ledger as it should be before anything is done, also where that could not be written.
     """
 
     cluster: ClusterResource
+    found: Manifest
     live: Mapping[str, Manifest]
     topics: tuple[TopicResource, ...]
     around: Surroundings
@@ -134,6 +143,7 @@ class TopicReconciler:
         self.shortages: dict[ClusterKey, Shortages | None] = {}
         self._monotonic = monotonic
         self._now = now or (lambda: datetime.now(UTC))
+        self._events = Events(kube, settings.identity, now=self._now)
         self._damaged: set[ClusterKey] = set()
         self._last_words: dict[ClusterKey, dict[str, DeletionPolicy]] = {}
         self._missed_since: dict[ClusterKey, dict[str, float]] = {}
@@ -150,7 +160,7 @@ class TopicReconciler:
         was refused of single Topics only, to be tried again by the caller.
         """
         refused: Refused = {}
-        statuses = TopicStatuses(self._kube, refused, timestamp(self._now()))
+        statuses = TopicStatuses(self._kube, self._events, refused, timestamp(self._now()))
         return await self._pass(namespace, cluster_name, statuses, refused), refused
 
     async def _pass(
@@ -193,7 +203,7 @@ class TopicReconciler:
             return None
         topics = await _valid(live, statuses)
         around = await self._surroundings(cluster)
-        scene = Scene(cluster, live, topics, around, last_words, lines)
+        scene = Scene(cluster, found, live, topics, around, last_words, lines)
         shortages = self.shortages[key] = await self._shortages(cluster, found)
         if cluster.spec.paused:
             await _wait(scene, statuses, f"Cluster {cluster_name} is paused: nothing is changed")
@@ -313,7 +323,7 @@ class TopicReconciler:
             observed = await admin.describe(concerned)
             plan = topic_plan.plan_topics(claims, lines, judgement, observed, scene.around)
             await store.write(plan.lines)
-            touched, refused = await self._act(admin, plan, store.unwritten(plan.lines))
+            touched, refused = await self._act(scene, admin, plan, store.unwritten(plan.lines))
             if touched:
                 observed = {name: seen for name, seen in observed.items() if name not in touched}
                 observed |= await admin.describe(touched)
@@ -347,7 +357,11 @@ class TopicReconciler:
         return {uid: now - first for uid, first in since.items()}
 
     async def _act(
-        self, admin: Admin, plan: TopicsPlan, unwritten: Mapping[str, Refusal]
+        self,
+        scene: Scene,
+        admin: Admin,
+        plan: TopicsPlan,
+        unwritten: Mapping[str, Refusal],
     ) -> tuple[set[str], dict[str, Refusal]]:
         """Carry out all actions whose line is in the ledger.
 
@@ -362,10 +376,20 @@ class TopicReconciler:
                 await admin.perform(actions)
                 done = [type(action).__name__ for action in actions]
                 log.info("topic_changed", topic=name, actions=done)
+                for action in actions:
+                    await self._tell_of(scene, action)
             except AdminRefused as error:
                 refused[name] = topic_plan.broker_refusal(actions, error)
                 log.warning("topic_refused", topic=name, error=str(error))
         return set(todo), refused
+
+    async def _tell_of(self, scene: Scene, action: TopicAction) -> None:
+        """An Event of what was done: of the Topic that wants it, else of the Cluster."""
+        of_topic = {topic.name: topic for topic in scene.topics}
+        holder = None if isinstance(action, DeleteTopic) else of_topic.get(action.name)
+        document = scene.found if holder is None else scene.live[holder.metadata.uid]
+        generation = str(document["metadata"].get("generation", 0))
+        await self._events.tell(document, topic_plan.said_of(action, generation))
 
 
 async def _valid(

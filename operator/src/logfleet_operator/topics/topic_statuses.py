@@ -7,6 +7,7 @@ from logfleet.resources.plan import Reason, Refusal
 
 from logfleet_operator import conditions
 from logfleet_operator.clusters.cluster_reconciler import write_status
+from logfleet_operator.events import Events, of_change
 from logfleet_operator.kube import Kube, KubeError, Refused
 from logfleet_operator.names import Manifest
 
@@ -18,8 +19,9 @@ class TopicStatuses:
     before it. now: RFC 3339, UTC, whole seconds.
     """
 
-    def __init__(self, kube: Kube, refused: Refused, now: str) -> None:
+    def __init__(self, kube: Kube, events: Events, refused: Refused, now: str) -> None:
         self._kube = kube
+        self._events = events
         self._refused = refused
         self.now = now
         self.instead: dict[str, Refusal] = {}
@@ -32,6 +34,10 @@ class TopicStatuses:
             await write_status(self._kube, document, status)
         except KubeError as error:
             self._refused["Topic", document["metadata"]["name"]] = error
+            return
+        for said in of_change(document.get("status", {}), status):
+            if said.type == "Warning":  # that it is made, or changed, its act has told
+                await self._events.tell(document, said)
 
     async def fail(self, document: Manifest, reason: Reason, sentence: str) -> None:
         """Tell a Topic that it is not Ready, and why."""

@@ -1,0 +1,96 @@
+"""Events: what the operator did and what it refuses, once each, as `kubectl describe` shows them.
+
+An Event is a courtesy: where it cannot be written nothing else waits for it. Its name follows from what
+it says, so that the same act told again (after a crash, or a lost answer) is the same Event. SHELL.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import structlog
+from logfleet.resources.document import GROUP
+from logfleet.resources.plan import Reason
+
+from logfleet_operator.conditions import DEGRADED, DELETION_BLOCKED, READY
+from logfleet_operator.kube import Kube, KubeConflict, KubeError, KubeUnavailable
+from logfleet_operator.names import FIELD_MANAGER, Manifest
+from logfleet_operator.said import Said
+
+# Kubernetes, pkg/apis/core/validation: ValidateEventCreate.
+NOTE_LENGTH_MAX: Final = 1024
+NAME_LENGTH_MAX: Final = 253
+REFUSALS: Final = frozenset(
+    {Reason.INVALID, Reason.NOT_SUPPORTED, Reason.CONFLICT, Reason.CLUSTER_NOT_FOUND}
+)
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+
+def of_change(before: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Said]:
+    """What a status says that the one before it did not: refusals, what degrades, and their ends."""
+    old = {each["type"]: each for each in before.get("conditions", ())}
+    for new in status["conditions"]:
+        was = old.get(new["type"], {})
+        same = (was.get("status"), was.get("reason")) == (new["status"], new["reason"])
+        word: str = new["reason"]
+        said = Said("Warning", word, new["message"] or word, new["lastTransitionTime"])
+        kind, true = new["type"], new["status"] == "True"
+        if kind == READY and not true and word in REFUSALS:
+            if not (same and was["message"] == new["message"]):
+                yield said
+        elif kind == READY and true and not same:
+            yield Said("Normal", word, new["message"], new["lastTransitionTime"])
+        elif kind in {DEGRADED, DELETION_BLOCKED} and true and not same:
+            yield said
+
+
+class Events:
+    """now: the time of day. instance: which operator says it."""
+
+    def __init__(
+        self, kube: Kube, instance: str, *, now: Callable[[], datetime] | None = None
+    ) -> None:
+        self._kube = kube
+        self._instance = instance
+        self._now = now or (lambda: datetime.now(UTC))
+
+    async def tell(self, regarding: Manifest, said: Said) -> None:
+        """Write an Event about a live Cluster or Topic, unless it was written before."""
+        manifest = self._manifest(regarding, said)
+        try:
+            await self._kube.create(manifest)
+        except KubeConflict:
+            return  # told already, or its namespace goes
+        except (KubeError, KubeUnavailable) as error:
+            name = regarding["metadata"]["name"]
+            log.warning("event_lost", about=name, reason=said.reason, error=str(error))
+
+    def _manifest(self, regarding: Manifest, said: Said) -> Manifest:
+        metadata = regarding["metadata"]
+        words = (metadata["uid"], said.type, said.reason, said.note, said.about)
+        digest = hashlib.sha256("\0".join(words).encode()).hexdigest()[:16]
+        return {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {
+                "name": f"{metadata['name'][: NAME_LENGTH_MAX - 17]}.{digest}",
+                "namespace": metadata["namespace"],
+            },
+            "eventTime": self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "reportingController": f"{GROUP}/{FIELD_MANAGER}",
+            "reportingInstance": self._instance[:128] or FIELD_MANAGER,
+            "action": said.reason,
+            "reason": said.reason,
+            "regarding": {
+                "apiVersion": regarding["apiVersion"],
+                "kind": regarding["kind"],
+                "namespace": metadata["namespace"],
+                "name": metadata["name"],
+                "uid": metadata["uid"],
+                "resourceVersion": metadata["resourceVersion"],
+            },
+            "note": said.note[:NOTE_LENGTH_MAX],
+            "type": said.type,
+        }
