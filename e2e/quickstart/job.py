@@ -91,16 +91,14 @@ def read_batches(bootstrap: str, work: Path) -> list[pd.DataFrame]:
     batches, start = [], dict.fromkeys(ends[-1], 0)
     with Cluster(bootstrap) as cluster:
         for end in ends:
+            ranges = [OffsetRange(tp, start.get(tp, 0), end[tp]) for tp in sorted(end)]
             values = [
-                record.value
-                for tp in sorted(end)
-                for chunk in cluster.read(OffsetRange(tp, start.get(tp, 0), end[tp]))
-                for record, _ in chunk
+                value for rows in cluster.read(ranges) for value in rows.column("value").to_pylist()
             ]
-            rows = pd.DataFrame(
+            events = pd.DataFrame(
                 [json.loads(v) for v in values if v], columns=["event_time", "origin"]
             )
-            rows["event_time"] = pd.to_datetime(rows["event_time"])
-            batches.append(rows.dropna())
+            events["event_time"] = pd.to_datetime(events["event_time"])
+            batches.append(events.dropna())
             start = end
     return batches

@@ -7,8 +7,8 @@ from e2e.failover.verdict import History, read_history
 from e2e.harness.kube.fleet import Fleet
 from e2e.harness.kube.kubernetes import wait_for
 from e2e.harness.kube.load import PARTITIONS
+from e2e.harness.kube.spark import SparkJobs
 from e2e.harness.program import Program
-from e2e.harness.spark import SparkJobs
 
 TOPIC = "streamed"
 RATE = 20

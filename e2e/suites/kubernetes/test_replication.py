@@ -13,9 +13,9 @@ from e2e.harness.kube.fleet import CLUSTERS, TOPICS, Fleet, set_operator, topic
 from e2e.harness.kube.kubernetes import condition, wait_for
 from e2e.harness.kube.kubernetes_rig import Rig
 from e2e.harness.kube.load import HEADING, PARTITIONS, Load, Row, wait_whole
+from e2e.harness.kube.spark import SparkJobs
 from e2e.harness.kube.streamed import TOPIC as STREAMED
 from e2e.harness.kube.streamed import Streamed
-from e2e.harness.spark import SparkJobs
 
 AWAY_S = 10.0
 """How long a zone is away: longer than a lease, and than it takes to elect others."""
