@@ -38,11 +38,12 @@ def _partitions_on(replicas: str, broker_id: int) -> frozenset[int]:
 
 
 class ReplicationQuota:
-    """One side's rate on one broker. rate: bytes per second, UNLIMITED for none."""
+    """One side's rate on one broker. rate: bytes per second, UNLIMITED for none. bytes: copied of throttled replicas while there was a rate."""
 
     def __init__(self, side: Side, broker_id: int, windows: Windows) -> None:
         self.side = side
         self.rate = UNLIMITED
+        self.bytes = 0
         self._broker_id = broker_id
         self._windows = windows
         self._meter = RateMeter(windows)
@@ -59,6 +60,7 @@ class ReplicationQuota:
 
     def record(self, size: int, now_ms: int) -> None:
         """So many bytes of throttled replicas were copied, whether or not they are in sync."""
+        self.bytes += size
         self._meter.record(size, now_ms)
 
     def throttle_ms(self, now_ms: int) -> int:

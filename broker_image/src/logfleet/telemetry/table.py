@@ -221,6 +221,12 @@ REPLICATION_BYTES_OUT = counter(
     "Bytes of record batches in answers to followers",
     f"{_TOPIC}ReplicationBytesOutPerSec",
 )
+REPLICATION_THROTTLED_BYTES = counter(
+    "logfleet_replication_throttled_bytes_total",
+    "Bytes of throttled replicas, which count against the rate of this side (leader, follower)",
+    "kafka.server:type=LeaderReplication, type=FollowerReplication: byte-rate",
+    labels="side",
+)
 
 # Groups
 

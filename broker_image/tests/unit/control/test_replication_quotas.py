@@ -39,6 +39,7 @@ def test_who_has_used_up_the_rate_waits_until_the_windows_have_it_again():
     limited.record(MIB, 0)
     assert limited.throttle_ms(0) == 0, "what the rate allows in the first window"
     limited.record(MIB, 0)
+    assert limited.bytes == 2 * MIB
     assert limited.throttle_ms(0) == 1_000
     assert limited.throttle_ms(2_000) == 0
 

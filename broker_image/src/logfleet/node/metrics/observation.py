@@ -24,6 +24,7 @@ from logfleet.node.metrics.storage import compaction, disks
 from logfleet.node.partitions.parked import Parked
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.quotas.client_quotas import ClientQuotas
+from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.node.replication.isr_writer import IsrWriter
 from logfleet.sessions.cache import SessionCache
 from logfleet.storage.cleaning.cleaner import Cleaner
@@ -42,6 +43,7 @@ class Observed(Protocol):
     journal: Journal
     partitions: PartitionTable
     quotas: ClientQuotas
+    replication_throttle: ReplicationThrottle
     disk_space: DiskSpace
     fetch_sessions: SessionCache
     parked: Parked
@@ -116,7 +118,7 @@ class Observation:
         self.sources.add(
             lambda: topics(broker.partitions, series_max),
             lambda: logs(broker.partitions, series_max),
-            lambda: replication(broker.partitions, broker.isr_writer),
+            lambda: replication(broker.partitions, broker.isr_writer, broker.replication_throttle),
             lambda: GroupFigures(
                 broker.coordinators.shards(), broker.partitions, broker.parked, series_max
             ).families(),

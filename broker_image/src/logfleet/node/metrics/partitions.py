@@ -6,10 +6,11 @@ from logfleet.node.partitions.partition import Partition
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import FollowedPartition, Replica
 from logfleet.node.partitions.traffic import Traffic
+from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.node.replication.isr_writer import IsrWriter
 from logfleet.replication.partition_state import effective_min_isr
 from logfleet.telemetry import table
-from logfleet.telemetry.exposition import Family, Row, labels_text, single
+from logfleet.telemetry.exposition import Family, Row, labelled, labels_text, single
 from logfleet.telemetry.metric import Metric
 
 
@@ -125,10 +126,17 @@ def _look(
     yield "", len(found)
 
 
-def replication(partitions: PartitionTable, isr_writer: IsrWriter) -> Iterator[Family]:
+def replication(
+    partitions: PartitionTable, isr_writer: IsrWriter, throttle: ReplicationThrottle
+) -> Iterator[Family]:
     """What was copied between brokers, and what this one changed in ISRs."""
     yield single(table.ISR_SHRINKS, isr_writer.shrinks)
     yield single(table.ISR_EXPANDS, isr_writer.expands)
     yield single(table.ISR_UPDATES_FAILED, isr_writer.failed)
     yield single(table.REPLICATION_BYTES_IN, partitions.replicated.bytes_in)
     yield single(table.REPLICATION_BYTES_OUT, partitions.replicated.bytes_out)
+    sides = (throttle.leader, throttle.follower)
+    yield labelled(
+        table.REPLICATION_THROTTLED_BYTES,
+        [((quota.side.name.lower(),), quota.bytes) for quota in sides],
+    )

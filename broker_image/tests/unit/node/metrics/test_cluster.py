@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from logfleet.control.brokers import leaving
+from logfleet.control.replication_quotas import Side
 from logfleet.metadata import keys
 from logfleet.metadata.keys import BrokerValue
 from logfleet.metadata.packing import Step
@@ -62,8 +63,14 @@ def test_a_broker_that_is_not_the_controller_tells_zeros_but_for_what_it_did_as_
 def test_isr_changes_and_replicated_bytes_are_told() -> None:
     table: Any = SimpleNamespace(replicated=Traffic(bytes_in=10, bytes_out=20))
     writer: Any = SimpleNamespace(shrinks=1, expands=2, failed=3)
-    said = told(replication(table, writer))
+    throttle: Any = SimpleNamespace(
+        leader=SimpleNamespace(side=Side.LEADER, bytes=30),
+        follower=SimpleNamespace(side=Side.FOLLOWER, bytes=40),
+    )
+    said = told(replication(table, writer, throttle))
     changes = ("isr_shrinks", "isr_expands", "isr_updates_failed")
     assert [said(f"logfleet_{name}_total") for name in changes] == [1, 2, 3]
     assert said("logfleet_replication_bytes_in_total") == 10
     assert said("logfleet_replication_bytes_out_total") == 20
+    throttled = "logfleet_replication_throttled_bytes_total"
+    assert [said(throttled, side=side) for side in ("leader", "follower")] == [30, 40]
