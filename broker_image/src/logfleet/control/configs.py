@@ -342,6 +342,15 @@ def _check_together(given: _Given, config: BrokerConfig) -> None:
             "group.min.session.timeout.ms",
             "group.min.session.timeout.ms must not exceed group.max.session.timeout.ms",
         )
+    wait_ms, key = config.replica_fetch_wait_max_ms, "replica.fetch.wait.max.ms"
+    if wait_ms > config.replica_socket_timeout_ms:
+        raise ConfigError(
+            key, f"{key} must not exceed replica.socket.timeout.ms: fetches would time out"
+        )
+    if wait_ms > config.replica_lag_time_max_ms:
+        raise ConfigError(
+            key, f"{key} must not exceed replica.lag.time.max.ms: ISRs would shrink and grow"
+        )
     _check_store(given, config)
 
 

@@ -249,6 +249,16 @@ def test_a_fleet_names_its_etcd_and_its_node_id():
             "group.min.session.timeout.ms",
             "must not exceed",
         ),
+        (
+            {"replica.lag.time.max.ms": "499"},
+            "replica.fetch.wait.max.ms",
+            "replica.lag.time.max.ms",
+        ),
+        (
+            {"replica.socket.timeout.ms": "499"},
+            "replica.fetch.wait.max.ms",
+            "replica.socket.timeout.ms",
+        ),
         ({"logfleet.admin.listener": "8080"}, "logfleet.admin.listener", "host:port"),
         ({**ETCD, "logfleet.etcd.endpoints": ""}, "logfleet.etcd.endpoints", "needs"),
         ({k: v for k, v in ETCD.items() if k != "node.id"}, "node.id", "needs node.id"),

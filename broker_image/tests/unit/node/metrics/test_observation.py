@@ -72,7 +72,9 @@ class Scraped:
 @asynccontextmanager
 async def running(path: Path, **given: str) -> Any:
     async with Broker(config(path, offsets_topic_num_partitions="1", **given)) as broker:
-        await until(lambda: broker.not_ready() is None)  # it looks through its replicas now and then
+        await until(
+            lambda: broker.not_ready() is None
+        )  # it looks through its replicas now and then
         yield Scraped(broker)
 
 
