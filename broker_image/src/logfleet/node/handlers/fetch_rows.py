@@ -98,7 +98,7 @@ class Reading:
         self.rows: Rows = []
         self.unknown: Rows = []
         self._unknown_ids = 0
-        self._read: list[tuple[Partition, int]] = []
+        self._read: list[tuple[Partition | FollowedPartition, int]] = []
 
     def add(
         self, key: Key, wanted: FetchRequest.FetchPartition
@@ -256,8 +256,7 @@ class Reading:
         if records is not None and not (is_replica and self._is_held_back(partition)):
             size = len(records)
             self.bytes += size
-            if isinstance(partition, Partition):
-                self._read.append((partition, size))
+            self._read.append((partition, size))
             self._bytes_left = max(0, self._bytes_left - size)
             if records.is_cut or self.bytes >= self.min_bytes:
                 self.is_enough = True

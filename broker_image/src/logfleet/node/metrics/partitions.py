@@ -38,8 +38,8 @@ def _sum_up(
     listed = list(partitions.by_id.values())
     for topic in listed:
         traffic = topic.gone.copy()
-        for partition in list(topic.partitions.values()):
-            traffic.add(partition.traffic)
+        for replica in list(topic.replicas.values()):
+            traffic.add(replica.traffic)
             yield None
         by_topic.append((labels_text(table.TOPIC_BYTES_IN.labels, [topic.name]), traffic))
         total.add(traffic)

@@ -55,7 +55,7 @@ class Partition(Replica):
     high_watermark: consumers see no more. is_internal: clients may not write to it.
     replicas_state: what is known of its replicas. It changes by methods of this class only, as what waits for it must be told.
     has_followers: whether it has other replicas; is_at_min_isr: whether enough of them are in sync for acks=all.
-    refused_in: the last partition epoch in which acks=all was refused for that. epoch_start_offset: where the log ended when leading began. bytes_in, bytes_out: appended, and sent to consumers, since then.
+    refused_in: the last partition epoch in which acks=all was refused for that. epoch_start_offset: where the log ended when leading began. bytes_in: appended since then.
     """
 
     __slots__ = (
@@ -67,7 +67,6 @@ class Partition(Replica):
         "_uncommitted",
         "_waiters",
         "bytes_in",
-        "bytes_out",
         "epoch_start_offset",
         "has_followers",
         "is_at_min_isr",
@@ -100,7 +99,7 @@ class Partition(Replica):
             led_epoch=leader_epoch,
         )
         self.epoch_start_offset = self._own_end = log.log_end_offset
-        self.bytes_in = self.bytes_out = 0
+        self.bytes_in = 0
         self.refused_in = -1
         self.is_internal = topic in INTERNAL_TOPICS
         self._rule = rule

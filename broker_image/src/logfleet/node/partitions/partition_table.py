@@ -15,7 +15,7 @@ from logfleet.wire.errors import ErrorCode
 
 
 class HostedTopic:
-    """A topic of which this broker has replicas. partitions: those that it leads. gone: the traffic of those that it led before."""
+    """A topic of which this broker has replicas. partitions: those that it leads. gone: the traffic of roles that are over."""
 
     __slots__ = ("gone", "id", "name", "partitions", "replicas")
 
@@ -40,7 +40,7 @@ class Leader(msgspec.Struct, frozen=True):
 class PartitionTable:
     """by_name and by_id are read on every produce and fetch; they change only through `add` and `remove`.
 
-    gone: the traffic of topics of which it led partitions before. replicated: bytes copied from leaders, and sent to followers.
+    gone: the traffic of topics of which it had replicas before. replicated: bytes copied from leaders, and sent to followers.
     """
 
     def __init__(self, image: Callable[[], ClusterImage]) -> None:
@@ -112,7 +112,7 @@ class PartitionTable:
     def _end(topic: HostedTopic, former: Replica) -> None:
         if isinstance(former, Partition):
             del topic.partitions[former.index]
-            topic.gone.add(former.traffic)
+        topic.gone.add(former.traffic)
         former.end()
 
     def forget_topic(self, topic_id: bytes) -> None:

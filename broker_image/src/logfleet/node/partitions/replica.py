@@ -6,6 +6,7 @@ What the roles have in common passes on from one to the next.
 
 from typing import Protocol
 
+from logfleet.node.partitions.traffic import Traffic
 from logfleet.node.partitions.uncommitted import Uncommitted
 from logfleet.storage.partition_log import PartitionLog
 
@@ -15,9 +16,11 @@ class Replica:
 
     high_watermark: offset below which every record is committed (exclusive), as far as this broker knows; never outside the log.
     leader_epoch: of the role, -1 for none; led_epoch: the newest in which this broker led, -1 for none. is_current: False once another role has taken its place, or the log is no longer hosted.
+    bytes_out: sent to consumers in this role.
     """
 
     __slots__ = (
+        "bytes_out",
         "high_watermark",
         "index",
         "is_current",
@@ -47,6 +50,7 @@ class Replica:
         self.led_epoch = led_epoch
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.is_current = True
+        self.bytes_out = 0
 
     @staticmethod
     def of(former: "Replica") -> "Replica":
@@ -69,6 +73,11 @@ class Replica:
     def last_stable_offset(self) -> int:
         """Offset below which no transaction is open: none can be, transactions are not served."""
         return self.high_watermark
+
+    @property
+    def traffic(self) -> Traffic:
+        """What went in and out in this role: in, it is the leader's."""
+        return Traffic(bytes_out=self.bytes_out)
 
     def end(self) -> None:
         """The role is over."""

@@ -1,4 +1,4 @@
-"""What went into partitions and out of them while this broker led them."""
+"""What went into the partitions that this broker leads, and out of those that it has replicas of."""
 
 
 class Traffic:

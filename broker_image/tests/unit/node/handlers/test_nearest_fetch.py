@@ -107,9 +107,10 @@ def host_followed(host: Host) -> FollowedPartition:
 
 @pytest.mark.parametrize("version", [11, 12, 18])
 def test_a_follower_serves_consumers_what_it_knows_to_be_committed(host, version) -> None:
-    host_followed(host)
+    followed = host_followed(host)
     row = only_row(ask(host, request(("topic", 0, 0)), version))
     assert (row.error_code, values(row), row.high_watermark) == (0, [b"a"], 1)
+    assert followed.bytes_out == followed.traffic.bytes_out == len(row.records)
     for offset in (1, 2):
         row = only_row(ask(host, request(("topic", 0, offset)), version))
         assert (row.error_code, values(row)) == (0, [])
