@@ -83,6 +83,18 @@ def test_traffic_of_a_topic_that_is_deleted_during_a_scrape_is_counted(rig: Any)
     assert told([first, *families])("logfleet_bytes_in_total") == 5
 
 
+def test_what_followers_give_consumers_counts_also_when_they_lead_later(rig: Any) -> None:
+    table = PartitionTable(ClusterImage)
+    followed = FollowedPartition(Replica("topic", ID, 0, rig.open()), 2, 1)
+    followed.bytes_out = 5
+    table.add(followed)
+    for _ in range(2):
+        said = told(topics(table, 10))
+        assert said("logfleet_topic_bytes_out_total", topic="topic") == 5
+        assert said("logfleet_bytes_out_total") == 5
+        table.add(Partition("topic", ID, 0, followed.log, 2))
+
+
 def test_replicas_that_others_lead_are_counted_and_told_of(rig: Any) -> None:
     table, _ = leading(rig)
     table.add(FollowedPartition(Replica("topic", ID, 1, rig.open()), 2, 1))
