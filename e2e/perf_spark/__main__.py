@@ -1,0 +1,141 @@
+"""`make bench-spark`: the data source `logfleet` and Spark's own Kafka connector, in turns on one broker of ours.
+
+Each has a Spark of its own (local[2], one machine) whose processor time and memory are those of all its processes: the JVM and the
+Python workers. A whole round comes first that is not counted. Prints medians with their ranges and the ratio; a complete run is kept
+as JSON. All data lies in a temporary directory (TMPDIR) and goes with the run.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from e2e.harness.java import JavaMissing, find_java
+from e2e.harness.processes import Rig
+from e2e.harness.results import RESULTS, ROOT, source_key, store
+from e2e.perf.conditions import conditions, load_average
+from e2e.perf_kafka.report import short, spread
+from e2e.perf_spark.rounds import Rounds, SideProcess, run
+from e2e.perf_spark.work import SIDES, Row, rows
+
+SOURCES = ("broker_image/src", "spark-on-k8s/src", "e2e/perf_spark", "spark-on-k8s/jars.lock")
+STORE = RESULTS / "bench-spark.json"
+ROUNDS = 3
+WITHIN_S = 15 * 60.0
+"""No round begins later."""
+
+
+def jars() -> list[Path]:
+    """Spark's own connector and what it needs, in the cache."""
+    lock = ROOT / "spark-on-k8s" / "jars.lock"
+    cache = Path.home() / ".cache" / "logfleet"
+    folder = cache / f"spark-jars-{hashlib.sha256(lock.read_bytes()).hexdigest()[:12]}"
+    command = [sys.executable, str(ROOT / "spark-on-k8s" / "fetch_jars.py"), str(lock), str(folder)]
+    subprocess.run(command, check=True)
+    return sorted(folder.glob("*.jar"))
+
+
+HEAD = ("work", "figure", "logfleet", "Spark's own", "ratio", "aim", "")
+VERDICTS = {None: "", True: "met", False: "missed"}
+
+
+def figures(row: Row, rounds: Rounds) -> list[dict[str, Any]]:
+    """Each metric of a row with both sides' spreads, the ratio of their medians and whether the aim is met."""
+    found = []
+    for metric in row.metrics:
+        ours, theirs = (spread([values[metric.key] for values in rounds[side]]) for side in SIDES)
+        ratio = ours.median / theirs.median
+        found.append({"metric": metric, "ours": ours, "theirs": theirs, "ratio": ratio})
+    return found
+
+
+def table(found: Sequence[tuple[Row, list[dict[str, Any]]]]) -> str:
+    lines: list[Sequence[str]] = [HEAD]
+    for row, each in found:
+        for place, figure in enumerate(each):
+            metric = figure["metric"]
+            title = "" if place else row.title
+            verdict = VERDICTS[metric.is_met(figure["ratio"])]
+            cells = (str(figure["ours"]), str(figure["theirs"]), f"{figure['ratio']:.2f}")
+            lines.append((title, metric.title, *cells, metric.aim, verdict))
+    widths = [max(len(line[column]) for line in lines) for column in range(len(HEAD))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def as_json(row: Row, each: Sequence[dict[str, Any]], rounds: Rounds) -> dict[str, Any]:
+    kept: dict[str, Any] = {"title": row.title, "records": row.records}
+    for figure in each:
+        metric = figure["metric"]
+        kept[metric.key] = {
+            "ours": float(short(figure["ours"].median).replace(",", "")),
+            "theirs": float(short(figure["theirs"].median).replace(",", "")),
+            "ratio": round(figure["ratio"], 3),
+        }
+        if metric.aim:
+            kept[metric.key] |= {"aim": metric.aim, "met": metric.is_met(figure["ratio"])}
+    return kept | {"rounds": rounds}
+
+
+def parsed() -> tuple[argparse.Namespace, list[Row]]:
+    parser = argparse.ArgumentParser(prog="make bench-spark", description=__doc__)
+    parser.add_argument("--rounds", type=int, help=f"that count (default {ROUNDS})")
+    parser.add_argument("--only", default="", help="rows whose name contains this, e.g. write-lz4")
+    parser.add_argument("--quick", action="store_true", help="a trial: small sizes, no results")
+    options = parser.parse_args()
+    options.rounds = options.rounds or (1 if options.quick else ROUNDS)
+    chosen = [row for row in rows(quick=options.quick) if options.only in row.name]
+    if not chosen:
+        parser.error(f"no row is named {options.only}: {', '.join(row.name for row in rows())}")
+    if options.rounds < 1:
+        parser.error("ROUNDS is more than 0")
+    return options, chosen
+
+
+def main() -> int:
+    options, chosen = parsed()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # to end in order
+    try:
+        find_java(at_least=17, wanted_by="Spark")
+    except JavaMissing as missing:
+        print(missing, file=sys.stderr)
+        return 2
+    begin = time.monotonic()
+    found_on = conditions()
+    with (
+        tempfile.TemporaryDirectory(prefix="logfleet-bench-spark-") as scratch,
+        contextlib.ExitStack() as stack,
+    ):
+        rig = Rig(Path(scratch))
+        stack.callback(rig.close)
+        broker = rig.broker()
+        connector = jars()
+        sides = [
+            stack.enter_context(SideProcess(side, broker, connector, Path(scratch)))
+            for side in SIDES
+        ]
+        measured = run(chosen, broker, sides, rounds=options.rounds, until=begin + WITHIN_S)
+    found_on["load_average_after"] = load_average()
+    found_on["minutes"] = round((time.monotonic() - begin) / 60, 1)
+    print(", ".join(f"{key} {value}" for key, value in found_on.items()))
+    found = [(row, figures(row, measured[row.name])) for row in chosen]
+    print(table(found))
+    if options.quick:
+        print("QUICK=1: a trial of the bench itself; these figures say nothing")
+    elif not options.only:
+        kept = {row.name: as_json(row, each, measured[row.name]) for row, each in found}
+        store(STORE, source_key(*SOURCES), {**found_on, "rows": kept})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
