@@ -360,6 +360,18 @@ def test_topics_are_made_grown_changed_adopted_refused_and_deleted(stage, namesp
     wait_for("the topic to go", lambda: "orders" not in stage.topics(), SOON_S)
 
 
+def test_a_hundred_topics_deleted_at_once_go(stage, namespace):
+    bring_up(stage, namespace, small())
+    names = [f"many-{number}" for number in range(100)]
+    items = [topic(name, "fleet") for name in names]
+    stage.kubernetes.apply(
+        {"apiVersion": "v1", "kind": "List", "items": items}, namespace=namespace
+    )
+    wait_for("all topics", lambda: set(names) <= stage.topics().keys(), SOON_S)
+    stage.kubernetes.kubectl("delete", TOPICS, "--all", "--wait=false", namespace=namespace)
+    wait_for("all topics to go", lambda: not set(names) & stage.topics().keys(), SOON_S)
+
+
 def test_a_topic_deleted_while_no_operator_ran_goes_and_a_retained_one_stays(stage, namespace):
     bring_up(stage, namespace, small())
     kubernetes = stage.kubernetes

@@ -36,7 +36,7 @@ async def test_a_cluster_made_anew_is_told_nothing_of_the_former_one_s_topics() 
     names_of = [f"topic-{number}" for number in range(4)]
     world, operation = await fleet(*(topic(name) for name in names_of))
     for name in names_of:
-        operation.delete_topic(name)
+        world.remove("Topic", name)
     await operation.until_at_rest()
     assert blocked(world)
     former = world.one("Cluster", "fleet")["metadata"]

@@ -31,7 +31,8 @@ async def all_deleted() -> tuple[World, Operation]:
     world, operation = await fleet(*(topic(name) for name in FOUR))
     refuse_ledger(world, FOUR[0])
     for name in FOUR:
-        operation.delete_topic(name)
+        world.remove("Topic", name)
+    await operation.round()
     return world, operation
 
 
@@ -185,7 +186,7 @@ async def test_deletions_that_wait_are_told_though_a_topic_s_status_cannot_be() 
     world.refused = {("Topic/status", "flights"): "denied"}
     world.put(topic(partitions=12))
     for name in FOUR:
-        operation.delete_topic(name)
+        world.remove("Topic", name)
     await operation.until_at_rest()
     assert "Topics gone at once: 4" in blocked(world)
 
@@ -195,7 +196,7 @@ async def test_deletions_that_wait_are_told_though_the_cluster_itself_cannot_go_
     world.refused = {("ConfigMap", "fleet-config"): "denied"}
     world.put(cluster(config={"log.retention.hours": 5}))
     for name in FOUR:
-        operation.delete_topic(name)
+        world.remove("Topic", name)
     await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("False", "Progressing")
     assert "Topics gone at once: 4" in blocked(world)

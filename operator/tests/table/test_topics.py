@@ -313,11 +313,40 @@ async def test_a_reinstalled_crd_deletes_no_topic_and_new_resources_take_them_ov
     assert world.ready("Topic", "flights") == ("True", "Ready")
 
 
-async def test_many_topics_gone_at_once_wait_for_a_confirmation() -> None:
+@pytest.mark.parametrize("count", [1, 10, 500])
+async def test_deletions_that_were_seen_are_carried_out_however_many(count: int) -> None:
+    names_of = [f"topic-{number}" for number in range(count)]
+    world, operation = await fleet(topic("stays"), *(topic(name) for name in names_of))
+    for name in names_of:
+        operation.delete_topic(name)
+    await operation.until_at_rest()
+    assert sorted(world.topics) == ["stays"]
+    assert blocked(world) == ""
+
+
+async def test_a_reading_ahead_of_the_watch_holds_nothing() -> None:
+    """`kubectl delete lft --all`: a pass finds all of them missing, and only two events are there yet."""
+    names_of = [f"topic-{number}" for number in range(10)]
+    world, operation = await fleet(*(topic(name) for name in names_of))
+    last = {name: world.one("Topic", name) for name in names_of}
+    for name in names_of:
+        world.remove("Topic", name)
+    for name in names_of[:2]:
+        operation.feed.topic("DELETED", last[name])
+    await operation.topics.reconcile("air", "fleet")
+    assert sorted(world.topics) == names_of[2:]
+    for name in names_of[2:]:
+        operation.feed.topic("DELETED", last[name])
+    await operation.until_at_rest()
+    assert sorted(world.topics) == []
+    assert blocked(world) == ""
+
+
+async def test_many_topics_that_nobody_saw_go_wait_for_a_confirmation() -> None:
     names_of = [f"topic-{number}" for number in range(6)]
     world, operation = await fleet(*(topic(name) for name in names_of))
     for name in names_of[:4]:
-        operation.delete_topic(name)
+        world.remove("Topic", name)
     await operation.until_at_rest()
     assert sorted(world.topics) == names_of
     sentence = blocked(world)
@@ -341,11 +370,11 @@ def topic_ids(world: World) -> dict[str, str]:
 
 
 async def gone_at_once(count: int) -> tuple[World, Operation]:
-    """A fleet of `count` Topics that were all deleted, which waits for a confirmation."""
+    """A fleet of `count` Topics that all went while nobody looked, which waits for a confirmation."""
     names_of = [f"topic-{number}" for number in range(count)]
     world, operation = await fleet(*(topic(name) for name in names_of))
     for name in names_of:
-        operation.delete_topic(name)
+        world.remove("Topic", name)
     await operation.until_at_rest()
     assert blocked(world)
     return world, operation
@@ -369,7 +398,9 @@ async def test_topics_made_again_before_anybody_looked_do_not_doom_the_others() 
     world, operation = await fleet(*(topic(f"topic-{number}") for number in range(4)))
     before = topic_ids(world)
     for name in before:
-        operation.delete_topic(name)
+        world.remove("Topic", name)
+    await operation.round()
+    await operation.round()
     world.put(topic("topic-0"))
     await operation.until_at_rest()
     assert topic_ids(world) == before

@@ -7,9 +7,10 @@ running. Because absence is weak evidence, `judge` asks for more before anything
 
 - CRD and Cluster are the very ones of the line (a reinstalled CRD takes all its objects along),
   nothing is being deleted around it, and the namespace is this operator's;
-- a delete event for this very resource was seen, or two readings half a minute apart miss it;
-- not too many lines at once; else a person confirms with an annotation on the Cluster. Each such
-  line is held until then, also when the others' Topics were made again: who applies a directory of
+- a delete event for this very resource was seen, and a reading finds nothing: that is carried out,
+  be it one or five hundred. Or nobody saw it, and readings half a minute apart miss it;
+- of those that nobody saw, not too many at once; else a person confirms with an annotation on the
+  Cluster. Each such line is held until then, also when the others' Topics were made again: who applies a directory of
   Topics anew brings them back one by one, and must not come below the limit on the way.
 
 Whether the topic goes or stays is said by the line, whose policy follows its Topic in every pass
@@ -34,6 +35,8 @@ from logfleet_operator.names import Manifest
 # A ConfigMap holds 1 MiB, a line about 300 bytes: 16 of them carry some 40,000 topics.
 SHARDS: Final = 16
 CONFIRM_WITHOUT_EVENT_S: Final = 30.0
+# A reading may be ahead of the watch; what is missing for longer, nobody saw go.
+EVENT_WITHIN_S: Final = 2.0
 MISSING_AT_ONCE_MAX: Final = 3
 MISSING_SHARE_MAX: Final = Fraction(1, 20)
 # How a topic's name begins whose key has one "-" more.
@@ -223,25 +226,30 @@ def judge(
         for topic, line in missing.items()
         if line.crd != around.crd or line.cluster != around.cluster
     ]
-    certain = {
-        topic: line
-        for topic, line in missing.items()
-        if topic not in strangers
-        and (
-            line.uid in evidence.gone
-            or evidence.missed_s.get(line.uid, 0.0) >= CONFIRM_WITHOUT_EVENT_S
-        )
-    }
-    uncertain = tuple(topic for topic in missing if topic not in certain and topic not in strangers)
-    forget = tuple(topic for topic, line in certain.items() if line.policy == "Retain")
-    doomed = tuple(topic for topic in certain if topic not in forget)
-    unforgotten = [*strangers, *doomed, *uncertain]
-    blocked, wait = _hold(lines, unforgotten, strangers, around.confirmation)
+    own = {topic: line for topic, line in missing.items() if topic not in strangers}
+    seen = [topic for topic, line in own.items() if line.uid in evidence.gone]
+
+    def missed(seconds: float) -> list[str]:
+        """Whose end nobody saw, for so long."""
+        return [
+            topic
+            for topic, line in own.items()
+            if topic not in seen and evidence.missed_s.get(line.uid, 0.0) >= seconds
+        ]
+
+    certain = [*seen, *missed(CONFIRM_WITHOUT_EVENT_S)]
+    uncertain = tuple(topic for topic in own if topic not in certain)
+    forget = tuple(topic for topic in certain if own[topic].policy == "Retain")
+    doomed = tuple(topic for topic in seen if topic not in forget)
+    unseen = [topic for topic in missed(EVENT_WITHIN_S) if topic not in forget]
+    blocked, wait = _hold(lines, [*strangers, *unseen], strangers, around.confirmation)
     if blocked:
-        return Judgement(decided, forget, uncertain, blocked, tuple(unforgotten))
+        held = (*strangers, *unseen)
+        return Judgement((*decided, *doomed), forget, uncertain, blocked, held)
     if wait and uncertain:
-        return Judgement(decided, forget, uncertain)
-    return Judgement((*decided, *doomed), forget, uncertain)
+        return Judgement((*decided, *doomed), forget, uncertain)
+    ripe = tuple(topic for topic in unseen if topic not in uncertain)
+    return Judgement((*decided, *doomed, *ripe), forget, uncertain)
 
 
 def _hold(
@@ -257,7 +265,9 @@ def _hold(
             f"({_some(strangers)}): they stay; make Topics for them again"
         )
         return told, True
-    few = len(missing) <= max(MISSING_AT_ONCE_MAX, int(len(lines) * MISSING_SHARE_MAX))
+    few = not missing or len(missing) <= max(
+        MISSING_AT_ONCE_MAX, int(len(lines) * MISSING_SHARE_MAX)
+    )
     if few and not any(lines[topic].held for topic in missing):
         return "", False
     token = confirmation_for(lines, missing)

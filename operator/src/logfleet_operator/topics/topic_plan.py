@@ -98,14 +98,15 @@ def judge(
 ) -> tuple[Ledger, Judgement]:
     """(the lines as `inherit` leaves them, what becomes of those whose resource is gone).
 
-    While deletions are blocked nobody is sure that they were meant, so a Topic that is made again
+    Of those whose deletion is blocked nobody is sure that it was meant, so a Topic that is made again
     keeps its topic, though its deletion was seen.
     """
     inherited = inherit(lines, claims, evidence.gone)
     judgement = ledger.judge(inherited, alive, around, evidence)
     if not judgement.blocked:
         return inherited, judgement
-    inherited = inherit(hold(inherited, judgement), claims, frozenset())
+    meant = evidence.gone - {inherited[name].uid for name in judgement.held}
+    inherited = inherit(hold(inherited, judgement), claims, meant)
     return inherited, ledger.judge(inherited, alive, around, evidence)
 
 

@@ -6,6 +6,7 @@ a crash harmless: the ledger's line before the topic, the topic's end before the
 API server refuses of one Topic, its line or its status, keeps that one waiting and no other.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -35,7 +36,14 @@ from logfleet_operator.kube import Kube, Refused
 from logfleet_operator.names import Manifest
 from logfleet_operator.settings import Settings
 from logfleet_operator.topics import ledger, topic_plan
-from logfleet_operator.topics.ledger import Evidence, Judgement, Ledger, LedgerDamaged, Surroundings
+from logfleet_operator.topics.ledger import (
+    Evidence,
+    Judgement,
+    Ledger,
+    LedgerDamaged,
+    Line,
+    Surroundings,
+)
 from logfleet_operator.topics.ledger_store import LedgerStore
 from logfleet_operator.topics.topic_plan import Claims, TopicsPlan
 from logfleet_operator.topics.topic_statuses import TopicStatuses
@@ -46,6 +54,8 @@ LOOK_AGAIN_S: Final = 0.5
 UNAVAILABLE_S: Final = 3.0
 # Of what partitions lack no event tells.
 DEGRADED_S: Final = 10.0
+# Topics whose end is confirmed by a reading of each.
+READ_AT_ONCE: Final = 16
 
 ClusterKey = tuple[str, str]
 """(namespace, Cluster's name)."""
@@ -307,7 +317,9 @@ class TopicReconciler:
         await _tell(scene, outcome, statuses)
         if not outcome.is_at_rest:
             return LOOK_AGAIN_S
-        return ledger.CONFIRM_WITHOUT_EVENT_S if judgement.uncertain or outcome.refused else None
+        if judgement.uncertain:
+            return ledger.EVENT_WITHIN_S
+        return ledger.CONFIRM_WITHOUT_EVENT_S if outcome.refused else None
 
     async def _carry_out(
         self, scene: Scene, store: LedgerStore, lines: Ledger, claims: Claims, judgement: Judgement
@@ -339,14 +351,21 @@ class TopicReconciler:
         self, scene: Scene, lines: Ledger, alive: frozenset[str]
     ) -> frozenset[str]:
         """Of the resources whose delete event was seen, those that a reading does not find."""
-        gone = set()
-        for line in lines.values():
-            if line.uid in alive or line.uid not in scene.last_words:
-                continue
-            found = await self._kube.get("Topic", scene.cluster.metadata.namespace, line.name)
-            if found is None or found["metadata"]["uid"] != line.uid:
-                gone.add(line.uid)
-        return frozenset(gone)
+        namespace = scene.cluster.metadata.namespace
+        told = [
+            line
+            for line in lines.values()
+            if line.uid in scene.last_words and line.uid not in alive
+        ]
+        limit = asyncio.Semaphore(READ_AT_ONCE)
+
+        async def is_gone(line: Line) -> bool:
+            async with limit:
+                found = await self._kube.get("Topic", namespace, line.name)
+            return found is None or found["metadata"]["uid"] != line.uid
+
+        answers = await asyncio.gather(*(is_gone(line) for line in told))
+        return frozenset(line.uid for line, gone in zip(told, answers, strict=True) if gone)
 
     def _missed(self, key: ClusterKey, lines: Ledger, alive: frozenset[str]) -> Mapping[str, float]:
         """How long each resource of a line has been missing in the lists of this operator's life."""
