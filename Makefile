@@ -118,6 +118,7 @@ bench-kafka: $(STAMP) ## Apache Kafka and Logfleet side by side on this machine 
 .PHONY: bench-fleet
 bench-fleet: $(STAMP) ## three Apache Kafkas beside three of our brokers, records with three replicas (ROWS=words ROUNDS=n QUICK=1)
 	@$(PY) -m e2e.perf_fleet $(if $(ROWS),--rows "$(ROWS)") $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(QUICK),--quick)
+
 .PHONY: bench-spark
 bench-spark: $(STAMP) ## the data source `logfleet` and Spark's own connector in turns on one broker, about 15 minutes (ROUNDS=n ONLY=part of a row's name QUICK=1)
 	@$(PY) -m e2e.perf_spark $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only "$(ONLY)") $(if $(QUICK),--quick)
