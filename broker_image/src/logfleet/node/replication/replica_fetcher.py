@@ -76,9 +76,6 @@ class FollowerHost(Protocol):
     def broker(self, broker_id: int) -> Broker | None:
         """A registered broker, as the newest image says."""
 
-    def unreachable(self, broker_id: int, broker_epoch: int) -> None:
-        """A leader refused a connection, or one to it broke."""
-
     def storage_failed(self, partition: FollowedPartition, error: OSError) -> None:
         """A log could not be written."""
 
@@ -153,6 +150,8 @@ class ReplicaFetcher:
     async def run(self) -> None:
         try:
             while True:
+                if not self._followed:
+                    self._wanted.clear()
                 await self._wanted.wait()
                 await self._connect_and_follow()
                 self._session.begin_anew()
@@ -178,7 +177,6 @@ class ReplicaFetcher:
         except ClientError as error:
             level = log.warning if self._pause_s == RECONNECT_S_MIN else log.debug
             level("leader_not_reached", leader=self.leader_id, reason=str(error))
-            self._host.unreachable(self.leader_id, leader.epoch)
 
     async def _follow(self, connection: Connection) -> None:
         """Fetch until the connection breaks. Raises ClientError."""

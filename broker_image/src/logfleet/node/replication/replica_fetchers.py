@@ -35,8 +35,7 @@ class FetchingHost(Protocol):
 class ReplicaFetchers:
     """All fetchers, and what each needs of the broker it runs in (`replica_fetcher.FollowerHost`).
 
-    spawn: runs something by that name for as long as the broker lives. on_unreachable: called with the id and broker epoch of a leader that refused a
-    connection, or one to which broke.
+    spawn: runs something by that name for as long as the broker lives.
     """
 
     def __init__(
@@ -52,7 +51,6 @@ class ReplicaFetchers:
         self.replicated = host.partitions.replicated
         self.throttle = host.replication_throttle
         self.truncater = truncater
-        self.on_unreachable: list[Callable[[int, int], None]] = []
         self.storage_failed = host.storage_failed
         self._host = host
         self._following = following
@@ -83,7 +81,3 @@ class ReplicaFetchers:
 
     def broker(self, broker_id: int) -> Broker | None:
         return self._host.image.brokers.get(broker_id)
-
-    def unreachable(self, broker_id: int, broker_epoch: int) -> None:
-        for callback in self.on_unreachable:
-            callback(broker_id, broker_epoch)

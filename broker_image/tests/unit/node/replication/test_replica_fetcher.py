@@ -118,7 +118,7 @@ def forgotten(request: FetchRequest) -> list[int]:
 
 
 class Follower:
-    """Broker 2, on a real log directory. cuts: offsets to which logs were cut; unreached: brokers that it could not reach."""
+    """Broker 2, on a real log directory. cuts: offsets to which logs were cut; attempts: how often it looked for its leader."""
 
     def __init__(self, path: Path, leader: Leader) -> None:
         self.node_id = 2
@@ -131,7 +131,7 @@ class Follower:
         self.replicated = Traffic()
         self.throttle = ReplicationThrottle(self.config, ClusterImage)
         self.cuts: list[int] = []
-        self.unreached: list[tuple[int, int]] = []
+        self.attempts = 0
         self.failed: list[OSError] = []
         self.may_cut = asyncio.Event()
         self.may_cut.set()
@@ -148,11 +148,9 @@ class Follower:
         self._epoch = 5
 
     def broker(self, broker_id: int) -> Broker | None:
+        self.attempts += 1
         address = Listener("PLAINTEXT", "127.0.0.1", self._leader.port)
         return Broker(broker_id, 10, BrokerValue("i", (address,)))
-
-    def unreachable(self, broker_id: int, broker_epoch: int) -> None:
-        self.unreached.append((broker_id, broker_epoch))
 
     def storage_failed(self, _: FollowedPartition, error: OSError) -> None:
         self.failed.append(error)
@@ -401,7 +399,7 @@ async def test_a_fenced_partition_waits_for_the_next_leader_epoch(me, leader) ->
         assert asked.topics[0].partitions[0].current_leader_epoch == 6
 
 
-async def test_a_broken_connection_is_told_of_and_made_anew_with_a_new_session(me, leader) -> None:
+async def test_a_broken_connection_is_made_anew_with_a_new_session(me, leader) -> None:
     followed = me.follow()
     async with fetching(me, leader, followed):
         await leader.asked()
@@ -409,7 +407,7 @@ async def test_a_broken_connection_is_told_of_and_made_anew_with_a_new_session(m
         assert (await leader.asked()).session_id == SESSION
         leader.reply(leader.CLOSE)
         asked = await leader.asked()
-        assert me.unreached == [(LEADER, 10)]
+        assert me.attempts == 2
         assert asked.session_epoch == 0
         assert named(asked) == [(0, 0)]
 
@@ -435,11 +433,27 @@ async def test_a_leader_that_cannot_be_reached_is_tried_again(me, leader, monkey
     fetcher.add(me.follow())
     leader.port = 1
     task = asyncio.create_task(fetcher.run())
-    await until(lambda: len(me.unreached) > 2)
+    await until(lambda: me.attempts > 2)
     async with leader.running():
         await leader.asked()
     task.cancel()
     await asyncio.wait([task])
+
+
+async def test_a_leader_that_is_gone_is_not_looked_for_while_it_leads_nothing(
+    me, leader, monkeypatch
+) -> None:
+    monkeypatch.setattr(replica_fetcher, "RECONNECT_S_MAX", 0.01)
+    followed = me.follow()
+    async with fetching(me, leader, followed) as fetcher:
+        await leader.asked()
+        leader.reply(leader.CLOSE)
+        fetcher.remove(followed)
+        await until(lambda: not fetcher._wanted.is_set())
+        attempts = me.attempts
+        fetcher.add(followed)
+        assert named(await leader.asked()) == [(0, 0)]
+        assert me.attempts == attempts + 1
 
 
 async def test_a_disk_that_refuses_stops_that_partition_alone(me, leader, monkeypatch) -> None:
