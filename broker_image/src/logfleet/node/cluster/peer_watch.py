@@ -8,6 +8,8 @@ probes whom others report, and fences it if that fails, too. A machine that is c
 
 import asyncio
 import contextlib
+import errno
+import socket
 from collections.abc import Callable
 from typing import Final
 
@@ -41,6 +43,19 @@ PAUSE_S: Final = 0.05
 """Before a peer is tried again that refused, or closed at once."""
 PROBE_AGAIN_S: Final = 0.1
 """Reported by others, and the probe did not fail; or this broker is about to become the controller."""
+_OWN_TROUBLE: Final = frozenset(
+    {
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOBUFS,
+        errno.ENOMEM,
+        errno.ENETDOWN,
+        errno.ENETUNREACH,
+        socket.EAI_AGAIN,
+        socket.EAI_FAIL,
+    }
+)
+"""Nobody refused: this broker has no descriptor, network or name server. While a name server is away that holds of all brokers, and none is gone."""
 
 Registration = tuple[int, int]
 """Broker id and broker epoch."""
@@ -196,6 +211,10 @@ async def _connect(address: Listener) -> tuple[asyncio.StreamReader, asyncio.Str
             return await asyncio.open_connection(address.host, address.port)
     except UnicodeError as error:  # from IDNA, which getaddrinfo writes names in
         raise TimeoutError(f"{address.host!r} is not a name of a host") from error
+    except OSError as error:
+        if error.errno in _OWN_TROUBLE:
+            raise TimeoutError(str(error)) from error
+        raise
 
 
 async def _until_closed(reader: asyncio.StreamReader) -> None:

@@ -1,6 +1,8 @@
 """Brokers on one store, each with a real listening socket that the others connect to."""
 
 import asyncio
+import errno
+import socket
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -121,6 +123,31 @@ async def test_a_report_is_withdrawn_when_the_peer_can_be_reached_again(store):
         await soon(first.follower.until(lambda image: len(image.suspects) == 3))
         peer.server = await asyncio.start_server(peer._connected, "127.0.0.1", port)
         await soon(first.follower.until(lambda image: not image.suspects))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [socket.gaierror(socket.EAI_AGAIN, "no name server"), OSError(errno.EMFILE, "no descriptor")],
+)
+async def test_who_cannot_connect_for_a_reason_of_its_own_reports_nobody(store, monkeypatch, error):
+    """Not even the controller, which all lose sight of while a name server is away."""
+    async with fleet(store, 1, 2, 3) as (first, peers):
+        attempts = 0
+
+        async def fail(*_: object) -> None:
+            nonlocal attempts
+            attempts += 1
+            raise error
+
+        with monkeypatch.context() as patched:
+            patched.setattr(asyncio, "open_connection", fail)
+            for peer in peers.values():
+                peer.close_connections()
+            await until(lambda: attempts > 12)
+        await until(lambda: all(len(peer.connections) == 2 for peer in peers.values()))
+        assert noted(first.decisions, Kind.SUSPECTED) == []
+        assert first.follower.image.suspects == {}
+        assert all(broker.is_active for broker in first.follower.image.brokers.values())
 
 
 async def test_an_address_that_is_none_stops_nobody_from_watching_the_others(store):
