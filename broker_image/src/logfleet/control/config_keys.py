@@ -21,7 +21,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _FLOAT = re.compile(
     r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[dDfF]?)"
 )
-_THROTTLED_REPLICA = re.compile(r"[0-9]+:[0-9]+")
+_THROTTLED_REPLICA = re.compile(r"[0-9]{1,10}:[0-9]{1,10}")
 _DURATION = re.compile(
     r"by_duration:P(?=[0-9T])(?:[0-9]+D)?(?:T(?=[0-9])(?:[0-9]+H)?(?:[0-9]+M)?(?:[0-9]+(?:\.[0-9]{1,9})?S)?)?"
 )

@@ -9,11 +9,12 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final
 
+from logfleet.control.config_keys import TOPIC_KEYS, ConfigError
 from logfleet.control.quota_rates import RateMeter, Windows
 
 UNLIMITED: Final = 2**63 - 1
 """The rate, in bytes a second, by which nothing is throttled: the default of both keys."""
-_ALL: Final = "*"
+_ALL: Final = ("*",)
 
 
 class Side(Enum):
@@ -31,9 +32,16 @@ class Side(Enum):
 
 
 @lru_cache(maxsize=256)
-def _partitions_on(replicas: str, broker_id: int) -> frozenset[int]:
-    """Partitions whose replica on that broker is named; replicas: as the topic has it, but not `*`."""
-    pairs = (each.strip().split(":") for each in replicas.split(",") if each.strip())
+def _partitions_on(key: str, text: str, broker_id: int) -> frozenset[int] | None:
+    """Partitions whose replica on that broker is named, None for all; text: as the topic has it. What nobody could obey counts as not set."""
+    try:
+        replicas = TOPIC_KEYS[key].parse(text)
+    except ConfigError:
+        return frozenset()
+    assert isinstance(replicas, tuple), f"{key} is a list"
+    if replicas == _ALL:
+        return None
+    pairs = (each.split(":") for each in replicas)
     return frozenset(int(partition) for partition, broker in pairs if int(broker) == broker_id)
 
 
@@ -55,8 +63,12 @@ class ReplicationQuota:
 
     def concerns(self, configs: Mapping[str, str], index: int) -> bool:
         """Whether this broker's replica of a partition is a throttled one. configs: those set for its topic."""
-        replicas = configs.get(self.side.replicas_key, "")
-        return replicas == _ALL or index in _partitions_on(replicas, self._broker_id)
+        key = self.side.replicas_key
+        text = configs.get(key)
+        if text is None:
+            return False
+        partitions = _partitions_on(key, text, self._broker_id)
+        return partitions is None or index in partitions
 
     def record(self, size: int, now_ms: int) -> None:
         """So many bytes of throttled replicas were copied, whether or not they are in sync."""

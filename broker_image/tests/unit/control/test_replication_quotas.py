@@ -18,7 +18,10 @@ def quota(rate: int = UNLIMITED, side: Side = Side.LEADER) -> ReplicationQuota:
         ("*", [0, 1, 2, 3]),
         ("0:2", [0]),
         ("0:1,1:2,2:3", [1]),
-        (" 0:2 , 3:2,", [0, 3]),
+        (" 0:2 , 3:2 ", [0, 3]),
+        (" * ", [0, 1, 2, 3]),
+        ("0:2,everything", []),
+        (f"0:2,1:{'2' * 5_000}", []),
     ],
 )
 def test_partitions_are_named_with_the_broker_whose_replica_is_meant(replicas, partitions):
