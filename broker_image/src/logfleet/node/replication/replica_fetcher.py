@@ -324,14 +324,16 @@ class ReplicaFetcher:
     def _unexpected(
         self, key: Key, followed: _Followed, row: Row, error: UnexpectedAppendOffset
     ) -> None:
-        """The leader's log starts within a batch, and this empty log with it: let it begin where the batch does, with that very batch.
+        """The leader's log starts within a batch, behind all that this one has: let it begin where the batch does, with that very batch.
 
         Asked for it again, from there on, the leader would say that its log starts later (Partition.appendRecordsToFollowerOrFutureReplica).
         """
         partition_log = followed.partition.log
         end_offset = partition_log.log_end_offset
         is_empty = partition_log.log_start_offset == end_offset
-        if is_empty and error.first_offset < end_offset <= error.last_offset:
+        if (
+            is_empty or end_offset <= row.log_start_offset
+        ) and error.first_offset < end_offset <= error.last_offset:
             self._stop(key, followed)
             begin = Decision(Action.RESET, error.first_offset)
             self._start(self._cut(key, followed, begin, row))
