@@ -109,10 +109,11 @@ class SparkJobs:
         kubernetes, namespace = self._kubernetes, self._namespace
 
         def committed() -> str | None:
-            (driver,) = kubernetes.pods(namespace, _driver(name))
-            pod = str(driver["metadata"]["name"])
-            listed = kubernetes.execute(pod, namespace, "ls", f"{checkpoint}/commits")
-            return pod if listed.split() else None
+            for driver in kubernetes.pods(namespace, _driver(name)):
+                pod = str(driver["metadata"]["name"])
+                if kubernetes.execute(pod, namespace, "ls", f"{checkpoint}/commits").split():
+                    return pod
+            return None
 
         pod = wait_for(f"a batch of {name}", committed, SUBMIT_WITHIN_S)
         kubernetes.kubectl("delete", "pod", pod, "--grace-period=0", "--force", namespace=namespace)

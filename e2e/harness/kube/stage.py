@@ -1,0 +1,72 @@
+"""An operator under its chart's rights on a real API server whose pods only seem to run, and one broker that all of its Clusters reach."""
+
+from typing import Any
+
+from confluent_kafka.admin import AdminClient
+
+from e2e.harness.kube.control_plane import ControlPlane, Kubelets
+from e2e.harness.kube.fleet import CLUSTERS, example
+from e2e.harness.kube.kubernetes import Kubernetes, Object, condition, wait_for
+from e2e.harness.operator_program import Operator
+from e2e.harness.processes import Broker
+
+SOON_S = 60.0
+# Every kind of object that a Cluster owns.
+OWNED = (
+    "configmaps",
+    "poddisruptionbudgets",
+    "secrets",
+    "serviceaccounts",
+    "services",
+    "statefulsets",
+)
+
+
+class Stage:
+    """Everything that tests act on."""
+
+    def __init__(
+        self, plane: ControlPlane, kubelets: Kubelets, operator: Operator, broker: Broker
+    ) -> None:
+        self.plane, self.kubelets = plane, kubelets
+        self.operator, self.broker = operator, broker
+        self.kubernetes: Kubernetes = plane.kubernetes
+
+    def topics(self) -> dict[str, int]:
+        """Name -> number of partitions, as clients see them."""
+        listed = AdminClient({"bootstrap.servers": self.broker.bootstrap}).list_topics(timeout=20)
+        return {name: len(found.partitions) for name, found in listed.topics.items()}
+
+    def wait_reason(self, kind: str, name: str, namespace: str, reason: str) -> Object:
+        """The resource once its Ready condition has this reason for the generation that is there."""
+
+        def probe() -> Object | None:
+            found = self.kubernetes.get(kind, name, namespace)
+            ready = condition(found, "Ready") or {}
+            generation = found["metadata"]["generation"]
+            fits = ready.get("reason") == reason and ready["observedGeneration"] == generation
+            return found if fits else None
+
+        return wait_for(f"{name} to be {reason}", probe, SOON_S)
+
+
+def small(**spec: Any) -> Object:
+    """One member of etcd and two brokers in two zones."""
+    document = example("cluster")
+    pools = [{"name": "main", "replicas": 2, "storage": {"size": "1Gi"}}]
+    metadata = {"managed": {"replicas": 1, "storage": {"size": "1Gi"}}}
+    document["spec"] |= {"zones": ["a", "b"], "pools": pools, "metadata": metadata} | spec
+    return document
+
+
+def bring_up(stage: Stage, namespace: str, document: Object) -> Object:
+    stage.kubernetes.apply(document, namespace=namespace)
+    name = document["metadata"]["name"]
+    return stage.kubernetes.wait_condition(CLUSTERS, name, namespace, within_s=SOON_S)
+
+
+def owned(kubernetes: Kubernetes, namespace: str) -> list[Object]:
+    found = []
+    for kind in OWNED:
+        found += kubernetes.items(kind, namespace, "logfleet.dev/cluster")
+    return found
