@@ -15,8 +15,10 @@ BEGIN = "<!-- made by make bench-fleet from e2e/results/bench-fleet.json -->"
 END = "<!-- end of what make bench-fleet makes -->"
 
 
-def newest(path: Path = STORE) -> dict[str, Any]:
-    """The last entry of the file."""
+def newest(path: Path = STORE) -> dict[str, Any] | None:
+    """The last entry of the file; None before a whole run was kept."""
+    if not path.exists():
+        return None
     entries: dict[str, dict[str, Any]] = json.loads(path.read_text())
     return entries[next(reversed(entries))]
 
@@ -56,13 +58,14 @@ def _spread(figure: Mapping[str, float]) -> str:
     return f"{text} ({short(figure['least'])}-{short(figure['most'])})"
 
 
-def filled(page: str, entry: Mapping[str, Any]) -> str:
-    """The page with this run's table between its marks. Raises ValueError without marks."""
+def filled(page: str, entry: Mapping[str, Any] | None) -> str:
+    """The page with this run's table between its marks, or nothing between them where none is kept. Raises ValueError without marks."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise ValueError(f"the page lacks {BEGIN} or {END}")
-    return f"{before}{BEGIN}\n{as_markdown(entry)}\n{END}{after}"
+    table = "" if entry is None else f"{as_markdown(entry)}\n"
+    return f"{before}{BEGIN}\n{table}{END}{after}"
 
 
 def write_document(entry: Mapping[str, Any], page: Path = PAGE) -> None:
