@@ -145,7 +145,7 @@ def test_the_operator_runs_once_with_probes_on_its_port(helm: Helm) -> None:
     assert container["ports"] == [{"name": "http", "containerPort": 9000}]
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         assert container[probe]["httpGet"]["port"] == "http"
-    environment = {entry["name"]: entry["value"] for entry in container["env"]}
+    environment = {entry["name"]: entry.get("value") for entry in container["env"]}
     assert environment["LOGFLEET_HTTP_PORT"] == "9000"
     assert environment["LOGFLEET_NAMESPACES"] == ""
 
@@ -165,6 +165,7 @@ def test_with_named_namespaces_rights_end_there(helm: Helm) -> None:
     assert {resource for resource, _ in granted(role["rules"])} == {
         "customresourcedefinitions",
         "namespaces",
+        "nodes",
         "storageclasses",
     }
     assert [role["metadata"]["namespace"] for role in of_kind(documents, "Role")] == ["a", "b"]
