@@ -20,7 +20,7 @@ from e2e.loop_lag.watched_broker import WatchedBroker
 from e2e.perf.cpu import cpu_time
 from e2e.perf_fleet.fleets import NODES, Fleet, started
 from e2e.perf_fleet.rows import LAG, LAG_KEYS, LAG_PHASES, LAG_PLACES, LEADERS, REPLICAS
-from e2e.perf_kafka.rounds import Rounds, Values, rotated
+from e2e.perf_kafka.rounds import Rounds, Values, rotated, tell
 from e2e.perf_kafka.rows import SMALL_INDEXES, Life
 
 TOPIC_PARTITIONS = 1_000
@@ -55,9 +55,10 @@ def run_lives(
                     values = [
                         lateness(fleet, partitions) if life is LAG else many(fleet, partitions)
                     ]
-            shutil.rmtree(where)
             found[life.name][side] += values
-            print(f"{life.name}: {side}: {values}", file=sys.stderr)
+            for each in values:
+                tell(life.name, side, each)
+            shutil.rmtree(where)
     return found
 
 

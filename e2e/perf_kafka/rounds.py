@@ -30,6 +30,12 @@ def measure(load: Load, cluster: Cluster, client: Client, topic: str) -> Values:
     return figures(measured)
 
 
+def tell(row: str, side: str, values: Values) -> None:
+    """What a run that is ended before its end has found, for whoever watches it."""
+    figures = ", ".join(f"{key} {value:.4g}" for key, value in values.items())
+    print(f"{row}, {side}: {figures}", file=sys.stderr, flush=True)
+
+
 def run_loads(
     loads: Sequence[Load],
     clusters: Mapping[str, Cluster],
@@ -46,6 +52,7 @@ def run_loads(
                 values = measure(load, clusters[side], client, f"{load.name}-{number}")
                 if number >= warmups:
                     found[load.name][side].append(values)
+                    tell(load.name, side, values)
         kind = "warm-up round" if number < warmups else "round"
         print(f"{kind} {number + 1} of {warmups + rounds}", file=sys.stderr)
     return found
