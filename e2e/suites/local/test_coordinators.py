@@ -2,10 +2,11 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from e2e.harness.groups import GROUP, MemberGroup
@@ -41,6 +42,22 @@ def consumer_of(fleet: Fleet, group: str) -> Consumer:
     return Consumer({"bootstrap.servers": fleet.bootstrap, "group.id": group})
 
 
+def again_elsewhere(ask: Callable[[], list[TopicPartition] | None]) -> list[TopicPartition]:
+    """The answer of whoever coordinates by then: librdkafka tells the application that a broker does not coordinate any more, or not yet."""
+    give_up_s = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return ask() or []
+        except KafkaException as error:
+            told = error.args[0].code()
+            if told != KafkaError.NOT_COORDINATOR or time.monotonic() > give_up_s:
+                raise
+
+
+def committed(consumer: Consumer, wanted: list[TopicPartition]) -> list[TopicPartition]:
+    return again_elsewhere(lambda: consumer.committed(wanted, timeout=PATIENCE_S))
+
+
 def test_groups_of_the_first_broker_go_on_when_it_dies_after_two_more_came(rig: Rig) -> None:
     config = {"min.insync.replicas": "2"}
     fleet = rig.fleet(1, zones=["a"], config=config)
@@ -59,9 +76,10 @@ def test_groups_of_the_first_broker_go_on_when_it_dies_after_two_more_came(rig: 
     fleet.brokers[0].kill()
     for number in range(GROUPS):
         consumer = consumer_of(fleet, f"group-{number}")
-        (found,) = consumer.committed([TopicPartition(TOPIC, 0)], timeout=PATIENCE_S)
+        (found,) = committed(consumer, [TopicPartition(TOPIC, 0)])
         assert found.offset == 100 + number
-        consumer.commit(offsets=[TopicPartition(TOPIC, 0, 200 + number)], asynchronous=False)
+        later = [TopicPartition(TOPIC, 0, 200 + number)]
+        again_elsewhere(partial(consumer.commit, offsets=later, asynchronous=False))
         consumer.close()
 
 
@@ -86,7 +104,7 @@ class Commits(threading.Thread):
         before = [0] * PARTITIONS
         wanted = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
         while not self._ending.is_set():
-            told = self._consumer.committed(wanted, timeout=PATIENCE_S)
+            told = committed(self._consumer, wanted)
             found = [each.offset for each in told]
             if any(new < old for new, old in zip(found, before, strict=True)):
                 self.back.append((before, found))
