@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 
 from e2e.harness import flights
-from e2e.harness.kube.fleet import CHARTS, topic
+from e2e.harness.kube.fleet import CHARTS, TOPICS, topic
 from e2e.harness.kube.kubernetes import ZONE_LABEL, wait_for
 from e2e.harness.kube.kubernetes_rig import SPARK_ZONE
 from e2e.harness.kube.spark import SparkJobs
@@ -73,7 +73,10 @@ def messy(fleet, rig):
     late = [json.dumps({**json.loads(value), "carrier": "late"}).encode() for value in sound[:LATE]]
     with rig.part("publishing flights, broken and late ones among them"):
         produced(fleet.outside, "messy", [*mixed, *late])
-    return Messy("messy", table, sound, broken, late)
+    yield Messy("messy", table, sound, broken, late)
+    # One replica each: a suite that takes a broker's volume would leave them without any.
+    for name in names:
+        rig.kubernetes.delete(TOPICS, name, fleet.namespace)
 
 
 @pytest.fixture(scope="module")
