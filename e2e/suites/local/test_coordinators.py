@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from e2e.harness.groups import GROUP, MemberGroup
@@ -91,17 +91,29 @@ def coordinator_of(bootstrap: str) -> int:
 
 
 class Commits(threading.Thread):
-    """Asks again and again what the group has committed. back: where an offset was smaller than one told before."""
+    """Asks again and again what the group has committed. back: where an offset was smaller than one told before.
+
+    What ended it too early is raised by finish().
+    """
 
     def __init__(self, fleet: Fleet) -> None:
         super().__init__()
         self._consumer = consumer_of(fleet, GROUP)
         self._ending = threading.Event()
+        self._error: KafkaException | None = None
         self.asked = 0
         self.back: list[tuple[list[int], list[int]]] = []
 
     def run(self) -> None:
-        before = [0] * PARTITIONS
+        try:
+            self._ask()
+        except KafkaException as error:
+            self._error = error
+        finally:
+            self._consumer.close()
+
+    def _ask(self) -> None:
+        before = [OFFSET_INVALID] * PARTITIONS  # that of a group that has not committed yet
         wanted = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
         while not self._ending.is_set():
             told = committed(self._consumer, wanted)
@@ -110,11 +122,12 @@ class Commits(threading.Thread):
                 self.back.append((before, found))
             before = found
             self.asked += 1
-        self._consumer.close()
 
     def finish(self) -> None:
         self._ending.set()
         self.join()
+        if self._error is not None:
+            raise self._error
 
 
 @pytest.fixture
