@@ -175,6 +175,9 @@ def test_a_topic_that_is_to_be_retained_stays(fleet, make):
         fleet.kubernetes.delete(TOPICS, name, fleet.namespace)
     wait_for("the other topic to go", lambda: "not-kept" not in names(fleet), within_s=120)
     assert "kept" in names(fleet)
+    # It has one replica, and the suites that come next take volumes.
+    admin = AdminClient({"bootstrap.servers": fleet.outside})
+    admin.delete_topics(["kept"], operation_timeout=20)["kept"].result(timeout=20)
 
 
 def test_a_topic_deleted_while_the_operator_is_down_is_removed_when_it_is_back(fleet, make):
