@@ -15,7 +15,7 @@ from broker_image.tests.sim.controlling import Controlling
 from broker_image.tests.sim.fetching import Fetching
 from broker_image.tests.sim.kernel import Process
 from broker_image.tests.sim.leading import Leading
-from broker_image.tests.sim.messages import Fetch, Metadata, Produce, Range, Read
+from broker_image.tests.sim.messages import Fetch, Led, Metadata, Produce, Range, Read
 from broker_image.tests.sim.net import Reply
 from broker_image.tests.sim.node import Disk, Node
 from broker_image.tests.sim.replica_log import ReplicaLog
@@ -197,7 +197,8 @@ class SimBroker(Node):
                 self.leading.range(request, reply)
             case Metadata(index):
                 partitions = self.fleet.partitions_in(self.image)
-                reply(partitions[index].leader if index < len(partitions) else NO_LEADER)
+                known = partitions[index] if index < len(partitions) else None
+                reply(Led(known.leader, known.leader_epoch) if known else Led(NO_LEADER))
             case _:
                 raise AssertionError(f"{sender} asks for {request}")
 

@@ -4,11 +4,19 @@ from logfleet.metadata.keys import NO_LEADER
 from logfleet.wire.errors import ErrorCode
 
 from broker_image.tests.sim.kernel import Host, Process, SimulationError
-from broker_image.tests.sim.messages import Metadata, Produce, Produced, Read, ReadAnswer
+from broker_image.tests.sim.messages import Led, Metadata, Produce, Produced, Read, ReadAnswer
 from broker_image.tests.sim.node import Fleet
 from broker_image.tests.sim.replica_log import NO_PRODUCER
 
 RETRY_MS = 100
+ELSEWHERE = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+    }
+)
+"""Errors after which a client asks anew who leads."""
 READ_MS = 400
 DELIVERY_MS_MAX = 180_000
 """delivery.timeout.ms: longer than all that a simulation breaks."""
@@ -27,16 +35,20 @@ class Client:
         kernel, net = self.fleet.kernel, self.fleet.net
         if self.leader == NO_LEADER:
             asked = 1 + kernel.draw("load.bootstrap", len(self.fleet.settings.racks))
-            leader = yield net.call(host, f"b{asked}", Metadata(self.index))
-            if not isinstance(leader, int) or leader == NO_LEADER:
+            led = yield net.call(host, f"b{asked}", Metadata(self.index))
+            if not isinstance(led, Led) or led.leader == NO_LEADER or not self.takes(led):
                 return None
-            self.leader = leader
+            self.leader = led.leader
         answer = yield net.call(host, f"b{self.leader}", request)
         is_answered = isinstance(answer, Produced | ReadAnswer)
-        if not is_answered or answer.error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        if not is_answered or answer.error in ELSEWHERE:
             self.leader = NO_LEADER
             return None
         return answer
+
+    def takes(self, led: Led) -> bool:  # noqa: ARG002 (Consumer's looks at it)
+        """Whether this is believed."""
+        return True
 
 
 class Producer(Client):
@@ -91,15 +103,27 @@ class Producer(Client):
 
 
 class Consumer(Client):
-    """offset: where it goes on."""
+    """offset: where it goes on. leader_epoch: the newest that it has heard of, which it tells the leader.
+
+    One that does not can be told that it stands behind the log's end, by a leader that was replaced and does not know it. Source: KIP-320,
+    Metadata.updateLatestMetadata, which keeps a leader of a newer epoch.
+    """
 
     def __init__(self, fleet: Fleet, index: int) -> None:
         super().__init__(fleet, index)
         self.offset = 0
+        self.leader_epoch = -1
+
+    def takes(self, led: Led) -> bool:
+        if led.epoch < self.leader_epoch:
+            self.fleet.kernel.sometimes("a consumer heard of a leader that was replaced")
+            return False
+        self.leader_epoch = led.epoch
+        return True
 
     def consuming(self, host: Host) -> Process:
         while True:
-            answer = yield from self.ask(host, Read(self.index, self.offset))
+            answer = yield from self.ask(host, Read(self.index, self.offset, self.leader_epoch))
             if answer is not None:
                 if answer.error == ErrorCode.OFFSET_OUT_OF_RANGE:
                     self.offset = 0

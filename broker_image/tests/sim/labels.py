@@ -3,6 +3,7 @@
 LABELS = (
     "a broker left when nothing needed it any more",
     "a broker had to wait before it left",
+    "a consumer heard of a leader that was replaced",
     "a controller decided too late",
     "a fetch diverged",
     "a fetch was refused: FENCED_LEADER_EPOCH",

@@ -94,6 +94,13 @@ class Leading:
         if replica is None or replica.leading is None:
             reply(ReadAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER))
             return
+        if request.leader_epoch != replica.leader_epoch:
+            reply(
+                ReadAnswer(
+                    fetch_check.leader_epoch_error(request.leader_epoch, replica.leader_epoch)
+                )
+            )
+            return
         log, offset = replica.log, request.offset
         if offset > log.end_offset:
             self._node.fleet.checker.went_back(request.index, offset, log.end_offset)

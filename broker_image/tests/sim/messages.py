@@ -44,10 +44,11 @@ class Produced(msgspec.Struct, frozen=True):
 
 
 class Read(msgspec.Struct, frozen=True):
-    """A consumer asks for what is committed from `offset` on."""
+    """A consumer asks for what is committed from `offset` on. leader_epoch: of the leader that it means to ask (KIP-320)."""
 
     index: int
     offset: int
+    leader_epoch: int
 
 
 class ReadAnswer(msgspec.Struct, frozen=True):
@@ -56,6 +57,13 @@ class ReadAnswer(msgspec.Struct, frozen=True):
 
 
 class Metadata(msgspec.Struct, frozen=True):
-    """Who leads? Answered by a broker's id, or NO_LEADER."""
+    """Who leads? Answered by Led."""
 
     index: int
+
+
+class Led(msgspec.Struct, frozen=True):
+    """What a broker knows of a partition: its leader, NO_LEADER if it knows of none, and that one's epoch."""
+
+    leader: int
+    epoch: int = -1
