@@ -30,6 +30,8 @@ PREFERRED = 0
 PATIENCE_S = 300.0
 SETTLE_S, IDLE_S = 5.0, 10.0
 """Idle processor time is looked at for so long, once what has to be done after the creation is done."""
+LEAVE_S_MAX = 150.0
+"""A broker waits for others to take over what would be below min.insync.replicas, as it is with one of three gone, for most of a minute."""
 MIB = 2**20
 SIDES = ("ours", "kafka")
 
@@ -159,8 +161,8 @@ def lateness(fleet: Fleet, partitions: int) -> Values:
     _failover(fleet, topics)
     time.sleep(SETTLE_S)
     begin()
-    for node in nodes:
-        node.terminate()
+    for node in nodes:  # whose partitions would be below min.insync.replicas: each waits for leave
+        node.terminate(LEAVE_S_MAX)
     seen = [node.seen() for node in nodes]
     for phases in seen:
         show_steps(phases)
