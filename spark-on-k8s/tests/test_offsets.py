@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logfleet.client.offsets import TopicPartition
+from logfleet_spark.losses import Losses
 from logfleet_spark.offsets import (
     DataLossError,
     OffsetRange,
@@ -82,34 +83,39 @@ A, B, C = (TopicPartition("t", number) for number in range(3))
 @pytest.mark.parametrize(
     "begin, until, earliest, named",
     [
-        ({A: 3}, {A: 9}, {A: 7}, r"t-0 from 3 \(first kept: 7\)"),
+        ({A: 3}, {A: 9}, {A: 7}, r"t-0 from 3 to 7 \(first kept: 7\)"),
         ({A: 3, B: 0}, {A: 3}, {A: 0}, r"t-1 \(partition gone\)"),
-        ({A: 3}, {A: 9}, {}, r"t-0 \(partition gone\)"),
+        ({A: 3}, {A: 9}, {}, r"t-0 from 3 to 9 \(partition gone\)"),
         ({A: 9}, {A: 3}, {A: 0}, r"t-0 \(offset 9 wanted, ends at 3 now"),
-        ({}, {A: 9}, {A: 2}, r"t-0 from 0 \(first kept: 2\)"),
+        ({}, {A: 9}, {A: 2}, r"t-0 from 0 to 2 \(first kept: 2\)"),
     ],
     ids=["retention", "gone", "gone-since", "made-anew", "new-and-short"],
 )
 def test_records_that_are_gone_fail_the_query_by_name(begin, until, earliest, named):
+    _, lost = planned(begin, until, earliest)
     with pytest.raises(DataLossError, match=f"{named}.*; set failOnDataLoss=false"):
-        planned(begin, until, earliest, fail_on_data_loss=True)
+        Losses(accepted=False).take(lost)
 
 
-def test_a_query_that_accepts_loss_reads_what_is_left():
+def test_a_query_that_accepts_loss_reads_what_is_left_and_tells_of_the_rest(caplog):
     begin = {A: 3, B: 9, TopicPartition("u", 0): 4}
     until = {A: 9, B: 3, C: 5, TopicPartition("v", 0): 5}
     earliest = {A: 7, B: 0, C: 2}
-    assert planned(begin, until, earliest, fail_on_data_loss=False) == [
-        OffsetRange(A, 7, 9),
-        OffsetRange(C, 2, 5),
-    ]
+    ranges, lost = planned(begin, until, earliest)
+    assert ranges == [OffsetRange(A, 7, 9), OffsetRange(C, 2, 5)]
+    losses = Losses(accepted=True)
+    losses.take(lost)
+    assert losses.count == 4 + 2 + 5
+    (warning,) = caplog.messages
+    for part in ("t-0 from 3 to 7", "t-1 (offset 9 wanted", "t-2 from 0 to 2", "lost: 11"):
+        assert part in warning
 
 
 def test_what_was_deleted_after_it_was_read_is_no_loss():
-    assert planned({A: 5, B: 1}, {A: 5, B: 2}, {A: 8, B: 0}, fail_on_data_loss=True) == [
-        OffsetRange(B, 1, 2)
-    ]
+    want = [OffsetRange(B, 1, 2)]
+    assert planned({A: 5, B: 1}, {A: 5, B: 2}, {A: 8, B: 0}) == (want, [])
 
 
 def test_a_range_that_is_gone_as_a_whole_leaves_nothing_to_read():
-    assert planned({A: 3}, {A: 5}, {A: 8}, fail_on_data_loss=False) == []
+    ranges, (lost,) = planned({A: 3}, {A: 5}, {A: 8})
+    assert (ranges, lost.offsets) == ([], 2)

@@ -7,11 +7,15 @@ import json
 import time
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
-from logfleet_spark.offsets import DataLossError
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as Named
+from logfleet.client.offsets import TopicPartition
+from logfleet_spark.cluster import CALL_TIMEOUT_MS
+from logfleet_spark.listener import GroupCommits
+from logfleet_spark.offsets import DataLossError, OffsetRange
 from logfleet_spark.options import source_options
 from logfleet_spark.source import BatchReader, Piece, StreamReader
-from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from e2e.harness.spark_topics import (
     SOURCES,
@@ -26,6 +30,7 @@ from e2e.harness.spark_topics import (
 )
 
 LOSS = "failOnDataLoss"
+OUTAGE_S = 3.0
 LOST = r"(?i)set(ting)?.*failOnDataLoss"
 
 
@@ -72,7 +77,11 @@ def ranges(pieces):
     return [r for piece in pieces if isinstance(piece, Piece) for r in piece.ranges]
 
 
+NORMALLY, ONCE = ReadMaxRows(2**63 - 1), ReadAllAvailable()
+"""What the engine lets a batch have: of our default, and of a trigger that runs once."""
+
 FIRST_START = {
+    "earliest": {"startingOffsets": "earliest"},
     "latest": {"startingOffsets": "latest"},
     "latest-by-partition": {"startingOffsets": '{"TOPIC": {"0": 1, "1": -1, "2": -1}}'},
     "by-time": {
@@ -83,37 +92,110 @@ FIRST_START = {
 
 
 @pytest.mark.parametrize("start", FIRST_START.values(), ids=FIRST_START)
-def test_the_start_of_a_first_batch_is_the_same_whenever_it_is_asked_for(topic, start):
-    """Whatever is written after the batch's end was taken, and by whichever process it is planned."""
+def test_batch_0_ends_at_the_start_whenever_it_is_planned(topic, start):
+    """Whatever is written after its end was taken, and by whichever process it is planned."""
     topic.produce(range(3))
     options = source_options(topic.named(start), streaming=True)
     reader = StreamReader(options)
-    first = reader.initialOffset()
-    end = reader.latestOffset(first, ReadAllAvailable())
+    end = reader.latestOffset(reader.initialOffset(), NORMALLY)
+    begin = 0 if start == FIRST_START["earliest"] else 1
+    assert end == {topic.name: dict.fromkeys("012", begin)}
     topic.produce(range(3, 6))
     topic.produce(range(6, 9), t0=T0 + 5_000)
     again = StreamReader(options)
     for one in (reader, again):
         assert one.partitions(one.initialOffset(), end) == []
-    following = again.partitions(end, again.latestOffset(end, ReadAllAvailable()))
-    assert [(r.start, r.end) for r in ranges(following)] == [(1, 3)] * 3
+    following = again.partitions(end, again.latestOffset(end, NORMALLY))
+    assert [(r.start, r.end) for r in ranges(following)] == [(begin, 3)] * 3
     reader.stop()
     again.stop()
 
 
+def test_a_trigger_that_runs_once_has_all_in_batch_0(topic):
+    topic.produce(range(6))
+    options = source_options(topic.named({"startingOffsets": "earliest"}), streaming=True)
+    reader = StreamReader(options)
+    end = reader.latestOffset(reader.initialOffset(), ONCE)
+    again = StreamReader(options)
+    for one in (reader, again):
+        planned = one.partitions(one.initialOffset(), end)
+        assert [(r.start, r.end) for r in ranges(planned)] == [(0, 2)] * 3
+        one.stop()
+
+
 @pytest.mark.parametrize("start", ["earliest", "latest"])
-def test_partitions_that_appear_before_a_first_batch_is_made_again_are_read_after_it(topic, start):
+def test_partitions_that_appear_before_batch_0_is_made_again_are_read_after_it(topic, start):
     topic.produce(range(3))
     options = source_options(topic.named({"startingOffsets": start}), streaming=True)
     reader = StreamReader(options)
-    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    end = reader.latestOffset(reader.initialOffset(), NORMALLY)
     topic.grow(4)
     topic.produce([3], spread=4)
-    first = reader.partitions(reader.initialOffset(), end)
-    assert len(ranges(first)) == (3 if start == "earliest" else 0)
-    following = reader.partitions(end, reader.latestOffset(end, ReadAllAvailable()))
-    assert [(r.where.partition, r.start, r.end) for r in ranges(following)] == [(3, 0, 1)]
+    assert reader.partitions(reader.initialOffset(), end) == []
+    following = ranges(reader.partitions(end, reader.latestOffset(end, NORMALLY)))
+    assert OffsetRange(TopicPartition(topic.name, 3), 0, 1) in following
+    assert len(following) == (4 if start == "earliest" else 1)
     reader.stop()
+
+
+def test_topics_that_appear_where_there_were_none_are_read_whole(topic):
+    options = {"subscribePattern": f"^{topic.name}-later$", "startingOffsets": "latest"}
+    reader = StreamReader(source_options(topic.named(options), streaming=True))
+    end = reader.latestOffset(reader.initialOffset(), NORMALLY)
+    assert end == {}
+    assert reader.partitions(reader.initialOffset(), end) == []
+    NumberedTopic(topic.bootstrap, name=f"{topic.name}-later").produce(range(6))
+    following = ranges(reader.partitions({}, reader.latestOffset({}, NORMALLY)))
+    assert [(r.start, r.end) for r in following] == [(0, 2)] * 3
+    reader.stop()
+
+
+def failing_at_first(frame, folder):
+    """A query over what there is whose first batch with rows fails."""
+
+    def fail(batch, _number):
+        assert batch.isEmpty(), "the first rows"
+
+    query = (
+        frame.writeStream.foreachBatch(fail)
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    with pytest.raises(Exception, match="the first rows"):
+        query.awaitTermination()
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_what_expired_after_a_first_batch_failed_is_a_loss(spark, aged, tmp_path, source):
+    """The start is in the checkpoint from the first moment on."""
+    aged.produce(range(30))
+    failing_at_first(aged.stream(spark, source), tmp_path)
+    expire(aged)
+    aged.produce(range(30, 60), t0=int(time.time() * 1000))
+    with pytest.raises(Exception, match=LOST):
+        drained(aged.stream(spark, source), tmp_path)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_query_whose_topic_grew_after_a_first_batch_failed_starts_again(
+    spark, topic, tmp_path, source
+):
+    """Also where its start names each partition that there was."""
+    topic.produce(range(9))
+    frame = topic.stream(spark, source, startingOffsets='{"TOPIC": {"0": 1, "1": 1, "2": 1}}')
+    failing_at_first(frame, tmp_path)
+    topic.grow(4)
+    topic.produce([3], spread=4)
+    found = []
+    query = (
+        frame.writeStream.foreachBatch(lambda batch, _: found.extend(rows(batch)))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert sorted(found) == sorted([*expected(range(3, 9)), (3, 0, b"k3", b"v3")])
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -124,7 +206,8 @@ def test_a_query_over_what_is_there_ends_at_the_end_it_saw_first(spark, topic, t
 
     def grow(frame, batch_id):
         batches.append(frame.count())
-        topic.produce(range(300 + 60 * batch_id, 360 + 60 * batch_id))
+        first = 300 + 60 * (len(batches) - 1)
+        topic.produce(range(first, first + 60))
 
     query = (
         topic.stream(spark, source, maxOffsetsPerTrigger="150")
@@ -134,8 +217,10 @@ def test_a_query_over_what_is_there_ends_at_the_end_it_saw_first(spark, topic, t
         .start()
     )
     query.awaitTermination()
-    assert batches == [150, 150]
-    assert [topic.bounds(p)[1] for p in range(3)] == [140, 140, 140]
+    assert list(filter(None, batches)) == [150, 150]
+    # Spark's own has no batch without rows before them
+    end = 100 + 20 * len(batches)
+    assert [topic.bounds(p)[1] for p in range(3)] == [end] * 3
 
 
 def test_the_checkpoint_has_the_form_of_sparks_source_and_the_group_its_offsets(
@@ -162,7 +247,7 @@ def test_the_checkpoint_has_the_form_of_sparks_source_and_the_group_its_offsets(
 
 def committed_offsets(topic, group, partitions):
     consumer = Consumer({"bootstrap.servers": topic.bootstrap, "group.id": group})
-    found = consumer.committed([TopicPartition(topic.name, p) for p in partitions], timeout=10)
+    found = consumer.committed([Named(topic.name, p) for p in partitions], timeout=10)
     consumer.close()
     return [tp.offset for tp in found]
 
@@ -185,6 +270,70 @@ def test_a_commit_to_the_group_leaves_out_partitions_that_are_gone(topic, caplog
         assert gone in warning
     reader.commit({deleted.name: {"0": 1}})
     reader.stop()
+
+
+def test_a_group_with_a_member_gets_no_commits_and_stops_no_data(topic, caplog):
+    """Spark's own source never commits."""
+    topic.produce(range(3))
+    group = f"g-{topic.name}"
+    member = Consumer({"bootstrap.servers": topic.bootstrap, "group.id": group})
+    member.subscribe([topic.name])
+    wait_until(lambda: member.poll(0.1) is not None or bool(member.assignment()))
+    options = topic.named({"kafka.group.id": group, "startingOffsets": "earliest"})
+    reader = StreamReader(source_options(options, streaming=True))
+    reader.commit({topic.name: {"0": 1, "1": 1, "2": 1}})
+    (warning,) = caplog.messages
+    assert warning.startswith(f"group {group}: offsets are not committed: ")
+    assert reader.latestOffset(reader.initialOffset(), NORMALLY) == {
+        topic.name: dict.fromkeys("012", 0)
+    }
+    reader.stop()
+    member.close()
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_last_batch_is_committed_by_a_listener_whatever_the_source(
+    spark, topic, tmp_path, source
+):
+    group = f"g-{topic.name}"
+    listener = GroupCommits(topic.bootstrap, group, query=topic.name)
+    spark.streams.addListener(listener)
+    try:
+        topic.produce(range(9))
+        query = (
+            topic.stream(spark, source)
+            .writeStream.format("noop")
+            .queryName(topic.name)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        wait_until(lambda: committed_offsets(topic, group, range(3)) == [3, 3, 3])
+    finally:
+        spark.streams.removeListener(listener)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_stream_outlives_an_outage_of_its_brokers(spark, rig, tmp_path, source):
+    """Of seconds here: how long it may last is CALL_TIMEOUT_MS."""
+    assert CALL_TIMEOUT_MS > 3 * 60_000
+    broker = rig.broker({"log.retention.ms": "-1"})
+    topic = NumberedTopic(broker.bootstrap)
+    topic.produce(range(30))
+    query = started(topic.stream(spark, source), tmp_path, available_now=False)
+    try:
+        query.processAllAvailable()
+        broker.kill()
+        asked = len(query.recentProgress)
+        time.sleep(OUTAGE_S)  # it is what is tried, not waited for
+        broker.start()
+        topic.produce(range(30, 60))
+        query.processAllAvailable()
+        assert len(query.recentProgress) >= asked
+    finally:
+        query.stop()
+    assert written(spark, tmp_path) == expected(range(60))
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -270,13 +419,13 @@ def test_a_topic_made_anew_amid_a_batch_is_noticed(topic, asks, monkeypatch):
     topic.produce(range(6))
     options = topic.named({"startingOffsets": "earliest"})
     reader = StreamReader(source_options(options, streaming=True))
-    start = reader.initialOffset()
+    start = reader.latestOffset(reader.initialOffset(), NORMALLY)
     if asks == "latest offsets":
         ask = reader.cluster.offsets
         monkeypatch.setattr(
             reader.cluster, "offsets", lambda at, **more: made_anew(topic) or ask(at, **more)
         )
-    end = reader.latestOffset(start, ReadAllAvailable())
+    end = reader.latestOffset(start, NORMALLY)
     monkeypatch.undo()
     if asks == "partitions":
         made_anew(topic)

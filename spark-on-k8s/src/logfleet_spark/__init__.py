@@ -7,7 +7,10 @@ spark.readStream.format("logfleet").option("kafka.bootstrap.servers", "...").opt
 
 from pyspark.sql import SparkSession
 
+from logfleet_spark.listener import GroupCommits
 from logfleet_spark.source import LogfleetSource
+
+__all__ = ["GroupCommits", "LogfleetSource", "register"]
 
 
 def register(spark: SparkSession) -> None:

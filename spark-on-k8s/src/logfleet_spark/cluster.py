@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 import pyarrow as pa
 from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
-from logfleet.client.errors import KafkaError, raise_for
+from logfleet.client.errors import ClientError, KafkaError, raise_for
 from logfleet.client.fetcher import Fetched, Fetcher
 from logfleet.client.groups import Groups
 from logfleet.client.metadata import Topic
@@ -23,7 +23,8 @@ from logfleet.wire.messages import MetadataRequest, MetadataResponse
 
 from logfleet_spark.client_options import ClientOptions
 from logfleet_spark.decoding import Part, decode
-from logfleet_spark.offsets import OffsetRange, Offsets, data_loss
+from logfleet_spark.losses import Losses
+from logfleet_spark.offsets import Loss, OffsetRange, Offsets, data_loss
 from logfleet_spark.writing import write
 
 T = TypeVar("T")
@@ -41,6 +42,15 @@ BATCH_BYTES = 512 * 1024
 """Of a written batch at most, unless `kafka.batch.size` says otherwise: half of what a topic takes by default (max.message.bytes)."""
 
 
+CALL_TIMEOUT_MS = 300_000
+"""Brokers may be away for so long before a call, a read or a write fails, unless `kafka.default.api.timeout.ms` or `kafka.delivery.timeout.ms` say otherwise.
+
+Spark's source asks four times for a minute each (`fetchOffset.numRetries` of calls of `default.api.timeout.ms`).
+"""
+COMMIT_S = 5.0
+"""For a commit to a group, which must not hold up the data."""
+
+
 class StalledError(Exception):
     """Records that should be there did not come; the text names them."""
 
@@ -51,7 +61,14 @@ class Cluster:
     def __init__(self, bootstrap: str, options: ClientOptions | None = None) -> None:
         self._options = options or ClientOptions()
         self._runner = asyncio.Runner()
-        self._client = Client(bootstrap, **{"client_id": "logfleet-spark", **self._options.client})
+        self._client = Client(
+            bootstrap,
+            **{
+                "client_id": "logfleet-spark",
+                "timeout_ms": CALL_TIMEOUT_MS,
+                **self._options.client,
+            },
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -71,11 +88,11 @@ class Cluster:
 
     def find(self, names: Iterable[str]) -> list[Topic]:
         """Those of the topics that are there now, by one request for all."""
-        wanted = list(dict.fromkeys(names))
+        wanted = list(names)
         return self._run(self._client.retrying(lambda: self._find(wanted))) if wanted else []
 
     async def _find(self, names: list[str]) -> list[Topic]:
-        rows = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        rows = [MetadataRequest.MetadataRequestTopic(name=name) for name in dict.fromkeys(names)]
         connection = await self._client.any()
         answer = await connection.request(
             MetadataRequest(topics=rows, allow_auto_topic_creation=False),
@@ -113,7 +130,7 @@ class Cluster:
         ranges: Iterable[OffsetRange],
         topic_ids: Mapping[str, bytes] | None = None,
         *,
-        fail_on_data_loss: bool = True,
+        losses: Losses | None = None,
         include_headers: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         """The records of ranges of different partitions, as they come. Offsets without a record (compacted, control batches) are passed over.
@@ -121,6 +138,7 @@ class Cluster:
         topic_ids: of the topics that the ranges are of, where it is known. Raises DataLossError if records of them were deleted
         meanwhile or a topic was made anew (KIP-516), unless loss is accepted.
         """
+        losses = losses or Losses(accepted=False)
         fetcher = Fetcher(
             self._client, **{"partition_bytes": PARTITION_BYTES, **self._options.fetcher}
         )
@@ -133,14 +151,15 @@ class Cluster:
                 if checks >= CHECKS_MAX:
                     texts = ", ".join(f"{tp}: offset {r.start}" for tp, r in left.items())
                     raise StalledError(f"{texts} is there, but no record of it came")
-                left = self._left(left, fail_on_data_loss=fail_on_data_loss)
+                left, lost = self._left(left)
+                losses.take(lost)
                 # from what was taken: an answer that told of an offset out of range is lost with what it held besides
                 fetcher.assign({tp: r.start for tp, r in left.items()})
                 stalled, checks = 0, checks + 1
                 continue
             stalled = 0 if fetched else stalled + 1
             checks = 0 if fetched else checks
-            if fail_on_data_loss and topic_ids:
+            if topic_ids and not losses.accepted:
                 refuse_made_anew(fetcher.topic_ids(), topic_ids)
             parts = []
             for each in fetched:
@@ -168,20 +187,32 @@ class Cluster:
         return self._run(self._write(batches, topic))
 
     async def _write(self, batches: Iterable[pa.RecordBatch], topic: str | None) -> int:
-        options = {"batch_bytes": BATCH_BYTES, **self._options.producer}
+        options = {
+            "batch_bytes": BATCH_BYTES,
+            "delivery_timeout_ms": CALL_TIMEOUT_MS,
+            **self._options.producer,
+        }
         async with Producer(self._client, **options) as producer:
             return await write(producer, batches, topic)
 
     def commit(self, group: str, offsets: Offsets) -> None:
-        """Commit the offsets to a group, which nobody else may be a member of, so that its lag can be watched.
+        """Commit the offsets to a group, so that its lag can be watched. Whatever keeps it from that is a warning: the checkpoint has them.
 
-        Partitions that are gone are left out, with a warning.
+        Partitions that are gone are left out. A group that has members of its own takes nothing from outside.
         """
-        there = self._there(offsets)
-        if gone := sorted(offsets.keys() - there.keys()):
+        try:
+            self._run(asyncio.wait_for(self._commit(group, offsets), COMMIT_S))
+        except (ClientError, TimeoutError) as error:
+            why = str(error) or f"no answer within {COMMIT_S:.0f} s"
+            log.warning("group %s: offsets are not committed: %s", group, why)
+
+    async def _commit(self, group: str, offsets: Offsets) -> None:
+        found = await self._client.retrying(lambda: self._find([tp.topic for tp in offsets]))
+        there = set(partitions_of(found))
+        if gone := sorted(offsets.keys() - there):
             log.warning("group %s: partitions are gone: %s", group, ", ".join(map(str, gone)))
-        if there:
-            self._run(Groups(self._client).commit(group, there))
+        if kept := {tp: at for tp, at in offsets.items() if tp in there}:
+            await Groups(self._client).commit(group, kept)
 
     def _poll(self, fetcher: Fetcher) -> list[Fetched] | None:
         """What has arrived; None if the offset to read is not there."""
@@ -193,11 +224,11 @@ class Cluster:
             return None
 
     def _left(
-        self, wanted: Mapping[TopicPartition, OffsetRange], *, fail_on_data_loss: bool
-    ) -> dict[TopicPartition, OffsetRange]:
-        """Of ranges whose next offset did not come, what is there: from their start if that is, else from the first that is.
+        self, wanted: Mapping[TopicPartition, OffsetRange]
+    ) -> tuple[dict[TopicPartition, OffsetRange], list[Loss]]:
+        """Of ranges whose next offset did not come, what is there: from their start if that is, else from the first that is; and what is gone.
 
-        Ranges of which nothing is left are left out. Raises DataLossError if loss is not accepted.
+        Ranges of which nothing is left are left out.
         Source: KafkaDataConsumer.getEarliestAvailableOffsetBetween of Spark's Kafka source.
         """
         first = self.offsets(dict.fromkeys(wanted, OffsetSpec.EARLIEST))
@@ -205,16 +236,16 @@ class Cluster:
         left, lost = {}, []
         for tp, r in wanted.items():
             if tp not in first or tp not in end:
-                lost.append(f"{tp} from {r.start} to {r.end} (partition gone)")
+                lost.append(Loss(f"{tp} from {r.start} to {r.end} (partition gone)", r.size))
             elif first[tp] <= r.start < end[tp]:
                 left[tp] = r
             else:
-                lost.append(f"{tp} from {r.start} to {r.end} (there: {first[tp]} to {end[tp]})")
-                if r.start < first[tp] < r.end:
+                there = f"there: {first[tp]} to {end[tp]}"
+                kept = r.end - first[tp] if r.start < first[tp] < r.end else 0
+                lost.append(Loss(f"{tp} from {r.start} to {r.end - kept} ({there})", r.size - kept))
+                if kept:
                     left[tp] = OffsetRange(tp, first[tp], r.end)
-        if lost and fail_on_data_loss:
-            raise data_loss(lost)
-        return left
+        return left, lost
 
     def _there(
         self, by_partition: Mapping[TopicPartition, int], topics: Iterable[Topic] | None = None

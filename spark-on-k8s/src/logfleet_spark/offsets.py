@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from logfleet.client.offsets import OffsetSpec, TopicPartition
 
@@ -24,6 +25,13 @@ class OffsetRange:
     @property
     def size(self) -> int:
         return self.end - self.start
+
+
+class Loss(NamedTuple):
+    """What was to be read and is gone. offsets: how many, 0 where nobody knows."""
+
+    text: str
+    offsets: int = 0
 
 
 class DataLossError(Exception):
@@ -117,24 +125,23 @@ def shared(ranges: Sequence[OffsetRange], records_max: int) -> list[tuple[Offset
     return tasks
 
 
-def gone_or_lower(begin: Offsets, until: Offsets) -> list[str]:
-    """What of `begin` can no longer be read on from, given where partitions end now: one text per partition."""
-    texts = []
+def gone_or_lower(begin: Offsets, until: Offsets) -> list[Loss]:
+    """What of `begin` can no longer be read on from, given where partitions end now."""
+    lost = []
     for tp, at in sorted(begin.items()):
         if tp not in until:
-            texts.append(f"{tp} (partition gone)")
+            lost.append(Loss(f"{tp} (partition gone)"))
         elif until[tp] < at:
-            texts.append(f"{tp} (offset {at} wanted, ends at {until[tp]} now)")
-    return texts
+            lost.append(Loss(f"{tp} (offset {at} wanted, ends at {until[tp]} now)"))
+    return lost
 
 
 def planned(
-    begin: Offsets, until: Offsets, earliest: Offsets, *, fail_on_data_loss: bool
-) -> list[OffsetRange]:
-    """What a micro-batch reads: from `begin`, or where the log begins now if that is higher, to `until`.
+    begin: Offsets, until: Offsets, earliest: Offsets
+) -> tuple[list[OffsetRange], list[Loss]]:
+    """What a micro-batch reads, from `begin`, or where the log begins now if that is higher, to `until`; and what of it is gone.
 
     A partition that `begin` lacks has appeared since, so it is read from offset 0. earliest: of the partitions that are there.
-    Raises DataLossError where records are gone unless loss is accepted; then what is left of the ranges is read.
     Source: KafkaOffsetReader.getOffsetRangesFromResolvedOffsets of Spark's Kafka source.
     """
     lost = gone_or_lower(begin, until)
@@ -144,14 +151,15 @@ def planned(
         if end <= start:
             continue
         if tp not in earliest:
-            lost.append(f"{tp} (partition gone)")
+            lost.append(Loss(f"{tp} from {start} to {end} (partition gone)", end - start))
             continue
-        if earliest[tp] > start:
-            lost.append(f"{tp} from {start} (first kept: {earliest[tp]})")
-        ranges.append(OffsetRange(tp, max(start, earliest[tp]), end))
-    if lost and fail_on_data_loss:
-        raise data_loss(lost)
-    return [r for r in ranges if r.size > 0]
+        first = min(earliest[tp], end)
+        if first > start:
+            lost.append(
+                Loss(f"{tp} from {start} to {first} (first kept: {earliest[tp]})", first - start)
+            )
+        ranges.append(OffsetRange(tp, max(start, first), end))
+    return [r for r in ranges if r.size > 0], lost
 
 
 def data_loss(lost: Sequence[str]) -> DataLossError:

@@ -29,11 +29,11 @@ from pyspark.sql.types import StructType
 
 from logfleet_spark.client_options import OptionError
 from logfleet_spark.cluster import Cluster, partitions_of, refuse_made_anew
+from logfleet_spark.losses import Losses
 from logfleet_spark.offsets import (
     OffsetRange,
     Offsets,
     clamped,
-    data_loss,
     from_json,
     gone_or_lower,
     limited,
@@ -64,6 +64,8 @@ HEADERS = ", headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 # An idle stream asks for the newest offsets every 10 ms (spark.sql.streaming.pollingDelay); the cluster is asked less often.
 # It waits rather than gets an old answer: an end that is not the newest would let `processAllAvailable` return too early.
 IDLE_ASK_SECONDS = 0.1
+NO_LIMIT = 2**63 - 1
+"""Offsets of a micro-batch: as many as there are."""
 
 
 TASK_RECORDS = 10_000
@@ -116,7 +118,7 @@ def read_piece(options: SourceOptions, piece: InputPartition) -> Iterator[pa.Rec
         yield from cluster.read(
             piece.ranges,
             piece.topic_ids,
-            fail_on_data_loss=options.fail_on_data_loss,
+            losses=Losses(accepted=not options.fail_on_data_loss),
             include_headers=options.include_headers,
         )
 
@@ -223,11 +225,11 @@ class BatchReader(DataSourceReader):
         after = [f"{tp} ({start[tp]} to {end[tp]})" for tp in sorted(end) if start[tp] > end[tp]]
         if after:
             raise OptionError(f"the start lies after the end in {', '.join(after)}; correct one")
-        if not self.options.fail_on_data_loss:
-            end = {tp: min(offset, latest.get(tp, 0)) for tp, offset in end.items()}
-        elif lost := gone_or_lower(end, latest):
-            raise data_loss(lost)
-        ranges = planned(start, end, earliest, fail_on_data_loss=self.options.fail_on_data_loss)
+        losses = Losses(accepted=not self.options.fail_on_data_loss)
+        losses.take(gone_or_lower(end, latest))
+        end = {tp: min(offset, latest.get(tp, 0)) for tp, offset in end.items()}
+        ranges, lost = planned(start, end, earliest)
+        losses.take(lost)
         return pieces(ranges, self.options, ids_of(topics))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -245,6 +247,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._newest: Offsets = {}
         self._asked = 0.0
         self._ids: dict[str, bytes] = {}
+        self._to_be_started = False
+        self._losses = Losses(accepted=not options.fail_on_data_loss)
 
     def __getstate__(self) -> dict[str, object]:
         # tasks get the options only; connections belong to this process
@@ -262,21 +266,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._cluster
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
-        """Where the first micro-batch starts; LATEST stands for that batch's own end.
+        """Nothing, which `latestOffset` answers with where the query starts: the end of batch 0, which has no rows.
 
-        Spark asks when it takes that batch's end, when it plans it, and when it plans it once more after a restart; what is
-        written between is not to change which records the batch has. Spark's Kafka source keeps the answer in the
-        checkpoint, of which a Python source knows nothing. Source: org.apache.spark.sql.execution.streaming.MicroBatchExecution.
+        So the start is in the checkpoint from then on, whatever becomes of batch 1: what is deleted before that is read is a loss, and
+        partitions that appear are new. Spark's Kafka source has a file of its own in the checkpoint for it, of which a Python source
+        knows nothing. Source: KafkaMicroBatchStream.getOrCreateInitialPartitionOffsets.
         """
-        return to_json(
-            starts(
-                self.cluster, matching(self._topics(), self.options.topics), self.options.starting
-            )
-        )
+        self._to_be_started = True
+        return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        limit = self.options.max_offsets_per_trigger
-        return ReadMaxRows(limit) if limit else ReadAllAvailable()
+        # never ReadAllAvailable: a trigger that runs once asks for that, and only that
+        return ReadMaxRows(self.options.max_offsets_per_trigger or NO_LIMIT)
 
     def prepareForTriggerAvailableNow(self) -> None:
         # the end is taken when the query first asks: this is called before `initialOffset`, which may lie later
@@ -285,17 +286,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(
         self, start: dict[str, dict[str, int]], limit: ReadLimit
     ) -> dict[str, dict[str, int]]:
-        begin = from_json(start)
+        begin, first = self._begin(start)
         if self._target is None and self._newest == begin:
             time.sleep(max(0.0, self._asked + IDLE_ASK_SECONDS - time.monotonic()))
         end = self._latest() if self._target is None else self._target
+        if first:
+            begin = without_latest(self._starts(end), end)
         if self._target is None and gone_or_lower(begin, end):
             end = self._latest()  # a broker may have lagged behind for a moment
-        begin = without_latest(begin, end)
         if self._available_now:
             self._target = end
-        if self.options.fail_on_data_loss and (lost := gone_or_lower(begin, end)):
-            raise data_loss(lost)  # before this end stands in the checkpoint
+        self._losses.take(gone_or_lower(begin, end))  # before this end stands in the checkpoint
+        if first and not isinstance(limit, ReadAllAvailable):
+            return to_json(clamped(begin, end))
         new = [tp for tp in end if tp not in begin]
         if new:
             # a partition that appeared while the query runs is read from its first record
@@ -304,6 +307,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = limited(begin, end, limit.max_rows)
         return to_json(end)
 
+    def _begin(self, start: dict[str, dict[str, int]]) -> tuple[Offsets, bool]:
+        """Where a batch begins, and whether it is batch 0: Spark asks for `initialOffset` whenever there is none in the checkpoint.
+
+        No partition at all may be in the checkpoint too: those that appear then are new.
+        """
+        first, self._to_be_started = self._to_be_started and not start, False
+        return from_json(start), first
+
+    def _starts(self, read: Offsets) -> Offsets:
+        """Where the query starts in these partitions."""
+        return starts(self.cluster, sorted(read), self.options.starting)
+
     def reportLatestOffset(self) -> dict[str, dict[str, int]]:
         return to_json(self._newest)
 
@@ -311,12 +326,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]
     ) -> list[InputPartition]:
         until = from_json(end)
-        # losses were looked for before this end came into the checkpoint; a first batch's start is asked for anew, see there
-        begin = clamped(from_json(start), until)
+        begin, first = self._begin(start)
+        if first:
+            # its end is its start, of whatever time; but for a trigger that runs once, which has all in it
+            begin = clamped(self._starts(until), until)
         # none are known yet when a query that was started again reads its last batch once more
         ids = self._ids or ids_of(self.cluster.find(tp.topic for tp in until))
         earliest = self.cluster.offsets(dict.fromkeys(until, EARLIEST))
-        ranges = planned(begin, until, earliest, fail_on_data_loss=self.options.fail_on_data_loss)
+        ranges, lost = planned(begin, until, earliest)
+        self._losses.take(lost)
         return pieces(ranges, self.options, ids)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

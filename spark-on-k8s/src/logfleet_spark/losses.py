@@ -1,0 +1,29 @@
+"""What is done where records are gone before they were read: an error, or a warning and a count if that is accepted."""
+
+import logging
+from collections.abc import Sequence
+
+from logfleet_spark.offsets import Loss, data_loss
+
+log = logging.getLogger(__name__)
+
+
+class Losses:
+    """accepted: failOnDataLoss=false. count: offsets that were passed over; what a partition that is gone held is not known."""
+
+    def __init__(self, *, accepted: bool) -> None:
+        self.accepted = accepted
+        self.count = 0
+
+    def take(self, lost: Sequence[Loss]) -> None:
+        """Raises DataLossError unless loss is accepted."""
+        if not lost:
+            return
+        if not self.accepted:
+            raise data_loss([loss.text for loss in lost])
+        self.count += sum(loss.offsets for loss in lost)
+        log.warning(
+            "records were deleted before they were read, which failOnDataLoss=false accepts: %s; offsets lost: %d",
+            ", ".join(loss.text for loss in lost),
+            self.count,
+        )
