@@ -20,6 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     NewTopic,
     ResourceType,
 )
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -122,6 +123,28 @@ def drained(frame: DataFrame, folder: Path) -> list[int]:
     query = started(frame, folder)
     query.awaitTermination()
     return [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]]
+
+
+def failing_at_first(frame: DataFrame, folder: Path) -> None:
+    """A query over what there is, whose first batch with rows fails; the checkpoint is `folder/checkpoint`."""
+
+    def fail(batch: DataFrame, _number: int) -> None:
+        if not batch.isEmpty():
+            raise ValueError("the first rows")
+
+    query = (
+        frame.writeStream.foreachBatch(fail)
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        query.awaitTermination()
+    except StreamingQueryException as failure:
+        if "the first rows" not in str(failure):
+            raise
+        return
+    raise AssertionError("the query met no rows")
 
 
 def rows(frame: DataFrame) -> list[Row]:

@@ -5,9 +5,7 @@ usage: python spark-on-k8s/docs/options.py. What we do is what our parser does w
 while the committed page is an old one. Spark's side: its Structured Streaming + Kafka Integration Guide (4.2).
 """
 
-import logging
 import re
-import warnings
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -85,7 +83,14 @@ OPTIONS: Final = (
     Option("kafka.fetch.max.bytes", "1000000", READ, "52428800"),
     Option("kafka.max.partition.fetch.bytes", "1000000", READ, "1048576"),
     Option("kafka.request.timeout.ms", "10000", (*READ, "write"), "30000"),
-    Option("kafka.default.api.timeout.ms", "10000", (*READ, "write"), "60000"),
+    Option("kafka.default.api.timeout.ms", "30000", (*READ, "write"), "60000"),
+    Option("kafka.reconnect.backoff.ms", "100", (*READ, "write"), "50"),
+    Option(
+        "kafka.metric.reporters",
+        "org.apache.kafka.common.metrics.JmxReporter",
+        (*READ, "write"),
+        "JmxReporter",
+    ),
     Option("kafka.session.timeout.ms", "10000", READ, "45000"),
     Option("kafka.max.poll.records", "1000", READ, "500"),
     Option("kafka.auto.offset.reset", "latest", READ, "refused: offsets are Spark's matter"),
@@ -102,20 +107,11 @@ OPTIONS: Final = (
     Option("kafka.buffer.memory", "1000000", ("write",), "33554432"),
     Option("kafka.delivery.timeout.ms", "60000", ("write",), "120000"),
     Option("kafka.max.request.size", "2000000", ("write",), "1048576"),
+    Option("kafka.max.block.ms", "10000", ("write",), "60000"),
+    Option("kafka.max.in.flight.requests.per.connection", "1", ("write",), "5"),
     Option("kafka.retries", "5", ("write",), "2147483647"),
     Option("kafka.transactional.id", "x", ("write",), "not used by Spark"),
 )
-
-
-class _Said(logging.Handler):
-    """Keeps what is logged."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(record.getMessage())
 
 
 def taken(option: Option, use: Use) -> str:
@@ -123,26 +119,18 @@ def taken(option: Option, use: Use) -> str:
     given = {"kafka.bootstrap.servers": "h:9092", option.name: option.sample}
     if use != "write" and option.name not in TOPICS:
         given["subscribe"] = "t"
-    said = _Said()
-    root = logging.getLogger("logfleet_spark")
-    root.addHandler(said)
     try:
-        with warnings.catch_warnings(record=True) as warned:
-            warnings.simplefilter("always")
-            if use == "write":
-                sink_options(given)
-            else:
-                source_options(given, streaming=use == "stream")
+        if use == "write":
+            unused = sink_options(given).unused
+        else:
+            unused = source_options(given, streaming=use == "stream").unused
     except OptionError as refused:
         # what else there is, is in this table
         return (
             "no: "
             + re.split(r"; (?:it|a (?:batch read|stream read|write)) takes ", str(refused))[0]
         )
-    finally:
-        root.removeHandler(said)
-    lines = [*said.lines, *(str(each.message) for each in warned)]
-    return f"taken: {lines[0]}" if lines else "yes"
+    return f"taken: {unused[0]}" if unused else "yes"
 
 
 def row(option: Option) -> str:

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import logfleet_spark
 import pytest
 from logfleet_spark.jobs.topic_to_table import DELTA
 from pyspark.sql import SparkSession
@@ -55,7 +54,6 @@ def spark(tmp_path_factory, connector_jars, table_jars) -> Iterator[SparkSession
         .config(map={**DELTA})
         .getOrCreate()
     )
-    logfleet_spark.register(session)
     yield session
     session.stop()
 

@@ -7,6 +7,7 @@ from logfleet_spark.options import (
     LATEST,
     Bound,
     Topics,
+    check_read,
     includes_headers,
     sink_options,
     source_options,
@@ -78,12 +79,19 @@ def test_client_options_become_arguments_of_our_client():
         "kafka.fetch.max.wait.ms": "0",
         "kafka.fetch.max.bytes": "3",
         "kafka.max.partition.fetch.bytes": "4",
+        "kafka.client.rack": "a",
         "kafka.isolation.level": "read_uncommitted",
         "kafka.security.protocol": "PLAINTEXT",
     }
     assert client_options(given | reading, "stream read") == ClientOptions(
         client=common,
-        fetcher={"min_bytes": 1, "max_wait_ms": 0, "max_bytes": 3, "partition_bytes": 4},
+        fetcher={
+            "min_bytes": 1,
+            "max_wait_ms": 0,
+            "max_bytes": 3,
+            "partition_bytes": 4,
+            "rack": "a",
+        },
         group="g",
     )
     writing = {
@@ -92,8 +100,6 @@ def test_client_options_become_arguments_of_our_client():
         "kafka.batch.size": "1",
         "kafka.buffer.memory": "2",
         "kafka.delivery.timeout.ms": "3",
-        "kafka.acks": "all",
-        "kafka.enable.idempotence": "true",
     }
     assert client_options(given | writing, "write") == ClientOptions(
         client=common,
@@ -112,13 +118,13 @@ def test_client_options_become_arguments_of_our_client():
 @pytest.mark.parametrize(
     "option, use, why",
     [
-        ("group.id", "batch read", "no meaning for a batch read"),
         ("group.id", "write", "no meaning for a write"),
         ("acks", "stream read", "no meaning for a stream read"),
         ("fetch.min.bytes", "write", "no meaning for a write"),
         ("linger.ms", "batch read", "no meaning"),
-        ("max.poll.records", "stream read", "not supported; a stream read takes kafka.client.id"),
-        ("sasl.jaas.config", "write", "not supported; a write takes kafka.acks"),
+        ("max.poll.records", "write", "no meaning for a write"),
+        ("max.poll.record", "stream read", "not supported; a stream read takes kafka.client.id"),
+        ("sasl.jaas.config", "write", "not supported; a write takes kafka.batch.size"),
     ],
 )
 def test_a_client_option_that_would_change_nothing_is_refused(option, use, why):
@@ -127,10 +133,30 @@ def test_a_client_option_that_would_change_nothing_is_refused(option, use, why):
 
 
 @pytest.mark.parametrize(
+    "option, value, use, sentence",
+    [
+        ("acks", "1", "write", "all in-sync replicas acknowledge each record"),
+        ("enable.idempotence", "false", "write", "a retried request never writes twice"),
+        ("retries", "3", "write", "a write is retried until kafka.delivery.timeout.ms is over"),
+        ("session.timeout.ms", "9", "stream read", "reads join no group"),
+        ("group.id", "g", "batch read", "a batch read joins no group"),
+    ],
+)
+def test_a_harmless_option_is_taken_with_a_sentence(option, value, use, sentence):
+    taken = client_options({f"kafka.{option}": value}, use)
+    assert taken == ClientOptions(unused=(f"kafka.{option} has no effect: {sentence}",))
+
+
+@pytest.mark.parametrize(
+    "option, value", [("acks", "all"), ("acks", "-1"), ("enable.idempotence", "true")]
+)
+def test_what_holds_anyway_needs_no_sentence(option, value):
+    assert client_options({f"kafka.{option}": value}, "write") == ClientOptions()
+
+
+@pytest.mark.parametrize(
     "option, value",
     [
-        ("acks", "1"),
-        ("enable.idempotence", "false"),
         ("isolation.level", "read_committed"),
         ("security.protocol", "SASL_SSL"),
         ("compression.type", "brotli"),
@@ -169,10 +195,10 @@ def test_a_value_that_we_do_not_carry_out_is_refused(option, value):
         ({"startingOffsetsByTimestampStrategy": "guess"}, "startingOffsetsByTimestampStrategy"),
         ({"failOnDataLoss": "maybe"}, "failOnDataLoss"),
         ({"maxOffsetsPerTrigger": "9"}, "maxOffsetsPerTrigger"),
-        ({"minOffsetsPerTrigger": "9"}, "minoffsetspertrigger"),
+        ({"minOffsetsPerTrigger": "9"}, "minOffsetsPerTrigger: only for streams"),
+        ({"maxRecordsPerPartition": "0"}, "maxRecordsPerPartition"),
         ({"startingOffset": "earliest"}, "startingoffset: no such option"),
-        ({"kafkaConsumer.pollTimeoutMs": "9"}, "kafkaconsumer.polltimeoutms: no such option"),
-        ({"groupIdPrefix": "g"}, "groupidprefix"),
+        ({"groupIdPrefixes": "g"}, "groupidprefixes: no such option"),
         ({"topic": "t"}, "topic: no such option"),
         ({"includeHeaders": "yes"}, "includeHeaders"),
         ({"minPartitions": "-1"}, "minPartitions"),
@@ -188,6 +214,85 @@ def test_a_wrong_option_is_named(changes, named):
 def test_a_stream_has_no_end(name):
     with pytest.raises(OptionError, match=f"^{name}: only for batch reads"):
         source_options({**BASE, name: "1"}, streaming=True)
+
+
+def test_options_of_sparks_connector_that_nothing_here_needs_are_taken_with_a_sentence():
+    given = {
+        "groupIdPrefix": "g",
+        "fetchOffset.numRetries": "9",
+        "fetchOffset.retryIntervalMs": "9",
+        "kafkaConsumer.pollTimeoutMs": "9",
+        "kafka.max.poll.records": "9",
+    }
+    for streaming in (False, True):
+        unused = source_options({**BASE, **given}, streaming=streaming).unused
+        assert [sentence.partition(" has no effect: ")[0] for sentence in unused] == sorted(
+            given, key=lambda name: (name.startswith("kafka."), name.lower())
+        )
+
+
+def test_a_micro_batch_may_wait_for_more():
+    given = {
+        **BASE,
+        "minOffsetsPerTrigger": "5",
+        "maxOffsetsPerTrigger": "5",
+        "maxTriggerDelay": "2m",
+    }
+    options = source_options(given, streaming=True)
+    assert (options.min_offsets_per_trigger, options.max_trigger_delay_ms) == (5, 120_000)
+    assert source_options(BASE, streaming=True).max_trigger_delay_ms == 900_000
+
+
+@pytest.mark.parametrize(
+    "text, milliseconds",
+    [
+        ("7", 7),
+        ("7ms", 7),
+        ("7000us", 7),
+        ("7 ", 7),
+        ("7S", 7_000),
+        ("7min", 420_000),
+        ("1h", 3_600_000),
+        ("1d", 86_400_000),
+    ],
+)
+def test_a_length_of_time_has_sparks_units(text, milliseconds):
+    options = source_options({**BASE, "maxTriggerDelay": text}, streaming=True)
+    assert options.max_trigger_delay_ms == milliseconds
+
+
+@pytest.mark.parametrize(
+    "changes, named",
+    [
+        (
+            {"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"},
+            "minOffsetsPerTrigger: 5 is more",
+        ),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay: 'soon' is no length of time"),
+        ({"maxTriggerDelay": "5 weeks"}, "maxTriggerDelay"),
+    ],
+)
+def test_a_wrong_option_of_a_stream_is_named(changes, named):
+    with pytest.raises(OptionError, match=f"^{named}"):
+        source_options({**BASE, **changes}, streaming=True)
+
+
+@pytest.mark.parametrize("given", [{"endingOffsets": "latest"}, {"maxOffsetsPerTrigger": "5"}, {}])
+def test_at_load_options_pass_that_a_batch_or_a_stream_takes(given):
+    check_read({**BASE, **given})
+
+
+@pytest.mark.parametrize(
+    "given, named",
+    [
+        ({"startingOffset": "earliest"}, "startingoffset: no such option"),
+        ({"endingOffsets": "earliest"}, "endingOffsets: write latest"),
+        ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger: '0'"),
+    ],
+)
+def test_at_load_a_wrong_option_is_named(given, named):
+    with pytest.raises(OptionError, match=f"^{named}"):
+        check_read({**BASE, **given})
 
 
 def test_a_limit_per_trigger_is_a_positive_number():

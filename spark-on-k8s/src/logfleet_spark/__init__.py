@@ -1,7 +1,5 @@
 """PySpark data source and jobs for Logfleet topics.
 
-import logfleet_spark
-logfleet_spark.register(spark)
 spark.readStream.format("logfleet").option("kafka.bootstrap.servers", "...").option("subscribe", "t").load()
 """
 
@@ -14,5 +12,11 @@ __all__ = ["GroupCommits", "LogfleetSource", "register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format `logfleet` known to a session."""
+    """Make the format `logfleet` known to a session that does not find it by itself, and to the thread that calls.
+
+    Spark finds formats in Python on the path of its driver (see pyspark_logfleet), but for a write it looks only into the session that is active
+    in the thread, and there is none in those of the user's own until it makes a frame. Source: DataSource.lookupDataSource,
+    SparkSession.createDataFrame of Spark 4.2.
+    """
     spark.dataSource.register(LogfleetSource)
+    spark.createDataFrame([], "nothing INT")

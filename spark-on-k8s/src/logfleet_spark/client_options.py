@@ -1,7 +1,7 @@
 """The `kafka.` options: those of Kafka's own clients that ours has too, each with the range it takes.
 
-Kafka's clients warn of keys that they do not know and go on; here every key is carried out or refused by name. Source of
-names, defaults and meanings: Apache Kafka, ConsumerConfig and ProducerConfig.
+Kafka's clients warn of keys that they do not know and go on; here a key is carried out, or taken with a sentence that says why it changes
+nothing, or refused by name. Source of names, defaults and meanings: Apache Kafka, ConsumerConfig and ProducerConfig.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,22 +27,36 @@ class ClientOptions:
     """Parsed `kafka.` options; what is not given keeps our client's default.
 
     client, fetcher, producer: keyword arguments of logfleet.client's classes. group: where a stream commits its offsets.
+    unused: a sentence for each option that is harmless and changes nothing.
     """
 
     client: Mapping[str, Any] = field(default_factory=dict)
     fetcher: Mapping[str, Any] = field(default_factory=dict)
     producer: Mapping[str, Any] = field(default_factory=dict)
     group: str | None = None
+    unused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """Where a key goes, in which uses it means something, and how its text is read (ValueError: what it should be)."""
+    """Where a key goes, in which uses it means something, and how its text is read (ValueError: what it should be).
+
+    part `fixed`: what always holds here. argument: of our client's class.
+    """
 
     part: Literal["client", "fetcher", "producer", "group", "fixed"]
     argument: str
     uses: tuple[Use, ...]
     parse: Callable[[str], str | int | Codec]
+
+
+@dataclass(frozen=True, slots=True)
+class _Harmless:
+    """A key that changes nothing here. why: what holds whatever it says. Values of `so_anyway` say just that."""
+
+    uses: tuple[Use, ...]
+    why: str
+    so_anyway: tuple[str, ...] = ()
 
 
 def _text(value: str) -> str:
@@ -90,6 +104,7 @@ OPTIONS = {
     "fetch.max.wait.ms": _Option("fetcher", "max_wait_ms", READS, _number(0)),
     "fetch.max.bytes": _Option("fetcher", "max_bytes", READS, _number(1)),
     "max.partition.fetch.bytes": _Option("fetcher", "partition_bytes", READS, _number(1)),
+    "client.rack": _Option("fetcher", "rack", READS, _text),
     "isolation.level": _Option(
         "fixed", "", READS, _only("read_uncommitted", because="transactions are not built yet")
     ),
@@ -98,26 +113,109 @@ OPTIONS = {
     "batch.size": _Option("producer", "batch_bytes", ("write",), _number(1)),
     "buffer.memory": _Option("producer", "buffer_bytes", ("write",), _number(1)),
     "delivery.timeout.ms": _Option("producer", "delivery_timeout_ms", ("write",), _number(1)),
-    "acks": _Option(
-        "fixed", "", ("write",), _only("all", "-1", because="a written batch must outlive a broker")
+}
+
+_NO_GROUP = "reads join no group"
+_OWN_PACE = "connections are made, kept and tried again at our client's pace"
+_NO_JMX = "our client has no metrics of its own"
+_HARMLESS_BY_WHY: tuple[tuple[str, tuple[Use, ...], tuple[str, ...]], ...] = (
+    ("a batch read joins no group", ("batch read",), ("group.id",)),
+    (
+        _NO_GROUP,
+        READS,
+        (
+            *("session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms"),
+            *("partition.assignment.strategy", "group.instance.id", "group.protocol"),
+            "group.remote.assignor",
+        ),
     ),
-    "enable.idempotence": _Option(
-        "fixed", "", ("write",), _only("true", because="a retried request must not write twice")
+    ("a task takes what a fetch brings", READS, ("max.poll.records",)),
+    ("checksums are checked", READS, ("check.crcs",)),
+    (
+        "reads create no topic, and internal ones are found by their names only",
+        READS,
+        ("allow.auto.create.topics", "exclude.internal.topics"),
+    ),
+    (
+        _OWN_PACE,
+        ALL,
+        (
+            *("reconnect.backoff.ms", "reconnect.backoff.max.ms"),
+            *("retry.backoff.ms", "retry.backoff.max.ms", "connections.max.idle.ms"),
+            *("socket.connection.setup.timeout.ms", "socket.connection.setup.timeout.max.ms"),
+            *("receive.buffer.bytes", "send.buffer.bytes", "client.dns.lookup"),
+            *("metadata.max.age.ms", "metadata.max.idle.ms", "metadata.recovery.strategy"),
+            "metadata.recovery.rebootstrap.trigger.ms",
+        ),
+    ),
+    (
+        _NO_JMX,
+        ALL,
+        (
+            *("metric.reporters", "metrics.num.samples", "metrics.recording.level"),
+            *("metrics.sample.window.ms", "enable.metrics.push", "auto.include.jmx.reporter"),
+        ),
+    ),
+    ("a write is retried until kafka.delivery.timeout.ms is over", ("write",), ("retries",)),
+    (
+        "a write waits for topics until kafka.delivery.timeout.ms is over",
+        ("write",),
+        ("max.block.ms",),
+    ),
+    ("the topic's max.message.bytes decides", ("write",), ("max.request.size",)),
+    (
+        "the order of records is kept",
+        ("write",),
+        ("max.in.flight.requests.per.connection",),
+    ),
+    (
+        "records without a key go to brokers that answer",
+        ("write",),
+        (
+            "partitioner.adaptive.partitioning.enable",
+            "partitioner.availability.timeout.ms",
+        ),
+    ),
+    (
+        "the codec's own level is used",
+        ("write",),
+        ("compression.gzip.level", "compression.lz4.level", "compression.zstd.level"),
+    ),
+)
+HARMLESS = {
+    **{key: _Harmless(uses, why) for why, uses, keys in _HARMLESS_BY_WHY for key in keys},
+    "acks": _Harmless(
+        ("write",), "all in-sync replicas acknowledge each record", so_anyway=("all", "-1")
+    ),
+    "enable.idempotence": _Harmless(
+        ("write",), "a retried request never writes twice", so_anyway=("true",)
     ),
 }
+"""What Kafka's clients take and ours has no use for, each without an effect on which records are read or written."""
+
+
+def unused_sentence(name: str, why: str) -> str:
+    return f"{name} has no effect: {why}"
 
 
 def client_options(options: Mapping[str, str], use: Use) -> ClientOptions:
     """The `kafka.` options among `options` (keys in lower case); raises OptionError."""
     parts: dict[str, dict[str, Any]] = {"client": {}, "fetcher": {}, "producer": {}}
     group: str | None = None
+    unused: list[str] = []
     for key in sorted(options):
         if not key.startswith(PREFIX) or key == BOOTSTRAP:
             continue
-        option = OPTIONS.get(key.removeprefix(PREFIX))
-        if option is None:
+        name = key.removeprefix(PREFIX)
+        harmless = HARMLESS.get(name)
+        if harmless is not None and use in harmless.uses:
+            if options[key].strip().lower() not in harmless.so_anyway:
+                unused.append(unused_sentence(key, harmless.why))
+            continue
+        option = OPTIONS.get(name)
+        if option is None and harmless is None:
             raise OptionError(f"{key}: not supported; {_listed(use)}")
-        if use not in option.uses:
+        if option is None or use not in option.uses:
             raise OptionError(f"{key}: has no meaning for a {use}; leave it out")
         try:
             value = option.parse(options[key].strip())
@@ -127,7 +225,7 @@ def client_options(options: Mapping[str, str], use: Use) -> ClientOptions:
             group = str(value)
         elif option.part != "fixed":
             parts[option.part][option.argument] = value
-    return ClientOptions(**parts, group=group)
+    return ClientOptions(**parts, group=group, unused=tuple(unused))
 
 
 def _listed(use: Use) -> str:

@@ -190,6 +190,7 @@ class Cluster:
         options = {
             "batch_bytes": BATCH_BYTES,
             "delivery_timeout_ms": CALL_TIMEOUT_MS,
+            "auto_create": True,  # if the brokers' auto.create.topics.enable allows it
             **self._options.producer,
         }
         async with Producer(self._client, **options) as producer:

@@ -1,7 +1,7 @@
 """Options of the `logfleet` source and sink: the names and meanings of Spark's Kafka source, so that a job can move over.
 
 Source: Spark's Structured Streaming + Kafka Integration Guide. Spark ignores options that it does not know, and some that it
-knows; here each is carried out or refused, by its name and with what to write instead.
+knows; here each is carried out, or taken with a sentence that says why it has no effect, or refused with what to write instead.
 """
 
 import json
@@ -18,7 +18,9 @@ from logfleet_spark.client_options import (
     ClientOptions,
     OptionError,
     client_options,
+    unused_sentence,
 )
+from logfleet_spark.patterns import PatternError, java_pattern
 
 # ListOffsets' special timestamps, which Spark's JSON offsets use too
 EARLIEST, LATEST = int(OffsetSpec.EARLIEST), int(OffsetSpec.LATEST)
@@ -28,10 +30,10 @@ Unmatched = Literal["error", "latest"]
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """What to read: exactly one of the three is set."""
+    """What to read: exactly one of the three is set. pattern: anywhere in a name, as in Spark's source (SubscribePatternStrategy)."""
 
     names: tuple[str, ...] = ()
-    pattern: str | None = None
+    pattern: re.Pattern[str] | None = None
     assigned: tuple[TopicPartition, ...] = ()
 
 
@@ -51,7 +53,11 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Parsed options of a read; limits are per micro-batch, in offsets, None means no limit."""
+    """Parsed options of a read; limits are in offsets, None means no limit.
+
+    max_offsets_per_trigger, min_offsets_per_trigger: of a micro-batch; for the lesser it waits at most `max_trigger_delay_ms`.
+    min_partitions, max_records_per_partition: of tasks. unused: a sentence for each option without an effect.
+    """
 
     bootstrap: str
     topics: Topics
@@ -60,17 +66,22 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     include_headers: bool = False
     max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = 15 * 60_000
     min_partitions: int | None = None
+    max_records_per_partition: int | None = None
     client: ClientOptions = field(default_factory=ClientOptions)
+    unused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Parsed options of a write; topic None means that each row names its own."""
+    """Parsed options of a write; topic None means that each row names its own. unused: as of a read."""
 
     bootstrap: str
     topic: str | None
     client: ClientOptions = field(default_factory=ClientOptions)
+    unused: tuple[str, ...] = ()
 
 
 READ = {
@@ -83,21 +94,48 @@ READ = {
             "failOnDataLoss",
             "includeHeaders",
             "minPartitions",
+            "maxRecordsPerPartition",
         ),
     )
 }
+UNUSED = {
+    "groupidprefix": ("groupIdPrefix", "reads join no group"),
+    "fetchoffset.numretries": (
+        "fetchOffset.numRetries",
+        "offsets are asked for until kafka.default.api.timeout.ms is over",
+    ),
+    "fetchoffset.retryintervalms": (
+        "fetchOffset.retryIntervalMs",
+        "offsets are asked for at our client's pace",
+    ),
+    "kafkaconsumer.polltimeoutms": (
+        "kafkaConsumer.pollTimeoutMs",
+        "a task waits for records until kafka.default.api.timeout.ms is over",
+    ),
+}
+"""Options of a read that Spark's connector has a use for and this source none: key -> (name, why)."""
 BATCH_ONLY = {
     name.lower(): name for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 }
-STREAM_ONLY = {"maxoffsetspertrigger": "maxOffsetsPerTrigger"}
+STREAM_ONLY = {
+    name.lower(): name
+    for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+}
+# JavaUtils.timeStringAs of Spark; without a unit it means milliseconds
+UNITS_MS = {
+    "us": 0.001,
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
 # Spark hands a stream's sink its own options too
 WRITE = {"topic": "topic", "includeheaders": "includeHeaders"}
 SPARKS_OWN = {"checkpointlocation", "queryname"}
 # What is asked for often enough to say more than "not supported"
 INSTEAD = {
-    "minoffsetspertrigger": "micro-batches start as soon as there is data",
-    "maxtriggerdelay": "micro-batches start as soon as there is data",
-    "groupidprefix": "reads join no group; kafka.group.id names the one a stream commits to",
     "kafka.auto.offset.reset": "use startingOffsets instead",
     "kafka.enable.auto.commit": "offsets are kept in the checkpoint",
     "kafka.key.deserializer": "keys are always binary",
@@ -115,10 +153,18 @@ def source_options(raw: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         raise OptionError(f"{BATCH_ONLY[min(given)]}: only for batch reads; a stream has no end")
     if not streaming and (given := STREAM_ONLY.keys() & options.keys()):
         raise OptionError(f"{STREAM_ONLY[min(given)]}: only for streams; leave it out of a batch")
+    unused = [UNUSED[key] for key in sorted(UNUSED.keys() & options.keys())]
+    options = {key: value for key, value in options.items() if key not in UNUSED}
     _refuse_unknown(options, READ | (STREAM_ONLY if streaming else BATCH_ONLY))
     starting = _bound(options, "starting", default=LATEST if streaming else EARLIEST)
     if not streaming and LATEST in {starting.special, *starting.offsets.values()}:
         raise OptionError("startingOffsets: latest is for streams; a batch would read nothing")
+    at_least, at_most = (_positive(options, f"{m}OffsetsPerTrigger") for m in ("min", "max"))
+    if at_least and at_most and at_least > at_most:
+        raise OptionError(
+            f"minOffsetsPerTrigger: {at_least} is more than maxOffsetsPerTrigger, {at_most}; lower it"
+        )
+    client = client_options(options, "stream read" if streaming else "batch read")
     return SourceOptions(
         bootstrap=_bootstrap(options),
         topics=_topics(options),
@@ -126,10 +172,26 @@ def source_options(raw: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         ending=_bound(options, "ending", default=LATEST),
         fail_on_data_loss=_boolean(options, "failOnDataLoss", default=True),
         include_headers=includes_headers(options),
-        max_offsets_per_trigger=_positive(options, "maxOffsetsPerTrigger"),
+        max_offsets_per_trigger=at_most,
+        min_offsets_per_trigger=at_least,
+        max_trigger_delay_ms=_milliseconds(options, "maxTriggerDelay", default="15m"),
         min_partitions=_positive(options, "minPartitions"),
-        client=client_options(options, "stream read" if streaming else "batch read"),
+        max_records_per_partition=_positive(options, "maxRecordsPerPartition"),
+        client=client,
+        unused=(*(unused_sentence(*each) for each in unused), *client.unused),
     )
+
+
+def check_read(raw: Mapping[str, str]) -> None:
+    """Raises OptionError where neither a batch nor a stream could be read with these options."""
+    try:
+        source_options(raw, streaming=True)
+    except OptionError as of_stream:
+        try:
+            source_options(raw, streaming=False)
+        except OptionError as of_batch:
+            streams = STREAM_ONLY.keys() & {key.lower() for key in raw}
+            raise (of_stream if streams else of_batch) from None
 
 
 def sink_options(raw: Mapping[str, str]) -> SinkOptions:
@@ -145,10 +207,12 @@ def sink_options(raw: Mapping[str, str]) -> SinkOptions:
         raise OptionError(
             "topic: empty; write a topic's name, or leave it out and add a column topic"
         )
+    client = client_options(options, "write")
     return SinkOptions(
         bootstrap=_bootstrap(options),
         topic=topic.strip() if topic else None,
-        client=client_options(options, "write"),
+        client=client,
+        unused=client.unused,
     )
 
 
@@ -187,14 +251,10 @@ def _topics(options: Mapping[str, str]) -> Topics:
                 raise OptionError("subscribe: no topic named; write topic[,topic]")
             return Topics(names=names)
         case "subscribepattern":
-            text = text.strip()
             try:
-                re.compile(text)
-            except re.error as problem:
-                raise OptionError(
-                    f"subscribePattern: not a regular expression: {problem}"
-                ) from None
-            return Topics(pattern=text)
+                return Topics(pattern=java_pattern(text.strip()))
+            except PatternError as problem:
+                raise OptionError(f"subscribePattern: {problem}") from None
         case _:
             return Topics(assigned=_assigned(text))
 
@@ -284,3 +344,14 @@ def _positive(options: Mapping[str, str], name: str) -> int | None:
     if not text.isdigit() or int(text) < 1:
         raise OptionError(f"{name}: {text!r} is not a positive number")
     return int(text)
+
+
+def _milliseconds(options: Mapping[str, str], name: str, *, default: str) -> int:
+    """A length of time as Spark's options have it: `15m`, `500ms`, or milliseconds."""
+    text = options.get(name.lower(), "").strip().lower() or default
+    found = re.fullmatch(r"(\d+)([a-z]*)", text)
+    if not found or (found[2] or "ms") not in UNITS_MS:
+        raise OptionError(
+            f"{name}: {text!r} is no length of time; write a number and {', '.join(UNITS_MS)}"
+        )
+    return int(int(found[1]) * UNITS_MS[found[2] or "ms"])

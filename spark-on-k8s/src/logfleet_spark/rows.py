@@ -26,14 +26,11 @@ class RowError(ValueError):
 
 
 def check_columns(types: Mapping[str, str], topic: str | None) -> None:
-    """Refuse a schema before any row is written. types: column -> Spark's name of its type."""
-    unknown = [name for name in types if name not in COLUMN_TYPES]
+    """Refuse a schema before any row is written. types: column -> Spark's name of its type; others than a record's are left alone."""
     if VALUE not in types:
         raise RowError("column value: missing; rename or build the column that is to be the record")
-    if unknown:
-        raise RowError(f"columns {unknown}: not part of a record; select only {list(COLUMN_TYPES)}")
     for name, found in types.items():
-        if found not in COLUMN_TYPES[name]:
+        if name in COLUMN_TYPES and found not in COLUMN_TYPES[name]:
             raise RowError(f"column {name}: {found}; cast it to {' or '.join(COLUMN_TYPES[name])}")
     if topic is None and TOPIC not in types:
         raise RowError("column topic: missing; add it or set the option topic")

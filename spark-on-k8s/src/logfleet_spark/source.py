@@ -4,7 +4,8 @@ Columns and options are those of Spark's Kafka source (see options.py). Offsets 
 `kafka.group.id` set they are also committed to that group, so that its lag can be watched like any consumer's.
 """
 
-import re
+import logging
+import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 
@@ -47,13 +48,17 @@ from logfleet_spark.options import (
     EARLIEST,
     LATEST,
     Bound,
+    SinkOptions,
     SourceOptions,
     Topics,
+    check_read,
     includes_headers,
     sink_options,
     source_options,
 )
 from logfleet_spark.sink import BatchWriter, StreamWriter
+
+log = logging.getLogger(__name__)
 
 COLUMNS = (
     "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, "
@@ -78,23 +83,39 @@ class LogfleetSource(DataSource):
         return "logfleet"
 
     def schema(self) -> str:
-        return COLUMNS + HEADERS if includes_headers(self._given) else COLUMNS
+        """Spark asks for it at `load()`, where a wrong option is told too; whether it is for a stream is not known yet."""
+        check_read(self._given)
+        return _columns(self._given)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return BatchReader(source_options(self._given, streaming=False))
+        options = source_options(self._given, streaming=False)
+        _check_schema(schema, self._given)
+        _tell(options.unused)
+        return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return StreamReader(source_options(self._given, streaming=True))
+        try:
+            options = source_options(self._given, streaming=True)
+            _check_schema(schema, self._given)
+        except OptionError as problem:
+            return RefusedStream(problem)
+        _tell(options.unused)
+        return StreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 (Spark's signature)
         if overwrite:
             raise OptionError("mode overwrite: a topic can only be appended to; use mode append")
-        return BatchWriter(sink_options(self._given), _types(schema))
+        return BatchWriter(self._sink(), _types(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001
         if overwrite:
             raise OptionError("output mode complete: a topic can only be appended to")
-        return StreamWriter(sink_options(self._given), _types(schema))
+        return StreamWriter(self._sink(), _types(schema))
+
+    def _sink(self) -> SinkOptions:
+        options = sink_options(self._given)
+        _tell(options.unused)
+        return options
 
     @property
     def _given(self) -> MutableMapping[str, str]:
@@ -131,8 +152,10 @@ def pieces(
     ranges: Sequence[OffsetRange], options: SourceOptions, ids: Mapping[str, bytes]
 ) -> list[InputPartition]:
     """What each task reads: small ranges share one, unless so many tasks are asked for."""
-    cut = split(ranges, options.min_partitions)
+    cut = split(ranges, options.min_partitions, options.max_records_per_partition)
     together = 0 if options.min_partitions else TASK_RECORDS
+    if options.max_records_per_partition:
+        together = min(together, options.max_records_per_partition)
     return [
         Piece(task, {r.where.topic: ids[r.where.topic] for r in task if r.where.topic in ids})
         for task in shared(cut, together)
@@ -142,9 +165,7 @@ def pieces(
 def subscribed(cluster: Cluster, wanted: Topics) -> list[Topic]:
     """The topics that the options mean now; raises OptionError for one, or a partition of one, that is not there."""
     if wanted.pattern is not None:
-        # anywhere in the name, as Spark's source does (SubscribePatternStrategy), though Kafka's consumer wants all of it
-        pattern = re.compile(wanted.pattern)
-        return [topic for topic in cluster.topics() if pattern.search(topic.name)]
+        return [topic for topic in cluster.topics() if wanted.pattern.search(topic.name)]
     names = wanted.names or [tp.topic for tp in wanted.assigned]
     found = cluster.find(names)
     missing = [name for name in names if name not in {topic.name for topic in found}]
@@ -209,6 +230,48 @@ def _types(schema: StructType) -> dict[str, str]:
     return {field.name: field.dataType.simpleString() for field in schema.fields}
 
 
+def _columns(given: Mapping[str, str]) -> str:
+    return COLUMNS + HEADERS if includes_headers(given) else COLUMNS
+
+
+def _check_schema(schema: StructType, given: Mapping[str, str]) -> None:
+    """Raises OptionError for a schema of the user's that is another one; Spark asks for ours only where there is none."""
+    found = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)
+    wanted = _columns(given)
+    if found.replace(" ", "").lower() != wanted.replace(" ", "").lower():
+        raise OptionError(
+            f"schema: a topic's columns are {wanted}; leave .schema(...) out and select from these"
+        )
+
+
+def _tell(unused: Iterable[str]) -> None:
+    for sentence in unused:
+        log.warning("%s", sentence)
+
+
+class RefusedStream(DataSourceStreamReader):
+    """Raises what is wrong with a stream's options, which Spark asks for later: an error of `streamReader` itself is hidden by one of Spark's own."""
+
+    def __init__(self, problem: OptionError) -> None:
+        self._problem = problem
+
+    def initialOffset(self) -> dict[str, dict[str, int]]:
+        raise self._problem
+
+    def latestOffset(
+        self, start: dict[str, dict[str, int]], limit: ReadLimit
+    ) -> dict[str, dict[str, int]]:
+        raise self._problem
+
+    def partitions(
+        self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]
+    ) -> list[InputPartition]:
+        raise self._problem
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        raise self._problem
+
+
 class BatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
@@ -248,6 +311,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._asked = 0.0
         self._ids: dict[str, bytes] = {}
         self._to_be_started = False
+        self._triggered_s = -math.inf
         self._losses = Losses(accepted=not options.fail_on_data_loss)
 
     def __getstate__(self) -> dict[str, object]:
@@ -303,9 +367,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if new:
             # a partition that appeared while the query runs is read from its first record
             begin |= self.cluster.offsets(dict.fromkeys(new, EARLIEST))
+        if not isinstance(limit, ReadAllAvailable) and not self._is_enough(begin, end):
+            return start
         if isinstance(limit, ReadMaxRows):
             end = limited(begin, end, limit.max_rows)
         return to_json(end)
+
+    def _is_enough(self, begin: Offsets, end: Offsets) -> bool:
+        """Whether a micro-batch starts: what is there is minOffsetsPerTrigger, or the last one is maxTriggerDelay ago.
+
+        A run to the end (availableNow) waits for nothing. Source: KafkaMicroBatchStream.delayBatch of Spark's Kafka source.
+        """
+        if self.options.min_offsets_per_trigger is None or self._available_now:
+            return True
+        now_s = time.monotonic()
+        there = sum(end[tp] - begin.get(tp, 0) for tp in end)
+        late = now_s - self._triggered_s >= self.options.max_trigger_delay_ms / 1000
+        if there < self.options.min_offsets_per_trigger and not late:
+            return False
+        self._triggered_s = now_s
+        return True
 
     def _begin(self, start: dict[str, dict[str, int]]) -> tuple[Offsets, bool]:
         """Where a batch begins, and whether it is batch 0: Spark asks for `initialOffset` whenever there is none in the checkpoint.

@@ -1,0 +1,90 @@
+"""Regular expressions of Java for topics' names, read by Python's `re` where both say the same. PURE.
+
+Spark's connector hands `subscribePattern` to java.util.regex.Pattern; names of topics are made of ASCII letters, digits and `.`, `_`, `-`
+(org.apache.kafka.common.internals.Topic), so what only tells other characters apart is of no matter.
+"""
+
+import re
+
+# POSIX classes of java.util.regex.Pattern, as the inside of a class in brackets
+_CLASSES = {
+    "Lower": "a-z",
+    "Upper": "A-Z",
+    "ASCII": r"\x00-\x7f",
+    "Alpha": "a-zA-Z",
+    "Digit": "0-9",
+    "Alnum": "a-zA-Z0-9",
+    "Punct": r"!-/:-@\[-`{-~",
+    "Graph": "!-~",
+    "Print": " -~",
+    "Blank": r" \t",
+    "XDigit": "0-9a-fA-F",
+    "Space": r"\s",
+}
+_CLASSES |= {f"Is{name}": inside for name, inside in _CLASSES.items()}
+_SAME = set("\\.[]{}()*+-?^$|/_<>=!,:;&%#@~\"'` ") | set("dDwWsSbBtnrfv") | set("123456789")
+"""What may follow a backslash and means the same in both."""
+_TAKEN = re.compile(
+    r"\\Q(?P<quoted>.*?)(?:\\E|$)"
+    r"|\\p\{(?P<posix>\w+)\}"
+    r"|\\k<(?P<again>\w+)>"
+    r"|\\(?P<escaped>z|Z|A|h|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)"
+    r"|\(\?<(?P<group>[A-Za-z]\w*)>"
+    r"|(?P<bracket>\[\^?\]?|\]|&&)"
+    r"|(?P<other>.)",
+    re.DOTALL,
+)
+
+
+class PatternError(ValueError):
+    """An expression of Java that is wrong, or that Python's `re` cannot say; the text says which part."""
+
+
+def java_pattern(text: str) -> re.Pattern[str]:
+    """The same expression for Python. Raises PatternError."""
+    parts, in_class = [], False
+    for found in _TAKEN.finditer(text):
+        bracket = found["bracket"]
+        if bracket is None:
+            parts.append(_part(found, in_class=in_class))
+            continue
+        if in_class and bracket != "]":
+            raise PatternError(
+                f"{bracket!r} within a class in brackets: name the characters one by one"
+            )
+        parts.append(bracket)
+        in_class = bracket.startswith("[")
+    try:
+        return re.compile("".join(parts), re.ASCII)
+    except re.error as problem:
+        raise PatternError(str(problem)) from None
+
+
+def _part(found: re.Match[str], *, in_class: bool) -> str:
+    if (quoted := found["quoted"]) is not None:
+        return re.escape(quoted)
+    if (name := found["posix"]) is not None:
+        if name not in _CLASSES:
+            raise PatternError(f"\\p{{{name}}}: write the characters in brackets")
+        return _CLASSES[name] if in_class else f"[{_CLASSES[name]}]"
+    if (name := found["again"]) is not None:
+        return f"(?P={name})"
+    if (name := found["group"]) is not None:
+        return f"(?P<{name}>"
+    if (escaped := found["escaped"]) is not None:
+        return _escaped(escaped, in_class=in_class)
+    return found["other"]
+
+
+def _escaped(what: str, *, in_class: bool) -> str:
+    match what:
+        case "z" | "Z":
+            return r"\Z"
+        case "h":
+            return r" \t" if in_class else r"[ \t]"
+        case "A":
+            return r"\A"
+        case _ if what in _SAME or (what[0] in "xu" and len(what) > 1):
+            return "\\" + what
+        case _:
+            raise PatternError(f"\\{what} means nothing that Python's `re` can say")
