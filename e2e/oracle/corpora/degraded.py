@@ -263,6 +263,8 @@ def preferred_leaders_elected(side: FleetSide) -> None:
     side.ask(everything)
     for epoch in range(-1, 6):
         ask_alive(side, ends_of_epochs(kept(side, "loose"), epoch))
+    for name, leaders in (("spread", [1, 2, 3]), ("loose", [3]), ("pair", [2, 3])):
+        side.await_nearest(kept(side, name), leaders)
     read_all(side)
 
 
