@@ -143,21 +143,6 @@ class FleetSide(Side):
                 if answer.partitions[0].high_watermark == high_watermark:
                     break
 
-    def await_nearest(self, topic: MadeTopic, leaders: Sequence[int]) -> None:
-        """Return when these leaders send consumers to the follower in their rack: to each that is in sync and has fetched since the election (KIP-392)."""
-        kind = m.FetchRequest
-        (row,) = self.get_of(1, metadata_of(topic), 12).topics
-        isr = {each.partition_index: each.isr_nodes for each in row.partitions}
-        for index, leader in enumerate(leaders):
-            wanted = kind.FetchPartition(partition=index, partition_max_bytes=1)
-            for node in set(isr[index]) - {leader}:
-                rows = [kind.FetchTopic(topic=topic.name, partitions=[wanted])]
-                asked = kind(topics=rows, max_bytes=1, rack_id=RACKS[NODES.index(node)])
-                for _ in self._patiently(f"{leader} to know where {node} is in {topic.name}"):
-                    (answer,) = self.get_of(leader, asked, FOLLOWERS_READ_SINCE).responses
-                    if answer.partitions[0].preferred_read_replica == node:
-                        break
-
     def await_brokers(self) -> None:
         """Return when all that are alive say that these, and no others, are."""
         for _ in self._patiently(f"the brokers {self.alive}"):
