@@ -4,7 +4,6 @@ Topics are made while all are there, so that every stage shows the same partitio
 PartitionChangeBuilder, Partition.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
 from logfleet.wire import messages as m
@@ -18,7 +17,7 @@ from e2e.oracle.corpora.replicated import (
     election,
     ends_of_epochs,
 )
-from e2e.oracle.fleet_side import FleetSide, Layout, at
+from e2e.oracle.fleet_side import NODES, RACKS, FleetSide, Layout, at
 from e2e.oracle.side import MadeTopic
 
 ONE_AWAY: Final = FleetCorpus("fleet")
@@ -83,15 +82,18 @@ def describe_all(side: FleetSide) -> None:
             ask_alive(side, m.DescribeClusterRequest(include_fenced_brokers=fenced), version)
 
 
-def read_all(side: FleetSide, racks: Sequence[str] = ("b", "c")) -> None:
-    """Ends and records of every partition, asked of every broker that is there; records also by consumers in these racks."""
+def read_all(side: FleetSide) -> None:
+    """Ends and records of every partition, asked of every broker that is there; records also by consumers in the racks of those that are not.
+
+    Of others' racks a new leader knows only when their followers have fetched.
+    """
     for topic in side.lasting.values():
         for index in range(len(KEPT[topic.name][0])):
             for version in (1, 11):
                 ask_alive(side, r.list_offsets(topic, -1, index=index), version)
             for version in (4, 12, 18):
                 ask_alive(side, r.fetch(topic, index=index), version)
-            for rack in racks:
+            for rack in (RACKS[NODES.index(node)] for node in NODES if node not in side.alive):
                 row = r.fetch_row(index=index)
                 ask_alive(side, r.fetch_rows(topic, [row], rack_id=rack), 13)
 
@@ -264,7 +266,7 @@ def preferred_leaders_elected(side: FleetSide) -> None:
     side.ask(everything)
     for epoch in range(-1, 6):
         ask_alive(side, ends_of_epochs(kept(side, "loose"), epoch))
-    read_all(side, racks=())  # where followers are, new leaders learn by their fetches
+    read_all(side)
 
 
 # --- 3 has fallen silent, its connections open
