@@ -80,6 +80,8 @@ class Checker:
             index, leader_epoch, broker.id, before,
         )  # fmt: skip
         leaders[leader_epoch] = (broker.id, broker.epoch or 0)
+        if history.state is not None and leader_epoch < history.state.leader_epoch:
+            return  # a watch that is late; what it shows as committed is judged as of any leader
         if leader_epoch >= history.unclean_epoch:
             self._lost(history, index, broker)
             history.is_excused = False
