@@ -15,6 +15,7 @@ from logfleet_operator import http_server, logs
 from logfleet_operator.admin import AdminFactory
 from logfleet_operator.brokers import BrokerAdmins
 from logfleet_operator.clusters.cluster_reconciler import ClusterReconciler
+from logfleet_operator.clusters.may_i import AdminPorts
 from logfleet_operator.credentials import NoCredentials, login
 from logfleet_operator.handlers import Feed, Watcher, watch_settings
 from logfleet_operator.kube import ApiServer, Kube, KubeError, KubeUnavailable
@@ -68,7 +69,7 @@ async def run(settings: Settings, admins: AdminFactory) -> None:
 
 async def operate(kube: Kube, admins: AdminFactory, settings: Settings) -> None:
     """Watch and work until cancelled."""
-    clusters = ClusterReconciler(kube, settings)
+    clusters = ClusterReconciler(kube, settings, AdminPorts())
     topics = TopicReconciler(kube, admins, settings, monotonic=time.monotonic)
     worker = Worker(kube, clusters, topics, settings)
     watcher = Watcher(Feed(asyncio.get_running_loop(), worker, topics), settings)

@@ -24,6 +24,10 @@ REVISION_LABEL: Final = "controller-revision-hash"
 
 CREDENTIALS_ANNOTATION: Final = f"{GROUP}/etcd-credentials"
 CONFIG_ANNOTATION: Final = f"{GROUP}/config"
+# Of what a person wrote, all that pods are made of: while it is the same, no pod is replaced.
+ASKED_ANNOTATION: Final = f"{GROUP}/asked"
+# On a Cluster: another value has its pods made anew as this operator makes them.
+RENEW_ANNOTATION: Final = f"{GROUP}/renew"
 APPLIED_ANNOTATION: Final = f"{GROUP}/applied"
 # When a Secret's certificate ends, for people: the operator reads the certificate.
 EXPIRY_ANNOTATION: Final = f"{GROUP}/not-after"

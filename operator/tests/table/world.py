@@ -26,6 +26,7 @@ from logfleet.resources.plan import (
 from logfleet_operator import names
 from logfleet_operator.admin import AdminRefused, AdminUnavailable
 from logfleet_operator.clusters import etcd
+from logfleet_operator.clusters.may_i import Answer
 from logfleet_operator.kube import KubeConflict, KubeError
 from msgspec.structs import replace
 
@@ -34,7 +35,7 @@ from .schemas import STATUS_SCHEMAS, undeclared
 from .server_side_apply import merge
 
 Manifest = dict[str, Any]
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 NAMESPACE = "air"
 
 
@@ -45,7 +46,7 @@ class Death(BaseException):
 class World:
     """Kube and AdminFactory in one.
 
-    has_node: whether a pod of this name fits on a node; its volume is bound then. broken_images: pods with these never run; idle_images: they run and are never ready; idle_pods: so do these. empty_members: etcd pods that came back with an empty
+    may_i: what brokers answer who are asked whether these may stop. has_node: whether a pod of this name fits on a node; its volume is bound then. broken_images: pods with these never run; idle_images: they run and are never ready; idle_pods: so do these. empty_members: etcd pods that came back with an empty
     volume. refused: (kind, name) -> why the API server does not take it; kind "Topic/status" for a status. webhook: changes what is applied before it is stored.
     lacks: of all partitions. forbidden_topics: name ->
     why brokers refuse to touch it; forbidden_keys: of topics' configuration. disruptions_allowed: by
@@ -58,6 +59,7 @@ class World:
         self.topics: dict[str, ObservedTopic] = {}
         self.has_node: Callable[[str], bool] = lambda _: True
         self.node_of: Callable[[str], str] = lambda _: "node-1"
+        self.may_i: Callable[[frozenset[int]], Answer | None] = lambda _: None
         self.broken_images: set[str] = set()
         self.idle_images: set[str] = set()
         self.idle_pods: set[str] = set()
@@ -343,7 +345,7 @@ class World:
 
         return self._call(f"evict Pod {name}", evict)
 
-    def _call(self, what: str, act: Callable[[], Answer]) -> Answer:
+    def _call(self, what: str, act: Callable[[], Result]) -> Result:
         number = len(self.calls)
         self.calls.append(what)
         self.before_call(number)
@@ -447,6 +449,10 @@ class World:
 
     async def close(self) -> None:
         pass
+
+    async def may_stop(self, hosts: Sequence[str], brokers: Sequence[int]) -> Answer | None:
+        assert all(host.endswith(".fleet-brokers.air.svc") for host in hosts)
+        return self._call(f"may-i {sorted(brokers)}", lambda: self.may_i(frozenset(brokers)))
 
     async def describe(self, names: Iterable[str]) -> dict[str, ObservedTopic]:
         def read() -> dict[str, ObservedTopic]:

@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, assert_never
 
@@ -13,6 +14,7 @@ from logfleet.resources.plan import Reason, Shortages
 
 from logfleet_operator import conditions, names
 from logfleet_operator.clusters import certificates, manifests
+from logfleet_operator.clusters.may_i import Deciders, ask
 from logfleet_operator.clusters.observed import (
     ObjectConflict,
     Observed,
@@ -56,10 +58,16 @@ class ClusterReconciler:
     """
 
     def __init__(
-        self, kube: Kube, settings: Settings, *, now: Callable[[], datetime] | None = None
+        self,
+        kube: Kube,
+        settings: Settings,
+        deciders: Deciders,
+        *,
+        now: Callable[[], datetime] | None = None,
     ) -> None:
         self._kube = kube
         self._settings = settings
+        self._deciders = deciders
         self._now = now or (lambda: datetime.now(UTC))
         self._events = Events(kube, settings.identity, now=self._now)
         self.notices: dict[tuple[str, str], str] = {}
@@ -113,12 +121,16 @@ class ClusterReconciler:
         for _ in range(ROUNDS_MAX):
             known = self._recent_rewritings(metadata.namespace, metadata.name)
             observed = await observe(self._kube, cluster, known)
+            leave = await ask(self._deciders, cluster, observed)
+            observed = replace(observed, leave=leave)
             due = self._due(metadata.name, observed)
             plan = plan_cluster(cluster, observed, self._settings, renew=due)
             for action in plan.actions:
                 said = await self._perform(cluster, observed, action)
                 if said is not None:
                     await self._events.tell(live, said)
+                elif isinstance(action, EvictPod):
+                    break  # the budget forbids it: the rest of a wave stays as well
             if plan.actions:
                 log.info(
                     "cluster_changed",

@@ -70,6 +70,17 @@ class Pod:
     host_ip: str
 
 
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Which of the pods that are to be replaced next may go now, by the brokers' own word.
+
+    objection: why no more. pods: None if no broker could be asked: then one goes at a time.
+    """
+
+    pods: frozenset[str] | None = None
+    objection: str = ""
+
+
 class ObjectConflict(Exception):
     """An object is not what the Cluster needs. The text names it and says what a person can do."""
 
@@ -96,7 +107,7 @@ class Observed:
 
     volumes: volume claims of brokers and etcd. storage_classes: None if they cannot be listed.
     ends: Secret -> when its certificate ends, of those that can be read. rewritings: by kind and name.
-    zones: node -> its zone, of those that were asked for.
+    zones: node -> its zone, of those that were asked for. leave: about the wave that is next.
     """
 
     objects: Mapping[tuple[str, str], Manifest]
@@ -107,6 +118,7 @@ class Observed:
     ends: Mapping[str, datetime] = field(default_factory=dict)
     rewritings: Mapping[tuple[str, str], Rewriting] = field(default_factory=dict)
     zones: Mapping[str, str] = field(default_factory=dict)
+    leave: Leave = field(default_factory=Leave)
 
     def get(self, kind: str, name: str) -> Manifest | None:
         if kind == "Secret":

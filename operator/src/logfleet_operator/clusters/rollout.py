@@ -1,18 +1,21 @@
-"""Replacing pods whose template changed, one at a time. PURE.
+"""Replacing pods whose template changed, one at a time, brokers zone by zone. PURE.
 
 StatefulSets here never replace pods themselves (OnDelete). A pod is out of date when its revision
 is not its set's. A pod that runs goes only while no other is missing or going and all that are up
-to date are ready. It goes by eviction, not deletion: so the disruption budget has the last word,
-also about what happens at the same moment elsewhere. Only where the budget would refuse for ever,
-since the pod is not ready and others are not either, is it deleted. Pods that cannot run (a wrong
-image, an impossible request) are deleted together: they serve nobody and nothing is lost.
+to date are ready. Of brokers a wave goes at once: all that are out of date in one zone, or as many
+of them as the brokers say may stop together (`may_i`). The first of a wave goes by eviction, not
+deletion: so the disruption budget has the last word, also about what happens at the same moment
+elsewhere; the others, for which the budget has no room, are deleted only if that was allowed. Only
+where the budget would refuse for ever, since the pod is not ready and others are not either, is it
+deleted. Pods that cannot run (a wrong image, an impossible request) are deleted together: they
+serve nobody and nothing is lost.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from logfleet_operator.clusters.observed import EMPTY_VOLUME, Observed, Pod
-from logfleet_operator.names import ETCD
+from logfleet_operator.names import BROKER, ETCD, ZONE_LABEL
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,53 +43,125 @@ class Rollout:
     replaces: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Pods:
+    """The pods that some sets should have. missing: names. outdated: those that are not going yet.
+
+    places: name -> (which set, in the sets' order; zone).
+    """
+
+    expected: tuple[str, ...]
+    missing: tuple[str, ...]
+    present: tuple[Pod, ...]
+    outdated: tuple[Pod, ...]
+    places: Mapping[str, tuple[int, str]]
+
+
+def _pods_of(observed: Observed, component: str, sets: Sequence[str]) -> _Pods | str:
+    """Or the set on whose change Kubernetes has not acted yet."""
+    pods = {pod.name: pod for pod in observed.of_component(component)}
+    revisions: dict[str, str] = {}
+    places: dict[str, tuple[int, str]] = {}
+    for number, name in enumerate(sets):
+        live = observed.get("StatefulSet", name)
+        status = (live or {}).get("status", {})
+        if live is None or status.get("observedGeneration", 0) < live["metadata"]["generation"]:
+            return name
+        zone = live["metadata"].get("labels", {}).get(ZONE_LABEL, "")
+        for ordinal in range(live["spec"]["replicas"]):
+            revisions[f"{name}-{ordinal}"] = status.get("updateRevision", "")
+            places[f"{name}-{ordinal}"] = number, zone
+    present = tuple(pods[name] for name in revisions if name in pods)
+    return _Pods(
+        expected=tuple(revisions),
+        missing=tuple(name for name in revisions if name not in pods),
+        present=present,
+        outdated=tuple(
+            pod for pod in present if pod.revision != revisions[pod.name] and not pod.deleting
+        ),
+        places=places,
+    )
+
+
+def next_wave(observed: Observed, stateful_sets: Sequence[str]) -> tuple[Pod, ...]:
+    """The brokers that are to be replaced next, of one zone and all ready; empty if none are now.
+
+    A zone that was begun comes first. One that is not ready, or without zones, goes alone.
+    """
+    pods = _pods_of(observed, BROKER, stateful_sets)
+    if isinstance(pods, str) or not pods.outdated:
+        return ()
+    if any(not pod.ready for pod in pods.outdated) or _awaited(BROKER, pods.present, pods.outdated):
+        return ()
+    if pods.missing:
+        return ()
+    old = {pod.name for pod in pods.outdated}
+    begun = {pods.places[pod.name][1] for pod in pods.present if pod.name not in old}
+    first = min(pods.outdated, key=lambda pod: _place(pods, pod, begun))
+    zone = pods.places[first.name][1]
+    if not zone:
+        return (first,)
+    wave = [pod for pod in pods.outdated if pods.places[pod.name][1] == zone]
+    return tuple(sorted(wave, key=lambda pod: _place(pods, pod, begun)))
+
+
+def _place(pods: _Pods, pod: Pod, begun: set[str]) -> tuple[bool, int, str]:
+    number, zone = pods.places[pod.name]
+    return zone not in begun, number, pod.name
+
+
 def plan_rollout(
     observed: Observed, component: str, stateful_sets: Sequence[str]
 ) -> Rollout | None:
     """The next step for the pods of these sets; None if all are ready and up to date."""
-    pods = {pod.name: pod for pod in observed.of_component(component)}
-    expected: list[str] = []
-    revisions: dict[str, str] = {}
-    for name in stateful_sets:
-        live = observed.get("StatefulSet", name)
-        status = (live or {}).get("status", {})
-        if live is None or status.get("observedGeneration", 0) < live["metadata"]["generation"]:
-            return Rollout(f"waiting until Kubernetes acts on StatefulSet {name}")
-        for ordinal in range(live["spec"]["replicas"]):
-            expected.append(f"{name}-{ordinal}")
-            revisions[f"{name}-{ordinal}"] = status.get("updateRevision", "")
-    missing = [name for name in expected if name not in pods]
-    present = [pods[name] for name in expected if name in pods]
-    outdated = [pod for pod in present if pod.revision != revisions[pod.name] and not pod.deleting]
-    stuck = [pod for pod in outdated if pod.stuck and not pod.ready]
+    pods = _pods_of(observed, component, stateful_sets)
+    if isinstance(pods, str):
+        return Rollout(f"waiting until Kubernetes acts on StatefulSet {pods}")
+    stuck = [pod for pod in pods.outdated if pod.stuck and not pod.ready]
     if stuck:
         return Rollout(
             f"replacing {_names(stuck)}: out of date and not running" + troubles(stuck),
             tuple(DeletePod(pod.name, pod.uid) for pod in stuck),
             replaces=True,
         )
-    unready = [pod for pod in present if not pod.ready or pod.deleting]
-    if outdated:
-        # One that is not ready goes first: replacing it costs nobody anything.
-        pod = min(outdated, key=lambda candidate: (candidate.ready, candidate.name))
-        others = [*missing, *_awaited(component, present, outdated)]
-        if not others:
-            return Rollout(
-                f"replacing {pod.name}: out of date", (_removal(pod, present),), replaces=True
-            )
+    unready = [pod for pod in pods.present if not pod.ready or pod.deleting]
+    if pods.outdated:
+        return _replace(observed, component, stateful_sets, pods)
+    if pods.missing or unready:
+        ready = len(pods.expected) - len(pods.missing) - len(unready)
+        late = [*pods.missing, *(pod.name for pod in unready)]
+        return Rollout(
+            f"waiting for {', '.join(late[:5])}: {ready} of {len(pods.expected)} "
+            f"{_noun(component)} are ready" + troubles(unready)
+        )
+    return None
+
+
+def _replace(
+    observed: Observed, component: str, stateful_sets: Sequence[str], pods: _Pods
+) -> Rollout:
+    wave = next_wave(observed, stateful_sets) if component == BROKER else ()
+    # One that is not ready goes first: replacing it costs nobody anything.
+    pod = min(pods.outdated, key=lambda candidate: (candidate.ready, candidate.name))
+    pod = wave[0] if wave else pod
+    others = [*pods.missing, *_awaited(component, pods.present, pods.outdated)]
+    if others:
+        unready = [each for each in pods.present if not each.ready or each.deleting]
         return Rollout(
             f"waiting for {', '.join(others[:5])}; will replace {pod.name} next"
             + troubles(unready),
             replaces=True,
         )
-    if missing or unready:
-        ready = len(expected) - len(missing) - len(unready)
-        late = [*missing, *(pod.name for pod in unready)]
-        return Rollout(
-            f"waiting for {', '.join(late[:5])}: {ready} of {len(expected)} {_noun(component)} "
-            "are ready" + troubles(unready)
-        )
-    return None
+    allowed = observed.leave.pods
+    if not wave or allowed is None:
+        alone = (_removal(pod, pods.present),)
+        return Rollout(f"replacing {pod.name}: out of date", alone, replaces=True)
+    going = [each for each in wave if each.name in allowed]
+    if not going:
+        return Rollout(f"waiting to replace {pod.name}: {observed.leave.objection}", replaces=True)
+    rest = [DeletePod(each.name, each.uid) for each in going[1:]]
+    actions: tuple[EvictPod | DeletePod, ...] = (EvictPod(going[0].name, going[0].uid), *rest)
+    return Rollout(f"replacing {_names(going)}: out of date", actions, replaces=True)
 
 
 def _awaited(component: str, pods: Sequence[Pod], outdated: Sequence[Pod]) -> list[str]:
