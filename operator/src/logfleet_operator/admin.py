@@ -7,6 +7,7 @@ AdminUnavailable    no broker answered, or none what was asked; nothing is known
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from logfleet.resources.cluster import ClusterResource
 from logfleet.resources.plan import ObservedTopic, Shortages, TopicAction
 
 
@@ -37,6 +38,13 @@ class Admin(Protocol):
         """Do all that one topic needs, in order; nothing if the brokers refuse a part of it.
 
         Raises AdminRefused, AdminUnavailable; deleting what is not there is no error.
+        """
+        ...
+
+    async def configure(self, desired: ClusterResource) -> str:
+        """Set what of `desired.config` the brokers do not have, for all of them, and remove what else is set so.
+
+        Returns what was changed; "" for nothing. Raises AdminRefused, AdminUnavailable.
         """
         ...
 

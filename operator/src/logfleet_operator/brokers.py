@@ -8,8 +8,23 @@ from logfleet.client.admin import Admin as KafkaAdmin
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError, KafkaError
 from logfleet.client.metadata import Topic
-from logfleet.client.reconcile import GONE, observe_shortages, observe_topic, perform_all
-from logfleet.resources.plan import CreateTopic, DeleteTopic, ObservedTopic, Shortages, TopicAction
+from logfleet.client.reconcile import (
+    GONE,
+    cluster_as_shown,
+    observe_brokers,
+    observe_shortages,
+    observe_topic,
+    perform_all,
+)
+from logfleet.resources.cluster import ClusterResource
+from logfleet.resources.plan import (
+    CreateTopic,
+    DeleteTopic,
+    ObservedTopic,
+    Shortages,
+    TopicAction,
+    plan_cluster,
+)
 from logfleet.wire.errors import ErrorCode
 
 from logfleet_operator.admin import AdminRefused, AdminUnavailable
@@ -56,6 +71,16 @@ class BrokerAdmin:
         except ClientError as error:
             if not _already(actions, error):
                 raise _verdict(error) from error
+
+    async def configure(self, desired: ClusterResource) -> str:
+        try:
+            brokers = await observe_brokers(self._admin)
+            actions = plan_cluster(cluster_as_shown(desired), brokers).actions
+            await perform_all(self._admin, actions)
+        except ClientError as error:
+            raise _verdict(error) from error
+        keys = [key for action in actions for key in (*action.set, *action.remove)]
+        return ", ".join(sorted(keys))
 
     async def close(self) -> None:
         self._client.close()

@@ -124,6 +124,10 @@ def cluster_status(
     status: Status = {
         "observedGeneration": cluster.metadata.generation,
         "why": plan.why,
+        "warnings": [
+            f"spec.config.{key}: brokers know no such key, it is ignored"
+            for key in manifests.unknown_keys(cluster)
+        ],
         "troubles": troubles_of(observed)[:TROUBLES_MAX],
         "replicas": cluster.brokers,
         "readyReplicas": sum(pod.ready for pod in observed.of_component(names.BROKER)),

@@ -30,6 +30,9 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 def of_change(before: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Said]:
     """What a status says that the one before it did not: refusals, what degrades, and their ends."""
+    for warning in status.get("warnings", ()):
+        if warning not in before.get("warnings", ()):
+            yield Said("Warning", "ConfigWarning", warning, str(status["observedGeneration"]))
     old = {each["type"]: each for each in before.get("conditions", ())}
     for new in status["conditions"]:
         was = old.get(new["type"], {})

@@ -26,6 +26,8 @@ CREDENTIALS_ANNOTATION: Final = f"{GROUP}/etcd-credentials"
 CONFIG_ANNOTATION: Final = f"{GROUP}/config"
 # Of what a person wrote, all that pods are made of: while it is the same, no pod is replaced.
 ASKED_ANNOTATION: Final = f"{GROUP}/asked"
+# On pods: the digest of their template, as an operator made it.
+MADE_ANNOTATION: Final = f"{GROUP}/made"
 # On a Cluster: another value has its pods made anew as this operator makes them.
 RENEW_ANNOTATION: Final = f"{GROUP}/renew"
 APPLIED_ANNOTATION: Final = f"{GROUP}/applied"

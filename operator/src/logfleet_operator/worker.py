@@ -133,10 +133,16 @@ class Worker:
         cluster = key.namespace, key.name
         notice = self._topics.notices.get(cluster, "")
         shortages = self._topics.shortages.get(cluster)
-        told = self._clusters.notices.get(cluster, ""), self._clusters.shortages.get(cluster)
-        if told != (notice, shortages):
+        warning = self._topics.warnings.get(cluster, "")
+        told = (
+            self._clusters.notices.get(cluster, ""),
+            self._clusters.shortages.get(cluster),
+            self._clusters.warnings.get(cluster, ""),
+        )
+        if told != (notice, shortages, warning):
             self._clusters.notices[cluster] = notice
             self._clusters.shortages[cluster] = shortages
+            self._clusters.warnings[cluster] = warning
             self.add(Key("cluster", *cluster))
 
     async def _resync_forever(self) -> None:

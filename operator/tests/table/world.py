@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from logfleet.control.config_keys import TOPIC_KEYS, canonical_values
+from logfleet.resources.cluster import ClusterResource
 from logfleet.resources.plan import (
     AlterTopicConfig,
     CreateTopic,
@@ -70,6 +71,7 @@ class World:
         self.webhook: Callable[[Manifest], None] = lambda _: None
         self.empty_members: set[str] = set()
         self.unreachable = False
+        self.dynamic_config: dict[str, str] = {}
         self.host_ip = "10.0.0.1"
         self.lacks = Shortages()
         self.disruptions_allowed = True
@@ -466,6 +468,18 @@ class World:
 
     async def shortages(self) -> Shortages:
         return self._call("describe shortages", lambda: self.lacks)
+
+    async def configure(self, desired: ClusterResource) -> str:
+        if self.forbidden_keys & desired.config.keys():
+            raise AdminRefused("INVALID_CONFIG", "of no use here")
+        different = {*desired.config.items()} ^ {*self.dynamic_config.items()}
+        if different:
+            self._call("alter configs", lambda: self._set_config(desired.config))
+        return ", ".join(sorted({key for key, _ in different}))
+
+    def _set_config(self, config: dict[str, str]) -> None:
+        self.dynamic_config = config
+        self.changes += 1
 
     async def perform(self, actions: Sequence[TopicAction]) -> None:
         for action in actions:

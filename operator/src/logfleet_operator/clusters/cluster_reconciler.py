@@ -52,7 +52,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class ClusterReconciler:
-    """notices, shortages: (namespace, Cluster) -> what the topics' side wants to be said in its status.
+    """notices, shortages, warnings: (namespace, Cluster) -> what the topics' side wants to be said in its status.
 
     shortages: of its partitions; None where no broker has answered.
     """
@@ -72,6 +72,7 @@ class ClusterReconciler:
         self._events = Events(kube, settings.identity, now=self._now)
         self.notices: dict[tuple[str, str], str] = {}
         self.shortages: dict[tuple[str, str], Shortages | None] = {}
+        self.warnings: dict[tuple[str, str], str] = {}
         # (namespace, Cluster) -> (kind, name) -> what its last apply led to.
         self._rewritings: dict[tuple[str, str], dict[tuple[str, str], Rewriting]] = {}
 
@@ -246,6 +247,8 @@ class ClusterReconciler:
         metadata = live["metadata"]
         key = metadata["namespace"], metadata["name"]
         conditions.add_shortages(live, status, self.shortages.get(key), now)
+        if warning := self.warnings.get(key, ""):
+            status["warnings"] = [*status.get("warnings", ()), warning]
         notice = self.notices.get(key, "")
         conditions.add_notice(live, status, notice, now)
         await self._write(live, status)

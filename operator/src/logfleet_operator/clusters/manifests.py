@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
+from logfleet.control.broker_configs import base_key
+from logfleet.control.config_keys import BROKER_KEYS, UpdateMode
 from logfleet.resources.cluster import (
     ADMIN_PORT,
     ADMIN_PORT_NAME,
@@ -181,8 +183,32 @@ def etcd_endpoints(cluster: ClusterResource) -> list[str]:
     ]
 
 
+def dynamic_config(cluster: ClusterResource) -> dict[str, str]:
+    """What of spec.config is set while brokers run, for all of them (Kafka: cluster-wide update mode)."""
+    return {
+        key: value
+        for key, value in cluster.config.items()
+        if key in BROKER_KEYS and BROKER_KEYS[key].mode is UpdateMode.CLUSTER_WIDE
+    }
+
+
+def unknown_keys(cluster: ClusterResource) -> list[str]:
+    """Of spec.config, what is no key of a broker."""
+    return sorted(key for key in cluster.config if base_key(key) is None)
+
+
+def static_config(cluster: ClusterResource) -> dict[str, str]:
+    """What of spec.config brokers read when they start only, and so are replaced for."""
+    other = {*dynamic_config(cluster), *unknown_keys(cluster)}
+    return {key: value for key, value in cluster.config.items() if key not in other}
+
+
 def server_properties(cluster: ClusterResource) -> dict[str, str]:
-    """The configuration that all brokers share; identity and addresses come by overrides."""
+    """The configuration that all brokers start with; identity and addresses come by overrides.
+
+    Without what is set while they run: that is kept in the metadata store, and a key that is taken
+    away there would fall back to what stands here.
+    """
     spec, metadata = cluster.spec, cluster.metadata
     internal = cluster.internal_listener.name.upper()
     replicas = min(cluster.brokers, REPLICAS_DEFAULT_MAX)
@@ -191,7 +217,7 @@ def server_properties(cluster: ClusterResource) -> dict[str, str]:
         "default.replication.factor": str(replicas),
         "offsets.topic.replication.factor": str(replicas),
         "min.insync.replicas": str(max(1, replicas - 1)),
-        **cluster.config,
+        **static_config(cluster),
         "listeners": ",".join(f"{entry.name.upper()}://:{entry.port}" for entry in spec.listeners),
         "listener.security.protocol.map": ",".join(
             f"{entry.name.upper()}:PLAINTEXT" for entry in spec.listeners
@@ -272,7 +298,7 @@ def broker_set(
     labels = {**names.labels(name, names.BROKER), **match}
     durable = {**labels, names.BASE_LABEL: str(given.base)}
     properties = json.dumps([server_properties(cluster), start_script(cluster)], sort_keys=True)
-    template = {
+    template: Manifest = {
         "metadata": {
             "labels": labels,
             "annotations": {
@@ -284,10 +310,17 @@ def broker_set(
         },
         "spec": _broker_pod(cluster, pool, given, image, match),
     }
+    made = hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()[:16]
+    template["metadata"]["annotations"][names.MADE_ANNOTATION] = made
+    asked = _asked(cluster, pool, credentials)
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
-        "metadata": {"name": set_name(name, given.pool, given.zone), "labels": durable},
+        "metadata": {
+            "name": set_name(name, given.pool, given.zone),
+            "labels": durable,
+            "annotations": {names.ASKED_ANNOTATION: asked},
+        },
         "spec": {
             "serviceName": names.brokers_service(name),
             "replicas": given.replicas,
@@ -299,6 +332,22 @@ def broker_set(
             "volumeClaimTemplates": [pods.claim(pool.storage, durable)],
         },
     }
+
+
+def _asked(cluster: ClusterResource, pool: Pool, credentials: str) -> str:
+    """The digest of all that a person wrote, or that ends by itself, and that pods are made of."""
+    spec = cluster.spec
+    parts = (
+        spec.image,
+        pool.resources,
+        static_config(cluster),
+        min(cluster.brokers, REPLICAS_DEFAULT_MAX),
+        spec.listeners,
+        spec.metadata,
+        credentials,
+        cluster.metadata.annotations.get(names.RENEW_ANNOTATION, ""),
+    )
+    return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()[:16]
 
 
 def _broker_pod(

@@ -28,6 +28,7 @@ from logfleet_operator.clusters.steps import (
     making,
     refused,
     with_claims_as_begun,
+    with_template_as_asked,
 )
 from logfleet_operator.settings import Settings
 
@@ -115,6 +116,7 @@ def _brokers(
         for given in ranges
         if given.replicas
     ]
+    sets = [with_template_as_asked(observed, wanted) for wanted in sets]
     refusal = refusals.volumes_refusal(observed, sets)
     if refusal is not None:
         return refused(refusal)

@@ -7,6 +7,7 @@ from enum import StrEnum
 from logfleet.resources.cluster import ClusterResource
 from logfleet.resources.plan import Refusal
 
+from logfleet_operator import names
 from logfleet_operator.clusters import manifests, pods
 from logfleet_operator.clusters.observed import Observed, differs
 from logfleet_operator.clusters.ranges import Range
@@ -124,3 +125,32 @@ def with_claims_as_begun(observed: Observed, wanted: Manifest) -> Manifest:
     """The StatefulSet, with the claim templates of the one that exists: they never change."""
     live = observed.get("StatefulSet", wanted["metadata"]["name"])
     return pods.with_labels_of_claims(wanted, live)
+
+
+def with_template_as_asked(observed: Observed, wanted: Manifest) -> Manifest:
+    """The set, with the template that it has if nothing of what a person wrote differs from then.
+
+    So an operator of another version, which makes pods in another way, replaces none by itself.
+    """
+    live = observed.get("StatefulSet", wanted["metadata"]["name"])
+    if live is None or not is_kept(observed, wanted):
+        return wanted
+    return {**wanted, "spec": {**wanted["spec"], "template": live["spec"]["template"]}}
+
+
+def is_kept(observed: Observed, wanted: Manifest) -> bool:
+    """Whether its pods stay as they were made, though this operator would make others.
+
+    A template that somebody changed is put back: then its digest still is this operator's.
+    """
+    live = observed.get("StatefulSet", wanted["metadata"]["name"])
+    if live is None:
+        return False
+    before, now = (each["metadata"].get("annotations", {}) for each in (live, wanted))
+    if before.get(names.ASKED_ANNOTATION) != now[names.ASKED_ANNOTATION]:
+        return False
+    made = [
+        each["spec"]["template"]["metadata"].get("annotations", {}).get(names.MADE_ANNOTATION)
+        for each in (live, wanted)
+    ]
+    return made[0] is not None and made[0] != made[1]

@@ -31,6 +31,7 @@ from logfleet_operator import conditions, names
 from logfleet_operator.admin import Admin, AdminFactory, AdminRefused, AdminUnavailable
 from logfleet_operator.clusters import manifests
 from logfleet_operator.clusters.cluster_reconciler import timestamp
+from logfleet_operator.clusters.refusals import config_refusals
 from logfleet_operator.events import Events
 from logfleet_operator.kube import Kube, Refused
 from logfleet_operator.names import Manifest
@@ -45,6 +46,7 @@ from logfleet_operator.topics.ledger import (
     Surroundings,
 )
 from logfleet_operator.topics.ledger_store import LedgerStore
+from logfleet_operator.topics.live_config import LiveConfig
 from logfleet_operator.topics.topic_plan import Claims, TopicsPlan
 from logfleet_operator.topics.topic_statuses import TopicStatuses
 
@@ -151,9 +153,11 @@ class TopicReconciler:
         self._settings = settings
         self.notices: dict[ClusterKey, str] = {}
         self.shortages: dict[ClusterKey, Shortages | None] = {}
+        self.warnings: dict[ClusterKey, str] = {}
         self._monotonic = monotonic
         self._now = now or (lambda: datetime.now(UTC))
         self._events = Events(kube, settings.identity, now=self._now)
+        self._live = LiveConfig(self._events, monotonic)
         self._damaged: set[ClusterKey] = set()
         self._last_words: dict[ClusterKey, dict[str, DeletionPolicy]] = {}
         self._missed_since: dict[ClusterKey, dict[str, float]] = {}
@@ -214,7 +218,8 @@ class TopicReconciler:
         topics = await _valid(live, statuses)
         around = await self._surroundings(cluster)
         scene = Scene(cluster, found, live, topics, around, last_words, lines)
-        shortages = self.shortages[key] = await self._shortages(cluster, found)
+        shortages = self.shortages[key] = await self._ask_brokers(cluster, found)
+        self.warnings[key] = self._live.refused.get(cluster.metadata.uid, "")
         if cluster.spec.paused:
             await _wait(scene, statuses, f"Cluster {cluster_name} is paused: nothing is changed")
             return None
@@ -230,13 +235,15 @@ class TopicReconciler:
             return DEGRADED_S
         return after
 
-    async def _shortages(self, cluster: ClusterResource, found: Manifest) -> Shortages | None:
-        """None if no broker answers."""
+    async def _ask_brokers(self, cluster: ClusterResource, found: Manifest) -> Shortages | None:
+        """Set what changes while brokers run, and ask what partitions lack. None if no broker answers."""
         if not found.get("status", {}).get("readyReplicas"):
             return None
         try:
             admin = await self._admins.open(manifests.bootstrap_address(cluster))
             try:
+                if not cluster.spec.paused and not list(config_refusals(cluster)):
+                    await self._live.settle(cluster, found, admin)
                 return await admin.shortages()
             finally:
                 await admin.close()
@@ -248,6 +255,7 @@ class TopicReconciler:
         for known in (
             self.notices,
             self.shortages,
+            self.warnings,
             self._last_words,
             self._missed_since,
             self._held,

@@ -1,0 +1,48 @@
+"""Sets what of a Cluster's configuration changes while brokers run, and tells what they refuse. SHELL."""
+
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+from logfleet.resources.cluster import ClusterResource
+from msgspec.structs import replace
+
+from logfleet_operator.admin import Admin, AdminRefused
+from logfleet_operator.clusters.manifests import dynamic_config
+from logfleet_operator.events import Events
+from logfleet_operator.names import Manifest
+from logfleet_operator.said import Said
+
+# What somebody else sets is looked for this often; what a person writes is set at once.
+LOOK_S: Final = 60.0
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+
+class LiveConfig:
+    """refused: uid of a Cluster -> why the brokers do not take its configuration."""
+
+    def __init__(self, events: Events, monotonic: Callable[[], float]) -> None:
+        self._events = events
+        self._monotonic = monotonic
+        self._looked: dict[str, tuple[int, float]] = {}
+        self.refused: dict[str, str] = {}
+
+    async def settle(self, cluster: ClusterResource, found: Manifest, admin: Admin) -> None:
+        """The brokers have all of it, or `refused` says why not. Raises AdminUnavailable."""
+        uid, generation, now = cluster.metadata.uid, cluster.metadata.generation, self._monotonic()
+        known = self._looked.get(uid)
+        if known is not None and known[0] == generation and now - known[1] < LOOK_S:
+            return
+        wanted = replace(cluster, spec=replace(cluster.spec, config=dynamic_config(cluster)))
+        try:
+            changed = await admin.configure(wanted)
+        except AdminRefused as error:
+            self.refused[uid] = f"spec.config: the brokers refuse it: {error}"
+        else:
+            self.refused.pop(uid, None)
+            if changed:
+                log.info("config_changed", cluster=cluster.metadata.name, keys=changed)
+                said = Said("Normal", "ConfigChanged", changed, f"{generation}/{now}")
+                await self._events.tell(found, said)
+        self._looked[uid] = generation, now
