@@ -15,7 +15,7 @@ from logfleet_operator import http_server, logs
 from logfleet_operator.admin import AdminFactory
 from logfleet_operator.brokers import BrokerAdmins
 from logfleet_operator.clusters.cluster_reconciler import ClusterReconciler
-from logfleet_operator.clusters.may_i import AdminPorts
+from logfleet_operator.clusters.may_i import AdminPorts, Deciders
 from logfleet_operator.credentials import NoCredentials, login
 from logfleet_operator.handlers import Feed, Watcher, watch_settings
 from logfleet_operator.kube import ApiServer, Kube, KubeError, KubeUnavailable
@@ -34,20 +34,20 @@ class NotAllowed(Exception):
     """The API server does not let the operator read what it cannot begin without."""
 
 
-def main(admins: AdminFactory | None = None) -> None:
-    """The whole life of the process. admins: who asks brokers, if not `BrokerAdmins`."""
+def main(admins: AdminFactory | None = None, deciders: Deciders | None = None) -> None:
+    """The whole life of the process. admins, deciders: who asks brokers, if not `BrokerAdmins` and `AdminPorts`."""
     try:
         settings = Settings.from_environment(os.environ)
     except SettingsError as error:
         sys.exit(f"logfleet-operator: {error}")
     logs.configure(settings.log_level, as_json=settings.log_json)
     try:
-        asyncio.run(run(settings, admins or BrokerAdmins()))
+        asyncio.run(run(settings, admins or BrokerAdmins(), deciders or AdminPorts()))
     except (NoCredentials, NotAllowed) as error:
         sys.exit(f"logfleet-operator: {error}")
 
 
-async def run(settings: Settings, admins: AdminFactory) -> None:
+async def run(settings: Settings, admins: AdminFactory, deciders: Deciders) -> None:
     """Operate until SIGTERM or SIGINT. Nothing is finished first: any step may be the last."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -55,7 +55,7 @@ async def run(settings: Settings, admins: AdminFactory) -> None:
         loop.add_signal_handler(number, stopped.set)
     kube = ApiServer(lambda: login(watch_settings()))
     try:
-        work = asyncio.ensure_future(operate(kube, admins, settings))
+        work = asyncio.ensure_future(operate(kube, admins, deciders, settings))
         stop = asyncio.ensure_future(stopped.wait())
         await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
         log.info("operator_stops")
@@ -67,9 +67,9 @@ async def run(settings: Settings, admins: AdminFactory) -> None:
         await kube.close()
 
 
-async def operate(kube: Kube, admins: AdminFactory, settings: Settings) -> None:
+async def operate(kube: Kube, admins: AdminFactory, deciders: Deciders, settings: Settings) -> None:
     """Watch and work until cancelled."""
-    clusters = ClusterReconciler(kube, settings, AdminPorts())
+    clusters = ClusterReconciler(kube, settings, deciders)
     topics = TopicReconciler(kube, admins, settings, monotonic=time.monotonic)
     worker = Worker(kube, clusters, topics, settings)
     watcher = Watcher(Feed(asyncio.get_running_loop(), worker, topics), settings)

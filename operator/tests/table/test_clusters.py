@@ -116,10 +116,10 @@ async def test_three_brokers_keep_three_replicas_and_acknowledge_with_two() -> N
 
 
 async def test_what_the_spec_says_of_replicas_comes_before_the_default() -> None:
-    world, _ = await at_rest(config={"min.insync.replicas": 1})
+    world, _ = await at_rest(config={"default.replication.factor": 2})
     properties = world.one("ConfigMap", "fleet-config")["data"]["server.properties"]
-    assert "min.insync.replicas=1\n" in properties
-    assert "min.insync.replicas=2\n" not in properties
+    assert "default.replication.factor=2\n" in properties
+    assert "default.replication.factor=3\n" not in properties
 
 
 async def test_without_zones_there_is_one_set_and_no_rack() -> None:

@@ -89,7 +89,7 @@ NEWER: dict[str, Any] = {"broker_image": "logfleet/broker:2"}
 
 async def test_another_version_of_the_operator_replaces_no_broker_by_itself() -> None:
     """Strimzi rolls every cluster when it is upgraded (issues 2791, 2307)."""
-    world, _ = await at_rest()
+    world, _ = await at_rest(**pool())
     before = brokers(world)
     newer = Operation(world, replace(SETTINGS, **NEWER))
     await newer.until_at_rest()

@@ -141,7 +141,8 @@ async def test_brokers_without_a_lease_for_a_moment_are_still_replaced_one_at_a_
     metadata = {"managed": {"replicas": 1}}
     world, _ = await at_rest(metadata=metadata)
     # An operator of a newer version: etcd's only member goes first, and takes all leases along.
-    settings = Settings(broker_image="logfleet/broker:2", etcd_image="etcd:2")
+    settings = Settings(broker_image="logfleet/broker:1", etcd_image="etcd:2")
+    world.put(cluster(metadata=metadata, image="logfleet/broker:2"))
     operation = Operation(world, settings)
     lost = False
     for _ in range(20):

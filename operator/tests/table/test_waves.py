@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 import pytest
-from logfleet_operator.clusters.may_i import Answer, Partition
+from logfleet_operator.clusters.may_i import Answer, Partition, objection_of
 
+from .lives import is_ready
 from .operation import Operation, at_rest, cluster, pool, told, why
 from .world import World
 
@@ -62,9 +63,54 @@ async def test_a_topic_of_one_replica_forbids_several_and_not_one() -> None:
     assert [len(wave) for wave in await waves(world, operation)] == [1] * 9
 
 
-async def test_where_no_broker_can_be_asked_they_go_one_by_one() -> None:
+async def test_while_no_broker_can_be_asked_none_goes() -> None:
     world, operation = await nine(lambda _: None)
-    assert [len(wave) for wave in await waves(world, operation)] == [1] * 9
+    for _ in range(10):
+        await operation.round()
+    assert world.taken_most == 0
+    assert "waiting to replace fleet-main-a-0: no broker answers at port" in why(world)
+    world.may_i = lambda _: YES
+    assert await waves(world, operation) == [zone("a"), zone("b"), zone("c")]
+
+
+async def test_what_an_answer_leaves_unnamed_counts_as_an_objection() -> None:
+    few = no(can_heal=False)
+    many = Answer(may=False, forbidden=few.forbidden, forbidden_count=21)
+    assert objection_of(few, alone=True) == ""
+    assert objection_of(few, alone=False) == "t-4: too few"
+    assert objection_of(many, alone=True) == "t-4 and 20 more: too few"
+
+
+async def in_the_middle(spec_image: str) -> tuple[World, Operation]:
+    """A broker of the first zone runs with a new image and catches up; then the image changes again."""
+    world, operation = await nine(lambda _: YES)
+    world.idle_pods = {"fleet-main-a-1"}
+    for _ in range(6):
+        await operation.round()
+    assert not is_ready(world.one("Pod", "fleet-main-a-1"))
+    world.may_i = lambda brokers: no(can_heal=True) if 1 in brokers else YES
+    world.put(cluster(image=spec_image, **pool(replicas=9)))
+    return world, operation
+
+
+async def test_one_that_catches_up_is_not_replaced_again_while_its_partitions_need_it() -> None:
+    """It is in sync with some of them, though not with all."""
+    world, operation = await in_the_middle("logfleet/broker:3")
+    uid = world.one("Pod", "fleet-main-a-1")["metadata"]["uid"]
+    world.serves = frozenset(range(3000))
+    for _ in range(10):
+        await operation.round()
+    assert world.one("Pod", "fleet-main-a-1")["metadata"]["uid"] == uid
+    assert "waiting to replace fleet-main-a-1: t-4: too few" in why(world)
+
+
+async def test_one_that_is_fenced_is_replaced_whatever_its_partitions_lack() -> None:
+    world, operation = await in_the_middle("logfleet/broker:3")
+    uid = world.one("Pod", "fleet-main-a-1")["metadata"]["uid"]
+    world.serves = frozenset(range(3000)) - {1}
+    for _ in range(3):
+        await operation.round()
+    assert world.one("Pod", "fleet-main-a-1")["metadata"]["uid"] != uid
 
 
 async def test_what_lacks_replicas_is_waited_for_and_named() -> None:

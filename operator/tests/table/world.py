@@ -47,7 +47,7 @@ class Death(BaseException):
 class World:
     """Kube and AdminFactory in one.
 
-    may_i: what brokers answer who are asked whether these may stop. has_node: whether a pod of this name fits on a node; its volume is bound then. broken_images: pods with these never run; idle_images: they run and are never ready; idle_pods: so do these. empty_members: etcd pods that came back with an empty
+    may_i: what brokers answer who are asked whether these may stop; serves: who is not fenced, if they say. has_node: whether a pod of this name fits on a node; its volume is bound then. broken_images: pods with these never run; idle_images: they run and are never ready; idle_pods: so do these. empty_members: etcd pods that came back with an empty
     volume. refused: (kind, name) -> why the API server does not take it; kind "Topic/status" for a status. webhook: changes what is applied before it is stored.
     lacks: of all partitions. forbidden_topics: name ->
     why brokers refuse to touch it; forbidden_keys: of topics' configuration. disruptions_allowed: by
@@ -60,7 +60,8 @@ class World:
         self.topics: dict[str, ObservedTopic] = {}
         self.has_node: Callable[[str], bool] = lambda _: True
         self.node_of: Callable[[str], str] = lambda _: "node-1"
-        self.may_i: Callable[[frozenset[int]], Answer | None] = lambda _: None
+        self.may_i: Callable[[frozenset[int]], Answer | None] = lambda _: Answer(may=True)
+        self.serves: frozenset[int] | None = None
         self.broken_images: set[str] = set()
         self.idle_images: set[str] = set()
         self.idle_pods: set[str] = set()
@@ -452,9 +453,12 @@ class World:
     async def close(self) -> None:
         pass
 
-    async def may_stop(self, hosts: Sequence[str], brokers: Sequence[int]) -> Answer | None:
-        assert all(host.endswith(".fleet-brokers.air.svc") for host in hosts)
+    async def may_stop(self, addresses: Sequence[str], brokers: Sequence[int]) -> Answer | None:
+        assert all(each.endswith(".fleet-brokers.air.svc:9644") for each in addresses)
         return self._call(f"may-i {sorted(brokers)}", lambda: self.may_i(frozenset(brokers)))
+
+    async def serving(self, bootstrap: str) -> frozenset[int] | None:
+        return self._call(f"who serves at {bootstrap}", lambda: self.serves)
 
     async def describe(self, names: Iterable[str]) -> dict[str, ObservedTopic]:
         def read() -> dict[str, ObservedTopic]:

@@ -5,7 +5,7 @@ are up to date.
 """
 
 import pytest
-from logfleet_operator.clusters.observed import Observed, Pod
+from logfleet_operator.clusters.observed import Leave, Observed, Pod
 from logfleet_operator.clusters.rollout import DeletePod, EvictPod, plan_rollout
 from logfleet_operator.names import BROKER, ETCD
 
@@ -31,7 +31,8 @@ def observed(component: str, states: str) -> Observed:
         for ordinal, state in enumerate(states)
         if state != "-"
     ]
-    return Observed({("StatefulSet", "x"): live}, {}, tuple(pods), (), ())
+    leave = Leave(frozenset(pod.name for pod in pods))
+    return Observed({("StatefulSet", "x"): live}, {}, tuple(pods), (), (), leave=leave)
 
 
 @pytest.mark.parametrize(

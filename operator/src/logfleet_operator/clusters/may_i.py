@@ -1,24 +1,31 @@
 """Asks brokers which of the pods that are to be replaced may go now: /may-i at their admin port. SHELL.
 
 The brokers know what their partitions have in sync (`logfleet.control.brokers.may_i`); what they answer is
-about this moment, so it is asked anew before each step.
+about this moment, so it is asked anew before each step. `objection_of` is
+what an answer means.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 import aiohttp
 import msgspec
+from logfleet.client.admin import Admin
+from logfleet.client.cluster import Client
+from logfleet.client.errors import ClientError
 from logfleet.resources.cluster import ADMIN_PORT, ClusterResource
 
 from logfleet_operator import names
+from logfleet_operator.clusters import manifests
 from logfleet_operator.clusters.observed import Leave, Observed, Pod
 from logfleet_operator.clusters.rollout import next_wave
 from logfleet_operator.names import BASE_LABEL, BROKER
 
-ANSWER_S_MAX: Final = 5.0
-# Brokers that are asked, one after the other, until one answers.
-ASKED_MAX: Final = 5
+# All questions of one step together: what a person writes meanwhile must count within five seconds.
+QUESTIONS_S_MAX: Final = 3.0
+ANSWER_S_MAX: Final = 1.0
+NOBODY_ANSWERS: Final = f"no broker answers at port {ADMIN_PORT} (/may-i) whether it may stop"
 
 
 class Partition(msgspec.Struct, frozen=True):
@@ -41,21 +48,25 @@ class Answer(msgspec.Struct, frozen=True):
 class Deciders(Protocol):
     """The brokers of a fleet."""
 
-    async def may_stop(self, hosts: Sequence[str], brokers: Sequence[int]) -> Answer | None:
-        """Whether these may stop together, as the first of `hosts` that answers says; None if none does."""
+    async def may_stop(self, addresses: Sequence[str], brokers: Sequence[int]) -> Answer | None:
+        """Whether these may stop together, as the first of `addresses` (HOST:PORT) that answers says; None if none does."""
+        ...
+
+    async def serving(self, bootstrap: str) -> frozenset[int] | None:
+        """Ids of the brokers that are registered and not fenced; None if nobody says."""
         ...
 
 
 class AdminPorts:
-    """Deciders over HTTP."""
+    """Deciders over HTTP; who is fenced is Kafka's to say (DescribeCluster, KIP-1073)."""
 
-    async def may_stop(self, hosts: Sequence[str], brokers: Sequence[int]) -> Answer | None:
+    async def may_stop(self, addresses: Sequence[str], brokers: Sequence[int]) -> Answer | None:
         query = [("stop", str(broker)) for broker in brokers]
         timeout = aiohttp.ClientTimeout(total=ANSWER_S_MAX)
         async with aiohttp.ClientSession(timeout=timeout) as session:
-            for host in hosts[:ASKED_MAX]:
+            for address in addresses:
                 try:
-                    url = f"http://{host}:{ADMIN_PORT}/may-i"
+                    url = f"http://{address}/may-i"
                     async with session.get(url, params=query) as response:
                         if response.status == 200:
                             return msgspec.json.decode(await response.read(), type=Answer)
@@ -63,32 +74,66 @@ class AdminPorts:
                     continue  # not ready, or gone: the next one may know
         return None
 
+    async def serving(self, bootstrap: str) -> frozenset[int] | None:
+        milliseconds = int(ANSWER_S_MAX * 1000)
+        client = Client(
+            bootstrap,
+            client_id=names.FIELD_MANAGER,
+            request_timeout_ms=milliseconds,
+            timeout_ms=milliseconds,
+        )
+        try:
+            found = await Admin(client).describe_cluster(include_fenced=True)
+        except ClientError:
+            return None
+        finally:
+            client.close()
+        return frozenset(broker.id for broker in found.brokers) - found.fenced
+
 
 async def ask(deciders: Deciders, cluster: ClusterResource, observed: Observed) -> Leave:
     """About the wave that is next: all of it, else the first half, and so on down to one.
 
-    A topic of one replica is away as long as its broker is, whenever that is: it forbids that several
-    go together, not that one does (Strimzi's and Kafka's own rolls ignore it as well).
+    One that is not ready and that the brokers have fenced goes in any case: it serves nobody, and perhaps
+    it is what it runs with that keeps it so. So does one if no broker is ready that could be asked.
     """
-    wave = list(next_wave(observed, _sets_of(observed)))
-    if not wave:
+    wave = next_wave(observed, _sets_of(observed))
+    if not wave or cluster.spec.paused:
         return Leave()
     leaving = {pod.name for pod in wave}
     service = f"{names.brokers_service(cluster.metadata.name)}.{cluster.metadata.namespace}.svc"
     others = [pod for pod in observed.of_component(BROKER) if pod.ready and not pod.deleting]
+    if not others:
+        return Leave(frozenset([wave[0].name]))
     others.sort(key=lambda pod: (pod.name in leaving, pod.name))
-    hosts = [f"{pod.name}.{service}" for pod in others]
-    objection = ""
+    addresses = [f"{pod.name}.{service}:{ADMIN_PORT}" for pod in others]
+    ids = {pod.name: _broker_id(observed, pod) for pod in wave}
+    try:
+        async with asyncio.timeout(QUESTIONS_S_MAX):
+            if not wave[0].ready:
+                serving = await deciders.serving(manifests.bootstrap_address(cluster))
+                if serving is not None and ids[wave[0].name] not in serving:
+                    return Leave(frozenset([wave[0].name]))
+            return await _as_many_as_may(deciders, addresses, ids)
+    except TimeoutError:
+        return Leave(objection=NOBODY_ANSWERS)
+
+
+async def _as_many_as_may(
+    deciders: Deciders, addresses: Sequence[str], ids: Mapping[str, int]
+) -> Leave:
+    """ids: of the wave's brokers by pod."""
+    wave, objection = list(ids), ""
     while wave:
-        answer = await deciders.may_stop(hosts, [_broker_id(observed, pod) for pod in wave])
+        answer = await deciders.may_stop(addresses, [ids[name] for name in wave])
         if answer is None:
-            return Leave()
-        against = _objection(answer, alone=len(wave) == 1)
+            return Leave(objection=NOBODY_ANSWERS)
+        against = objection_of(answer, alone=len(wave) == 1)
         if not against:
-            return Leave(frozenset(pod.name for pod in wave), objection)
+            return Leave(frozenset(wave), objection)
         objection = against
         wave = wave[: len(wave) // 2]
-    return Leave(frozenset(), objection)
+    return Leave(objection=objection)
 
 
 def _sets_of(observed: Observed) -> list[str]:
@@ -108,13 +153,19 @@ def _broker_id(observed: Observed, pod: Pod) -> int:
     return int(live["metadata"]["labels"][BASE_LABEL]) + int(ordinal)
 
 
-def _objection(answer: Answer, *, alone: bool) -> str:
-    """What speaks against it and counts; empty if nothing does."""
+def objection_of(answer: Answer, *, alone: bool) -> str:
+    """What speaks against it and counts; empty if nothing does.
+
+    A topic of one replica is away as long as its broker is, whenever that is: it forbids that several
+    go together, not that one does (Strimzi's and Kafka's own rolls ignore it as well). What is not
+    named may be any: it counts.
+    """
     if answer.may:
         return ""
     counts = [each for each in answer.forbidden if each.can_heal or not alone]
-    if not counts:
+    unnamed = answer.forbidden_count - len(answer.forbidden)
+    if not counts and unnamed <= 0:
         return ""
-    first = counts[0]
+    first = (counts or answer.forbidden)[0]
     more = f" and {answer.forbidden_count - 1} more" if answer.forbidden_count > 1 else ""
     return f"{first.topic}-{first.partition}{more}: {first.rule}"

@@ -74,10 +74,10 @@ class Pod:
 class Leave:
     """Which of the pods that are to be replaced next may go now, by the brokers' own word.
 
-    objection: why no more. pods: None if no broker could be asked: then one goes at a time.
+    objection: why no more, or none.
     """
 
-    pods: frozenset[str] | None = None
+    pods: frozenset[str] = frozenset()
     objection: str = ""
 
 

@@ -3,9 +3,10 @@
 StatefulSets here never replace pods themselves (OnDelete). A pod is out of date when its revision
 is not its set's. A pod that runs goes only while no other is missing or going and all that are up
 to date are ready. Of brokers a wave goes at once: all that are out of date in one zone, or as many
-of them as the brokers say may stop together (`may_i`). The first of a wave goes by eviction, not
-deletion: so the disruption budget has the last word, also about what happens at the same moment
-elsewhere; the others, for which the budget has no room, are deleted only if that was allowed. Only
+of them as the brokers say may stop together (`may_i`); none while no broker can be asked. The first
+of a wave goes by eviction, not deletion: so the disruption budget has the last word, also about what
+happens at the same moment elsewhere; the others, for which the budget has no room, are deleted only
+if that was allowed. Only
 where the budget would refuse for ever, since the pod is not ready and others are not either, is it
 deleted. Pods that cannot run (a wrong image, an impossible request) are deleted together: they
 serve nobody and nothing is lost.
@@ -84,17 +85,20 @@ def _pods_of(observed: Observed, component: str, sets: Sequence[str]) -> _Pods |
 
 
 def next_wave(observed: Observed, stateful_sets: Sequence[str]) -> tuple[Pod, ...]:
-    """The brokers that are to be replaced next, of one zone and all ready; empty if none are now.
+    """The brokers that are to be replaced next, of one zone; empty if none are now.
 
-    A zone that was begun comes first. One that is not ready, or without zones, goes alone.
+    A zone that was begun comes first. One that is not ready goes first and alone: it may catch up, and
+    be in sync with some of its partitions. Without zones each goes alone. Those that cannot run are
+    not among them, they go without being asked for.
     """
     pods = _pods_of(observed, BROKER, stateful_sets)
-    if isinstance(pods, str) or not pods.outdated:
+    if isinstance(pods, str) or not pods.outdated or pods.missing or _stuck(pods):
         return ()
-    if any(not pod.ready for pod in pods.outdated) or _awaited(BROKER, pods.present, pods.outdated):
+    if _awaited(BROKER, pods.present, pods.outdated):
         return ()
-    if pods.missing:
-        return ()
+    unready = [pod for pod in pods.outdated if not pod.ready]
+    if unready:
+        return (min(unready, key=lambda pod: pod.name),)
     old = {pod.name for pod in pods.outdated}
     begun = {pods.places[pod.name][1] for pod in pods.present if pod.name not in old}
     first = min(pods.outdated, key=lambda pod: _place(pods, pod, begun))
@@ -103,6 +107,11 @@ def next_wave(observed: Observed, stateful_sets: Sequence[str]) -> tuple[Pod, ..
         return (first,)
     wave = [pod for pod in pods.outdated if pods.places[pod.name][1] == zone]
     return tuple(sorted(wave, key=lambda pod: _place(pods, pod, begun)))
+
+
+def _stuck(pods: _Pods) -> list[Pod]:
+    """Those that are out of date and cannot run: nobody misses them."""
+    return [pod for pod in pods.outdated if pod.stuck and not pod.ready]
 
 
 def _place(pods: _Pods, pod: Pod, begun: set[str]) -> tuple[bool, int, str]:
@@ -117,7 +126,7 @@ def plan_rollout(
     pods = _pods_of(observed, component, stateful_sets)
     if isinstance(pods, str):
         return Rollout(f"waiting until Kubernetes acts on StatefulSet {pods}")
-    stuck = [pod for pod in pods.outdated if pod.stuck and not pod.ready]
+    stuck = _stuck(pods)
     if stuck:
         return Rollout(
             f"replacing {_names(stuck)}: out of date and not running" + troubles(stuck),
@@ -140,27 +149,27 @@ def plan_rollout(
 def _replace(
     observed: Observed, component: str, stateful_sets: Sequence[str], pods: _Pods
 ) -> Rollout:
+    """Of members of etcd one, that is not ready if there is such; of brokers a wave."""
+    one = min(pods.outdated, key=lambda candidate: (candidate.ready, candidate.name))
     wave = next_wave(observed, stateful_sets) if component == BROKER else ()
-    # One that is not ready goes first: replacing it costs nobody anything.
-    pod = min(pods.outdated, key=lambda candidate: (candidate.ready, candidate.name))
-    pod = wave[0] if wave else pod
     others = [*pods.missing, *_awaited(component, pods.present, pods.outdated)]
     if others:
         unready = [each for each in pods.present if not each.ready or each.deleting]
         return Rollout(
-            f"waiting for {', '.join(others[:5])}; will replace {pod.name} next"
+            f"waiting for {', '.join(others[:5])}; will replace {one.name} next"
             + troubles(unready),
             replaces=True,
         )
-    allowed = observed.leave.pods
-    if not wave or allowed is None:
-        alone = (_removal(pod, pods.present),)
-        return Rollout(f"replacing {pod.name}: out of date", alone, replaces=True)
-    going = [each for each in wave if each.name in allowed]
+    if component == ETCD:
+        alone = (_removal(one, pods.present),)
+        return Rollout(f"replacing {one.name}: out of date", alone, replaces=True)
+    going = [each for each in wave if each.name in observed.leave.pods]
     if not going:
-        return Rollout(f"waiting to replace {pod.name}: {observed.leave.objection}", replaces=True)
-    rest = [DeletePod(each.name, each.uid) for each in going[1:]]
-    actions: tuple[EvictPod | DeletePod, ...] = (EvictPod(going[0].name, going[0].uid), *rest)
+        return Rollout(
+            f"waiting to replace {wave[0].name}: {observed.leave.objection}", replaces=True
+        )
+    rest = (DeletePod(each.name, each.uid) for each in going[1:])
+    actions = (_removal(going[0], pods.present), *rest)
     return Rollout(f"replacing {_names(going)}: out of date", actions, replaces=True)
 
 
