@@ -1,26 +1,39 @@
 """The operator as a process beside an API server without nodes, and one broker in the place of every fleet.
 
-Run as a program it is the operator itself, but for one thing: whatever a Cluster's bootstrap address is, the broker at
-BROKER_ADDRESS is asked. So resources, rights, watches, ledger and Kafka's admin requests are all real.
+Run as a program it is the operator itself, but for one thing: whatever a Cluster's addresses are, the broker at
+BROKER_ADDRESS and BROKER_ADMIN_ADDRESS is asked, about itself. So resources, rights, watches, ledger and Kafka's admin
+requests are all real.
 """
 
 import json
 import os
 import sys
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
-from e2e.harness.processes import HTTP_S_MAX
+from e2e.harness.processes import HTTP_S_MAX, Broker
 from e2e.harness.program import Program
 
 ADDRESS = "BROKER_ADDRESS"
+ADMIN_ADDRESS = "BROKER_ADMIN_ADDRESS"
+BROKER_ID = 1
 
 
 class Operator(Program):
-    """kubeconfig: who it is. bootstrap: of the broker that is asked about topics."""
+    """kubeconfig: who it is. broker: who is asked about topics, and whether it may stop.
+
+    lease_namespace: where the Lease is by which it is elected; it works alone without one.
+    """
 
     def __init__(
-        self, directory: Path, kubeconfig: Path, bootstrap: str, namespaces: str = ""
+        self,
+        directory: Path,
+        kubeconfig: Path,
+        broker: Broker,
+        namespaces: str = "",
+        *,
+        lease_namespace: str = "",
     ) -> None:
         super().__init__("operator", [sys.executable, "-m", __spec__.name], directory)
         self.http_port = self.ports.reserve()
@@ -31,7 +44,9 @@ class Operator(Program):
             "LOGFLEET_BROKER_IMAGE": "logfleet/broker:1",
             "LOGFLEET_HTTP_PORT": str(self.http_port),
             "LOGFLEET_NAMESPACES": namespaces,
-            ADDRESS: bootstrap,
+            "LOGFLEET_LEASE_NAMESPACE": lease_namespace,
+            ADDRESS: broker.bootstrap,
+            ADMIN_ADDRESS: f"127.0.0.1:{broker.admin_port}",
         }
 
     def start(self) -> None:
@@ -57,13 +72,23 @@ class Operator(Program):
 def main() -> None:
     from logfleet_operator.__main__ import main as operate
     from logfleet_operator.brokers import BrokerAdmin, BrokerAdmins
+    from logfleet_operator.clusters.may_i import AdminPorts, Answer
 
     class OneBroker(BrokerAdmins):
         async def open(self, bootstrap: str) -> BrokerAdmin:
             del bootstrap  # names a Service, which nobody serves here
             return await super().open(os.environ[ADDRESS])
 
-    operate(OneBroker())
+    class OneDecider(AdminPorts):
+        async def may_stop(self, addresses: Sequence[str], brokers: Sequence[int]) -> Answer | None:
+            del addresses, brokers
+            return await super().may_stop([os.environ[ADMIN_ADDRESS]], [BROKER_ID])
+
+        async def serving(self, bootstrap: str) -> frozenset[int] | None:
+            del bootstrap
+            return await super().serving(os.environ[ADDRESS])
+
+    operate(OneBroker(), OneDecider())
 
 
 if __name__ == "__main__":

@@ -168,9 +168,12 @@ def test_with_named_namespaces_rights_end_there(helm: Helm) -> None:
         "nodes",
         "storageclasses",
     }
-    assert [role["metadata"]["namespace"] for role in of_kind(documents, "Role")] == ["a", "b"]
+    places = ["sys", "a", "b"]  # the first for the Lease only
+    lease = of_kind(documents, "Role")[0]
+    assert granted(lease["rules"]) == {("leases", verb) for verb in ("create", "get", "patch")}
+    assert [role["metadata"]["namespace"] for role in of_kind(documents, "Role")] == places
     bindings = of_kind(documents, "RoleBinding")
-    assert [binding["metadata"]["namespace"] for binding in bindings] == ["a", "b"]
+    assert [binding["metadata"]["namespace"] for binding in bindings] == places
     assert all(binding["subjects"][0]["namespace"] == "sys" for binding in bindings)
 
 

@@ -38,7 +38,7 @@ def stage(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iter
     kubelets = Kubelets(plane)
     broker = Broker(folder / "broker")
     token = plane.kubeconfig_of(OPERATOR_RELEASE, OPERATOR_NAMESPACE)
-    operator = Operator(folder / "operator", token, broker.bootstrap)
+    operator = Operator(folder / "operator", token, broker, lease_namespace=OPERATOR_NAMESPACE)
     try:
         broker.start()
         kubelets.start()
@@ -393,10 +393,11 @@ def test_it_speaks_json_and_exports_metrics(stage):
 
 
 def granted(kubernetes: Kubernetes) -> set[Right]:
-    name = f"{OPERATOR_RELEASE}-{OPERATOR_NAMESPACE}"
+    rules = kubernetes.get("clusterrole", f"{OPERATOR_RELEASE}-{OPERATOR_NAMESPACE}")["rules"]
+    rules += kubernetes.get("role", f"{OPERATOR_RELEASE}-lease", OPERATOR_NAMESPACE)["rules"]
     return {
         (group, resource, verb)
-        for rule in kubernetes.get("clusterrole", name)["rules"]
+        for rule in rules
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
@@ -404,10 +405,7 @@ def granted(kubernetes: Kubernetes) -> set[Right]:
 
 
 def asked_inside(used: set[Right]) -> set[Right]:
-    """Rights that the API server asks for within a request, so that the log does not show them.
-
-    Create, for an apply of what does not exist; clusters/finalizers, for blockOwnerDeletion.
-    """
+    """Not in the log: create, for an apply of what does not exist; clusters/finalizers, for blockOwnerDeletion."""
     makes = {(group, kind, "create") for group, kind, verb in used if verb == "patch"}
     statuses = {right for right in makes if right[1].endswith("/status")}
     return makes - statuses | {("logfleet.dev", "clusters/finalizers", "update")}
@@ -441,7 +439,7 @@ def test_with_named_namespaces_it_works_there_and_nowhere_else(stage, namespace,
     values = {"watchNamespaces": [namespace], "crds": {"enabled": False}}
     kubernetes.helm(*install, "--create-namespace", "-f", "-", values=values)
     token = stage.plane.kubeconfig_of(OPERATOR_RELEASE, system)
-    narrow = Operator(tmp_path, token, stage.broker.bootstrap, namespace)
+    narrow = Operator(tmp_path, token, stage.broker, namespace)
     elsewhere = f"not-{namespace}"[:60]
     kubernetes.create_namespace(elsewhere)
     kubernetes.apply(small(), namespace=elsewhere)
@@ -460,7 +458,7 @@ def test_with_named_namespaces_it_works_there_and_nowhere_else(stage, namespace,
 
 
 def test_a_kubeconfig_that_is_not_there_is_one_line(stage, tmp_path: Path):
-    operator = Operator(tmp_path, tmp_path / "none", stage.broker.bootstrap)
+    operator = Operator(tmp_path, tmp_path / "none", stage.broker)
     try:
         operator.launch()
         assert operator.wait() == 1

@@ -6,7 +6,9 @@ import os
 import signal
 import sys
 import time
-from typing import Final
+import uuid
+from collections.abc import Coroutine
+from typing import Any, Final
 
 import structlog
 from logfleet.resources.document import GROUP, VERSION
@@ -19,6 +21,7 @@ from logfleet_operator.clusters.may_i import AdminPorts, Deciders
 from logfleet_operator.credentials import NoCredentials, login
 from logfleet_operator.handlers import Feed, Watcher, watch_settings
 from logfleet_operator.kube import ApiServer, Kube, KubeError, KubeUnavailable
+from logfleet_operator.leadership import Leadership, LeaseLost, LedAdmins, LedKube
 from logfleet_operator.settings import Settings, SettingsError
 from logfleet_operator.topics.topic_reconciler import TopicReconciler
 from logfleet_operator.worker import Worker
@@ -43,7 +46,7 @@ def main(admins: AdminFactory | None = None, deciders: Deciders | None = None) -
     logs.configure(settings.log_level, as_json=settings.log_json)
     try:
         asyncio.run(run(settings, admins or BrokerAdmins(), deciders or AdminPorts()))
-    except (NoCredentials, NotAllowed) as error:
+    except (NoCredentials, NotAllowed, LeaseLost) as error:
         sys.exit(f"logfleet-operator: {error}")
 
 
@@ -68,27 +71,61 @@ async def run(settings: Settings, admins: AdminFactory, deciders: Deciders) -> N
 
 
 async def operate(kube: Kube, admins: AdminFactory, deciders: Deciders, settings: Settings) -> None:
-    """Watch and work until cancelled."""
+    """Watch and work until cancelled, while no other operator does. Raises LeaseLost, NotAllowed."""
+    leadership = None
+    if settings.lease_namespace:
+        # A process of its own, also if its container is started again (client-go's hint for identities).
+        identity = f"{settings.identity}_{uuid.uuid4()}"
+        leadership = Leadership(kube, settings.lease_namespace, settings.lease, identity)
+        kube, admins = LedKube(kube, leadership), LedAdmins(admins, leadership)
     clusters = ClusterReconciler(kube, settings, deciders)
     topics = TopicReconciler(kube, admins, settings, monotonic=time.monotonic)
     worker = Worker(kube, clusters, topics, settings)
     watcher = Watcher(Feed(asyncio.get_running_loop(), worker, topics), settings)
     started = False
-    runner = await http_server.serve(
-        worker,
-        watching=lambda: watcher.watching,
-        alive=lambda: watcher.alive or not started,
-        port=settings.http_port,
-    )
-    try:
+
+    def tick() -> None:
+        worker.ticked = time.monotonic()
+
+    async def work() -> None:
+        nonlocal started
         await wait_for_crds(kube, worker)
         watcher.start()
         started = True
         log.info("operator_started", namespaces=sorted(settings.namespaces) or "all")
         await worker.run()
+
+    runner = await http_server.serve(
+        worker,
+        watching=lambda: watcher.watching,
+        alive=lambda: watcher.alive or not started,
+        stands_by=lambda: leadership is not None and not leadership.held,
+        port=settings.http_port,
+    )
+    try:
+        if leadership is None:
+            await work()
+        else:
+            await leadership.acquire(tick)
+            await _both(work(), leadership.keep())
     finally:
         watcher.stop(WATCHES_STOP_S)
         await runner.cleanup()
+        if leadership is not None:
+            await leadership.release()
+
+
+async def _both(*parts: Coroutine[Any, Any, None]) -> None:
+    """Run them until one raises, or all are cancelled; none is left then. Raises what the first raised."""
+    tasks = [asyncio.ensure_future(part) for part in parts]
+    try:
+        ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in ended:
+        task.result()
 
 
 async def wait_for_crds(kube: Kube, worker: Worker) -> None:

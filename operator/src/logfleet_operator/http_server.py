@@ -1,7 +1,8 @@
 """/healthz, /readyz and /metrics. SHELL.
 
 Healthy means that the dispatcher keeps turning and that the watches' threads live; ready, that all
-resources were listed once (but for those of namespaces that refuse) and kopf has begun. Neither
+resources were listed once (but for those of namespaces that refuse) and kopf has begun, or that another
+operator works and this one stands by. Neither
 depends on the API server answering now: restarting the operator would not bring it back.
 """
 
@@ -17,7 +18,12 @@ STALLED_S: Final = 12 * TICK_S
 
 
 async def serve(
-    worker: Worker, *, watching: Callable[[], bool], alive: Callable[[], bool], port: int
+    worker: Worker,
+    *,
+    watching: Callable[[], bool],
+    alive: Callable[[], bool],
+    stands_by: Callable[[], bool],
+    port: int,
 ) -> web.AppRunner:
     """Listen on all interfaces, of IPv4 and IPv6; the caller calls `cleanup` on what is returned."""
 
@@ -29,6 +35,8 @@ async def serve(
         return web.Response(text="ok\n")
 
     async def readyz(_: web.Request) -> web.Response:
+        if stands_by():
+            return web.Response(text="stands by\n")
         if worker.synced and watching():
             return web.Response(text="ready\n")
         why = f"listed all resources: {worker.synced}, watching: {watching()}"

@@ -71,6 +71,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "StatefulSet": Kind("apis/apps/v1", "statefulsets"),
     "PodDisruptionBudget": Kind("apis/policy/v1", "poddisruptionbudgets"),
     "Event": Kind("apis/events.k8s.io/v1", "events"),
+    "Lease": Kind("apis/coordination.k8s.io/v1", "leases"),
     "Namespace": Kind("api/v1", "namespaces", namespaced=False),
     "Node": Kind("api/v1", "nodes", namespaced=False),
     "StorageClass": Kind("apis/storage.k8s.io/v1", "storageclasses", namespaced=False),

@@ -15,7 +15,8 @@ class SettingsError(ValueError):
 class Settings:
     """broker_image, etcd_image: what Clusters run by default. namespaces: empty means all.
 
-    identity: which of several operators this is, its pod's name.
+    identity: which of several operators this is, its pod's name. lease, lease_namespace: what they elect the one by
+    that works; without a namespace this one works, and another beside it would write the same objects.
     """
 
     broker_image: str
@@ -25,6 +26,8 @@ class Settings:
     log_level: str = "info"
     log_json: bool = True
     identity: str = ""
+    lease: str = "logfleet-operator"
+    lease_namespace: str = ""
 
     @property
     def scopes(self) -> list[str]:
@@ -56,5 +59,7 @@ class Settings:
             http_port=int(port),
             log_level=level,
             log_json=environment.get("LOGFLEET_LOG_FORMAT", "json") == "json",
+            lease=environment.get("LOGFLEET_LEASE") or "logfleet-operator",
+            lease_namespace=environment.get("LOGFLEET_LEASE_NAMESPACE", ""),
             identity=environment.get("LOGFLEET_POD_NAME", "") or environment.get("HOSTNAME", ""),
         )
