@@ -17,6 +17,7 @@ from logfleet_operator import http_server, logs
 from logfleet_operator.admin import AdminFactory
 from logfleet_operator.brokers import BrokerAdmins
 from logfleet_operator.clusters.cluster_reconciler import ClusterReconciler
+from logfleet_operator.clusters.etcd_client import EtcdClients
 from logfleet_operator.clusters.may_i import AdminPorts, Deciders
 from logfleet_operator.credentials import NoCredentials, login
 from logfleet_operator.handlers import Feed, Watcher, watch_settings
@@ -78,7 +79,8 @@ async def operate(kube: Kube, admins: AdminFactory, deciders: Deciders, settings
         identity = f"{settings.identity}_{uuid.uuid4()}"
         leadership = Leadership(kube, settings.lease_namespace, settings.lease, identity)
         kube, admins = LedKube(kube, leadership), LedAdmins(admins, leadership)
-    clusters = ClusterReconciler(kube, settings, deciders)
+    etcds = EtcdClients(leadership)
+    clusters = ClusterReconciler(kube, settings, deciders, etcds)
     topics = TopicReconciler(kube, admins, settings, monotonic=time.monotonic)
     worker = Worker(kube, clusters, topics, settings)
     watcher = Watcher(Feed(asyncio.get_running_loop(), worker, topics), settings)

@@ -476,6 +476,7 @@ async def test_a_lost_authority_is_told_before_the_certificates_it_issued_end() 
 async def test_a_member_of_etcd_that_lost_its_data_does_not_start_and_status_tells_why() -> None:
     world, operation = await at_rest()
     world.empty_members = {"fleet-etcd-1"}
+    world.etcd.unavailable = "no leader"
     await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("False", "Progressing")
     assert "fleet-etcd-1 lost its data and may not vote again" in why(world)

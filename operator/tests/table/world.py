@@ -31,6 +31,7 @@ from logfleet_operator.clusters.may_i import Answer
 from logfleet_operator.kube import KubeConflict, KubeError
 from msgspec.structs import replace
 
+from .etcd_cluster import EtcdCluster
 from .lives import component, is_config_map_key, is_ready, runs, without_accidents
 from .schemas import STATUS_SCHEMAS, undeclared
 from .server_side_apply import merge
@@ -71,6 +72,7 @@ class World:
         self.refused: dict[tuple[str, str], str] = {}
         self.webhook: Callable[[Manifest], None] = lambda _: None
         self.empty_members: set[str] = set()
+        self.etcd = EtcdCluster(self._call)
         self.unreachable = False
         self.dynamic_config: dict[str, str] = {}
         self.host_ip = "10.0.0.1"
@@ -259,6 +261,10 @@ class World:
         images = {container["image"] for container in live["spec"]["containers"]}
         stuck = bool(images & self.broken_images)
         gate: list[Manifest] = []
+        record = self.objects.get(("ConfigMap", NAMESPACE, "fleet-record"), {"data": {}})["data"]
+        if record.get(etcd.ADMITTED_KEY) == live["metadata"]["uid"]:
+            self.etcd.join(live["metadata"]["name"])
+            self.empty_members -= {live["metadata"]["name"]}
         if live["metadata"]["name"] in self.empty_members:
             stuck = True
             ended = {"exitCode": etcd.EMPTY_VOLUME_EXIT}

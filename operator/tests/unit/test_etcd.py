@@ -25,21 +25,23 @@ def gate() -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "data, state, code",
+    "data, state, admitted, code",
     [
-        ("data/member/wal", etcd.ESTABLISHED, 0),
-        ("data/member/wal", etcd.BOOTSTRAPPING, 0),
-        ("", etcd.BOOTSTRAPPING, 0),
-        ("", etcd.ESTABLISHED, etcd.EMPTY_VOLUME_EXIT),
-        ("data/member", etcd.ESTABLISHED, etcd.EMPTY_VOLUME_EXIT),
+        ("data/member/wal", etcd.ESTABLISHED, "", 0),
+        ("data/member/wal", etcd.BOOTSTRAPPING, "", 0),
+        ("", etcd.BOOTSTRAPPING, "", 0),
+        ("", etcd.ESTABLISHED, "", etcd.EMPTY_VOLUME_EXIT),
+        ("data/member", etcd.ESTABLISHED, "", etcd.EMPTY_VOLUME_EXIT),
+        ("", etcd.ESTABLISHED, "uid-1", 0),
+        ("", etcd.ESTABLISHED, "uid-2", etcd.EMPTY_VOLUME_EXIT),
     ],
 )
 def test_the_gate_is_shut_where_a_member_lost_its_data(
-    tmp_path: Path, data: str, state: str, code: int
+    tmp_path: Path, data: str, state: str, admitted: str, code: int
 ) -> None:
     (tmp_path / data).mkdir(parents=True, exist_ok=True)
     shell, options, script = gate()
     script = script.replace(etcd.DATA_DIRECTORY, str(tmp_path))
-    environment = {"ETCD_STATE": state}
+    environment = {"ETCD_STATE": state, "ETCD_ADMITTED": admitted, "POD_UID": "uid-1"}
     done = subprocess.run([shell, options, script], env=environment, check=False)
     assert done.returncode == code

@@ -13,9 +13,11 @@ from logfleet.resources.document import InvalidResourceError, Metadata
 from logfleet.resources.plan import Reason, Shortages
 
 from logfleet_operator import conditions, names
-from logfleet_operator.clusters import certificates, manifests
+from logfleet_operator.clusters import certificates, manifests, members
+from logfleet_operator.clusters.etcd_client import Etcds, EtcdUnavailable, etcd_access
 from logfleet_operator.clusters.may_i import Deciders, ask
 from logfleet_operator.clusters.observed import (
+    Member,
     ObjectConflict,
     Observed,
     Rewriting,
@@ -28,11 +30,13 @@ from logfleet_operator.clusters.reading import observe
 from logfleet_operator.clusters.rollout import DeletePod, EvictPod
 from logfleet_operator.clusters.steps import (
     Action,
+    AddMember,
     Apply,
     ClusterPlan,
     Delete,
     IssueCertificate,
     MakeAuthority,
+    RemoveMember,
 )
 from logfleet_operator.events import Events, of_change
 from logfleet_operator.kube import Kube, KubeConflict, KubeError, KubeUnavailable
@@ -62,12 +66,14 @@ class ClusterReconciler:
         kube: Kube,
         settings: Settings,
         deciders: Deciders,
+        etcds: Etcds,
         *,
         now: Callable[[], datetime] | None = None,
     ) -> None:
         self._kube = kube
         self._settings = settings
         self._deciders = deciders
+        self._etcds = etcds
         self._now = now or (lambda: datetime.now(UTC))
         self._events = Events(kube, settings.identity, now=self._now)
         self.notices: dict[tuple[str, str], str] = {}
@@ -100,6 +106,9 @@ class ClusterReconciler:
         except KubeError as error:
             await self._fail(live, Reason.PROGRESSING, f"Kubernetes refuses: {error}", now)
             raise
+        except EtcdUnavailable as error:
+            await self._fail(live, Reason.PROGRESSING, f"etcd does not do it now: {error}", now)
+            return RECHECK_S
         except KubeUnavailable as error:
             sentence = f"Kubernetes cannot do it now: {error}"
             await self._write(live, conditions.postponed(live, sentence, now))
@@ -123,7 +132,8 @@ class ClusterReconciler:
             known = self._recent_rewritings(metadata.namespace, metadata.name)
             observed = await observe(self._kube, cluster, known)
             leave = await ask(self._deciders, cluster, observed)
-            observed = replace(observed, leave=leave)
+            listed = await self._members(cluster, observed)
+            observed = replace(observed, leave=leave, members=listed)
             due = self._due(metadata.name, observed)
             plan = plan_cluster(cluster, observed, self._settings, renew=due)
             for action in plan.actions:
@@ -203,8 +213,28 @@ class ClusterReconciler:
                 log.info("pod_evicted", namespace=namespace, pod=name, allowed=allowed)
                 said = Said("Normal", "PodEvicted", f"{name} is out of date", uid)
                 return said if allowed else None
+            case RemoveMember(name, id_):
+                await self._etcds.remove(etcd_access(cluster, observed), id_)
+                log.info("member_removed", namespace=namespace, member=name, id=id_)
+                return Said("Normal", "MemberRemoved", f"{name} lost its data", id_)
+            case AddMember(name, peer_url):
+                await self._etcds.add(etcd_access(cluster, observed), peer_url)
+                log.info("member_added", namespace=namespace, member=name)
+                return None
             case _:
                 assert_never(action)
+
+    async def _members(
+        self, cluster: ClusterResource, observed: Observed
+    ) -> tuple[Member, ...] | None:
+        """Asked for only where one is to be healed: None also if etcd does not answer, which is logged."""
+        if members.lost(cluster, observed) is None:
+            return None
+        try:
+            return await self._etcds.members(etcd_access(cluster, observed))
+        except EtcdUnavailable as error:
+            log.warning("etcd_unavailable", cluster=cluster.metadata.name, error=str(error))
+            return None
 
     def _certificate(
         self, cluster: ClusterResource, authority: Manifest, action: IssueCertificate

@@ -3,7 +3,8 @@
 Rules, each from a way to lose a quorum or its data: members start together and find each other
 before they are ready; a member bootstraps a new cluster only while the record says
 `bootstrapping`, which ends for ever once every member has been ready (a member that comes back
-with an empty volume would otherwise vote with a forgotten log); peers and clients show
+with an empty volume would otherwise vote with a forgotten log), or once the others have it as a new
+one (`members`); peers and clients show
 certificates of this Cluster's own authority, since many networks enforce no policy; members that
 have volumes keep the zones they began with, since a volume never leaves its own.
 """
@@ -25,6 +26,11 @@ RESUMING: Final = "resuming"
 ESTABLISHED: Final = "established"
 STATES: Final = frozenset({BOOTSTRAPPING, RESUMING, ESTABLISHED})
 
+# Of the record: etcd's own word for how a member without data begins, and the uid of the pod that may
+# begin without because the others have it as a new member ("": none).
+INITIAL_STATE_KEY: Final = "etcd-initial-state"
+ADMITTED_KEY: Final = "etcd-admitted"
+
 DATA_DIRECTORY: Final = "/var/lib/etcd"
 CERTIFICATES: Final = "/etc/etcd"
 QUOTA_BYTES_MAX: Final = 8 << 30  # etcd's own advice
@@ -34,6 +40,7 @@ EMPTY_VOLUME_EXIT: Final = 66
 # A container's script, run before each start of a member; the etcd image has no shell.
 _GATE: Final = f"""\
 if [ -d {DATA_DIRECTORY}/data/member/wal ] || [ "$ETCD_STATE" = {BOOTSTRAPPING} ]; then exit 0; fi
+if [ -n "$ETCD_ADMITTED" ] && [ "$ETCD_ADMITTED" = "$POD_UID" ]; then exit 0; fi
 echo "this member's volume is empty and its cluster exists: it must not vote again under its old name." >&2
 exit {EMPTY_VOLUME_EXIT}
 """
@@ -93,11 +100,17 @@ def quota_bytes(storage: Storage) -> int:
     return min(QUOTA_BYTES_MAX, int(size * Fraction(4, 5)))
 
 
+def peer_url(cluster: ClusterResource, pod: str) -> str:
+    """Where the others reach the member that runs in this pod."""
+    name, namespace = names.etcd_name(cluster.metadata.name), cluster.metadata.namespace
+    return f"https://{pod}.{name}.{namespace}.svc:{names.ETCD_PEER_PORT}"
+
+
 def arguments(cluster: ClusterResource, managed: ManagedMetadata) -> list[str]:
     name, namespace = names.etcd_name(cluster.metadata.name), cluster.metadata.namespace
     host = f"$(POD_NAME).{name}.{namespace}.svc"
     members = ",".join(
-        f"{name}-{member}=https://{name}-{member}.{name}.{namespace}.svc:{names.ETCD_PEER_PORT}"
+        f"{name}-{member}={peer_url(cluster, f'{name}-{member}')}"
         for member in range(managed.replicas)
     )
     certificates = [
@@ -119,8 +132,8 @@ def arguments(cluster: ClusterResource, managed: ManagedMetadata) -> list[str]:
         f"--listen-metrics-urls=http://0.0.0.0:{names.ETCD_METRICS_PORT}",
         f"--initial-cluster={members}",
         f"--initial-cluster-token={cluster.metadata.uid}",
-        # Read only with an empty volume, which the gate lets pass only while bootstrapping.
-        "--initial-cluster-state=new",
+        # Read only with an empty volume: the gate lets it pass while bootstrapping, or to join as a new member.
+        "--initial-cluster-state=$(INITIAL_STATE)",
         "--client-cert-auth=true",
         "--peer-client-cert-auth=true",
         *certificates,
@@ -204,17 +217,25 @@ def stateful_set(
 
 
 def _gate(cluster: ClusterResource, image: str) -> Manifest:
-    state = {"name": names.record_map(cluster.metadata.name), "key": "etcd"}
+    record = names.record_map(cluster.metadata.name)
     return {
         "name": "gate",
         "image": image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["/bin/sh", "-ec", _GATE],
-        "env": [{"name": "ETCD_STATE", "valueFrom": {"configMapKeyRef": state}}],
+        "env": [
+            _of_record("ETCD_STATE", record, "etcd"),
+            _of_record("ETCD_ADMITTED", record, ADMITTED_KEY),
+            {"name": "POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
+        ],
         "securityContext": pods.CONTAINER_SECURITY,
         "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}},
         "volumeMounts": [{"name": "data", "mountPath": DATA_DIRECTORY, "readOnly": True}],
     }
+
+
+def _of_record(variable: str, record: str, key: str) -> Manifest:
+    return {"name": variable, "valueFrom": {"configMapKeyRef": {"name": record, "key": key}}}
 
 
 def _member(cluster: ClusterResource, managed: ManagedMetadata, image: str) -> Manifest:
@@ -229,7 +250,10 @@ def _member(cluster: ClusterResource, managed: ManagedMetadata, image: str) -> M
         "imagePullPolicy": "IfNotPresent",
         "command": ["etcd"],
         "args": arguments(cluster, managed),
-        "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+        "env": [
+            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            _of_record("INITIAL_STATE", names.record_map(cluster.metadata.name), INITIAL_STATE_KEY),
+        ],
         "ports": ports,
         "startupProbe": {**_probe("/livez", 2), "failureThreshold": 150},
         "livenessProbe": {**_probe("/livez", 10), "failureThreshold": 8},

@@ -25,7 +25,7 @@ from logfleet.resources.cluster import (
 from logfleet.resources.document import Metadata
 
 from logfleet_operator import names
-from logfleet_operator.clusters import pods
+from logfleet_operator.clusters import etcd, pods
 from logfleet_operator.clusters.ranges import Range
 from logfleet_operator.names import Manifest
 
@@ -62,15 +62,25 @@ def owned(metadata: Metadata, manifest: Manifest) -> Manifest:
     }
 
 
-def record(cluster: ClusterResource, ranges: Sequence[Range], etcd_state: str) -> Manifest:
-    """What must not be forgotten: given broker ids, of which one may have run, and whether etcd may still bootstrap."""
+def record(
+    cluster: ClusterResource, ranges: Sequence[Range], etcd_state: str, admitted: str
+) -> Manifest:
+    """What must not be forgotten: given broker ids, of which one may have run, and whether etcd may still bootstrap.
+
+    admitted: see `etcd.ADMITTED_KEY`.
+    """
     name = cluster.metadata.name
     listed = [msgspec.structs.asdict(given) for given in ranges]
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": names.record_map(name), "labels": names.labels(name, "record")},
-        "data": {"ranges": json.dumps(listed), "etcd": etcd_state},
+        "data": {
+            "ranges": json.dumps(listed),
+            "etcd": etcd_state,
+            etcd.INITIAL_STATE_KEY: "new" if etcd_state == etcd.BOOTSTRAPPING else "existing",
+            etcd.ADMITTED_KEY: admitted,
+        },
     }
 
 

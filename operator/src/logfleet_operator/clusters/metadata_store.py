@@ -6,7 +6,7 @@ from logfleet.resources.cluster import ClusterResource, ManagedMetadata
 from logfleet.resources.plan import Reason, Refusal
 
 from logfleet_operator import names
-from logfleet_operator.clusters import etcd, pods, rollout
+from logfleet_operator.clusters import etcd, members, pods, rollout
 from logfleet_operator.clusters.broker_ids import ordinal_of, recorded
 from logfleet_operator.clusters.observed import (
     EMPTY_VOLUME,
@@ -139,20 +139,20 @@ def plan_metadata_store(
     if plan is not None:
         return plan
     # The operator's default and not spec.image, so that changing that does not restart etcd.
-    members = etcd.stateful_set(
+    wanted = etcd.stateful_set(
         cluster,
         managed,
         _etcd_placement(cluster, managed, observed),
         image=settings.etcd_image,
         gate_image=settings.broker_image,
     )
-    members = with_claims_as_begun(observed, members)
-    objects = [etcd.service(cluster), etcd.budget(cluster, managed), members]
+    wanted = with_claims_as_begun(observed, wanted)
+    objects = [etcd.service(cluster), etcd.budget(cluster, managed), wanted]
     actions = applies(cluster, observed, objects)
     if actions:
         return making(actions, "etcd")
     if etcd_state(cluster, observed) == etcd.ESTABLISHED:
-        return None
+        return members.heal(cluster, observed)
     ready = sum(pod.ready for pod in observed.of_component(names.ETCD))
     waiting = rollout.plan_rollout(observed, names.ETCD, [names.etcd_name(cluster.metadata.name)])
     if waiting is not None and waiting.actions:

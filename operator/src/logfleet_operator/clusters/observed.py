@@ -81,6 +81,15 @@ class Leave:
     objection: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Member:
+    """As etcd lists it. name: "" until it has started once (etcd, api/v3 MemberList)."""
+
+    id: str
+    name: str
+    peer_url: str
+
+
 class ObjectConflict(Exception):
     """An object is not what the Cluster needs. The text names it and says what a person can do."""
 
@@ -108,6 +117,7 @@ class Observed:
     volumes: volume claims of brokers and etcd. storage_classes: None if they cannot be listed.
     ends: Secret -> when its certificate ends, of those that can be read. rewritings: by kind and name.
     zones: node -> its zone, of those that were asked for. leave: about the wave that is next.
+    members: of etcd, by its own word; None if it was not asked or did not answer.
     """
 
     objects: Mapping[tuple[str, str], Manifest]
@@ -119,6 +129,7 @@ class Observed:
     rewritings: Mapping[tuple[str, str], Rewriting] = field(default_factory=dict)
     zones: Mapping[str, str] = field(default_factory=dict)
     leave: Leave = field(default_factory=Leave)
+    members: tuple[Member, ...] | None = None
 
     def get(self, kind: str, name: str) -> Manifest | None:
         if kind == "Secret":

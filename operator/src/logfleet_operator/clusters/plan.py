@@ -17,7 +17,14 @@ from logfleet.resources.cluster import ClusterResource, set_name
 from logfleet.resources.plan import Refusal
 
 from logfleet_operator import names
-from logfleet_operator.clusters import manifests, metadata_store, refusals, removals, rollout
+from logfleet_operator.clusters import (
+    manifests,
+    members,
+    metadata_store,
+    refusals,
+    removals,
+    rollout,
+)
 from logfleet_operator.clusters.broker_ids import claims_of
 from logfleet_operator.clusters.observed import Observed, foreign, node_ports, rewritten
 from logfleet_operator.clusters.ranges import Range, allocate, merge
@@ -78,7 +85,8 @@ def _ground(
     cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
 ) -> ClusterPlan | None:
     """The record first, alone: nothing may exist that it does not know. Then what pods refer to."""
-    record = manifests.record(cluster, ranges, metadata_store.etcd_state(cluster, observed))
+    state = metadata_store.etcd_state(cluster, observed)
+    record = manifests.record(cluster, ranges, state, members.admitted(cluster, observed, state))
     actions = applies(cluster, observed, [record])
     if actions:
         return making(actions, "the record of broker ids")
@@ -151,9 +159,14 @@ def _roll(
         steps.append((names.ETCD, [names.etcd_name(name)]))
     sets = [set_name(name, given.pool, given.zone) for given in ranges if given.replicas]
     steps.append((names.BROKER, sets))
+    later = None
     for component, stateful_sets in steps:
         waiting = rollout.plan_rollout(observed, component, stateful_sets)
-        if waiting is not None:
-            stage = Stage.REPLACING if waiting.replaces else Stage.STARTING
-            return ClusterPlan(waiting.why, waiting.actions, stage=stage)
-    return None
+        if waiting is None:
+            continue
+        stage = Stage.REPLACING if waiting.replaces else Stage.STARTING
+        plan = ClusterPlan(waiting.why, waiting.actions, stage=stage)
+        if component == names.BROKER or waiting.actions or not members.is_lame(cluster, observed):
+            return plan
+        later = plan
+    return later

@@ -215,8 +215,8 @@ def _troubles(pods: Sequence[Pod]) -> list[str]:
     for pod in pods:
         if pod.stuck == EMPTY_VOLUME:
             said.append(
-                f"{pod.name} lost its data and may not vote again; this version does not replace "
-                "it, restore its volume"
+                f"{pod.name} lost its data and may not vote again; it joins anew once a "
+                "majority of the others is ready"
             )
         elif pod.stuck:
             said.append(f"{pod.name}: {pod.stuck}")

@@ -52,6 +52,22 @@ class Delete:
     uid: str
 
 
+@dataclass(frozen=True, slots=True)
+class RemoveMember:
+    """Remove a member of etcd, whose data are gone, from its cluster. name: of its pod. id: etcd's."""
+
+    name: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddMember:
+    """Add a member to etcd's cluster, that will begin empty in the pod of this name."""
+
+    name: str
+    peer_url: str
+
+
 class Stage(StrEnum):
     """What is under way: the reason of the condition Progressing."""
 
@@ -70,7 +86,16 @@ class Stage(StrEnum):
         return self not in {Stage.DONE, Stage.REFUSED, Stage.PAUSED}
 
 
-Action = Apply | MakeAuthority | IssueCertificate | EvictPod | DeletePod | Delete
+Action = (
+    Apply
+    | MakeAuthority
+    | IssueCertificate
+    | EvictPod
+    | DeletePod
+    | Delete
+    | RemoveMember
+    | AddMember
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,69 @@
+"""A member of a real etcd that lost its data, taken out and in again with the operator's own client and certificates."""
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from logfleet_operator.clusters import certificates
+from logfleet_operator.clusters.etcd_client import Access, EtcdClients, EtcdUnavailable
+
+from e2e.harness.etcd import SPEED, TlsPaths, etcd_binaries, etcd_cluster
+
+
+@pytest.fixture
+def pems(tmp_path: Path) -> tuple[TlsPaths, Access]:
+    """What a server, and what its client shows."""
+    now = datetime.now(UTC)
+    authority = certificates.make_authority("test", now)
+    signer = authority.certificate, authority.key
+    server = certificates.issue(*signer, "server", ["localhost"], now)
+    client = certificates.issue(*signer, "client", [], now)
+    paths = TlsPaths(*(tmp_path / name for name in ("ca.crt", "tls.crt", "tls.key")))
+    paths.ca.write_bytes(authority.certificate)
+    paths.certificate.write_bytes(server.certificate)
+    paths.key.write_bytes(server.key)
+    return paths, Access((), authority.certificate, client.certificate, client.key)
+
+
+def test_a_member_that_lost_its_data_joins_anew(
+    tmp_path: Path, pems: tuple[TlsPaths, Access]
+) -> None:
+    tls, shown = pems
+    etcd = EtcdClients(None)
+    with etcd_cluster(etcd_binaries()[0], tmp_path, 3, tls) as servers:
+        lost, others = servers[1], (servers[0], servers[2])
+        endpoints = tuple(f"https://localhost:{each.port}" for each in (lost, *others))
+        access = Access(endpoints, shown.authority, shown.certificate, shown.key)
+        before = {each.name: each for each in asyncio.run(etcd.members(access))}
+        assert {each.peer_url for each in before.values()} == {each.peer_url for each in servers}
+
+        lost.kill()
+        lost.wipe()
+        asyncio.run(etcd.remove(access, before[lost.name].id))
+        asyncio.run(etcd.add(access, lost.peer_url))
+        (added,) = (each for each in asyncio.run(etcd.members(access)) if not each.name)
+        assert (added.peer_url, added.id != before[lost.name].id) == (lost.peer_url, True)
+        with pytest.raises(EtcdUnavailable, match="Peer URLs already exists"):
+            asyncio.run(etcd.add(access, lost.peer_url))
+
+        lost.speed = [*SPEED, "--initial-cluster-state=existing"]
+        lost.start()
+        after = {each.name: each.id for each in asyncio.run(etcd.members(access))}
+        assert after == {name: each.id for name, each in before.items()} | {lost.name: added.id}
+
+        # The majority now needs it: it holds what the others do.
+        others[0].kill()
+        assert len(asyncio.run(etcd.members(access))) == 3
+
+
+def test_without_a_majority_it_says_so(tmp_path: Path, pems: tuple[TlsPaths, Access]) -> None:
+    tls, shown = pems
+    with etcd_cluster(etcd_binaries()[0], tmp_path, 3, tls) as servers:
+        alone = (f"https://localhost:{servers[0].port}",)
+        access = Access(alone, shown.authority, shown.certificate, shown.key)
+        listed = asyncio.run(EtcdClients(None).members(access))
+        for server in servers[1:]:
+            server.kill()
+        with pytest.raises(EtcdUnavailable):
+            asyncio.run(EtcdClients(None).remove(access, listed[0].id))

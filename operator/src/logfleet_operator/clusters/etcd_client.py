@@ -1,0 +1,127 @@
+"""Asks the managed etcd for its members and changes them, by its JSON gateway and the brokers' certificate. SHELL.
+
+The messages are etcd's own (api/v3, rpc.proto) as JSON: 64 bit numbers are strings, what is empty is left out.
+"""
+
+import base64
+import ssl
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import aiohttp
+from logfleet.resources.cluster import ClusterResource
+
+from logfleet_operator import names
+from logfleet_operator.clusters.observed import Member, Observed
+from logfleet_operator.leadership import Leadership, LeaseLost
+
+ANSWER_S_MAX: Final = 3.0
+
+
+class EtcdUnavailable(Exception):
+    """No member answered, or etcd refuses it now, as a change of members without a healthy majority."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """endpoints: https://HOST:PORT of members that are ready. The rest is PEM."""
+
+    endpoints: tuple[str, ...]
+    authority: bytes
+    certificate: bytes
+    key: bytes
+
+
+class Etcds(Protocol):
+    """The managed etcds. All raise EtcdUnavailable."""
+
+    async def members(self, access: Access) -> tuple[Member, ...]:
+        """By a linearizable read."""
+        ...
+
+    async def remove(self, access: Access, member_id: str) -> None: ...
+
+    async def add(self, access: Access, peer_url: str) -> None: ...
+
+
+def etcd_access(cluster: ClusterResource, observed: Observed) -> Access:
+    """Raises EtcdUnavailable if its Secret is not there or not whole."""
+    service = names.etcd_name(cluster.metadata.name)
+    secret = observed.get("Secret", names.etcd_secret(cluster.metadata.name, "client"))
+    data = (secret or {}).get("data") or {}
+    try:
+        pems = [base64.b64decode(data[file]) for file in ("ca.crt", "tls.crt", "tls.key")]
+    except (KeyError, ValueError) as error:
+        raise EtcdUnavailable(f"the client's Secret is not whole: {error!r}") from error
+    endpoints = tuple(
+        f"https://{pod.name}.{service}.{cluster.metadata.namespace}.svc:{names.ETCD_CLIENT_PORT}"
+        for pod in observed.of_component(names.ETCD)
+        if pod.ready and not pod.deleting
+    )
+    return Access(endpoints, *pems)
+
+
+class EtcdClients:
+    """Etcds over HTTP. leadership: changes need its Lease."""
+
+    def __init__(self, leadership: Leadership | None) -> None:
+        self._leadership = leadership
+
+    async def members(self, access: Access) -> tuple[Member, ...]:
+        answer = await _call(access, "/v3/cluster/member/list", {"linearizable": True})
+        return tuple(
+            Member(each["ID"], each.get("name", ""), each["peerURLs"][0])
+            for each in answer["members"]
+        )
+
+    async def remove(self, access: Access, member_id: str) -> None:
+        await self._change(access, "/v3/cluster/member/remove", {"ID": member_id})
+
+    async def add(self, access: Access, peer_url: str) -> None:
+        await self._change(access, "/v3/cluster/member/add", {"peerURLs": [peer_url]})
+
+    async def _change(self, access: Access, path: str, body: Mapping[str, Any]) -> None:
+        if self._leadership is None:
+            await _call(access, path, body)
+            return
+        try:
+            async with self._leadership.guard():
+                await _call(access, path, body)
+        except LeaseLost as error:
+            raise EtcdUnavailable(str(error)) from error
+
+
+async def _call(access: Access, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """The first answer. One that was sent is not sent to another member: it may have been done."""
+    timeout = aiohttp.ClientTimeout(total=ANSWER_S_MAX)
+    said = "no member is ready"
+    connector = aiohttp.TCPConnector(ssl=_context(access))
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+        for endpoint in access.endpoints:
+            try:
+                async with session.post(endpoint + path, json=body) as response:
+                    answer = await response.json(content_type=None)
+            except aiohttp.ClientConnectorError as error:
+                said = str(error)
+                continue
+            except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+                raise EtcdUnavailable(f"{endpoint}: {error!r}") from error
+            if response.status == 200 and isinstance(answer, dict):
+                return answer
+            raise EtcdUnavailable(f"{endpoint}: HTTP {response.status}: {answer}")
+    raise EtcdUnavailable(said)
+
+
+def _context(access: Access) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cadata=access.authority.decode())
+        # OpenSSL by way of Python reads a key from files only.
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(access.certificate + b"\n" + access.key)
+            file.flush()
+            context.load_cert_chain(file.name)
+    except (ssl.SSLError, ValueError) as error:
+        raise EtcdUnavailable(f"the client's certificate cannot be used: {error}") from error
+    return context

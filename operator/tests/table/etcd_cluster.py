@@ -1,0 +1,54 @@
+"""The list of members of a small etcd in memory."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from logfleet_operator.clusters.etcd_client import Access, EtcdUnavailable
+from logfleet_operator.clusters.observed import Member
+
+
+class EtcdCluster:
+    """Etcds for the Cluster `fleet`. unavailable: why it answers nothing. call: counts, as World does it."""
+
+    def __init__(self, call: Callable[[str, Callable[[], Any]], Any]) -> None:
+        self._call = call
+        self._ids = itertools.count(10)
+        self.unavailable = ""
+        self.listed = [Member(str(n), f"fleet-etcd-{n}", url(f"fleet-etcd-{n}")) for n in range(3)]
+
+    def join(self, name: str) -> None:
+        """A member begins without data: only as one that was added since, or else it votes with a forgotten log."""
+        (entry,) = (each for each in self.listed if each.peer_url == url(name))
+        assert entry.name == "", f"{name} is let in under its old id"
+        self.listed = [
+            Member(each.id, name, each.peer_url) if each is entry else each for each in self.listed
+        ]
+
+    async def members(self, access: Access) -> tuple[Member, ...]:
+        found: tuple[Member, ...] = self._asked("list members", access, lambda: tuple(self.listed))
+        return found
+
+    async def remove(self, access: Access, member_id: str) -> None:
+        def remove() -> None:
+            self.listed = [each for each in self.listed if each.id != member_id]
+
+        self._asked(f"remove member {member_id}", access, remove)
+
+    async def add(self, access: Access, peer_url: str) -> None:
+        def add() -> None:
+            if any(each.peer_url == peer_url for each in self.listed):
+                raise EtcdUnavailable("etcdserver: Peer URLs already exists")
+            self.listed = [*self.listed, Member(str(next(self._ids)), "", peer_url)]
+
+        self._asked(f"add member {peer_url}", access, add)
+
+    def _asked(self, what: str, access: Access, act: Callable[[], Any]) -> Any:
+        assert len(access.endpoints) >= 2, "no majority is ready"
+        if self.unavailable:
+            raise EtcdUnavailable(self.unavailable)
+        return self._call(what, act)
+
+
+def url(name: str) -> str:
+    return f"https://{name}.fleet-etcd.air.svc:2380"

@@ -1,0 +1,99 @@
+"""A member of etcd that lost its volume: healed while a majority stands, and in nobody's way meanwhile."""
+
+import pytest
+from logfleet_operator.clusters import etcd
+
+from .disturbances import die_after
+from .operation import Operation, at_rest, cluster, told, why
+from .world import Death, World
+
+pytestmark = pytest.mark.asyncio
+READY = ("True", "Ready")
+
+
+def admitted(world: World) -> str:
+    return str(world.one("ConfigMap", "fleet-record")["data"][etcd.ADMITTED_KEY])
+
+
+async def losing(*ordinals: int) -> tuple[World, Operation]:
+    """The members come back with empty volumes."""
+    world, operation = await at_rest()
+    world.empty_members = {f"fleet-etcd-{ordinal}" for ordinal in ordinals}
+    for name in world.empty_members:
+        world.remove("Pod", name)
+    world.step()
+    return world, operation
+
+
+def changes(world: World) -> list[str]:
+    return [call for call in world.calls if call.startswith(("remove member", "add member"))]
+
+
+async def test_it_is_removed_added_and_let_in_once() -> None:
+    world, operation = await losing(1)
+    await operation.until_at_rest()
+    assert world.ready("Cluster", "fleet") == READY, why(world)
+    assert changes(world) == [
+        "remove member 1",
+        "add member https://fleet-etcd-1.fleet-etcd.air.svc:2380",
+    ]
+    assert [(each.id, each.name) for each in world.etcd.listed] == [
+        ("0", "fleet-etcd-0"),
+        ("2", "fleet-etcd-2"),
+        ("10", "fleet-etcd-1"),
+    ]
+    assert admitted(world) == "", "nobody is let in without data any more"
+    assert ("Normal", "MemberRemoved", "fleet-etcd-1 lost its data") in told(world, "Cluster")
+
+
+async def test_one_that_loses_its_volume_again_is_healed_again() -> None:
+    world, operation = await losing(1)
+    await operation.until_at_rest()
+    world.empty_members = {"fleet-etcd-1"}
+    world.remove("Pod", "fleet-etcd-1")
+    await operation.until_at_rest()
+    assert world.ready("Cluster", "fleet") == READY
+    assert len(changes(world)) == 4
+
+
+async def test_without_a_majority_nothing_is_removed_and_status_tells_it() -> None:
+    world, operation = await losing(1, 2)
+    await operation.until_at_rest()
+    assert changes(world) == []
+    assert "fleet-etcd-1 lost its data and may not vote again" in why(world)
+
+
+async def test_while_it_cannot_be_healed_brokers_are_replaced_all_the_same() -> None:
+    world, operation = await losing(1)
+    world.etcd.unavailable = "no leader"
+    world.put(cluster(image="logfleet/broker:2"))
+    for _ in range(20):
+        await operation.round()
+    images = {
+        world.one("Pod", name)["spec"]["containers"][0]["image"]
+        for name in world.named("Pod")
+        if "main" in name
+    }
+    assert images == {"logfleet/broker:2"}
+    assert "fleet-etcd-1 lost its data" in why(world)
+    world.etcd.unavailable = ""
+    await operation.until_at_rest()
+    assert world.ready("Cluster", "fleet") == READY
+
+
+async def test_an_operator_that_dies_after_any_call_heals_it_all_the_same() -> None:
+    """No member is removed twice, and none is let in under its old id (`EtcdCluster.join`)."""
+    world, operation = await losing(1)
+    begun = len(world.calls)
+    await operation.until_at_rest()
+    calls = world.calls[begun:]
+    first = next(n for n, call in enumerate(calls) if call.startswith("remove member"))
+    for number in range(first, first + 12):
+        world, operation = await losing(1)
+        die_after(world, len(world.calls) + number)
+        with pytest.raises(Death):
+            await operation.until_at_rest()
+        await Operation(world).until_at_rest()
+        assert world.ready("Cluster", "fleet") == READY, calls[number]
+        removed = [call for call in changes(world) if call.startswith("remove")]
+        assert removed == ["remove member 1"], calls[number]
