@@ -9,6 +9,7 @@ from logfleet_operator.clusters import certificates
 from logfleet_operator.clusters.etcd_client import Access, EtcdClients, EtcdUnavailable
 
 from e2e.harness.etcd import SPEED, TlsPaths, etcd_binaries, etcd_cluster
+from e2e.harness.kube.kubernetes import wait_for
 
 
 @pytest.fixture
@@ -31,39 +32,57 @@ def test_a_member_that_lost_its_data_joins_anew(
 ) -> None:
     tls, shown = pems
     etcd = EtcdClients(None)
-    with etcd_cluster(etcd_binaries()[0], tmp_path, 3, tls) as servers:
+    with asyncio.Runner() as runner, etcd_cluster(etcd_binaries()[0], tmp_path, 3, tls) as servers:
         lost, others = servers[1], (servers[0], servers[2])
         endpoints = tuple(f"https://localhost:{each.port}" for each in (lost, *others))
         access = Access(endpoints, shown.authority, shown.certificate, shown.key)
-        before = {each.name: each for each in asyncio.run(etcd.members(access))}
+        before = {each.name: each for each in runner.run(etcd.members(access))}
         assert {each.peer_url for each in before.values()} == {each.peer_url for each in servers}
 
         lost.kill()
         lost.wipe()
-        asyncio.run(etcd.remove(access, before[lost.name].id))
-        asyncio.run(etcd.add(access, lost.peer_url))
-        (added,) = (each for each in asyncio.run(etcd.members(access)) if not each.name)
-        assert (added.peer_url, added.id != before[lost.name].id) == (lost.peer_url, True)
-        with pytest.raises(EtcdUnavailable, match="Peer URLs already exists"):
-            asyncio.run(etcd.add(access, lost.peer_url))
+        gone = before[lost.name].id
+
+        def done() -> bool:
+            """As the operator does it: what was not answered, or refused for now, is looked at again."""
+            try:
+                listed = runner.run(etcd.members(access))
+                if gone in [each.id for each in listed]:
+                    runner.run(etcd.remove(access, gone))
+                elif lost.peer_url not in [each.peer_url for each in listed]:
+                    runner.run(etcd.add(access, lost.peer_url))
+                else:
+                    return True
+            except EtcdUnavailable as error:
+                refusals.append(str(error))
+            return False
+
+        refusals: list[str] = []
+        wait_for("the lost member to be removed and added", done, within_s=60)
+        # strict-reconfig-check: a change needs a majority that was connected for 5 s
+        assert any("unhealthy cluster" in said for said in refusals)
+        (added,) = (each for each in runner.run(etcd.members(access)) if not each.name)
+        assert (added.peer_url, added.id != gone) == (lost.peer_url, True)
+        with pytest.raises(EtcdUnavailable, match="not enough started members"):
+            runner.run(etcd.add(access, lost.peer_url))
 
         lost.speed = [*SPEED, "--initial-cluster-state=existing"]
         lost.start()
-        after = {each.name: each.id for each in asyncio.run(etcd.members(access))}
+        after = {each.name: each.id for each in runner.run(etcd.members(access))}
         assert after == {name: each.id for name, each in before.items()} | {lost.name: added.id}
 
         # The majority now needs it: it holds what the others do.
         others[0].kill()
-        assert len(asyncio.run(etcd.members(access))) == 3
+        assert len(runner.run(etcd.members(access))) == 3
 
 
 def test_without_a_majority_it_says_so(tmp_path: Path, pems: tuple[TlsPaths, Access]) -> None:
     tls, shown = pems
-    with etcd_cluster(etcd_binaries()[0], tmp_path, 3, tls) as servers:
+    with asyncio.Runner() as runner, etcd_cluster(etcd_binaries()[0], tmp_path, 3, tls) as servers:
         alone = (f"https://localhost:{servers[0].port}",)
         access = Access(alone, shown.authority, shown.certificate, shown.key)
-        listed = asyncio.run(EtcdClients(None).members(access))
+        listed = runner.run(EtcdClients(None).members(access))
         for server in servers[1:]:
             server.kill()
         with pytest.raises(EtcdUnavailable):
-            asyncio.run(EtcdClients(None).remove(access, listed[0].id))
+            runner.run(EtcdClients(None).remove(access, listed[0].id))

@@ -9,12 +9,12 @@ from logfleet_operator.clusters.observed import Member
 
 
 class EtcdCluster:
-    """Etcds for the Cluster `fleet`. unavailable: why it answers nothing. call: counts, as World does it."""
+    """Etcds for the Cluster `fleet`. unavailable: why it answers nothing; refused: why it changes nothing. call: counts, as World does it."""
 
     def __init__(self, call: Callable[[str, Callable[[], Any]], Any]) -> None:
         self._call = call
         self._ids = itertools.count(10)
-        self.unavailable = ""
+        self.unavailable = self.refused = ""
         self.listed = [Member(str(n), f"fleet-etcd-{n}", url(f"fleet-etcd-{n}")) for n in range(3)]
 
     def join(self, name: str) -> None:
@@ -45,8 +45,8 @@ class EtcdCluster:
 
     def _asked(self, what: str, access: Access, act: Callable[[], Any]) -> Any:
         assert len(access.endpoints) >= 2, "no majority is ready"
-        if self.unavailable:
-            raise EtcdUnavailable(self.unavailable)
+        if self.unavailable or (self.refused and not what.startswith("list")):
+            raise EtcdUnavailable(self.unavailable or self.refused)
         return self._call(what, act)
 
 

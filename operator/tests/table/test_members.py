@@ -63,9 +63,11 @@ async def test_without_a_majority_nothing_is_removed_and_status_tells_it() -> No
     assert "fleet-etcd-1 lost its data and may not vote again" in why(world)
 
 
-async def test_while_it_cannot_be_healed_brokers_are_replaced_all_the_same() -> None:
+@pytest.mark.parametrize("trouble", ["unavailable", "refused"])
+async def test_while_it_cannot_be_healed_brokers_are_replaced_all_the_same(trouble: str) -> None:
+    """etcd changes no members until a majority was connected for 5 s (server.go, `unhealthy cluster`)."""
     world, operation = await losing(1)
-    world.etcd.unavailable = "no leader"
+    setattr(world.etcd, trouble, "etcdserver: unhealthy cluster")
     world.put(cluster(image="logfleet/broker:2"))
     for _ in range(20):
         await operation.round()
@@ -76,7 +78,7 @@ async def test_while_it_cannot_be_healed_brokers_are_replaced_all_the_same() -> 
     }
     assert images == {"logfleet/broker:2"}
     assert "fleet-etcd-1 lost its data" in why(world)
-    world.etcd.unavailable = ""
+    setattr(world.etcd, trouble, "")
     await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == READY
 

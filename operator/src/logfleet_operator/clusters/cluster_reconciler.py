@@ -106,9 +106,6 @@ class ClusterReconciler:
         except KubeError as error:
             await self._fail(live, Reason.PROGRESSING, f"Kubernetes refuses: {error}", now)
             raise
-        except EtcdUnavailable as error:
-            await self._fail(live, Reason.PROGRESSING, f"etcd does not do it now: {error}", now)
-            return RECHECK_S
         except KubeUnavailable as error:
             sentence = f"Kubernetes cannot do it now: {error}"
             await self._write(live, conditions.postponed(live, sentence, now))
@@ -128,16 +125,22 @@ class ClusterReconciler:
     ) -> tuple[Observed, ClusterPlan]:
         """Plan and act until nothing is left to do now, or brokers were disturbed."""
         metadata = cluster.metadata
+        etcd_answers = True
         for _ in range(ROUNDS_MAX):
             known = self._recent_rewritings(metadata.namespace, metadata.name)
             observed = await observe(self._kube, cluster, known)
             leave = await ask(self._deciders, cluster, observed)
-            listed = await self._members(cluster, observed)
+            listed = await self._members(cluster, observed) if etcd_answers else None
             observed = replace(observed, leave=leave, members=listed)
             due = self._due(metadata.name, observed)
             plan = plan_cluster(cluster, observed, self._settings, renew=due)
             for action in plan.actions:
-                said = await self._perform(cluster, observed, action)
+                try:
+                    said = await self._perform(cluster, observed, action)
+                except EtcdUnavailable as error:  # it heals later, and all else goes on
+                    log.warning("member_not_changed", cluster=metadata.name, error=str(error))
+                    etcd_answers = False
+                    break
                 if said is not None:
                     await self._events.tell(live, said)
                 elif isinstance(action, EvictPod):
