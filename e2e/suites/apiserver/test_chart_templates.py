@@ -137,9 +137,9 @@ def test_every_pod_runs_where_the_values_say(helm: Helm) -> None:
         assert pod["tolerations"] == [{"operator": "Exists"}]
 
 
-def test_the_operator_runs_once_with_probes_on_its_port(helm: Helm) -> None:
+def test_the_operator_runs_twice_with_probes_on_its_port(helm: Helm) -> None:
     (deployment,) = of_kind(helm.render("operator", "ports.http=9000"), "Deployment")
-    assert deployment["spec"]["replicas"] == 1
+    assert deployment["spec"]["replicas"] == 2
     assert deployment["spec"]["strategy"] == {"type": "Recreate"}
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert container["ports"] == [{"name": "http", "containerPort": 9000}]

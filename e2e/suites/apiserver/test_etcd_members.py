@@ -73,7 +73,37 @@ def test_a_member_that_lost_its_data_joins_anew(
 
         # The majority now needs it: it holds what the others do.
         others[0].kill()
-        assert len(runner.run(etcd.members(access))) == 3
+
+        def serves() -> bool:
+            """By a linearizable read, which a new leader answers."""
+            try:
+                return len(runner.run(etcd.members(access))) == 3
+            except EtcdUnavailable:
+                return False
+
+        wait_for("two of three to serve, the new one among them", serves, within_s=30)
+
+
+def test_members_tell_their_size_and_are_defragmented(
+    tmp_path: Path, pems: tuple[TlsPaths, Access]
+) -> None:
+    tls, shown = pems
+    etcd = EtcdClients(None)
+    with (
+        asyncio.Runner() as runner,
+        etcd_cluster(etcd_binaries()[0], tmp_path, 3, tls) as servers,
+    ):
+        endpoints = tuple(f"https://localhost:{each.port}" for each in servers)
+        access = Access(endpoints, shown.authority, shown.certificate, shown.key)
+        before = [runner.run(etcd.status(access, each)) for each in endpoints]
+        assert sum(each.leads for each in before) == 1
+        assert all(0 < each.used <= each.size for each in before)
+        for endpoint in endpoints:
+            runner.run(etcd.defragment(access, endpoint))
+        after = [runner.run(etcd.status(access, each)) for each in endpoints]
+        assert [each.endpoint for each in after] == list(endpoints)
+        assert runner.run(etcd.has_no_space(access)) is False
+        runner.run(etcd.disarm(access))
 
 
 def test_without_a_majority_it_says_so(tmp_path: Path, pems: tuple[TlsPaths, Access]) -> None:

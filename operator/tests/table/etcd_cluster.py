@@ -6,6 +6,7 @@ from typing import Any
 
 from logfleet_operator.clusters.etcd_client import Access, EtcdUnavailable
 from logfleet_operator.clusters.observed import Member
+from logfleet_operator.clusters.upkeep import MemberStatus
 
 
 class EtcdCluster:
@@ -16,6 +17,9 @@ class EtcdCluster:
         self._ids = itertools.count(10)
         self.unavailable = self.refused = ""
         self.listed = [Member(str(n), f"fleet-etcd-{n}", url(f"fleet-etcd-{n}")) for n in range(3)]
+
+        self.sizes = dict.fromkeys(range(3), (1 << 20, 1 << 20))
+        self.no_space = False
 
     def join(self, name: str) -> None:
         """A member begins without data: only as one that was added since, or else it votes with a forgotten log."""
@@ -43,8 +47,32 @@ class EtcdCluster:
 
         self._asked(f"add member {peer_url}", access, add)
 
+    async def status(self, access: Access, endpoint: str) -> MemberStatus:
+        number = int(endpoint.partition(".")[0].rpartition("-")[2])
+        size, used = self.sizes[number]
+        found: MemberStatus = self._asked(
+            "status", access, lambda: MemberStatus(endpoint, number == 0, size, used)
+        )
+        return found
+
+    async def has_no_space(self, access: Access) -> bool:
+        return bool(self._asked("list alarms", access, lambda: self.no_space))
+
+    async def defragment(self, access: Access, endpoint: str) -> None:
+        def defragment() -> None:
+            number = int(endpoint.partition(".")[0].rpartition("-")[2])
+            self.sizes[number] = (self.sizes[number][1],) * 2
+
+        self._asked(f"defragment {endpoint}", access, defragment)
+
+    async def disarm(self, access: Access) -> None:
+        def disarm() -> None:
+            self.no_space = False
+
+        self._asked("disarm", access, disarm)
+
     def _asked(self, what: str, access: Access, act: Callable[[], Any]) -> Any:
-        assert len(access.endpoints) >= 2, "no majority is ready"
+        assert access.endpoints, "no member is ready"
         if self.unavailable or (self.refused and not what.startswith("list")):
             raise EtcdUnavailable(self.unavailable or self.refused)
         return self._call(what, act)

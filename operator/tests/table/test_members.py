@@ -9,6 +9,7 @@ from .world import Death, World
 
 pytestmark = pytest.mark.asyncio
 READY = ("True", "Ready")
+MIB = 1 << 20
 
 
 def admitted(world: World) -> str:
@@ -99,3 +100,41 @@ async def test_an_operator_that_dies_after_any_call_heals_it_all_the_same() -> N
         assert world.ready("Cluster", "fleet") == READY, calls[number]
         removed = [call for call in changes(world) if call.startswith("remove")]
         assert removed == ["remove member 1"], calls[number]
+
+
+async def looked_after(world: World, operation: Operation) -> list[str]:
+    """What was done about etcd's size in ten minutes, one round after another."""
+    begun = len(world.calls)
+    for _ in range(60):
+        await operation.round()
+    return [call for call in world.calls[begun:] if call.startswith(("defragment", "disarm"))]
+
+
+async def test_members_are_defragmented_one_by_one_and_the_leader_last() -> None:
+    world, operation = await at_rest()
+    world.etcd.sizes = dict.fromkeys(range(3), (200 * MIB, 20 * MIB))
+    assert await looked_after(world, operation) == [
+        f"defragment https://fleet-etcd-{number}.fleet-etcd.air.svc:2379" for number in (1, 2, 0)
+    ]
+
+
+async def test_one_that_is_away_keeps_the_others_from_being_defragmented() -> None:
+    world, operation = await at_rest()
+    world.etcd.sizes = dict.fromkeys(range(3), (200 * MIB, 20 * MIB))
+    world.idle_pods = {"fleet-etcd-1"}
+    assert await looked_after(world, operation) == []
+
+
+async def test_no_space_is_told_and_ended_once_there_is_some() -> None:
+    world, operation = await at_rest()
+    quota = 819  # four fifths of the volume of 1Gi
+    world.etcd.sizes = dict.fromkeys(range(3), (quota * MIB, 800 * MIB))
+    world.etcd.no_space = True
+    assert await looked_after(world, operation) == []
+    (said,) = world.one("Cluster", "fleet")["status"]["warnings"]
+    assert said.startswith("etcd uses 800 MiB of its 819 MiB and takes no writes (alarm NOSPACE)")
+    world.etcd.sizes = dict.fromkeys(range(3), (quota * MIB, 20 * MIB))
+    assert (await looked_after(world, operation))[-1] == "disarm"
+    for _ in range(30):
+        await operation.round()
+    assert world.one("Cluster", "fleet")["status"]["warnings"] == []

@@ -14,6 +14,7 @@ from logfleet.resources.plan import Reason, Shortages
 
 from logfleet_operator import conditions, names
 from logfleet_operator.clusters import certificates, manifests, members
+from logfleet_operator.clusters.caretaker import Caretaker
 from logfleet_operator.clusters.etcd_client import Etcds, EtcdUnavailable, etcd_access
 from logfleet_operator.clusters.may_i import Deciders, ask
 from logfleet_operator.clusters.observed import (
@@ -74,6 +75,7 @@ class ClusterReconciler:
         self._settings = settings
         self._deciders = deciders
         self._etcds = etcds
+        self._caretaker = Caretaker(etcds, lambda: self._now().timestamp())
         self._now = now or (lambda: datetime.now(UTC))
         self._events = Events(kube, settings.identity, now=self._now)
         self.notices: dict[tuple[str, str], str] = {}
@@ -96,6 +98,8 @@ class ClusterReconciler:
         try:
             cluster = parse_cluster(live)
             observed, plan = await self._advance(live, cluster)
+            if plan.done and (cared := await self._caretaker.look(cluster, observed)):
+                await self._events.tell(live, cared)
             status = conditions.cluster_status(live, cluster, observed, plan, now)
         except InvalidResourceError as error:
             await self._fail(live, Reason.INVALID, str(error), now)
@@ -280,8 +284,9 @@ class ClusterReconciler:
         metadata = live["metadata"]
         key = metadata["namespace"], metadata["name"]
         conditions.add_shortages(live, status, self.shortages.get(key), now)
-        if warning := self.warnings.get(key, ""):
-            status["warnings"] = [*status.get("warnings", ()), warning]
+        others = (self.warnings.get(key, ""), self._caretaker.warnings.get(metadata["uid"], ""))
+        if told := [warning for warning in others if warning]:
+            status["warnings"] = [*status.get("warnings", ()), *told]
         notice = self.notices.get(key, "")
         conditions.add_notice(live, status, notice, now)
         await self._write(live, status)

@@ -7,7 +7,7 @@ import base64
 import ssl
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 import aiohttp
@@ -15,9 +15,11 @@ from logfleet.resources.cluster import ClusterResource
 
 from logfleet_operator import names
 from logfleet_operator.clusters.observed import Member, Observed
+from logfleet_operator.clusters.upkeep import MemberStatus
 from logfleet_operator.leadership import Leadership, LeaseLost
 
 ANSWER_S_MAX: Final = 3.0
+NO_SPACE: Final = "NOSPACE"
 
 
 class EtcdUnavailable(Exception):
@@ -44,6 +46,20 @@ class Etcds(Protocol):
     async def remove(self, access: Access, member_id: str) -> None: ...
 
     async def add(self, access: Access, peer_url: str) -> None: ...
+
+    async def status(self, access: Access, endpoint: str) -> MemberStatus: ...
+
+    async def has_no_space(self, access: Access) -> bool:
+        """Whether a member has raised the alarm NOSPACE."""
+        ...
+
+    async def defragment(self, access: Access, endpoint: str) -> None:
+        """That one member answers nobody meanwhile."""
+        ...
+
+    async def disarm(self, access: Access) -> None:
+        """End the alarm NOSPACE of all members."""
+        ...
 
 
 def etcd_access(cluster: ClusterResource, observed: Observed) -> Access:
@@ -82,6 +98,30 @@ class EtcdClients:
     async def add(self, access: Access, peer_url: str) -> None:
         await self._change(access, "/v3/cluster/member/add", {"peerURLs": [peer_url]})
 
+    async def status(self, access: Access, endpoint: str) -> MemberStatus:
+        answer = await _call(_only(access, endpoint), "/v3/maintenance/status", {})
+        return MemberStatus(
+            endpoint,
+            leads=answer["leader"] == answer["header"]["member_id"],
+            size=int(answer["dbSize"]),
+            used=int(answer["dbSizeInUse"]),
+        )
+
+    async def has_no_space(self, access: Access) -> bool:
+        answer = await _call(access, "/v3/maintenance/alarm", {"action": "GET"})
+        return any(each.get("alarm") == NO_SPACE for each in answer.get("alarms", ()))
+
+    async def defragment(self, access: Access, endpoint: str) -> None:
+        await self._change(_only(access, endpoint), "/v3/maintenance/defragment", {})
+
+    async def disarm(self, access: Access) -> None:
+        answer = await _call(access, "/v3/maintenance/alarm", {"action": "GET"})
+        for each in answer.get("alarms", ()):
+            if each.get("alarm") == NO_SPACE:
+                await self._change(
+                    access, "/v3/maintenance/alarm", {**each, "action": "DEACTIVATE"}
+                )
+
     async def _change(self, access: Access, path: str, body: Mapping[str, Any]) -> None:
         if self._leadership is None:
             await _call(access, path, body)
@@ -91,6 +131,10 @@ class EtcdClients:
                 await _call(access, path, body)
         except LeaseLost as error:
             raise EtcdUnavailable(str(error)) from error
+
+
+def _only(access: Access, endpoint: str) -> Access:
+    return replace(access, endpoints=(endpoint,))
 
 
 async def _call(access: Access, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
