@@ -28,7 +28,7 @@ CONFIG_ANNOTATION: Final = f"{GROUP}/config"
 ASKED_ANNOTATION: Final = f"{GROUP}/asked"
 # On pods: the digest of their template, as an operator made it.
 MADE_ANNOTATION: Final = f"{GROUP}/made"
-# On a Cluster: another value has its pods made anew as this operator makes them.
+# On a Cluster and, copied, on its pods: another value has these replaced, as this operator makes them.
 RENEW_ANNOTATION: Final = f"{GROUP}/renew"
 APPLIED_ANNOTATION: Final = f"{GROUP}/applied"
 # When a Secret's certificate ends, for people: the operator reads the certificate.

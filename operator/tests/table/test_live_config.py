@@ -120,6 +120,18 @@ async def test_its_way_of_making_pods_comes_with_the_next_change_or_when_asked_f
     assert world.ready("Cluster", "fleet") == READY, why(world)
 
 
+async def test_the_annotation_replaces_every_broker_once_also_without_another_version() -> None:
+    world, operation = await at_rest()
+    before = brokers(world)
+    document = cluster()
+    document["metadata"]["annotations"] = {names.RENEW_ANNOTATION: "2026-01-01"}
+    world.put(document)
+    await operation.until_at_rest()
+    assert not set(before.values()) & set(brokers(world).values())
+    evicted = [call for call in world.calls if call.startswith("evict")]
+    assert evicted == [f"evict Pod fleet-main-{zone}-0" for zone in "abc"]
+
+
 async def test_a_template_that_somebody_else_changed_is_put_back() -> None:
     world, operation = await at_rest()
     live = world.one("StatefulSet", "fleet-main-a")

@@ -308,10 +308,12 @@ def broker_set(
     labels = {**names.labels(name, names.BROKER), **match}
     durable = {**labels, names.BASE_LABEL: str(given.base)}
     properties = json.dumps([server_properties(cluster), start_script(cluster)], sort_keys=True)
+    renew = cluster.metadata.annotations.get(names.RENEW_ANNOTATION, "")
     template: Manifest = {
         "metadata": {
             "labels": labels,
             "annotations": {
+                **({names.RENEW_ANNOTATION: renew} if renew else {}),
                 **({names.CREDENTIALS_ANNOTATION: credentials} if credentials else {}),
                 names.CONFIG_ANNOTATION: hashlib.sha256(properties.encode()).hexdigest()[:16],
                 "prometheus.io/scrape": "true",
