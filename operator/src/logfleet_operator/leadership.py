@@ -81,7 +81,7 @@ class Leadership:
         return True
 
     async def acquire(self, tick: Callable[[], None]) -> None:
-        """Return once it is held. tick: called at each look."""
+        """Return once it is held. tick: called at each look. Raises LeaseLost if the API server does not let it be used."""
         told = False
         while True:
             tick()
@@ -91,6 +91,11 @@ class Leadership:
                         log.info("lease_taken", lease=self._place[1], identity=self._identity)
                         return
             except (KubeError, KubeUnavailable, TimeoutError) as error:
+                if isinstance(error, KubeError) and error.status in {401, 403}:
+                    raise LeaseLost(
+                        f"may not use Lease {self._place[1]} in {self._place[0]}: give the operator's ServiceAccount "
+                        f"the rights of charts/operator/templates/rbac.yaml ({error})"
+                    ) from error
                 log.warning("lease_unknown", lease=self._place[1], error=repr(error))
             if not told and self._seen is not None:
                 told = True

@@ -131,6 +131,16 @@ async def test_a_holder_that_cannot_renew_stops_before_another_may_begin() -> No
             raise AssertionError("nothing may be written here")
 
 
+async def test_one_that_may_not_use_the_lease_says_so_and_does_not_stand_by_for_ever() -> None:
+    world = World()
+    live = candidate(world, "other")
+    assert await live.attempt()
+    await live.release()
+    world.refused["Lease", "operator"] = "patch of leases is not allowed"
+    with pytest.raises(LeaseLost, match=r"may not use Lease operator in air: give .* rbac\.yaml"):
+        await candidate(world, "one").acquire(lambda: None)
+
+
 async def test_a_second_operator_goes_on_with_the_roll_of_one_that_died() -> None:
     world, operation = await at_rest()
     one, other = candidate(world, "one"), candidate(world, "other")
