@@ -137,7 +137,7 @@ async def test_one_that_may_not_use_the_lease_says_so_and_does_not_stand_by_for_
     assert await live.attempt()
     await live.release()
     world.refused["Lease", "operator"] = "patch of leases is not allowed"
-    with pytest.raises(LeaseLost, match=r"may not use Lease operator in air: give .* rbac\.yaml"):
+    with pytest.raises(LeaseLost, match=r"may not use Lease operator in air: give .*rbac\.yaml"):
         await candidate(world, "one").acquire(lambda: None)
 
 

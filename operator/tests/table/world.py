@@ -31,6 +31,7 @@ from logfleet_operator.clusters.may_i import Answer
 from logfleet_operator.kube import KubeConflict, KubeError
 from msgspec.structs import replace
 
+from .budgets import budget_allows
 from .etcd_cluster import EtcdCluster
 from .lives import component, is_config_map_key, is_ready, runs, without_accidents
 from .schemas import STATUS_SCHEMAS, undeclared
@@ -50,10 +51,8 @@ class World:
 
     may_i: what brokers answer who are asked whether these may stop; serves: who is not fenced, if they say. has_node: whether a pod of this name fits on a node; its volume is bound then. broken_images: pods with these never run; idle_images: they run and are never ready; idle_pods: so do these. empty_members: etcd pods that came back with an empty
     volume. refused: (kind, name) -> why the API server does not take it; kind "Topic/status" for a status. webhook: changes what is applied before it is stored.
-    lacks: of all partitions. forbidden_topics: name ->
-    why brokers refuse to touch it; forbidden_keys: of topics' configuration. disruptions_allowed: by
-    budgets, which know of what happens elsewhere. taken_most: of the brokers that ran, how many the operator took
-    away between two steps, at most.
+    lacks: of all partitions. forbidden_topics: name -> why brokers refuse to touch it; forbidden_keys: of topics' configuration. disruptions_allowed:
+    by budgets, which know of what happens elsewhere. taken_most: of the brokers that ran, how many the operator took away between two steps, at most.
     """
 
     def __init__(self) -> None:
@@ -347,7 +346,9 @@ class World:
         assert namespace == NAMESPACE
 
         def evict() -> bool:
-            if not self._budget_allows(name):
+            if not budget_allows(
+                self.objects, self.one("Pod", name), free=self.disruptions_allowed
+            ):
                 return False
             self._delete("Pod", name, uid)
             return True
@@ -402,31 +403,6 @@ class World:
             del self.objects[kind, NAMESPACE, name]
             self._applied.pop((kind, NAMESPACE, name), None)
             self.changes += 1
-
-    def _budget_allows(self, pod: str) -> bool:
-        """As Kubernetes (pod/storage/eviction.go): at most one budget may cover a pod."""
-        labels = self.one("Pod", pod)["metadata"]["labels"]
-        budgets = [
-            live["spec"]
-            for (kind, _, _), live in self.objects.items()
-            if kind == "PodDisruptionBudget"
-            and live["spec"]["selector"]["matchLabels"].items() <= labels.items()
-        ]
-        if len(budgets) > 1:
-            raise KubeError(500, "", "This pod has more than one PodDisruptionBudget")
-        for budget in budgets:
-            match, wanted = budget["selector"]["matchLabels"].items(), budget["minAvailable"]
-            healthy = [
-                name
-                for (found, _, name), live in self.objects.items()
-                if found == "Pod" and match <= live["metadata"]["labels"].items() and is_ready(live)
-            ]
-            # unhealthyPodEvictionPolicy IfHealthyBudget
-            if pod not in healthy and len(healthy) >= wanted > 0:
-                continue
-            if not self.disruptions_allowed or len(healthy) <= wanted:
-                return False
-        return True
 
     def _store(self, kind: str, namespace: str, name: str, document: Manifest) -> Manifest:
         live = {"apiVersion": "v1", "kind": kind, **document}
@@ -488,8 +464,7 @@ class World:
         return ", ".join(sorted({key for key, _ in different}))
 
     def _set_config(self, config: dict[str, str]) -> None:
-        self.dynamic_config = config
-        self.changes += 1
+        self.dynamic_config, self.changes = config, self.changes + 1
 
     async def perform(self, actions: Sequence[TopicAction]) -> None:
         for action in actions:
