@@ -50,3 +50,40 @@ def test_classes_are_those_of_ascii():
 def test_what_python_cannot_say_is_refused_by_its_part(java, why):
     with pytest.raises(PatternError, match=why):
         java_pattern(java)
+
+
+TOPICS = (
+    *("a", "A", "ab", "aab", "orders", "orders-2024", "orders.eu", "ORDERS_eu", "x1y22", "a-b"),
+    *("a.b", "a+b", "__consumer_offsets", "0", "Z9", "t-1-t-1", "abab", "-", "."),
+)
+SAME = (
+    *(
+        "orders.*",
+        "^orders-\\d+$",
+        "a|b",
+        "[a-c]+",
+        "[^a-c]",
+        "(a)(b)\\1",
+        "a{1,2}b",
+        "^a*+b",
+        "(?>a+)b",
+    ),
+    *(r"\Qa.b\E", r"^\Qa+b", r"(?<x>ab)\k<x>", r"^\p{Lower}+$", r"^\p{Lu}", r"\p{Alpha}\p{Digit}"),
+    *(
+        r"^\P{Alpha}+$",
+        r"[\p{Digit}.]",
+        r"\Aorders\z",
+        r"\w\Z",
+        "(?i)orders",
+        "(?i:orders)_",
+        r"\x61",
+    ),
+    *(r"^(?!__).*", r"(?<=-)b", r"[\w.-]+", r"a\.b", r"[a\-b]-", "^[a-z&]+$", r"\bb", r"^\pL+$"),
+)
+
+
+@pytest.mark.parametrize("pattern", SAME)
+def test_a_pattern_finds_what_java_finds(spark, pattern):
+    java = spark._jvm.java.util.regex.Pattern.compile(pattern)
+    ours = java_pattern(pattern)
+    assert [n for n in TOPICS if ours.search(n)] == [n for n in TOPICS if java.matcher(n).find()]

@@ -20,13 +20,19 @@ _CLASSES = {
     "Blank": r" \t",
     "XDigit": "0-9a-fA-F",
     "Space": r"\s",
+    # general categories of Unicode, of which names of topics have no more than this
+    "L": "a-zA-Z",
+    "Lu": "A-Z",
+    "Ll": "a-z",
+    "N": "0-9",
+    "Nd": "0-9",
 }
 _CLASSES |= {f"Is{name}": inside for name, inside in _CLASSES.items()}
 _SAME = set("\\.[]{}()*+-?^$|/_<>=!,:;&%#@~\"'` ") | set("dDwWsSbBtnrfv") | set("123456789")
 """What may follow a backslash and means the same in both."""
 _TAKEN = re.compile(
     r"\\Q(?P<quoted>.*?)(?:\\E|$)"
-    r"|\\p\{(?P<posix>\w+)\}"
+    r"|\\(?P<sign>[pP])(?:\{(?P<long>\w+)\}|(?P<short>[A-Z]))"
     r"|\\k<(?P<again>\w+)>"
     r"|\\(?P<escaped>z|Z|A|h|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)"
     r"|\(\?<(?P<group>[A-Za-z]\w*)>"
@@ -63,9 +69,12 @@ def java_pattern(text: str) -> re.Pattern[str]:
 def _part(found: re.Match[str], *, in_class: bool) -> str:
     if (quoted := found["quoted"]) is not None:
         return re.escape(quoted)
-    if (name := found["posix"]) is not None:
-        if name not in _CLASSES:
-            raise PatternError(f"\\p{{{name}}}: write the characters in brackets")
+    if (sign := found["sign"]) is not None:
+        name = found["long"] or found["short"]
+        if name not in _CLASSES or (sign == "P" and in_class):
+            raise PatternError(f"\\{sign}{{{name}}}: write the characters in brackets")
+        if sign == "P":
+            return f"[^{_CLASSES[name]}]"
         return _CLASSES[name] if in_class else f"[{_CLASSES[name]}]"
     if (name := found["again"]) is not None:
         return f"(?P={name})"
