@@ -43,15 +43,17 @@ class NumberedTopic:
         partitions: int = 3,
         name: str | None = None,
         configs: Mapping[str, str] | None = None,
+        replicas: int = 1,
     ) -> None:
         self.bootstrap = bootstrap
+        self.replicas = replicas
         self.configs = dict(configs or {})
         self.name = name or f"t-{uuid.uuid4()}"
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
         self.create(partitions)
 
     def create(self, partitions: int = 3) -> None:
-        wanted = NewTopic(self.name, partitions, 1, config=self.configs)
+        wanted = NewTopic(self.name, partitions, self.replicas, config=self.configs)
         self._admin.create_topics([wanted])[self.name].result(WITHIN_S)
 
     def delete(self) -> None:

@@ -301,6 +301,19 @@ def test_a_write_ends_with_the_first_record_that_cannot_be_written(topic):
         cluster.write(endless_rows(), topic.name)
 
 
+def test_a_write_to_a_topic_that_no_broker_makes_ends_soon(rig, monkeypatch):
+    """Not after as long as brokers are waited for, which is minutes."""
+    monkeypatch.setattr("logfleet.client.producer.NEW_TOPIC_MS", 0)
+    broker = rig.broker({"auto.create.topics.enable": "false"})
+    began_s = time.monotonic()
+    with (
+        Cluster(broker.bootstrap) as cluster,
+        pytest.raises(KafkaError, match="UNKNOWN_TOPIC_OR_PARTITION"),
+    ):
+        cluster.write([some_rows([b"v"])], "nowhere")
+    assert time.monotonic() - began_s < WITHIN_S
+
+
 def test_a_write_waits_for_brokers_longer_than_for_a_topic_that_nobody_knows(rig, monkeypatch):
     monkeypatch.setattr("logfleet.client.producer.NEW_TOPIC_MS", 0)
     broker = rig.broker({"log.retention.ms": "-1"})

@@ -323,3 +323,25 @@ def test_a_schema_of_the_users_is_refused(spark, topic, tmp_path):
     theirs = spark.read.format("kafka").schema("value STRING").options(**options)
     with pytest.raises(Exception, match="USER_SPECIFIED_AND_ACTUAL_SCHEMA_MISMATCH"):
         theirs.load()
+
+
+def test_a_batch_that_is_held_back_does_not_ask_the_cluster_all_the_time(topic, monkeypatch):
+    """The engine asks for it every 10 ms. That a topic ends lower than before holds nothing back."""
+    pauses = []
+    monkeypatch.setattr("logfleet_spark.source.time.sleep", pauses.append)
+    more = {"startingOffsets": "earliest", "minOffsetsPerTrigger": "5", "maxTriggerDelay": "1h"}
+    reader = StreamReader(source_options(topic.named({**more, LOSS: "false"}), streaming=True))
+    topic.produce(range(3))
+    begin = reader.latestOffset(reader.initialOffset(), NORMALLY)
+    at = reader.latestOffset(begin, NORMALLY)
+    assert at == {topic.name: dict.fromkeys("012", 1)}
+    topic.produce(range(3, 6))
+    pauses.clear()
+    assert reader.latestOffset(at, NORMALLY) == at
+    assert reader.latestOffset(at, NORMALLY) == at
+    assert pauses[-1] > 0
+    beyond = {topic.name: {"0": 100, "1": 1, "2": 1}}
+    topic.produce([7, 10, 13, 16])
+    found = reader.latestOffset(beyond, NORMALLY)
+    reader.stop()
+    assert found[topic.name]["1"] == 6

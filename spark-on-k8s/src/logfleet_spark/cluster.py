@@ -190,7 +190,6 @@ class Cluster:
         options = {
             "batch_bytes": BATCH_BYTES,
             "delivery_timeout_ms": CALL_TIMEOUT_MS,
-            "auto_create": True,  # if the brokers' auto.create.topics.enable allows it
             **self._options.producer,
         }
         async with Producer(self._client, **options) as producer:
@@ -214,6 +213,16 @@ class Cluster:
             log.warning("group %s: partitions are gone: %s", group, ", ".join(map(str, gone)))
         if kept := {tp: at for tp, at in offsets.items() if tp in there}:
             await Groups(self._client).commit(group, kept)
+
+    def far_from(self, rack: str, topics: Iterable[Topic]) -> list[TopicPartition]:
+        """Partitions without a replica in sync in that rack, as the topics were just found: others' brokers are read from (KIP-392)."""
+        near = {node.id for node in self._client.metadata.nodes.values() if node.rack == rack}
+        return [
+            TopicPartition(topic.name, row.index)
+            for topic in topics
+            for row in topic.partitions
+            if near.isdisjoint(row.isr)
+        ]
 
     def _poll(self, fetcher: Fetcher) -> list[Fetched] | None:
         """What has arrived; None if the offset to read is not there."""

@@ -73,6 +73,8 @@ NO_LIMIT = 2**63 - 1
 """Offsets of a micro-batch: as many as there are."""
 
 
+FAR_MAX = 20
+"""Partitions that a warning names."""
 TASK_RECORDS = 10_000
 """Offsets of small ranges that share a task: less work than starting another one."""
 
@@ -146,6 +148,25 @@ def read_piece(options: SourceOptions, piece: InputPartition) -> Iterator[pa.Rec
 
 def ids_of(topics: Iterable[Topic]) -> dict[str, bytes]:
     return {topic.name: topic.topic_id for topic in topics}
+
+
+def tell_locality(cluster: Cluster, options: SourceOptions, topics: Sequence[Topic]) -> None:
+    """Say of a plan what of it is read in the rack of `kafka.client.rack`, and warn of what is not.
+
+    Spark 4.2 lets no Python source add to what `explain` shows (PythonScan.description), so it is in the driver's log.
+    """
+    rack = options.client.fetcher.get("rack")
+    if rack is None:
+        return
+    far = cluster.far_from(rack, topics)
+    count = len(partitions_of(topics))
+    near = (
+        f"kafka.client.rack={rack}: {count - len(far)} of {count} partitions have a replica there"
+    )
+    if far:
+        log.warning("%s; read from elsewhere: %s", near, _listed(far[:FAR_MAX]))
+    else:
+        log.info(near)
 
 
 def pieces(
@@ -284,6 +305,7 @@ class BatchReader(DataSourceReader):
             start = resolved(cluster, partitions, self.options.starting)
             end = resolved(cluster, partitions, self.options.ending)
             earliest = cluster.offsets(dict.fromkeys(partitions, EARLIEST))
+            tell_locality(cluster, self.options, topics)
             latest = cluster.offsets(dict.fromkeys(partitions, LATEST))
         after = [f"{tp} ({start[tp]} to {end[tp]})" for tp in sorted(end) if start[tp] > end[tp]]
         if after:
@@ -312,6 +334,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ids: dict[str, bytes] = {}
         self._to_be_started = False
         self._triggered_s = -math.inf
+        self._held_back: Offsets | None = None
         self._losses = Losses(accepted=not options.fail_on_data_loss)
 
     def __getstate__(self) -> dict[str, object]:
@@ -351,7 +374,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, start: dict[str, dict[str, int]], limit: ReadLimit
     ) -> dict[str, dict[str, int]]:
         begin, first = self._begin(start)
-        if self._target is None and self._newest == begin:
+        if self._target is None and begin in (self._newest, self._held_back):
             time.sleep(max(0.0, self._asked + IDLE_ASK_SECONDS - time.monotonic()))
         end = self._latest() if self._target is None else self._target
         if first:
@@ -368,6 +391,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # a partition that appeared while the query runs is read from its first record
             begin |= self.cluster.offsets(dict.fromkeys(new, EARLIEST))
         if not isinstance(limit, ReadAllAvailable) and not self._is_enough(begin, end):
+            self._held_back = from_json(start)
             return start
         if isinstance(limit, ReadMaxRows):
             end = limited(begin, end, limit.max_rows)
@@ -381,7 +405,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self.options.min_offsets_per_trigger is None or self._available_now:
             return True
         now_s = time.monotonic()
-        there = sum(end[tp] - begin.get(tp, 0) for tp in end)
+        there = sum(max(0, at - begin.get(tp, 0)) for tp, at in end.items())
         late = now_s - self._triggered_s >= self.options.max_trigger_delay_ms / 1000
         if there < self.options.min_offsets_per_trigger and not late:
             return False
@@ -444,5 +468,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         topics = subscribed(self.cluster, self.options.topics)
         if self.options.fail_on_data_loss:
             refuse_made_anew(ids_of(topics), self._ids)
+        if not self._ids:
+            tell_locality(self.cluster, self.options, topics)
         self._ids = ids_of(topics)
         return topics

@@ -9,10 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from logfleet.client.batches import Batch
+from logfleet.client.errors import KafkaError
 from logfleet.client.metadata import Topic
 from logfleet.client.producer import Producer
 from logfleet.records.compression import Codec
 from logfleet.records.record import batch_of
+from logfleet.wire.errors import ErrorCode
 
 from logfleet_spark.encoding import (
     Ints,
@@ -24,6 +26,8 @@ from logfleet_spark.encoding import (
 )
 from logfleet_spark.rows import Columns, columns_of
 
+NOT_YET = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
+"""Of a topic that a broker makes while it answers, and of one that it does not make."""
 BY_KEY = -1
 """Stands for a partition that the row does not name."""
 
@@ -115,13 +119,31 @@ async def write(producer: Producer, given: Iterable[pa.RecordBatch], topic: str 
 
 
 async def _known(producer: Producer, name: str, columns: Columns) -> Topic:
-    """The topic. Raises KafkaError if it lacks a partition that a row names."""
+    """The topic, which the broker may make now. Raises KafkaError if it lacks a partition that a row names."""
+    if producer.client.metadata.last_known(name) is None:
+        await _made(producer, name)
     named = columns.partition
     if named is None or named.null_count == len(named):
         return await producer.topic(name)
     ends = pc.min_max(named)
     await producer.topic(name, ends["min"].as_py())
     return await producer.topic(name, ends["max"].as_py())
+
+
+async def _made(producer: Producer, name: str) -> None:
+    """Ask for a topic as Kafka's producer does: a broker that has auto.create.topics.enable makes it, and answers before it is there.
+
+    Where it does not, the producer waits as for any topic that nobody makes, and not as long as for brokers.
+    """
+
+    async def ask() -> None:
+        try:
+            await producer.client.fetch_topics([name], auto_create=True)
+        except KafkaError as error:
+            if error.code not in NOT_YET:
+                raise
+
+    await producer.client.retrying(ask, timeout_ms=int(producer.delivery_timeout_seconds * 1000))
 
 
 def _filled(producer: Producer, topic: Topic, columns: Columns) -> Iterator[ColumnBatch]:
