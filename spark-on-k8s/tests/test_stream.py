@@ -327,7 +327,7 @@ def test_a_schema_of_the_users_is_refused(spark, topic, tmp_path):
 
 def test_a_batch_that_is_held_back_does_not_ask_the_cluster_all_the_time(topic, monkeypatch):
     """The engine asks for it every 10 ms. That a topic ends lower than before holds nothing back."""
-    pauses = []
+    pauses: list[float] = []
     monkeypatch.setattr("logfleet_spark.source.time.sleep", pauses.append)
     more = {"startingOffsets": "earliest", "minOffsetsPerTrigger": "5", "maxTriggerDelay": "1h"}
     reader = StreamReader(source_options(topic.named({**more, LOSS: "false"}), streaming=True))
