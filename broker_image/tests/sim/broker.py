@@ -95,6 +95,7 @@ class SimBroker(Node):
             self.lease, self.is_lost = lease, False
             self.deadline_ms = sent_ms + 1000 * LEASE_TTL_S
             self.note("is registered, broker epoch %s", self.epoch)
+            self._look_for_its_end()
             self.apply()
             self.controlling.wake()
             yield from self._keeping(lease, told)
@@ -144,7 +145,13 @@ class SimBroker(Node):
     def on_image(self, image: ClusterImage) -> None:
         assert image.revision > self.image.revision, "I23: images only grow"
         self.image = image
-        broker = image.brokers.get(self.id)
+        self._look_for_its_end()
+        self.apply()
+        self.controlling.wake()
+
+    def _look_for_its_end(self) -> None:
+        """Whether the image shows that this registration has ended, which it may have before this broker knew that it had begun."""
+        image, broker = self.image, self.image.brokers.get(self.id)
         if self.epoch is not None and image.revision >= self.epoch:
             if broker is None or broker.epoch != self.epoch:
                 self.is_lost = True
@@ -152,8 +159,6 @@ class SimBroker(Node):
                 self.is_unclean = False
             elif self.id in image.fences and image.fences[self.id].broker_epoch == self.epoch:
                 self.is_lost = True
-        self.apply()
-        self.controlling.wake()
 
     def apply(self) -> None:
         """Take the part in each partition that the image gives this registration."""
