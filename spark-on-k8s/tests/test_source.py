@@ -3,7 +3,6 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import logfleet_spark
 import pyarrow as pa
 import pytest
 from logfleet.client.errors import KafkaError
@@ -362,28 +361,6 @@ def test_tasks_have_as_many_records_as_they_may(spark, topic):
     frame = topic.batch(spark, maxRecordsPerPartition="10")
     assert frame.rdd.getNumPartitions() == 9
     assert frame.count() == 90
-
-
-def test_the_format_is_found_without_registering_it(spark, topic):
-    """The fixture `spark` registers nothing."""
-    topic.produce(range(3))
-    write(topic.batch(spark), topic, topic=topic.name)
-    assert topic.batch(spark).count() == 6
-
-
-def test_a_thread_writes_once_it_has_registered_the_format(spark, topic):
-    """Reads need not; Spark's lookup for a write wants a session that is active in the thread."""
-    topic.produce(range(3))
-
-    def copy():
-        frame = topic.batch(spark)
-        assert frame.count() == 3
-        logfleet_spark.register(spark)
-        write(frame, topic, topic=topic.name)
-
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(copy).result()
-    assert topic.batch(spark).count() == 6
 
 
 def test_records_are_compressed_on_demand(spark, topic):
