@@ -165,7 +165,16 @@ class SimBroker(Node):
         for index, partition in enumerate(self.fleet.partitions_in(self.image)):
             if self.id in partition.replicas:
                 self._apply(index, partition)
+            elif index in self.leading.replicas:
+                self._let_go(index)
         self.fetching.wake()
+
+    def _let_go(self, index: int) -> None:
+        """The partition has been moved to others: its log goes, or is set aside after a start."""
+        self.leading.replicas.pop(index).stop()
+        self.disk.logs.pop(index, None)
+        self.disk.high_watermarks.pop(index, None)
+        self.fleet.kernel.sometimes("a log went whose partition had been moved away")
 
     def _apply(self, index: int, partition: Partition) -> None:
         replica = self.leading.replicas.get(index)

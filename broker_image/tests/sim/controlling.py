@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from logfleet.control import elections, transactions
 from logfleet.control.brokers import fencing, leaving
+from logfleet.control.reassignments import reassign
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
@@ -121,6 +122,16 @@ class Controlling:
             if topic is not None:
                 settled = list(elections.imbalances(self._image, topic))
                 yield from self._write(epoch, elections.balance_steps(self._image, settled))
+
+    def reassign(self, index: int, wanted: tuple[int, ...] | None) -> None:
+        """As AlterPartitionReassignments asks for it."""
+        self._node.fleet.kernel.spawn(self._node.host, "reassign", self._reassigning(index, wanted))
+
+    def _reassigning(self, index: int, wanted: tuple[int, ...] | None) -> Process:
+        epoch = self.term
+        answer = reassign(self._image, "t", index, wanted, may_change_factor=True)
+        if epoch is not None and isinstance(answer, Step):
+            yield from self._write(epoch, [answer])
 
     def _controls(self, epoch: int) -> bool:
         image = self._image

@@ -128,6 +128,17 @@ class Faults:
         else:
             kernel.sometimes("may-i said no")
 
+    def reassign(self, target: SimBroker, ms: int) -> None:
+        """Somebody asks the controller to move a partition, or to cancel what is under way (KIP-455)."""
+        controllers, count = self._fleet.controllers, len(self._brokers)
+        if not controllers:
+            return
+        step, factor = 1 + ms % 2, 1 + ms // 7 % 3
+        ids = [1 + (target.id + number * step) % count for number in range(factor)]
+        wanted = None if ms % 5 == 0 else tuple(dict.fromkeys(ids))
+        controller = self._brokers[max(controllers, key=controllers.__getitem__)]
+        controller.controlling.reassign(ms % self._fleet.settings.partitions, wanted)
+
     def leave(self, target: SimBroker, ms: int) -> None:
         target.leave(ms)
 
@@ -247,7 +258,7 @@ KINDS: dict[str, Callable[[Faults, SimBroker, int], None]] = {
     "end_lease": Faults.end_lease,
     "depose": Faults.depose,
 }
-ACTS = {**KINDS, "stop_if_allowed": Faults.stop_if_allowed}
+ACTS = {**KINDS, "stop_if_allowed": Faults.stop_if_allowed, "reassign": Faults.reassign}
 """Also those that are drawn beside the faults of a seed, from a stream of their own."""
 
 
@@ -274,5 +285,15 @@ def drawn_faults(tape: Tape, until_ms: int) -> tuple[Fault, ...]:
                 3_500 + tape.draw("ask.ms", 5_000),
             )
             for _ in range(1 + tape.draw("ask.count", 2))
+        ]
+    if tape.draw("move.is_drawn", 3) == 2:
+        faults += [
+            Fault(
+                tape.draw("move.at", until_ms),
+                "reassign",
+                tape.draw("move.target", 12),
+                tape.draw("move.ms", 1_000),
+            )
+            for _ in range(1 + tape.draw("move.count", 4))
         ]
     return tuple(sorted(faults, key=lambda fault: fault.at_ms))

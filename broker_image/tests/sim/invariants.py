@@ -11,6 +11,7 @@ from logfleet.metadata import keys
 from logfleet.metadata.image import Broker, ClusterImage, Partition
 from logfleet.metadata.store import WatchBatch
 from logfleet.replication.partition_state import effective_min_isr
+from logfleet.replication.reassignment import is_reassigning, origin, target
 
 from broker_image.tests.sim.kernel import Host, Kernel, SimulationError
 from broker_image.tests.sim.permissions import Permissions
@@ -275,6 +276,7 @@ class Checker:
             "I7: partition %s: leader %s, replicas %s, isr %s, elr %s",
             index, after.leader, after.replicas, after.isr, after.elr,
         )  # fmt: skip
+        self._moves(index, before, after)
         is_new = after.leader_epoch != before.leader_epoch
         self._demand(
             after.leader_epoch == before.leader_epoch + is_new
@@ -299,6 +301,40 @@ class Checker:
             self._left(image.brokers.get(broker_id), is_leaders=not is_new)
         if len(members) < effective_min_isr(after) <= len(was):
             self._kernel.sometimes("the ISR fell below min ISR")
+
+    def _moves(self, index: int, before: Partition, after: Partition) -> None:
+        """What a reassignment does to the replicas (I21, I22)."""
+        there, gone = set(after.replicas), set(before.replicas) - set(after.replicas)
+        members = set(after.isr_ids)
+        self._demand(len(there) == len(after.replicas), "I22: partition %s: replicas %s", index, after.replicas)  # fmt: skip
+        self._demand(
+            gone <= set(before.adding) or members == there,
+            "I21: partition %s: %s have gone, of %s only %s are in sync",
+            index, sorted(gone), after.replicas, sorted(members),
+        )  # fmt: skip
+        was, needed = len(before.isr), effective_min_isr(after)
+        self._demand(
+            not gone or len(members) >= needed or was < needed,
+            "I21: partition %s: %s have gone, and of %s in sync %s are left",
+            index, sorted(gone), was, len(members),
+        )  # fmt: skip
+        if is_reassigning(before) and is_reassigning(after):
+            self._demand(
+                set(origin(before)) == set(origin(after)),
+                "I21: partition %s: it came from %s, and would go back to %s",
+                index, origin(before), origin(after),
+            )  # fmt: skip
+            if target(before) != target(after):
+                self._kernel.sometimes("a reassignment got another target")
+        elif is_reassigning(before):
+            is_done = set(target(before)) == there
+            self._demand(
+                is_done or set(origin(before)) == there or members == there,
+                "I21: partition %s: from %s to %s, it ended at %s",
+                index, origin(before), target(before), after.replicas,
+            )  # fmt: skip
+            what = "was done" if is_done else "was cancelled"
+            self._kernel.sometimes(f"a reassignment {what}")
 
     def _left(self, broker: Broker | None, *, is_leaders: bool) -> None:
         if broker is not None and broker.is_fenced and broker.value.unclean:

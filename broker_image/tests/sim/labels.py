@@ -1,8 +1,8 @@
 """What must happen in any two thousand seeds, else nothing follows from their having passed (sometimes-asserts)."""
 
 LABELS = (
-    "a broker left when nothing needed it any more",
     "a broker had to wait before it left",
+    "a broker left when nothing needed it any more",
     "a consumer heard of a leader that was replaced",
     "a controller decided too late",
     "a fetch diverged",
@@ -10,8 +10,12 @@ LABELS = (
     "a fetch was refused: STALE_BROKER_EPOCH",
     "a follower truncated its log",
     "a lease outlived an outage of the store",
+    "a log went whose partition had been moved away",
     "a produce was refused below min ISR",
     "a proposal was committed late",
+    "a reassignment got another target",
+    "a reassignment was cancelled",
+    "a reassignment was done",
     "a repeated batch was recognised",
     "a watch began anew with a snapshot",
     "an ISR change came too late",

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import msgspec
-from logfleet.control import transactions
+from logfleet.control import reassignments, transactions
 from logfleet.control.brokers import fencing, leaving, may_i
 from logfleet.metadata.store import TxnResult, UnknownOutcome, exists
-from logfleet.replication import election, fetch_check, follower, isr_write, leader
+from logfleet.replication import election, fetch_check, follower, isr_write, leader, reassignment
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.replication.partition_state import with_isr
 
@@ -195,15 +195,26 @@ def _whole_isr(_rule: Any) -> Any:
     return lambda _image, topic, index, going: len({*topic.partitions[index].isr_ids} - going)
 
 
+def _at_once(_rule: Any) -> Any:
+    def completed(state: Any) -> Any:
+        wanted = reassignment.target(state)
+        isr = tuple(member for member in state.isr if member[0] in wanted)
+        if not isr or not reassignment.is_reassigning(state):
+            return state
+        return state.changed(replicas=wanted, adding=(), removing=(), isr=isr, elr=())
+
+    return completed
+
+
 MUTANTS = (
-    Mutant("an ISR change in flight does not count", LeaderReplicas, "_count", _not_pending, seed=42),
+    Mutant("an ISR change in flight does not count", LeaderReplicas, "_count", _not_pending, seed=18),
     Mutant("the high watermark moves below min ISR", LeaderReplicas, "_move", _below_min_isr, seed=5),
-    Mutant("any broker epoch's fetch counts", LeaderReplicas, "fetched", _any_broker_epoch, seed=1),
-    Mutant("the ISR grows at the high watermark only", LeaderReplicas, "_is_in_sync", _at_high_watermark, seed=1947),
-    Mutant("the ISR grows at the epoch's start only", LeaderReplicas, "_is_in_sync", _at_epoch_start, seed=7),
-    Mutant("a leader looks for no divergence", fetch_check, "diverging_epoch", lambda _: lambda *_, **__: None, seed=5),
-    Mutant("a stale answer counts", follower, "decide", _decide_anyway, seed=15),
-    Mutant("a new follower truncates to its high watermark", replica.Replica, "follow", _truncate_to_high_watermark, seed=61),
+    Mutant("any broker epoch's fetch counts", LeaderReplicas, "fetched", _any_broker_epoch, seed=0),
+    Mutant("the ISR grows at the high watermark only", LeaderReplicas, "_is_in_sync", _at_high_watermark, seed=1502),
+    Mutant("the ISR grows at the epoch's start only", LeaderReplicas, "_is_in_sync", _at_epoch_start, seed=0),
+    Mutant("a leader looks for no divergence", fetch_check, "diverging_epoch", lambda _: lambda *_, **__: None, seed=3),
+    Mutant("a stale answer counts", follower, "decide", _decide_anyway, seed=19),
+    Mutant("a new follower truncates to its high watermark", replica.Replica, "follow", _truncate_to_high_watermark, seed=11),
     Mutant("a follower truncates to the leader's end only", follower, "truncation_offset", lambda _: lambda _epochs, end, diverging: min(end, diverging[1]), seed=516),
     Mutant("an unclean start is trusted by the controller", election, "_lost_records", lambda _: lambda _broker: False, seed=3),
     Mutant("an unclean start is not told", broker.SimBroker, "start", _unclean_is_forgotten, seed=3),
@@ -211,18 +222,21 @@ MUTANTS = (
     Mutant("newcomers are let in before the sweep", controlling.Controlling, "_converge", _admit_first, seed=3),
     Mutant("an election compares no registration", transactions, "still_active", lambda _: lambda *_: (), seed=11),
     Mutant("an ISR change compares no registration", isr_write, "still_active", lambda _: lambda *_: (), seed=39),
-    Mutant("an ISR change compares no version", isr_write, "modified_at", _without_version, seed=17),
-    Mutant("a read settles an unknown transaction", SimStore, "settle", _settled_by_a_read, seed=448),
+    Mutant("an ISR change compares no version", isr_write, "modified_at", _without_version, seed=3),
+    Mutant("a read settles an unknown transaction", SimStore, "settle", _settled_by_a_read, seed=1757),
     Mutant("any disk will do for the last leader", election, "_has_disk", lambda _: lambda *_: True, seed=154),
     Mutant("any replica may be elected", election, "_elected", lambda rule: lambda *arguments, **_: rule(*arguments, unclean=True), seed=3),
     Mutant("a leader is elected in the epoch of the last", election, "_led_by", lambda rule: lambda one, state, epoch: rule(one, state, epoch - 1), seed=0),
     Mutant("a leader begins again in an epoch that has ended", replica.Replica, "lead", _leads_again, seed=974),
     Mutant("followers forget producers", replica.Replica, "append", _follower_forgets_producers, seed=1),
     Mutant("an unclean broker stays eligible", election, "with_isr", lambda _: lambda state, isr, **_: with_isr(state, isr), seed=3),
-    Mutant("the ISR grows by who is behind", LeaderReplicas, "_is_in_sync", lambda _: lambda _self, follower: follower.log_end_offset > 0, seed=7),
-    Mutant("eligible leaders stay so beside a full ISR", leader, "with_isr", _eligible_for_ever, seed=3, also=(election,)),
+    Mutant("the ISR grows by who is behind", LeaderReplicas, "_is_in_sync", lambda _: lambda _self, follower: follower.log_end_offset > 0, seed=0),
+    Mutant("eligible leaders stay so beside a full ISR", leader, "with_isr", _eligible_for_ever, seed=29, also=(election,)),
     Mutant("may-i counts who is not in sync", may_i, "_in_sync_without", _all_replicas, seed=7),
     Mutant("may-i counts who drains or is gone", may_i, "_in_sync_without", _whole_isr, seed=48),
     Mutant("may-i looks for a leader only", may_i, "effective_min_isr", lambda _: lambda _state: 1, seed=5),
+    Mutant("old replicas go before the new ones are in sync", election, "completed", _at_once, seed=0),
+    Mutant("another target begins where the last one had come to", reassignment, "origin", lambda _: lambda state: state.replicas, seed=5),
+    Mutant("a cancellation may leave too few in sync", reassignments, "effective_min_isr", lambda _: lambda _state: 0, seed=788),
     Mutant("a broker leaves unasked", leaving, "objections", lambda _: lambda *_: iter(()), seed=26),
 )  # fmt: skip

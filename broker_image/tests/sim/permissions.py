@@ -1,7 +1,7 @@
 """That a "yes" of `control.brokers.may_i` is true: what it allowed takes no partition offline, and none below its min ISR.
 
 A yes speaks of one act over one image. Of a partition it is judged until the brokers that may stop have left the ISR, and given up as soon as
-something else happened: somebody left who counted as staying, or min.insync.replicas is another one.
+something else happened: somebody left who counted as staying, min.insync.replicas is another one, or a reassignment is done.
 """
 
 import msgspec
@@ -12,11 +12,12 @@ from broker_image.tests.sim.kernel import Kernel, SimulationError
 
 
 class Permission(msgspec.Struct, frozen=True):
-    """Of one partition. going: members of the ISR that may stop; staying: those that it rests on. both by registration."""
+    """Of one partition. going: members of the ISR that may stop; staying: those that it rests on. both by registration. needed: its effective min ISR."""
 
     going: frozenset[Member]
     staying: frozenset[Member]
     min_isr: int
+    needed: int
 
 
 class Permissions:
@@ -47,7 +48,7 @@ class Permissions:
             staying = frozenset(
                 member for member in seen.isr if self._stays(image, topic_id, index, member)
             )
-            given = Permission(going, staying - going, seen.min_isr)
+            given = Permission(going, staying - going, seen.min_isr, effective_min_isr(seen))
             if _holds(given, states[index]):
                 self._given.setdefault(index, []).append(given)
 
@@ -72,4 +73,5 @@ class Permissions:
 
 def _holds(given: Permission, state: Partition) -> bool:
     """Whether nothing else has happened to the partition."""
-    return given.staying <= set(state.isr) and given.min_isr == state.min_isr
+    is_asked_alike = given.min_isr == state.min_isr and given.needed >= effective_min_isr(state)
+    return is_asked_alike and given.staying <= set(state.isr)

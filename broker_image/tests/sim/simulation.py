@@ -12,6 +12,7 @@ from logfleet.metadata import keys
 from logfleet.metadata.keys import NO_LEADER, ReadyValue
 from logfleet.metadata.store import Put, Txn
 from logfleet.replication.election import first_state
+from logfleet.replication.reassignment import is_reassigning
 
 from broker_image.tests.sim.broker import SimBroker
 from broker_image.tests.sim.clients import Consumer, Producer
@@ -170,7 +171,7 @@ class Simulation:
             return any("'" in each.disk.directory for each in replicas) and not self._is_electable(
                 index
             )
-        if len(partition.isr) < len(replicas):
+        if len(partition.isr) < len(replicas) or is_reassigning(partition):
             return False
         if not all(self.producers[index, acks].is_idle for acks in (True, False)):
             return False

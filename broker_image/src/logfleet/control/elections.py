@@ -111,8 +111,14 @@ def balance_steps(image: ClusterImage, settled: Iterable[Imbalance]) -> Iterator
 
 
 def _offline(image: ClusterImage, topic: Topic, index: int) -> Sequence[int]:
-    replicas = topic.partitions[index].replicas
-    return [each for each in replicas if image.is_offline(each, topic.id, index)]
+    return offline_replicas(image, topic, index, topic.partitions[index].replicas)
+
+
+def offline_replicas(
+    image: ClusterImage, topic: Topic, index: int, broker_ids: Iterable[int]
+) -> Sequence[int]:
+    """Which of these brokers say that they cannot serve the partition."""
+    return [each for each in broker_ids if image.is_offline(each, topic.id, index)]
 
 
 def _election(image: ClusterImage, topic: Topic, index: int, value: PartitionValue) -> Step:

@@ -1,27 +1,37 @@
-"""AlterPartitionReassignments: Kafka's checks; replicas are not moved yet.
+"""AlterPartitionReassignments and ListPartitionReassignments (KIP-455, KIP-860): what the controller writes for them, and why it refuses.
 
-No reassignment is ever under way, so that nothing can be cancelled or listed. Source: ReplicationControlManager.alterPartitionReassignment.
+How a reassignment goes on from there is `replication.reassignment`; the controller looks at each partition whose state changes
+(`control.elections`), so that it is carried to its end whoever controls by then. Source: ReplicationControlManager.alterPartitionReassignment.
+
+A difference to Kafka: a cancellation, or another target, that would leave fewer in sync than min.insync.replicas asks for is refused.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from logfleet.control.elections import offline_replicas
 from logfleet.control.topics import refuse_assignment
-from logfleet.control.transactions import Refusal
-from logfleet.metadata.image import ClusterImage
+from logfleet.control.transactions import Refusal, partition_step
+from logfleet.metadata import keys
+from logfleet.metadata.image import ClusterImage, Partition, Topic
+from logfleet.metadata.packing import Step
+from logfleet.replication.election import reassigned_state
+from logfleet.replication.partition_state import effective_min_isr
+from logfleet.replication.reassignment import is_reassigning, origin, target
+from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 
 
-def refuse_reassignment(
+def reassign(
     image: ClusterImage,
     name: str,
     index: int,
     replicas: Sequence[int] | None,
     *,
     may_change_factor: bool,
-) -> Refusal | None:
-    """Why a partition is not moved to these brokers; None if it lies there already.
+) -> Step | Refusal | None:
+    """What is written for a partition to move to these brokers; None if it lies there already, or is on its way.
 
-    replicas: None cancels a reassignment. may_change_factor: there may be more or fewer of them than now (KIP-860).
+    replicas: the preferred leader first; None cancels what is under way. may_change_factor: there may be more or fewer of them than now (KIP-860).
     """
     topic = image.topic(name)
     if topic is None:
@@ -29,24 +39,50 @@ def refuse_reassignment(
     partition = image.partition(topic.id, index)
     if partition is None:
         return _unknown(f"Unable to find partition {name}:{index}.")
-    if replicas is None:
+    if replicas is None and not is_reassigning(partition):
         return Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "")
-    refusal = refuse_assignment(image, replicas)
-    if refusal is not None:
-        return refusal
-    factor = len(partition.replicas)
-    if not may_change_factor and len(replicas) != factor:
-        return Refusal(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"The replication factor is changed from {factor} to {len(replicas)}",
+    if replicas is not None:
+        refusal = refuse_assignment(image, replicas) or _refuse_factor(
+            partition, replicas, may_change_factor=may_change_factor
         )
-    if tuple(replicas) == partition.replicas:
+        if refusal is not None:
+            return refusal
+        if tuple(replicas) == target(partition):
+            return None
+    wanted = origin(partition) if replicas is None else replicas
+    return _step(image, topic, index, wanted)
+
+
+def reassigning(topic: Topic) -> Iterator[tuple[int, Partition]]:
+    """Those of its partitions whose reassignment is under way, by index."""
+    for index, partition in enumerate(topic.partitions):
+        if is_reassigning(partition):
+            yield index, partition
+
+
+def _step(image: ClusterImage, topic: Topic, index: int, wanted: Sequence[int]) -> Step | Refusal:
+    partition = topic.partitions[index]
+    offline = offline_replicas(image, topic, index, {*partition.replicas, *wanted})
+    after = reassigned_state(partition, wanted, image.brokers, offline=offline)
+    needed = effective_min_isr(after)
+    if len(after.isr) < needed <= len(partition.isr):
+        return Refusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Partition {topic.name}-{index} would be left with the in-sync replicas {[each for each, _ in after.isr]}, {needed} are needed: "
+            f"wait until more of {list(wanted)} are in sync.",
+        )
+    key = keys.partition(uuids.to_text(topic.id), index)
+    return partition_step(image, key, after, partition.revision)
+
+
+def _refuse_factor(
+    partition: Partition, replicas: Sequence[int], *, may_change_factor: bool
+) -> Refusal | None:
+    factor = len(origin(partition))
+    if may_change_factor or len(replicas) == factor:
         return None
-    return Refusal(
-        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-        f"Partition {name}-{index} stays on {list(partition.replicas)}: this version does not move "
-        "replicas between brokers.",
-    )
+    message = f"The replication factor is changed from {factor} to {len(replicas)}"
+    return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, message)
 
 
 def _unknown(message: str) -> Refusal:

@@ -19,6 +19,7 @@ from collections.abc import Collection, Mapping, Sequence
 from logfleet.metadata.image import Broker
 from logfleet.metadata.keys import NO_LEADER, PartitionValue
 from logfleet.replication.partition_state import Member, effective_min_isr, with_isr
+from logfleet.replication.reassignment import completed, is_reassigning, with_target
 
 Brokers = Mapping[int, Broker]
 """Those registered, by id, as an image shows them."""
@@ -48,13 +49,43 @@ def next_state(
     """
     if _is_settled(state, brokers, min_isr, offline):
         return None
-    present = _present(state, brokers, offline)
-    lost = [each for each in state.replicas if each in brokers and _lost_records(brokers[each])]
     wanted = state.changed(min_isr=min_isr, last_leader=_last_leader(state))
-    shrunk = with_isr(wanted, _in_sync(wanted, present), unclean=lost)
-    after = _elected(shrunk, present, state.leader_epoch + 1, unclean=unclean)
-    after = after.changed(partition_epoch=state.partition_epoch + 1)
+    after = _replacing(state, wanted, brokers, unclean=unclean, offline=offline)
     return None if after == state.changed() else after
+
+
+def reassigned_state(
+    state: PartitionValue,
+    wanted: Sequence[int],
+    brokers: Brokers,
+    *,
+    offline: Collection[int] = (),
+) -> PartitionValue:
+    """The state on the way to these replicas (`replication.reassignment`), or there already. offline: as in `next_state`."""
+    return _replacing(state, with_target(state, wanted), brokers, unclean=False, offline=offline)
+
+
+def _replacing(
+    state: PartitionValue,
+    wanted: PartitionValue,
+    brokers: Brokers,
+    *,
+    unclean: bool,
+    offline: Collection[int],
+) -> PartitionValue:
+    """What replaces `state`: `wanted`, with those in sync who are still, at the end of its reassignment if it has come there, and with a leader.
+
+    A replica that has gone cannot take part any more in the leader epoch that it knew (Kafka: triggerLeaderEpochBumpForReplicaReassignmentIfNeeded).
+    """
+    present = _present(wanted, brokers, offline)
+    lost = [each for each in wanted.replicas if each in brokers and _lost_records(brokers[each])]
+    in_sync = with_isr(wanted, _in_sync(wanted, present), unclean=lost)
+    done = completed(in_sync)
+    there = {each: present[each] for each in done.replicas if each in present}
+    after = _elected(done, there, state.leader_epoch + 1, unclean=unclean)
+    has_lost_any = not set(state.replicas) <= set(after.replicas)
+    leader_epoch = state.leader_epoch + 1 if has_lost_any else after.leader_epoch
+    return after.changed(partition_epoch=state.partition_epoch + 1, leader_epoch=leader_epoch)
 
 
 def preferred_state(
@@ -79,6 +110,8 @@ def _is_settled(
 ) -> bool:
     """Whether nothing is to be done, seen at a glance: so are nearly all partitions whenever something happens to a broker."""
     if state.leader == NO_LEADER or state.min_isr != min_isr or state.elr or offline:
+        return False
+    if is_reassigning(state):
         return False
     for broker_id, epoch in state.isr:
         broker = brokers.get(broker_id)

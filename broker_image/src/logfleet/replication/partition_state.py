@@ -2,8 +2,6 @@
 
 from collections.abc import Collection, Sequence
 
-import msgspec
-
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import NO_LEADER, PartitionValue
@@ -26,14 +24,11 @@ def with_isr(
 ) -> PartitionValue:
     """The state with another ISR, in the order of `replicas`; leader and leader epoch stay, if the leader is still in it.
 
-    Who is in sync is not being added any more. Who leaves an ISR that becomes too small stays an eligible leader: as the high watermark stands still from then on, it holds all that
+    Who leaves an ISR that becomes too small stays an eligible leader: as the high watermark stands still from then on, it holds all that
     is committed. Once the ISR is large enough again nobody else is eligible. unclean: brokers that lost records, so they are neither.
     """
     epochs = dict(isr)
     order = [broker_id for broker_id in state.replicas if broker_id in epochs]
-    if state.adding:
-        adding = tuple(each for each in state.adding if each not in epochs)
-        state = msgspec.structs.replace(state, adding=adding)
     elr: tuple[int, ...] = ()
     if len(epochs) < effective_min_isr(state):
         eligible = {*state.elr, *(broker_id for broker_id, _ in state.isr)}

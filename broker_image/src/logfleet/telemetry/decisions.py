@@ -31,7 +31,7 @@ class Kind(StrEnum):
     UNCLEAN_ELECTION = "unclean_election"
     ISR_SHRINK = "isr_shrink"
     ISR_EXPAND = "isr_expand"
-    REPLICAS_ADDED = "replicas_added"
+    REASSIGNMENT = "reassignment"
     REGISTERED = "registered"
     REGISTRATION_LOST = "registration_lost"
     SUSPECTED = "suspected"

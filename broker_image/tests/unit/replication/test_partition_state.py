@@ -41,11 +41,3 @@ def test_replicas_that_are_being_added_do_not_raise_what_the_isr_needs() -> None
     assert effective_min_isr(raised) == 1
     assert effective_min_isr(STATE) == 2
     assert effective_min_isr(PartitionValue((1,), (), NO_LEADER, 0, 0, 5)) == 1
-
-
-def test_who_is_in_sync_is_being_added_no_more() -> None:
-    raised = PartitionValue((1, 2, 3), ((1, 10),), 1, 4, 9, 2, adding=(2, 3))
-    joined = with_isr(raised, [(1, 10), (3, 30)])
-    assert (joined.adding, joined.elr) == ((2,), ())
-    assert effective_min_isr(joined) == 2
-    assert with_isr(joined, [(1, 10)]).elr == (3,), "it holds what was committed while it counted"

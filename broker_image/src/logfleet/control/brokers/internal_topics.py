@@ -15,6 +15,8 @@ from logfleet.control.transactions import partition_step
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.packing import Step
+from logfleet.replication.election import reassigned_state
+from logfleet.replication.reassignment import target
 from logfleet.wire import uuids
 
 REPLICAS: Final = 3
@@ -35,7 +37,7 @@ def factor_at_creation(name: str, image: ClusterImage, layers: BrokerLayers) -> 
 def raising_steps(image: ClusterImage, layers: BrokerLayers) -> Iterator[Step]:
     """Give internal topics the replicas that they lack, on active brokers. What nobody leads has nothing to copy, and waits.
 
-    The new ones are being added until they are in sync (`replication.partition_state`), so that nothing waits for them.
+    It is a reassignment (`replication.reassignment`): nothing waits for the new ones until they are in sync.
     """
     for name, key in _FACTORS.items():
         topic = image.topic(name)
@@ -49,21 +51,20 @@ def _raised(image: ClusterImage, topic: Topic, wanted: int) -> Iterator[Step]:
     held = Counter(each for partition in topic.partitions for each in partition.replicas)
     first = Counter(partition.replicas[0] for partition in topic.partitions)
     for index, partition in enumerate(topic.partitions):
-        lacking = min(wanted, len(racks)) - len(partition.replicas)
+        there = target(partition)
+        lacking = min(wanted, len(racks)) - len(there)
         if lacking <= 0 or not partition.has_leader:
             continue
-        known = {each: racks.get(each) for each in partition.replicas} | racks
-        added = add_replicas(known, partition.replicas, lacking, held, index)
-        replicas = (*partition.replicas, *added)
+        known = {each: racks.get(each) for each in there} | racks
+        added = add_replicas(known, there, lacking, held, index)
+        replicas = (*there, *added)
         # who is first leads one day: else the first broker of a cluster coordinated all groups for ever
         first[replicas[0]] -= 1
         preferred = min(replicas, key=first.__getitem__)
         first[preferred] += 1
         held.update(added)
-        value = partition.changed(
-            replicas=(preferred, *(each for each in replicas if each != preferred)),
-            adding=(*partition.adding, *added),
-        )
+        order = (preferred, *(each for each in replicas if each != preferred))
+        value = reassigned_state(partition, order, image.brokers)
         path = keys.partition(uuids.to_text(topic.id), index)
         yield partition_step(image, path, value, partition.revision)
 

@@ -17,6 +17,7 @@ from logfleet.metadata.image import ClusterImage, Partition
 from logfleet.metadata.keys import NO_LEADER, FenceValue, PartitionValue
 from logfleet.metadata.store import Put, Txn
 from logfleet.replication.election import is_unclean
+from logfleet.replication.reassignment import is_reassigning, target
 from logfleet.telemetry.decisions import Decisions, Kind
 from logfleet.wire import uuids
 
@@ -77,6 +78,8 @@ class NotedControl:
             broker_id: _why_gone(image, topic.id, int(index), broker_id, epoch)
             for broker_id, epoch in before.isr
         }
+        if (after.replicas, after.removing) != (before.replicas, before.removing):
+            self._reassigned(topic.name, int(index), before, after, cause)
         if after.leader_epoch != before.leader_epoch:
             unclean = is_unclean(before, after)
             self.elections += after.leader != NO_LEADER
@@ -94,15 +97,6 @@ class NotedControl:
                 **elr,
             )
             return
-        added = [each for each in after.replicas if each not in before.replicas]
-        if added:
-            self._decisions.note(
-                Kind.REPLICAS_ADDED,
-                "an internal topic has as many replicas as are wanted, or as there are brokers",
-                topic=topic.name,
-                partition=int(index),
-                replicas=[before.replicas, after.replicas],
-            )
         for broker_id in set(isr[0]) - set(isr[1]):
             self._decisions.note(
                 Kind.ISR_SHRINK,
@@ -113,6 +107,23 @@ class NotedControl:
                 isr=isr,
                 **elr,
             )
+
+    def _reassigned(
+        self, topic: str, index: int, before: Partition, after: PartitionValue, cause: str | None
+    ) -> None:
+        """A reassignment begins, has another target, is cancelled, or is done."""
+        if not is_reassigning(after) and after.replicas == target(before):
+            cause = "all replicas that were to be are in sync"
+        self._decisions.note(
+            Kind.REASSIGNMENT,
+            cause
+            or "an internal topic has as many replicas as are wanted, or as there are brokers",
+            topic=topic,
+            partition=index,
+            replicas=[before.replicas, after.replicas],
+            adding=[before.adding, after.adding],
+            removing=[before.removing, after.removing],
+        )
 
     def _fence(self, image: ClusterImage, write: Put) -> None:
         broker_id = int(write.key.removeprefix(keys.FENCES))

@@ -1,11 +1,16 @@
-"""Topics that were deleted: what this broker has of them goes, and it says so; the cluster forgets a deletion when every broker has."""
+"""Topics that were deleted: what this broker has of them goes, and it says so; the cluster forgets a deletion when every broker has.
+
+Partitions that were moved away: what this broker has of them goes as well, if it sees that while it runs. After a start it is set aside
+(`node.partitions.strays`): a metadata store that was restored from before the move says the same, of logs that are all there is.
+"""
 
 import asyncio
+from collections.abc import Iterator
 
 import structlog
 
 from logfleet.control.topics import confirm_deleted
-from logfleet.metadata.image import ClusterImage, DeletedTopic
+from logfleet.metadata.image import ClusterImage, DeletedTopic, Topic
 from logfleet.metadata.store import MetadataStore, StoreUnavailable, UnknownOutcome
 from logfleet.node.partitions.replica_logs import ReplicaLogs
 from logfleet.wire import uuids
@@ -26,6 +31,18 @@ class Deletions:
     def due(self, image: ClusterImage) -> list[DeletedTopic]:
         """Those that this broker has yet to confirm."""
         return [each for each in image.deleted.values() if self._node_id in each.brokers]
+
+    def moved(self, topic: Topic) -> Iterator[int]:
+        """Indexes of the topic's partitions that are other brokers' by now, and of which this one has a log."""
+        for index, state in enumerate(topic.partitions):
+            if self._node_id not in state.replicas and self._logs.has(topic, index):
+                yield index
+
+    async def carry_out_moved(self, topic: Topic, indexes: set[int]) -> None:
+        """Return once their logs are gone for good. Raises OSError: then some may be there."""
+        if indexes:
+            await self._logs.delete(topic.id, indexes)
+            log.info("moved_away", topic=topic.name, partitions=sorted(indexes))
 
     async def carry_out(self, deleted: DeletedTopic) -> None:
         """Return once the logs are gone for good and it is said. Raises OSError: then nothing is said, as some may be there."""

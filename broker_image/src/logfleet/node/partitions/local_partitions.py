@@ -59,6 +59,7 @@ class LocalPartitions:
         self._slices = Slices()
         self._subscription: Subscription | None = None
         self._will_try = False
+        self._undeleted: set[bytes] = set()  # topics of which something that was moved away is left
         self._seen_epoch: int | None = None
         self._applied_revision = 0
         self._applied = asyncio.Event()
@@ -140,6 +141,7 @@ class LocalPartitions:
                 led = await self._leadership.follow(topic)
                 others = await self._following.follow(topic)
                 starting += [(topic, index) for index in {*led, *others}]
+                await self._delete_moved(topic)
         if changes.everything or changes.deleted:
             for deleted in self._deletions.due(image):
                 await self._delete(deleted)
@@ -186,6 +188,21 @@ class LocalPartitions:
         self._table.unstarted.add(key)
         self._try_soon()
 
+    async def _delete_moved(self, topic: Topic) -> None:
+        """What has been moved to other brokers goes: by now all of them are in sync (`replication.reassignment`)."""
+        moved = set(self._deletions.moved(topic))
+        for index in moved:
+            replica = self._table.replica(topic.id, index)
+            if replica is not None:
+                self._let_go(replica)
+        try:
+            await self._deletions.carry_out_moved(topic, moved)
+        except OSError as error:
+            log.warning("deletion_failed", topic=topic.name, error=str(error))
+            self._on_disk_failure(TopicPartition(topic.name, min(moved)), error)
+            self._undeleted.add(topic.id)
+            self._try_soon()
+
     async def _delete(self, deleted: DeletedTopic) -> None:
         """What the disk refuses is tried again later, until it is done or the directory has failed."""
         self._let_topic_go(deleted.id)
@@ -208,5 +225,6 @@ class LocalPartitions:
 
     def _try_again(self) -> None:
         self._will_try = False
-        topics = {topic_id for topic_id, _ in self._table.unstarted}
+        topics = {topic_id for topic_id, _ in self._table.unstarted} | self._undeleted
+        self._undeleted = set()
         self._look_at(Changes(topics=topics, deleted=True))

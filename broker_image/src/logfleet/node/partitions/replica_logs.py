@@ -1,8 +1,10 @@
 """The logs of this broker's replicas, whoever leads them: found, made where none may be elsewhere, deleted.
 
-A log is deleted only when the cluster says that its topic was deleted, never because the topic is not there; one that belongs to
-nothing known is set aside and kept.
+A log is deleted only when the cluster says that its topic was deleted, never because the topic is not there, or that its partition has been
+moved to other brokers while this one ran; one that belongs to nothing known here is set aside and kept.
 """
+
+from collections.abc import Container
 
 from logfleet.io.clock import now_ms
 from logfleet.io.slices import Slices
@@ -90,12 +92,13 @@ class ReplicaLogs:
             reason = f"it belongs to topic id {other.topic_id}, not {topic_id}"
             set_aside(log_dir, name, reason)
 
-    async def delete(self, topic_id: bytes) -> None:
-        """Return once the topic's logs are gone for good. Raises LogDirError: then some may be there."""
+    async def delete(self, topic_id: bytes, indexes: Container[int] | None = None) -> None:
+        """Return once the topic's logs are gone for good, or those of these partitions. Raises LogDirError: then some may be there."""
         uuid = uuids.to_text(topic_id)
         for log_dir in self.log_dirs:
             for name, partition_log in list(log_dir.logs.items()):
-                if partition_log.topic_id == uuid:
+                is_meant = indexes is None or name.partition in indexes
+                if is_meant and partition_log.topic_id == uuid:
                     await self._flusher.until_idle(partition_log)
                     try:
                         log_dir.delete(name, now_ms())

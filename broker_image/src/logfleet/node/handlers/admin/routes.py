@@ -39,6 +39,7 @@ WORK: Final[dict[type[msgspec.Struct], ControllerWork]] = {
     AlterConfigsRequest: configs.ALTER,
     UnregisterBrokerRequest: brokers.UNREGISTER,
     ElectLeadersRequest: partitions.ELECT,
+    AlterPartitionReassignmentsRequest: partitions.REASSIGN,
 }
 UNFENCED: Final[frozenset[type[msgspec.Struct]]] = frozenset({*WORK, EnvelopeRequest})
 """What they change they change by transactions that compare what they rest on: a success is one, whoever leads by now."""
@@ -86,7 +87,6 @@ HANDLERS: dict[type, Handler[Any]] = {
     IncrementalAlterConfigsRequest: configs.alter_incrementally,
     DescribeConfigsRequest: configs.describe_configs,
     ListConfigResourcesRequest: configs.list_config_resources,
-    AlterPartitionReassignmentsRequest: partitions.alter_partition_reassignments,
     ListPartitionReassignmentsRequest: partitions.list_partition_reassignments,
     DescribeClientQuotasRequest: quotas.describe_client_quotas,
     EnvelopeRequest: envelope,

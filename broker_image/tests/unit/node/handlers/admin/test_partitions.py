@@ -102,24 +102,69 @@ async def test_an_election_without_controller_is_refused_row_by_row(start):
     )
 
 
-async def test_nothing_is_moved_and_nothing_is_moving(node, versions):
-    await create_one(node.controller_access, "t", 1, 1, {})
+def reassignment(*wanted: tuple[int, list[int] | None]) -> AlterPartitionReassignmentsRequest:
+    """Of topic t: index and replicas, None to cancel."""
     kind = AlterPartitionReassignmentsRequest
-    for version in versions(kind):
-        partitions = [
-            kind.ReassignablePartition(partition_index=0, replicas=replicas)
-            for replicas in ([1], [2], None)
-        ]
-        topic = kind.ReassignableTopic(name="t", partitions=partitions)
-        answer = await node.ask(kind(topics=[topic]), version)
-        (result,) = answer.responses
-        assert [ErrorCode(row.error_code).name for row in result.partitions] == [
-            "NONE",
-            "INVALID_REPLICA_ASSIGNMENT",
-            "NO_REASSIGNMENT_IN_PROGRESS",
-        ]
-    answer = await node.ask(ListPartitionReassignmentsRequest(topics=None))
-    assert (answer.error_code, answer.topics) == (0, [])
+    rows = [
+        kind.ReassignablePartition(partition_index=index, replicas=replicas)
+        for index, replicas in wanted
+    ]
+    return kind(topics=[kind.ReassignableTopic(name="t", partitions=rows)], timeout_ms=10_000)
+
+
+async def reassign(node, *wanted: tuple[int, list[int] | None], version: int = 1) -> list[str]:
+    (result,) = (await node.ask(reassignment(*wanted), version)).responses
+    return [ErrorCode(row.error_code).name for row in result.partitions]
+
+
+async def moving(node, topics=None) -> list[tuple[int, list[int], list[int], list[int]]]:
+    answer = await node.ask(ListPartitionReassignmentsRequest(topics=topics))
+    assert answer.error_code == 0
+    return [
+        (row.partition_index, row.replicas, row.adding_replicas, row.removing_replicas)
+        for topic in answer.topics
+        for row in topic.partitions
+    ]
+
+
+async def test_a_partition_moves_and_is_listed_until_it_is_there(node, versions):
+    await create_one(node.controller_access, "t", 2, 1, {})
+    await node.write(Put(keys.broker(2), keys.encode(BrokerValue("i", ()))))
+    broker = (await node.until(lambda image: image.brokers[2].is_active)).brokers[2]
+    origins = [state.replicas for state in node.image.topic("t").partitions]
+    index = origins.index((1,))
+    for version in versions(AlterPartitionReassignmentsRequest):
+        assert await reassign(node, (index, [2]), version=version) == ["NONE"]
+        assert await moving(node) == [(index, [2, 1], [2], [1])]
+        assert await reassign(node, (index, None), version=version) == ["NONE"]
+        assert await moving(node) == []
+    assert await reassign(node, (index, [1]), (9, [1]), (index, None)) == [
+        "NONE",
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        "INVALID_REQUEST",
+    ]
+    assert await reassign(node, (index, None)) == ["NO_REASSIGNMENT_IN_PROGRESS"]
+    assert await reassign(node, (index, [2])) == ["NONE"]
+    kind = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics
+    assert len(await moving(node, [kind(name="t", partition_indexes=[index])])) == 1
+    assert await moving(node, [kind(name="t", partition_indexes=[9])]) == []
+    topic = node.image.topic("t")
+    joined = with_isr(topic.partitions[index], [*topic.partitions[index].isr, (2, broker.epoch)])
+    await node.write(Put(keys.partition(uuids.to_text(topic.id), index), keys.encode(joined)))
+    image = await node.until(lambda image: image.topic("t").partitions[index].replicas == (2,))
+    assert image.topic("t").partitions[index].leader == 2
+    assert await moving(node) == []
+    causes = [each.cause for each in noted(node.decisions, Kind.REASSIGNMENT)]
+    assert causes[-2:] == [
+        "AlterPartitionReassignments asks for it",
+        "all replicas that were to be are in sync",
+    ]
+
+
+async def test_a_reassignment_without_controller_is_refused(start):
+    node = await start(stands=False)
+    answer = await node.ask(reassignment((0, [1])), 1)
+    assert (ErrorCode(answer.error_code).name, answer.responses) == ("NOT_CONTROLLER", [])
 
 
 async def test_what_can_be_configured_is_listed(node):
