@@ -108,6 +108,26 @@ class FleetSide(Side):
             if leader in self.alive:
                 self._await_served(topic, index, leader)
 
+    def await_moved(self, topic: MadeTopic, ids: Sequence[int]) -> None:
+        """Return when every broker says that its partition 0 has these replicas, all in sync."""
+        for _ in self._patiently(f"{topic.name} to be on {ids}"):
+            rows = [self._partition(node, topic) for node in self.alive]
+            if all(
+                each.replica_nodes == list(ids) and set(each.isr_nodes) == set(ids) for each in rows
+            ):
+                return
+
+    def await_replicas(self, topic: MadeTopic, node: int) -> None:
+        """Return when that broker tells of the same replicas of partition 0 as the first one that is there."""
+        wanted = self._partition(min(self.alive), topic)
+        for _ in self._patiently(f"{node} to know the replicas of {topic.name}"):
+            if self._partition(node, topic) == wanted:
+                return
+
+    def _partition(self, node: int, topic: MadeTopic) -> Any:
+        (row,) = self.get_of(node, metadata_of(topic), 12).topics
+        return next(each for each in row.partitions if each.partition_index == 0)
+
     def _is_led(self, node: int, topic: MadeTopic, leaders: Sequence[int]) -> bool:
         (row,) = self.get_of(node, metadata_of(topic), 12).topics
         found = {each.partition_index: each for each in row.partitions}

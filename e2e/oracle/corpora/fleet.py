@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from e2e.oracle.corpora import degraded, replicated
+from e2e.oracle.corpora import degraded, moves, replicated
 from e2e.oracle.corpora.fleet_corpus import FleetCorpus
 from e2e.oracle.fleets import FleetPair
 from e2e.oracle.runs import Oracle, Tally
@@ -50,7 +50,9 @@ def _await(pair: FleetPair, stage: str) -> None:
 
 STAGES: Final = (
     Stage(lambda _: None, replicated.CORPUS),
+    Stage(lambda _: None, moves.DONE),
     Stage(_stop_one, degraded.ONE_AWAY),
+    Stage(lambda _: None, moves.HELD),
     Stage(_kill_another, degraded.TWO_AWAY),
     Stage(_start_both, degraded.BACK),
     Stage(lambda pair: pair.silence(3), degraded.SILENT),
