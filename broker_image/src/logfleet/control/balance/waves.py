@@ -1,0 +1,42 @@
+"""How many moves go on at a time: a few per broker, so that none of them is all that a disk or a network does."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from logfleet.control.balance.load import Move
+
+PER_BROKER: Final = 5
+"""As Cruise Control's num.concurrent.partition.movements.per.broker."""
+IN_ALL: Final = 50
+
+
+def next_moves(
+    moves: Iterable[Move],
+    under_way: Iterable[Move],
+    *,
+    per_broker: int = PER_BROKER,
+    in_all: int = IN_ALL,
+) -> Iterator[Move]:
+    """Those of the moves that may begin now, in their order. under_way: those that have begun and are not done.
+
+    A broker takes part in a move that gives it a replica, takes one from it, or is copied from it as the preferred leader. What copies nothing waits for nobody.
+    """
+    busy = Counter[int]()
+    count = 0
+    for move in under_way:
+        busy.update(_taking_part(move))
+        count += 1
+    for move in moves:
+        if not move.added:
+            yield move
+            continue
+        taking_part = _taking_part(move)
+        if count < in_all and all(busy[each] < per_broker for each in taking_part):
+            busy.update(taking_part)
+            count += 1
+            yield move
+
+
+def _taking_part(move: Move) -> frozenset[int]:
+    return move.added | (frozenset(move.before) - frozenset(move.after)) | {move.before[0]}
