@@ -216,7 +216,7 @@ def _even_out_replicas(board: Board) -> None:
     if not _is_off({each: board.held[each] for each in ids}, mean, 1):
         return
     mean_bytes = sum(board.bytes[each] for each in ids) / len(ids)
-    slack = max(mean_bytes * TARGET, SMALL_BYTES)
+    slack = mean_bytes * TARGET if mean_bytes > SMALL_BYTES else SMALL_BYTES
     allowance = max(1.0, mean * TARGET)
     while True:
         step = None
@@ -230,9 +230,12 @@ def _even_out_replicas(board: Board) -> None:
                     (
                         (number, old, new)
                         for size, number in board.sizes(old)
-                        if board.bytes[old] - size >= mean_bytes - slack
-                        and board.bytes[new] + size <= mean_bytes + slack
-                        and board.fits(number, old, new)
+                        if size == 0
+                        or (
+                            board.bytes[old] - size >= mean_bytes - slack
+                            and board.bytes[new] + size <= mean_bytes + slack
+                        )
+                        if board.fits(number, old, new)
                     ),
                     None,
                 )

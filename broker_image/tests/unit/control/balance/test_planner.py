@@ -250,8 +250,11 @@ def _was_spread(made: Plan) -> bool:
 
 
 @given(loads())
-def test_a_plan_that_was_carried_out_leaves_nothing_to_copy(load: Load) -> None:
-    again = plan(carried_out(load, plan(load)))
+def test_plans_that_are_carried_out_come_to_an_end(load: Load) -> None:
+    """The first may leave a little that evening out replicas has made possible."""
+    for _ in range(3):
+        load = carried_out(load, plan(load))
+    again = plan(load)
     assert again.bytes == 0, [move for move in again.moves if move.bytes]
 
 
