@@ -32,9 +32,13 @@ COMMANDS = {
     "log-dirs": ("logfleet.cli.log_dirs", "Show what lies on the brokers' disks."),
     "dump": ("logfleet.cli.dump", "Print what segments and indexes on this disk hold."),
     "quota": ("logfleet.cli.quota", "Describe, set and delete limits of clients."),
-    "cluster": ("logfleet.cli.cluster", "Show brokers, and partitions that lack replicas."),
-    "events": ("logfleet.cli.events", "Show what brokers decided, and why."),
-    "may-i": ("logfleet.cli.may_i", "Ask whether brokers may go down now."),
+    "cluster": ("logfleet.cli.fleet.cluster", "Show brokers, and partitions that lack replicas."),
+    "events": ("logfleet.cli.fleet.events", "Show what brokers decided, and why."),
+    "may-i": ("logfleet.cli.fleet.may_i", "Ask whether brokers may go down now."),
+    "rebalance": ("logfleet.cli.fleet.rebalance", "Spread replicas evenly over brokers and zones."),
+    "drain": ("logfleet.cli.fleet.drain", "Move all that brokers have to others."),
+    "cordon": ("logfleet.cli.fleet.drain", "Have brokers given no new replicas."),
+    "uncordon": ("logfleet.cli.fleet.drain", "Let brokers be given replicas again."),
     "apply": ("logfleet.cli.apply", "Make topics and settings as YAML files say."),
 }
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from logfleet.control.brokers.cordons import is_cordoned
 from logfleet.control.config_keys import BROKER_KEYS, ConfigError
 from logfleet.control.elections import min_isr
 from logfleet.control.placement import NotEnoughBrokersError, place
@@ -357,9 +358,15 @@ def _too_many() -> Refusal:
 def _place(
     image: ClusterImage, partitions: int, factor: int, start: int, leaders: Sequence[int]
 ) -> Sequence[tuple[int, ...]] | Refusal:
-    """On active brokers; as far as those are too few, also on some that are away or leaving, which join when they are back."""
-    racks = {broker.id: broker.rack for broker in image.brokers.values() if broker.is_active}
-    others = sorted({*image.brokers, *image.fences} - {*racks}) if racks else []
+    """On active brokers; as far as those are too few, also on some that are away or leaving, which join when they are back. On none that is cordoned."""
+    there = {*image.brokers, *image.fences}
+    may = {each for each in there if not is_cordoned(image, each)}
+    racks = {
+        broker.id: broker.rack
+        for broker in image.brokers.values()
+        if broker.is_active and broker.id in may
+    }
+    others = sorted(may - {*racks}) if racks else []
     racks.update(dict.fromkeys(others[: max(factor - len(racks), 0)]))
     try:
         return place(racks, partitions, factor, start=start, leaders=leaders)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from logfleet.control.brokers.cordons import is_cordoned
 from logfleet.control.placement import add_replicas
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.transactions import partition_step
@@ -70,4 +71,9 @@ def _raised(image: ClusterImage, topic: Topic, wanted: int) -> Iterator[Step]:
 
 
 def _active(image: ClusterImage) -> dict[int, str | None]:
-    return {broker.id: broker.rack for broker in image.brokers.values() if broker.is_active}
+    """That may be given replicas."""
+    return {
+        broker.id: broker.rack
+        for broker in image.brokers.values()
+        if broker.is_active and not is_cordoned(image, broker.id)
+    }

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from logfleet.cli.admin_port import Answers, ask_all
+from logfleet.cli.fleet.admin_port import Answers, ask_all
 from logfleet.cli.session import Server, echo_json, echo_table, listing_options, run
 
 PATH: Final = "/events"

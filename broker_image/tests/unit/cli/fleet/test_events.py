@@ -3,8 +3,8 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from click.testing import CliRunner
-from logfleet.cli.admin_port import Answers
-from logfleet.cli.events import _row, about, merged, parse_since
+from logfleet.cli.fleet.admin_port import Answers
+from logfleet.cli.fleet.events import _row, about, merged, parse_since
 from logfleet.cli.main import cli
 
 NOW = datetime(2026, 3, 1, 14, 30, 15, tzinfo=timezone(timedelta(hours=1)))

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import click
 
-from logfleet.cli.cluster import unregistered
+from logfleet.cli.fleet.cluster import unregistered
 from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError

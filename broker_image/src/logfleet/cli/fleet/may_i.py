@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from logfleet.cli.admin_port import Parameters, ask_any
+from logfleet.cli.fleet.admin_port import Parameters, ask_any
 from logfleet.cli.session import Server, echo_json, echo_table, listing_options, run
 
 PATH: Final = "/may-i"

@@ -1,7 +1,7 @@
 import pytest
 from click.testing import CliRunner
+from logfleet.cli.fleet.may_i import _echo
 from logfleet.cli.main import cli
-from logfleet.cli.may_i import _echo
 
 YES = {
     "may": True,

@@ -1,5 +1,5 @@
 import pytest
-from logfleet.cli.cluster import _echo, overview
+from logfleet.cli.fleet.cluster import _echo, overview
 from logfleet.client.admin import ClusterDescription
 from logfleet.client.metadata import NO_LEADER, Node, Partition, Topic
 

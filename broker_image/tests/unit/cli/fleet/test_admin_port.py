@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 import pytest
-from logfleet.cli.admin_port import Answers, ask_all, ask_any
+from logfleet.cli.fleet.admin_port import Answers, ask_all, ask_any
 from logfleet.client.cluster import Client
 from logfleet.node.broker import Broker
 from logfleet.node.tools.loopback_ports import LoopbackPorts

@@ -1,0 +1,69 @@
+"""`logfleet drain`, `cordon` and `uncordon`: taking brokers out of the fleet and back, in kubectl's words for nodes."""
+
+import click
+
+from logfleet.cli.fleet.rebalance import carry_out, goal, goal_options
+from logfleet.cli.session import Server, run, server_options
+from logfleet.client.cluster import Client
+from logfleet.operations.cordoning import set_cordons
+
+IDS = click.argument("brokers", nargs=-1, required=True, type=click.IntRange(0), metavar="ID...")
+
+
+@click.command()
+@IDS
+@server_options
+def cordon(brokers: tuple[int, ...], *, server: Server) -> None:
+    """Have brokers given no new replicas: not by new topics, and by no rebalance. What they have stays.
+
+    Sets `cordoned.log.dirs=*` of each (KIP-1066); `logfleet uncordon` takes it back.
+
+    \b
+    logfleet cordon 4 5
+    """
+    _set(server, brokers, cordoned=True)
+
+
+@click.command()
+@IDS
+@server_options
+def uncordon(brokers: tuple[int, ...], *, server: Server) -> None:
+    """Let brokers be given replicas again. `logfleet rebalance run` gives them their share.
+
+    \b
+    logfleet uncordon 4 5
+    """
+    _set(server, brokers, cordoned=False)
+
+
+@click.command()
+@IDS
+@goal_options
+@server_options
+def drain(
+    brokers: tuple[int, ...],
+    *,
+    excluded: tuple[str, ...],
+    per_broker: int,
+    throttle: float,
+    server: Server,
+) -> None:
+    """Cordon brokers, and move all that they have to others, within the zones as far as there are enough.
+
+    Ends when nothing is left on them: then they can be stopped for good, and `kafka-cluster unregister --id ID` has them forgotten. Ctrl-C leaves what is under way
+    to the brokers; the same command goes on from there, `logfleet rebalance stop` and `logfleet uncordon` go back.
+
+    \b
+    logfleet drain 4 5 --throttle 20
+    """
+    _set(server, brokers, cordoned=True)
+    carry_out(server, goal(excluded, per_broker, throttle, brokers))
+
+
+def _set(server: Server, brokers: tuple[int, ...], *, cordoned: bool) -> None:
+    async def work(client: Client) -> None:
+        await set_cordons(client, brokers, cordoned=cordoned)
+
+    run(server, work)
+    for each in brokers:
+        click.echo(f"broker {each} {'cordoned' if cordoned else 'uncordoned'}")

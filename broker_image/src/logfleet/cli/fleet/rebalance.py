@@ -1,0 +1,254 @@
+"""`logfleet rebalance`: what would be moved, moving it, how far it is, and calling it back."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+
+from logfleet.cli.log_dirs import bytes_text
+from logfleet.cli.session import Server, echo_json, echo_table, listing_options, run, server_options
+from logfleet.client.cluster import Client
+from logfleet.client.reassignments import list_reassignments
+from logfleet.control.balance.load import Plan, Skew
+from logfleet.control.balance.waves import IN_ALL, PER_BROKER
+from logfleet.operations.fleet_load import bytes_left
+from logfleet.operations.rebalancing import (
+    Goal,
+    Progress,
+    advance,
+    finish,
+    make_plan,
+)
+from logfleet.operations.rebalancing import (
+    stop as call_back,
+)
+
+SHOWN_MAX: Final = 20
+POLL_S: Final = 2.0
+MIB: Final = 1024 * 1024
+THROTTLE_MIB: Final = 50.0
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@click.group()
+def rebalance() -> None:
+    """Spread replicas, bytes and leaders evenly over brokers and zones.
+
+    \b
+    logfleet rebalance plan                  # what would be moved, and why
+    logfleet rebalance run --throttle 20     # move it, at 20 MiB/s and broker at most
+    logfleet rebalance status
+    logfleet rebalance stop                  # call back what is under way
+
+    Partitions are written and read meanwhile. Nothing is kept but what the brokers know: `run` may be left and begun again, from anywhere.
+    """
+
+
+def goal_options(command: Command) -> Command:
+    """What is not to be moved, and how much at a time; the command gets `excluded`, `per_broker` and `throttle`."""
+    options = (
+        click.option(
+            "--exclude",
+            "excluded",
+            multiple=True,
+            metavar="TOPIC",
+            help="Stays where it is; may be given again.",
+        ),
+        click.option(
+            "--per-broker",
+            type=click.IntRange(1, 100),
+            default=PER_BROKER,
+            show_default=True,
+            help="Moves at a time that a broker takes part in.",
+        ),
+        click.option(
+            "--throttle",
+            type=click.FloatRange(0),
+            default=THROTTLE_MIB,
+            show_default=True,
+            metavar="MIB",
+            help="MiB per second and broker that moves may take; 0 for no bound.",
+        ),
+    )
+    for option in options:
+        command = option(command)
+    return command
+
+
+def goal(
+    excluded: tuple[str, ...], per_broker: int, throttle: float, leaving: tuple[int, ...] = ()
+) -> Goal:
+    return Goal(
+        leaving=frozenset(leaving),
+        excluded=frozenset(excluded),
+        per_broker=per_broker,
+        in_all=max(IN_ALL, per_broker),
+        throttle=int(throttle * MIB) if throttle else None,
+    )
+
+
+@rebalance.command()
+@click.option(
+    "--exclude",
+    "excluded",
+    multiple=True,
+    metavar="TOPIC",
+    help="Stays where it is; may be given again.",
+)
+@listing_options
+def plan(*, excluded: tuple[str, ...], as_json: bool, server: Server) -> None:
+    """Show what would be moved, and what that costs. Nothing is changed.
+
+    BYTES beside the least that any plan has to copy. Exit codes: 0 done (also if there is nothing to do), 1 something cannot be reached, 2 the command line is wrong.
+    """
+    made = run(server, lambda client: make_plan(client, Goal(excluded=frozenset(excluded))))
+    if as_json:
+        echo_json(_as_json(made))
+    else:
+        echo_plan(made)
+    sys.exit(1 if made.unmet else 0)
+
+
+@rebalance.command(name="run")
+@goal_options
+@server_options
+def run_(*, excluded: tuple[str, ...], per_broker: int, throttle: float, server: Server) -> None:
+    """Move what the plan says, a few partitions at a time, until there is nothing left to do.
+
+    Ctrl-C leaves what is under way to the brokers, who end it; `logfleet rebalance run` goes on from there, `logfleet rebalance stop` calls it back.
+    """
+    carry_out(server, goal(excluded, per_broker, throttle))
+
+
+def carry_out(server: Server, wanted: Goal) -> None:
+    """Until it is done; a line whenever something has changed."""
+
+    async def work(client: Client) -> Progress:
+        said = None
+        while True:
+            progress = await advance(client, wanted)
+            line = _line(progress)
+            if line != said:
+                click.echo(f"{time.strftime('%H:%M:%S')}  {line}")
+                said = line
+            if not progress.under_way and (not progress.planned or progress.refused):
+                await finish(client, wanted)
+                return progress
+            await asyncio.sleep(POLL_S)
+
+    progress = run(server, work)
+    for each in (*progress.unmet, *progress.refused):
+        click.echo(f"Error: {each}", err=True)
+    if progress.unmet or progress.refused:
+        sys.exit(1)
+    click.echo("Done.")
+
+
+@rebalance.command()
+@listing_options
+def status(*, as_json: bool, server: Server) -> None:
+    """Show what is under way, whoever began it."""
+
+    async def work(client: Client) -> tuple[list[tuple[str, str, str, str]], int]:
+        moving = await list_reassignments(client)
+        rows = [
+            (str(key), _ids(each.origin), _ids(each.target), _ids(each.adding))
+            for key, each in sorted(moving.items(), key=lambda item: str(item[0]))
+        ]
+        return rows, await bytes_left(client, moving) if moving else 0
+
+    rows, left = run(server, work)
+    if as_json:
+        fields = ("partition", "from", "to", "adding")
+        echo_json(
+            {"moves": [dict(zip(fields, row, strict=True)) for row in rows], "bytes_left": left}
+        )
+        return
+    click.echo(f"{len(rows)} partitions move, {bytes_text(left)} are left to copy.")
+    if rows:
+        echo_table(("PARTITION", "FROM", "TO", "ADDING"), rows[:SHOWN_MAX])
+
+
+@rebalance.command()
+@server_options
+def stop(*, server: Server) -> None:
+    """Call back all that is under way: those partitions are where they were; what is done stays done. Throttles are taken away."""
+    refused = run(server, lambda client: call_back(client, Goal(throttle=0)))
+    for each in refused:
+        click.echo(f"Error: {each}", err=True)
+    if refused:
+        sys.exit(1)
+    click.echo("Nothing moves any more.")
+
+
+def echo_plan(made: Plan) -> None:
+    if not made.moves:
+        click.echo("Nothing is to be moved.")
+    else:
+        copied = [move for move in made.moves if move.bytes]
+        click.echo(
+            f"{len(made.moves)} partitions change, {len(copied)} are copied: {bytes_text(made.bytes)} (any plan: {bytes_text(made.least_bytes)} at least)"
+        )
+        rows = [
+            (
+                f"{move.topic}-{move.index}",
+                _ids(move.before),
+                _ids(move.after),
+                bytes_text(move.bytes),
+                move.reason,
+            )
+            for move in made.moves[:SHOWN_MAX]
+        ]
+        echo_table(("PARTITION", "FROM", "TO", "BYTES", "WHY"), rows)
+        if len(made.moves) > SHOWN_MAX:
+            click.echo(f"... and {len(made.moves) - SHOWN_MAX} more; -o json shows all")
+    pairs = [("bytes", "bytes"), ("replicas", "replicas"), ("leaders", "leaders")]
+    told = ", ".join(
+        f"{title} {getattr(made.before, name):.0%} -> {getattr(made.after, name):.0%}"
+        for title, name in pairs
+    )
+    click.echo(f"Furthest off the mean: {told}")
+    for each in made.unmet:
+        click.echo(f"Cannot be reached: {each}", err=True)
+    for each in made.hot:
+        click.echo(f"Hot: {each} alone carries more than a tenth of the traffic")
+
+
+def _as_json(made: Plan) -> dict[str, Any]:
+    return {
+        "moves": [
+            {
+                "topic": move.topic,
+                "partition": move.index,
+                "from": move.before,
+                "to": move.after,
+                "bytes": move.bytes,
+                "why": move.reason,
+            }
+            for move in made.moves
+        ],
+        "bytes": made.bytes,
+        "least_bytes": made.least_bytes,
+        "before": _skew(made.before),
+        "after": _skew(made.after),
+        "unmet": made.unmet,
+        "hot": made.hot,
+    }
+
+
+def _skew(skew: Skew) -> dict[str, float]:
+    return {"bytes": skew.bytes, "replicas": skew.replicas, "leaders": skew.leaders}
+
+
+def _line(progress: Progress) -> str:
+    return (
+        f"{progress.under_way} partitions move ({bytes_text(progress.bytes_left)} left), "
+        f"{progress.planned} wait ({bytes_text(progress.planned_bytes)})"
+    )
+
+
+def _ids(ids: tuple[int, ...]) -> str:
+    return ",".join(map(str, ids)) or "-"

@@ -1,0 +1,120 @@
+"""Partitions that move: asking for it, calling it back, and what is under way (KIP-455); and who leads once they are there (KIP-460)."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from logfleet.client.cluster import Client
+from logfleet.client.errors import raise_for
+from logfleet.client.offsets import TopicPartition
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+PARTITIONS_MAX = 1_000
+"""Of one request: the controller decides on it as a whole."""
+
+
+class Reassignment(msgspec.Struct, frozen=True):
+    """replicas: all there are now; adding and removing: those of them that are new, and that will go."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        return tuple(each for each in self.replicas if each not in self.removing)
+
+    @property
+    def origin(self) -> tuple[int, ...]:
+        return tuple(each for each in self.replicas if each not in self.adding)
+
+
+async def alter_reassignments(
+    client: Client, wanted: Mapping[TopicPartition, Sequence[int] | None]
+) -> dict[TopicPartition, str]:
+    """Have each partition moved to these brokers, the preferred leader first; None calls back what is under way. Why not, of those that are refused.
+
+    The number of replicas may change (KIP-860). Answered when they are on their way, not when they are there.
+    """
+    refused: dict[TopicPartition, str] = {}
+    keys = list(wanted)
+    for start in range(0, len(keys), PARTITIONS_MAX):
+        part = {key: wanted[key] for key in keys[start : start + PARTITIONS_MAX]}
+        refused |= await _alter(client, part)
+    return refused
+
+
+async def _alter(
+    client: Client, wanted: Mapping[TopicPartition, Sequence[int] | None]
+) -> dict[TopicPartition, str]:
+    kind = AlterPartitionReassignmentsRequest
+    topics: dict[str, AlterPartitionReassignmentsRequest.ReassignableTopic] = {}
+    for key, ids in wanted.items():
+        topic = topics.setdefault(key.topic, kind.ReassignableTopic(name=key.topic))
+        topic.partitions.append(
+            kind.ReassignablePartition(
+                partition_index=key.partition, replicas=None if ids is None else list(ids)
+            )
+        )
+    request = kind(topics=list(topics.values()), timeout_ms=client.request_timeout_ms)
+
+    async def call() -> dict[TopicPartition, str]:
+        connection = await client.any()
+        answer = await connection.request(
+            request, AlterPartitionReassignmentsResponse, timeout_ms=client.request_timeout_ms
+        )
+        raise_for(answer.error_code, answer.error_message, subject="reassignments")
+        return {
+            TopicPartition(topic.name, row.partition_index): row.error_message
+            or ErrorCode(row.error_code).name
+            for topic in answer.responses
+            for row in topic.partitions
+            if row.error_code != ErrorCode.NONE
+        }
+
+    return await client.retrying(call)
+
+
+async def list_reassignments(client: Client) -> dict[TopicPartition, Reassignment]:
+    """All that are under way."""
+    request = ListPartitionReassignmentsRequest(topics=None, timeout_ms=client.request_timeout_ms)
+
+    async def call() -> dict[TopicPartition, Reassignment]:
+        connection = await client.any()
+        answer = await connection.request(
+            request, ListPartitionReassignmentsResponse, timeout_ms=client.request_timeout_ms
+        )
+        raise_for(answer.error_code, answer.error_message, subject="reassignments")
+        return {
+            TopicPartition(topic.name, row.partition_index): Reassignment(
+                tuple(row.replicas), tuple(row.adding_replicas), tuple(row.removing_replicas)
+            )
+            for topic in answer.topics
+            for row in topic.partitions
+        }
+
+    return await client.retrying(call)
+
+
+async def elect_preferred_leaders(client: Client) -> None:
+    """Let every partition be led by its first replica, where that is in sync; where it is not, somebody else goes on."""
+    request = ElectLeadersRequest(
+        election_type=0, topic_partitions=None, timeout_ms=client.request_timeout_ms
+    )
+
+    async def call() -> None:
+        connection = await client.any()
+        answer = await connection.request(
+            request, ElectLeadersResponse, timeout_ms=client.request_timeout_ms
+        )
+        raise_for(answer.error_code, subject="preferred leaders")
+
+    await client.retrying(call)

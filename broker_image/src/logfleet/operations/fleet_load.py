@@ -1,0 +1,102 @@
+"""What every broker carries, as the brokers themselves tell it: what plans are made of."""
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from logfleet.client.admin import Admin, ResourceType
+from logfleet.client.cluster import Client
+from logfleet.client.log_admin import LogDirDescription, describe_log_dirs
+from logfleet.client.offsets import TopicPartition
+from logfleet.client.reassignments import Reassignment, list_reassignments
+from logfleet.control.balance.load import BrokerLoad, Load, PartitionLoad
+from logfleet.control.brokers.cordons import CORDONED, is_whole
+
+UNKNOWN: Final = -1
+
+
+async def fleet_load(
+    client: Client, *, leaving: Collection[int] = (), excluded: Collection[str] = ()
+) -> Load:
+    """leaving: brokers that are to be empty in the end. excluded: topics that stay where they are, but for what is on brokers that leave.
+
+    Partitions that move are where they will be. Only brokers that are registered and not fenced are told; what is on others stays there. Raises ClientError.
+    """
+    admin = Admin(client)
+    found = await admin.describe_cluster(include_fenced=True)
+    nodes = [node for node in found.brokers if node.id not in found.fenced]
+    await client.fetch_topics([])
+    directories = {node.id: await describe_log_dirs(client, node.id) for node in nodes}
+    moving = await list_reassignments(client)
+    sizes = _sizes(directories)
+    brokers = []
+    for node in nodes:
+        values = await admin.config(ResourceType.BROKER, str(node.id))
+        is_leaving = node.id in leaving
+        cordoned = CORDONED in values and is_whole(values[CORDONED].value)
+        brokers.append(
+            BrokerLoad(
+                node.id,
+                node.rack,
+                _capacity(directories[node.id]),
+                takes_new=not is_leaving and not cordoned,
+                leaving=is_leaving,
+            )
+        )
+    partitions = [
+        PartitionLoad(
+            topic.name,
+            each.index,
+            _target(moving, topic.name, each.index, each.replicas),
+            max(
+                (sizes.get((broker, topic.name, each.index), 0) for broker in each.replicas),
+                default=0,
+            ),
+        )
+        for topic in await admin.list_topics()
+        for each in topic.partitions
+        if topic.name not in excluded or not set(each.replicas).isdisjoint(leaving)
+    ]
+    return Load(tuple(brokers), tuple(partitions))
+
+
+async def bytes_left(client: Client, moving: Mapping[TopicPartition, Reassignment]) -> int:
+    """What moves that are under way have still to copy, by what is on disk. Raises ClientError."""
+    ids = {broker for each in moving.values() for broker in each.replicas}
+    there = {node.id for node in (await Admin(client).describe_cluster()).brokers}
+    await client.fetch_topics([])
+    sizes = _sizes(
+        {
+            broker: await describe_log_dirs(client, broker, list(moving))
+            for broker in sorted(ids & there)
+        }
+    )
+    left = 0
+    for key, each in moving.items():
+        at = {broker: sizes.get((broker, key.topic, key.partition), 0) for broker in each.replicas}
+        whole = max((at[broker] for broker in each.origin), default=0)
+        left += sum(max(0, whole - at[broker]) for broker in each.adding)
+    return left
+
+
+def _sizes(
+    directories: Mapping[int, list[LogDirDescription]],
+) -> dict[tuple[int, str, int], int]:
+    return {
+        (broker, log.partition.topic, log.partition.partition): log.size
+        for broker, described in directories.items()
+        for each in described
+        for log in each.logs
+    }
+
+
+def _capacity(directories: list[LogDirDescription]) -> int | None:
+    """Of all of a broker's directories; None where one does not tell, or where they may be on one disk."""
+    totals = [each.total_bytes for each in directories]
+    return totals[0] if len(totals) == 1 and totals[0] != UNKNOWN else None
+
+
+def _target(
+    moving: Mapping[TopicPartition, Reassignment], topic: str, index: int, replicas: tuple[int, ...]
+) -> tuple[int, ...]:
+    each = moving.get(TopicPartition(topic, index))
+    return replicas if each is None else each.target

@@ -1,0 +1,139 @@
+"""Carrying out a plan: a few moves at a time, planned anew from what is there, so that whoever begins again goes on where the last one stopped."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from logfleet.client.admin import Admin, ResourceType
+from logfleet.client.cluster import Client
+from logfleet.client.offsets import TopicPartition
+from logfleet.client.reassignments import (
+    Reassignment,
+    alter_reassignments,
+    elect_preferred_leaders,
+    list_reassignments,
+)
+from logfleet.control.balance.load import Move, Plan
+from logfleet.control.balance.planner import plan
+from logfleet.control.balance.waves import IN_ALL, PER_BROKER, next_moves
+from logfleet.operations.fleet_load import bytes_left, fleet_load
+
+RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+REPLICAS: Final = (
+    "leader.replication.throttled.replicas",
+    "follower.replication.throttled.replicas",
+)
+
+
+class Goal(msgspec.Struct, frozen=True):
+    """leaving, excluded: as `fleet_load` has them. per_broker, in_all: moves at a time. throttle: bytes per second and broker that moves may take; None for no bound."""
+
+    leaving: frozenset[int] = frozenset()
+    excluded: frozenset[str] = frozenset()
+    per_broker: int = PER_BROKER
+    in_all: int = IN_ALL
+    throttle: int | None = None
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """under_way: partitions that move. bytes_left: what these have to copy. planned, planned_bytes: what has not begun.
+
+    unmet: what the plan cannot reach. refused: why moves did not begin, by partition.
+    """
+
+    under_way: int
+    bytes_left: int
+    planned: int
+    planned_bytes: int
+    unmet: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+
+    @property
+    def is_done(self) -> bool:
+        return not self.under_way and not self.planned
+
+
+async def make_plan(client: Client, goal: Goal) -> Plan:
+    """What would be moved from now on. Raises ClientError."""
+    load = await fleet_load(client, leaving=goal.leaving, excluded=goal.excluded)
+    return plan(load)
+
+
+async def advance(client: Client, goal: Goal) -> Progress:
+    """Begin what may begin now; how far it is. To be called again and again until it is done. Raises ClientError."""
+    made = await make_plan(client, goal)
+    moving = await list_reassignments(client)
+    under_way = [_as_move(key, each) for key, each in moving.items()]
+    begun = list(next_moves(made.moves, under_way, per_broker=goal.per_broker, in_all=goal.in_all))
+    if goal.throttle is not None and begun:
+        await _throttle(client, goal.throttle, {move.topic for move in begun if move.added})
+    refused = await alter_reassignments(
+        client, {TopicPartition(move.topic, move.index): move.after for move in begun}
+    )
+    moving = await list_reassignments(client)
+    waiting = [move for move in made.moves if move not in begun]
+    return Progress(
+        len(moving),
+        await bytes_left(client, moving) if moving else 0,
+        len(waiting),
+        sum(move.bytes for move in waiting),
+        made.unmet,
+        tuple(f"{key}: {why}" for key, why in refused.items()),
+    )
+
+
+async def finish(client: Client, goal: Goal) -> None:
+    """After the last move: leaders are where they are wanted, throttles are gone. Raises ClientError."""
+    await elect_preferred_leaders(client)
+    if goal.throttle is not None:
+        await _unthrottle(client)
+
+
+async def stop(client: Client, goal: Goal = Goal()) -> Sequence[str]:  # noqa: B008 (it is frozen)
+    """Call back all that is under way; why not, of what cannot be. Raises ClientError."""
+    moving = await list_reassignments(client)
+    refused = await alter_reassignments(client, dict.fromkeys(moving, None))
+    if goal.throttle is not None:
+        await _unthrottle(client)
+    return [f"{key}: {why}" for key, why in refused.items()]
+
+
+async def throttled(client: Client) -> bool:
+    """Whether any topic's replicas are throttled, as by a rebalance that was left before its end. Raises ClientError."""
+    return bool(await _throttled_topics(client))
+
+
+def _as_move(key: TopicPartition, each: Reassignment) -> Move:
+    return Move(key.topic, key.partition, each.origin, each.target, 0, "")
+
+
+async def _throttle(client: Client, rate: int, topics: Collection[str]) -> None:
+    """KIP-73: followers that are not in sync take no more than the rate, of topics that say so."""
+    admin = Admin(client)
+    for node in (await admin.describe_cluster()).brokers:
+        rates = dict.fromkeys(RATES, str(rate))
+        await _set(admin, ResourceType.BROKER, str(node.id), rates)
+    for topic in sorted(topics):
+        await _set(admin, ResourceType.TOPIC, topic, dict.fromkeys(REPLICAS, "*"))
+
+
+async def _set(admin: Admin, kind: ResourceType, name: str, wanted: Mapping[str, str]) -> None:
+    there = await admin.config(kind, name)
+    if any(key not in there or there[key].value != value for key, value in wanted.items()):
+        await admin.alter_config(kind, name, set_keys=wanted)
+
+
+async def _unthrottle(client: Client) -> None:
+    admin = Admin(client)
+    for topic in await _throttled_topics(client):
+        await admin.alter_config(ResourceType.TOPIC, topic, set_keys={}, delete_keys=REPLICAS)
+    for node in (await admin.describe_cluster()).brokers:
+        await admin.alter_config(ResourceType.BROKER, str(node.id), set_keys={}, delete_keys=RATES)
+
+
+async def _throttled_topics(client: Client) -> list[str]:
+    admin = Admin(client)
+    names = [topic.name for topic in await admin.list_topics()]
+    values = await admin.topic_values(names, REPLICAS[1])
+    return [name for name, value in values.items() if value == "*"]
