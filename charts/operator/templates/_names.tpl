@@ -67,7 +67,7 @@ seccompProfile: {type: RuntimeDefault}
   verbs: [get, create, patch]
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
-  verbs: [list, delete]
+  verbs: [list, patch, delete]
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch, delete]

@@ -19,6 +19,7 @@ from logfleet_operator.brokers import BrokerAdmins
 from logfleet_operator.clusters.cluster_reconciler import ClusterReconciler
 from logfleet_operator.clusters.etcd_client import EtcdClients
 from logfleet_operator.clusters.may_i import AdminPorts, Deciders
+from logfleet_operator.clusters.moves import FleetMovers
 from logfleet_operator.credentials import NoCredentials, login
 from logfleet_operator.handlers import Feed, Watcher, watch_settings
 from logfleet_operator.kube import ApiServer, Kube, KubeError, KubeUnavailable
@@ -80,7 +81,7 @@ async def operate(kube: Kube, admins: AdminFactory, deciders: Deciders, settings
         leadership = Leadership(kube, settings.lease_namespace, settings.lease, identity)
         kube, admins = LedKube(kube, leadership), LedAdmins(admins, leadership)
     etcds = EtcdClients(leadership)
-    clusters = ClusterReconciler(kube, settings, deciders, etcds)
+    clusters = ClusterReconciler(kube, settings, deciders, etcds, FleetMovers(leadership))
     topics = TopicReconciler(kube, admins, settings, monotonic=time.monotonic)
     worker = Worker(kube, clusters, topics, settings)
     watcher = Watcher(Feed(asyncio.get_running_loop(), worker, topics), settings)

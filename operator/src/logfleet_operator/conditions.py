@@ -111,6 +111,15 @@ def _without_numbers(message: str) -> str:
     return re.sub(r"\d+", "", message)
 
 
+def spreads(live: Mapping[str, Any], cluster: ClusterResource) -> bool:
+    """Whether brokers are new, or have not got all of their share yet: more are wanted than last time, and none were to go since."""
+    status = live.get("status", {})
+    before = status.get("replicas", 0)
+    is_wanted = cluster.spec.scaling.on_scale_up == "Rebalance"
+    is_more = 0 < before < cluster.brokers
+    return is_wanted and (is_more or (status.get("spreading", False) and before <= cluster.brokers))
+
+
 def cluster_status(
     live: Mapping[str, Any],
     cluster: ClusterResource,
@@ -131,6 +140,7 @@ def cluster_status(
         "troubles": troubles_of(observed)[:TROUBLES_MAX],
         "replicas": cluster.brokers,
         "readyReplicas": sum(pod.ready for pod in observed.of_component(names.BROKER)),
+        "spreading": plan.stage is not Stage.DONE and spreads(live, cluster),
         "listeners": _listeners(cluster, observed, plan),
         "brokers": brokers[:BROKERS_LISTED_MAX],
         "ranges": [msgspec.structs.asdict(given) for given in plan.ranges],

@@ -59,7 +59,9 @@ class Operation:
 
     def __init__(self, world: World, settings: Settings = SETTINGS) -> None:
         self.world = world
-        self.clusters = ClusterReconciler(world, settings, world, world.etcd, now=world.now)
+        self.clusters = ClusterReconciler(
+            world, settings, world, world.etcd, world.replicas, now=world.now
+        )
         self.topics = TopicReconciler(world, world, settings, monotonic=world.clock, now=world.now)
         self.worker = Worker(world, self.clusters, self.topics, settings, clock=world.clock)
         self.feed = Feed(cast("asyncio.AbstractEventLoop", AtOnce()), self.worker, self.topics)

@@ -131,9 +131,11 @@ async def test_without_zones_there_is_one_set_and_no_rack() -> None:
 @pytest.mark.parametrize(
     "spec, reason, sentence",
     [
-        (pool(replicas=2), "NotSupported", "this version does not remove brokers"),
-        (pool(zones=["a"]), "NotSupported", "1 in zone a, 1 in zone b, 1 in zone c"),
-        (pool(name="other"), "NotSupported", "brokers of pool main ran or have volumes"),
+        (
+            {"scaling": {"throttle": "much"}},
+            "Invalid",
+            "spec.scaling.throttle: 'much' is no number",
+        ),
         (pool(storage={"size": "9Gi"}), "NotSupported", "this version does not change them"),
         ({"config": {"num.partitions": "many"}}, "Invalid", "spec.config.num.partitions"),
         ({"metadata": {}}, "Invalid", "spec.metadata: write exactly one of managed and endpoints"),
@@ -261,14 +263,19 @@ async def test_a_cluster_made_again_while_etcds_volumes_go_begins_when_they_are_
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
 
 
-async def test_a_cluster_made_again_with_fewer_brokers_than_volumes_waits_for_a_decision() -> None:
+async def test_a_cluster_made_again_with_fewer_brokers_than_volumes_empties_them_first() -> None:
     world, operation = await at_rest()
     world.remove("Cluster", "fleet")
     world.step()
+    world.replicas.counts = {0: 4, 1000: 4, 2000: 4}
     world.put(cluster(**pool(replicas=2)))
+    await operation.round()
+    await operation.round()
+    assert len(world.named("Pod")) == 6, "three brokers, and three members of etcd"
     await operation.until_at_rest()
-    assert world.ready("Cluster", "fleet") == ("False", "NotSupported")
-    assert world.named("StatefulSet") == []
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
+    assert world.replicas.forgotten == [2000]
+    assert "fleet-main-c-0" not in world.named("Pod")
 
 
 async def test_contradicting_broker_ids_stop_everything() -> None:

@@ -34,6 +34,7 @@ from msgspec.structs import replace
 from .budgets import budget_allows
 from .etcd_cluster import EtcdCluster
 from .lives import component, is_config_map_key, is_ready, runs, without_accidents
+from .replicas import Replicas
 from .schemas import STATUS_SCHEMAS, undeclared
 from .server_side_apply import merge
 
@@ -72,6 +73,7 @@ class World:
         self.webhook: Callable[[Manifest], None] = lambda _: None
         self.empty_members: set[str] = set()
         self.etcd = EtcdCluster(self._call)
+        self.replicas = Replicas(self._call, self._has_changed)
         self.unreachable = False
         self.dynamic_config: dict[str, str] = {}
         self.host_ip = "10.0.0.1"
@@ -354,6 +356,9 @@ class World:
             return True
 
         return self._call(f"evict Pod {name}", evict)
+
+    def _has_changed(self) -> None:
+        self.changes += 1
 
     def _call(self, what: str, act: Callable[[], Result]) -> Result:
         number = len(self.calls)

@@ -19,7 +19,7 @@ async def fleet_load(
 ) -> Load:
     """leaving: brokers that are to be empty in the end. excluded: topics that stay where they are, but for what is on brokers that leave.
 
-    Partitions that move are where they will be. Only brokers that are registered and not fenced are told; what is on others stays there. Raises ClientError.
+    Partitions that move are where they will be. Only brokers that are registered and not fenced are told, and those that leave; what is on others stays there. Raises ClientError.
     """
     admin = Admin(client)
     found = await admin.describe_cluster(include_fenced=True)
@@ -42,6 +42,10 @@ async def fleet_load(
                 leaving=is_leaving,
             )
         )
+    there = {node.id for node in nodes}
+    brokers += [
+        BrokerLoad(each, takes_new=False, leaving=True) for each in sorted(set(leaving) - there)
+    ]
     partitions = [
         PartitionLoad(
             topic.name,

@@ -120,6 +120,23 @@ class MetadataSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_f
     endpoints: list[str] | None = None
 
 
+class Scaling(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """What happens to replicas and volumes when there are more or fewer brokers.
+
+    on_scale_up: whether brokers that are new get their share at once. throttle: bytes per second and
+    broker that moves may take. volumes: what becomes of those of brokers that have gone.
+    """
+
+    on_scale_up: Literal["Rebalance", "None"] = "Rebalance"
+    throttle: str = "50Mi"
+    volumes: Literal["Retain", "Delete"] = "Retain"
+
+    @property
+    def bytes_per_s(self) -> int:
+        """The throttle as a number, 0 if it is none."""
+        return int(parse_quantity(self.throttle) or 0)
+
+
 class ClusterSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """What a person asks for.
 
@@ -134,6 +151,7 @@ class ClusterSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fi
     listeners: list[Listener] = msgspec.field(default_factory=_internal_only)
     image: str | None = None
     paused: bool = False
+    scaling: Scaling = Scaling()
 
 
 class ClusterResource(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -184,6 +202,7 @@ def parse_cluster(document: object) -> ClusterResource:
         *_listener_problems(spec.listeners),
         *_metadata_problems(spec.metadata),
         *_config_problems(spec.config),
+        *_scaling_problems(spec.scaling),
     ]
     if not SERVICE_LABEL.fullmatch(cluster.metadata.name):
         name = cluster.metadata.name
@@ -202,6 +221,13 @@ def parse_cluster(document: object) -> ClusterResource:
     if problems:
         raise InvalidResourceError(problems)
     return cluster
+
+
+def _scaling_problems(scaling: Scaling) -> list[Problem]:
+    if scaling.bytes_per_s >= 1:
+        return []
+    said = f"{scaling.throttle!r} is no number of bytes per second: write one such as 50Mi"
+    return [Problem("spec.scaling.throttle", said)]
 
 
 def _zone_problems(spec: ClusterSpec) -> list[Problem]:

@@ -17,6 +17,7 @@ from logfleet_operator.clusters import certificates, manifests, members
 from logfleet_operator.clusters.caretaker import Caretaker
 from logfleet_operator.clusters.etcd_client import Etcds, EtcdUnavailable, etcd_access
 from logfleet_operator.clusters.may_i import Deciders, ask
+from logfleet_operator.clusters.moves import Movers, MovesUnavailable, Relocation
 from logfleet_operator.clusters.observed import (
     Member,
     ObjectConflict,
@@ -29,15 +30,20 @@ from logfleet_operator.clusters.observed import (
 from logfleet_operator.clusters.plan import plan_cluster
 from logfleet_operator.clusters.reading import observe
 from logfleet_operator.clusters.rollout import DeletePod, EvictPod
+from logfleet_operator.clusters.shrinking import State
 from logfleet_operator.clusters.steps import (
     Action,
     AddMember,
     Apply,
     ClusterPlan,
     Delete,
+    Forget,
     IssueCertificate,
     MakeAuthority,
+    MarkClaim,
     RemoveMember,
+    Stage,
+    TakeBack,
 )
 from logfleet_operator.events import Events, of_change
 from logfleet_operator.kube import Kube, KubeConflict, KubeError, KubeUnavailable
@@ -52,6 +58,13 @@ RECHECK_S: Final = 5.0
 # What is stored otherwise than applied is applied again after this time: perhaps nobody rewrites it
 # any more, of which no event tells.
 REWRITTEN_RECHECK: Final = timedelta(seconds=60)
+
+STATES_TOLD: Final = {
+    State.DRAINING: "DrainBegun",
+    State.DRAINED: "BrokerEmpty",
+    State.FORGOTTEN: "BrokerForgotten",
+}
+"""Reasons of Events."""
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -68,6 +81,7 @@ class ClusterReconciler:
         settings: Settings,
         deciders: Deciders,
         etcds: Etcds,
+        movers: Movers,
         *,
         now: Callable[[], datetime] | None = None,
     ) -> None:
@@ -75,6 +89,7 @@ class ClusterReconciler:
         self._settings = settings
         self._deciders = deciders
         self._etcds = etcds
+        self._relocation = Relocation(movers)
         self._caretaker = Caretaker(etcds, lambda: self._now().timestamp())
         self._now = now or (lambda: datetime.now(UTC))
         self._events = Events(kube, settings.identity, now=self._now)
@@ -100,6 +115,7 @@ class ClusterReconciler:
             observed, plan = await self._advance(live, cluster)
             if plan.done and (cared := await self._caretaker.look(cluster, observed)):
                 await self._events.tell(live, cared)
+            plan = await self._spread(live, cluster, plan)
             status = conditions.cluster_status(live, cluster, observed, plan, now)
         except InvalidResourceError as error:
             await self._fail(live, Reason.INVALID, str(error), now)
@@ -120,9 +136,21 @@ class ClusterReconciler:
             await self._fail(live, Reason.PROGRESSING, sentence, now)
             raise
         await self._tell(live, status, now)
-        if plan.actions or not (plan.done or plan.refusal or plan.paused):
+        is_settled = plan.stage is Stage.DONE or plan.refusal or plan.paused
+        if plan.actions or not is_settled:
             return RECHECK_S
         return REWRITTEN_RECHECK.total_seconds() if observed.rewritings else None
+
+    async def _spread(
+        self, live: Manifest, cluster: ClusterResource, plan: ClusterPlan
+    ) -> ClusterPlan:
+        """With all brokers ready: those that are new get their share."""
+        if not plan.done or not conditions.spreads(live, cluster):
+            return plan
+        said = await self._relocation.spread(cluster)
+        if said is None:
+            return plan
+        return replace(plan, why=f"{plan.why}; they get their share: {said}", stage=Stage.SPREADING)
 
     async def _advance(
         self, live: Manifest, cluster: ClusterResource
@@ -130,12 +158,15 @@ class ClusterReconciler:
         """Plan and act until nothing is left to do now, or brokers were disturbed."""
         metadata = cluster.metadata
         etcd_answers = True
-        for _ in range(ROUNDS_MAX):
+        fleet = None
+        for turn in range(ROUNDS_MAX):
             known = self._recent_rewritings(metadata.namespace, metadata.name)
             observed = await observe(self._kube, cluster, known)
+            if turn == 0:
+                fleet = await self._relocation.look(cluster, observed)
             leave = await ask(self._deciders, cluster, observed)
             listed = await self._members(cluster, observed) if etcd_answers else None
-            observed = replace(observed, leave=leave, members=listed)
+            observed = replace(observed, leave=leave, members=listed, fleet=fleet)
             due = self._due(metadata.name, observed)
             plan = plan_cluster(cluster, observed, self._settings, renew=due)
             for action in plan.actions:
@@ -145,6 +176,9 @@ class ClusterReconciler:
                     log.warning("member_not_changed", cluster=metadata.name, error=str(error))
                     etcd_answers = False
                     break
+                except MovesUnavailable as error:
+                    log.warning("brokers_not_changed", cluster=metadata.name, error=str(error))
+                    return observed, replace(plan, why=f"{plan.why}; no broker does it: {error}")
                 if said is not None:
                     await self._events.tell(live, said)
                 elif isinstance(action, EvictPod):
@@ -228,8 +262,30 @@ class ClusterReconciler:
                 await self._etcds.add(etcd_access(cluster, observed), peer_url)
                 log.info("member_added", namespace=namespace, member=name)
                 return None
+            case MarkClaim(name, state):
+                await self._mark(cluster, name, state)
+                return Said("Normal", STATES_TOLD[State(state)], name, f"{name}/{state}")
+            case TakeBack(brokers, claims):
+                await self._relocation.take_back(cluster, brokers)
+                for name in claims:
+                    await self._mark(cluster, name, None)
+                ids = ", ".join(map(str, brokers))
+                return Said("Normal", "DrainCancelled", f"brokers {ids} are wanted again", ids)
+            case Forget(broker, claim):
+                await self._relocation.forget(cluster, broker)
+                await self._mark(cluster, claim, State.FORGOTTEN)
+                return Said("Normal", STATES_TOLD[State.FORGOTTEN], f"broker {broker}", claim)
             case _:
                 assert_never(action)
+
+    async def _mark(self, cluster: ClusterResource, claim: str, state: str | None) -> None:
+        """Nothing else of the claim is ours."""
+        metadata: Manifest = {"name": claim, "namespace": cluster.metadata.namespace}
+        if state is not None:
+            metadata["annotations"] = {names.DRAIN_ANNOTATION: state}
+        await self._kube.apply(
+            {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata}
+        )
 
     async def _members(
         self, cluster: ClusterResource, observed: Observed

@@ -90,6 +90,14 @@ class Member:
     peer_url: str
 
 
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What the brokers say of replicas. held: how many each broker has. said: how far their moves are, in a sentence."""
+
+    held: Mapping[int, int]
+    said: str = ""
+
+
 class ObjectConflict(Exception):
     """An object is not what the Cluster needs. The text names it and says what a person can do."""
 
@@ -117,7 +125,7 @@ class Observed:
     volumes: volume claims of brokers and etcd. storage_classes: None if they cannot be listed.
     ends: Secret -> when its certificate ends, of those that can be read. rewritings: by kind and name.
     zones: node -> its zone, of those that were asked for. leave: about the wave that is next.
-    members: of etcd, by its own word; None if it was not asked or did not answer.
+    members: of etcd, by its own word; None if it was not asked or did not answer. fleet: likewise of brokers.
     """
 
     objects: Mapping[tuple[str, str], Manifest]
@@ -130,6 +138,7 @@ class Observed:
     zones: Mapping[str, str] = field(default_factory=dict)
     leave: Leave = field(default_factory=Leave)
     members: tuple[Member, ...] | None = None
+    fleet: Fleet | None = None
 
     def get(self, kind: str, name: str) -> Manifest | None:
         if kind == "Secret":

@@ -24,6 +24,7 @@ from logfleet_operator.clusters import (
     refusals,
     removals,
     rollout,
+    shrinking,
 )
 from logfleet_operator.clusters.broker_ids import claims_of
 from logfleet_operator.clusters.observed import Observed, foreign, node_ports, rewritten
@@ -56,9 +57,9 @@ def plan_cluster(
     if going:
         return ClusterPlan(f"waiting until PersistentVolumeClaim {going} is deleted")
     given = merge(claims_of(observed, cluster.metadata.name))
-    ranges = given if isinstance(given, Refusal) else allocate(cluster.spec, given)
-    if isinstance(ranges, Refusal):
-        return refused(ranges)
+    if isinstance(given, Refusal):
+        return refused(given)
+    ranges = ranges_of(cluster, observed, given)
     found = [
         *refusals.config_refusals(cluster),
         *refusals.storage_refusals(cluster, observed, ranges),
@@ -71,7 +72,7 @@ def plan_cluster(
         or removals.what_never_ran(cluster, observed, ranges)
         or metadata_store.plan_metadata_store(cluster, observed, settings, renew)
         or _brokers(cluster, observed, settings, ranges)
-        or _roll(cluster, observed, ranges)
+        or _shrink_and_roll(cluster, observed, ranges)
         or removals.services_of_nobody(cluster, observed, ranges)
         or ClusterPlan("all brokers are ready", stage=Stage.DONE)
     )
@@ -79,6 +80,30 @@ def plan_cluster(
     if others := rewritten(observed):
         why += f"; an admission webhook or policy rewrites {', '.join(others[:5])}"
     return replace(plan, why=why, ranges=tuple(ranges))
+
+
+def ranges_of(cluster: ClusterResource, observed: Observed, given: Sequence[Range]) -> list[Range]:
+    """given: as all sources together say it."""
+    ran = shrinking.without_drained(cluster.metadata.name, observed, given)
+    return allocate(cluster.spec, ran)
+
+
+def leaving_brokers(cluster: ClusterResource, observed: Observed) -> frozenset[int]:
+    """Ids of the brokers that are to be emptied; empty also where nothing can be said. Raises ObjectConflict."""
+    given = merge(claims_of(observed, cluster.metadata.name))
+    if isinstance(given, Refusal) or cluster.spec.paused:
+        return frozenset()
+    return shrinking.leaving_ids(ranges_of(cluster, observed, given))
+
+
+def _shrink_and_roll(
+    cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
+) -> ClusterPlan | None:
+    """While replicas move, which takes long, brokers are replaced as ever."""
+    shrinking_plan = shrinking.plan_shrinking(cluster, observed, ranges)
+    if shrinking_plan is not None and shrinking_plan.actions:
+        return shrinking_plan
+    return _roll(cluster, observed, ranges) or shrinking_plan
 
 
 def _ground(
@@ -123,6 +148,7 @@ def _brokers(
         )
         for given in ranges
         if given.replicas
+        and given.pool in pools  # one that is taken away stays as it is, until it is empty
     ]
     sets = [with_template_as_asked(observed, wanted) for wanted in sets]
     refusal = refusals.volumes_refusal(observed, sets)

@@ -26,7 +26,8 @@ class Range(msgspec.Struct, frozen=True, order=True):
     """Broker ids base .. base + replicas - 1 of one pool in one zone ("" without zones).
 
     ran: of how many ordinals, from 0 on, a pod may have run; it may be more than replicas where
-    sources are read, never where they were checked.
+    sources are read, never where they were checked. leaving: of replicas, those at the end that
+    are not wanted any more and go once they are empty (`shrinking`).
     """
 
     pool: str
@@ -34,6 +35,12 @@ class Range(msgspec.Struct, frozen=True, order=True):
     base: int
     replicas: int
     ran: int = 0
+    leaving: int = 0
+
+    @property
+    def staying(self) -> int:
+        """How many are wanted."""
+        return self.replicas - self.leaving
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -75,25 +82,23 @@ def merge(claims: Iterable[Claim]) -> list[Range] | Refusal:
 
 def spread(
     ran: Mapping[str, int], zones: Sequence[str], total: int, asked: Mapping[str, int]
-) -> dict[str, int] | None:
+) -> dict[str, int]:
     """Brokers per zone for `total`: those that ran stay, each further one goes where fewest are.
 
     asked: brokers per zone as they were to be before. Those come first, and ties go to the first
-    zone in `zones`. Sticky: reordering or adding zones moves nothing.
-    Returns None if brokers would have to go: more ran than are wanted, or in a zone not listed.
+    zone in `zones`. Sticky: reordering or adding zones moves nothing. Where fewer are wanted than
+    ran, they go from where most are, ties from the last zone; all go from a zone not listed.
     """
-    if any(count and zone not in zones for zone, count in ran.items()):
-        return None
     counts = {zone: ran.get(zone, 0) for zone in zones}
     missing = total - sum(counts.values())
-    if missing < 0:
-        return None
 
     def preference(zone: str) -> tuple[bool, int]:
         return counts[zone] >= asked.get(zone, 0), counts[zone]
 
     for _ in range(missing):
         counts[min(zones, key=preference)] += 1
+    for _ in range(-missing):
+        counts[max(reversed(zones), key=counts.__getitem__)] -= 1
     return counts
 
 
@@ -103,40 +108,33 @@ def mistaken(spec: ClusterSpec, given: Sequence[Range]) -> list[Range]:
     return [known for known in given if not known.ran and (known.pool, known.zone) not in named]
 
 
-def allocate(spec: ClusterSpec, given: Sequence[Range]) -> list[Range] | Refusal:
-    """The ranges that `spec` asks for, in order of base, keeping what was `given`."""
-    gone = {known.pool for known in given if known.ran} - {pool.name for pool in spec.pools}
-    if gone:
-        return Refusal(
-            Reason.NOT_SUPPORTED,
-            f"spec.pools: brokers of pool {', '.join(sorted(gone))} ran or have volumes, and this "
-            "version does not remove brokers; write the pool back",
-        )
+def allocate(spec: ClusterSpec, given: Sequence[Range]) -> list[Range]:
+    """The ranges that `spec` asks for, in order of base, keeping what was `given`.
+
+    Brokers that ran and are not wanted are still among `replicas`, as `leaving`.
+    """
     bases = {(known.pool, known.zone): known for known in given}
     free = max((known.base + RANGE_SIZE for known in given), default=0)
-    ranges = []
+    wanted: dict[tuple[str, str], int] = {}
     for pool in spec.pools:
         known_zones = {known.zone: known for known in given if known.pool == pool.name}
         ran = {zone: known.ran for zone, known in known_zones.items()}
         asked = {zone: known.replicas for zone, known in known_zones.items()}
         counts = spread(ran, zones_of(spec, pool), pool.replicas, asked)
-        if counts is None:
-            return _fewer(pool.name, ran)
-        for zone, count in counts.items():
-            known = bases.get((pool.name, zone))
-            if known is None:
-                if count == 0:
-                    continue
-                known, free = Range(pool.name, zone, free, count), free + RANGE_SIZE
-            ranges.append(msgspec.structs.replace(known, replicas=count))
+        wanted |= {(pool.name, zone): count for zone, count in counts.items()}
+    ranges = []
+    for place, count in wanted.items():
+        known = bases.get(place)
+        if known is None:
+            if count == 0:
+                continue
+            known, free = Range(*place, free, count), free + RANGE_SIZE
+        ranges.append(_with(known, count))
+    unnamed = [known for place, known in bases.items() if place not in wanted and known.ran]
+    ranges += [_with(known, 0) for known in unnamed]
     return sorted(ranges, key=lambda known: known.base)
 
 
-def _fewer(pool: str, ran: Mapping[str, int]) -> Refusal:
-    where = ", ".join(f"{count} in zone {zone or '-'}" for zone, count in ran.items() if count)
-    return Refusal(
-        Reason.NOT_SUPPORTED,
-        f"spec.pools[{pool}]: {sum(ran.values())} brokers ran or have volumes ({where}), and this "
-        f"version does not remove brokers; write their zones and replicas: {sum(ran.values())} or "
-        "more",
-    )
+def _with(known: Range, wanted: int) -> Range:
+    replicas = max(wanted, known.ran)
+    return msgspec.structs.replace(known, replicas=replicas, leaving=replicas - wanted)

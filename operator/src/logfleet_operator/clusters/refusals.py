@@ -43,7 +43,8 @@ def storage_refusals(
     wanted = {
         f"spec.pools[{given.pool}].storage.class": pools[given.pool].storage.class_
         for given in ranges
-        if not observed.get("StatefulSet", set_name(name, given.pool, given.zone))
+        if given.pool in pools
+        and not observed.get("StatefulSet", set_name(name, given.pool, given.zone))
     }
     managed = cluster.spec.metadata.managed
     if managed is not None and not observed.get("StatefulSet", names.etcd_name(name)):

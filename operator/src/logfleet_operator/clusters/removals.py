@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from logfleet.resources.cluster import ClusterResource, set_name
 
 from logfleet_operator import names
-from logfleet_operator.clusters import manifests
+from logfleet_operator.clusters import manifests, shrinking
 from logfleet_operator.clusters.broker_ids import ordinal_of
 from logfleet_operator.clusters.observed import Observed, controlled_by, is_bound, node_ports
 from logfleet_operator.clusters.ranges import Range
@@ -33,6 +33,8 @@ def what_never_ran(
         metadata = volume["metadata"]
         ordinal = ordinal_of(volume, cluster.metadata.name)
         if ordinal is None or is_bound(volume) or "deletionTimestamp" in metadata:
+            continue
+        if shrinking.state_of(volume) not in {"", shrinking.State.FORGOTTEN}:
             continue
         pod = str(metadata["name"]).removeprefix("data-")
         stateful_set = pod.rpartition("-")[0]

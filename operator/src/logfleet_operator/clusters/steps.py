@@ -68,6 +68,30 @@ class AddMember:
     peer_url: str
 
 
+@dataclass(frozen=True, slots=True)
+class MarkClaim:
+    """Write on a broker's volume claim how far the broker is: a word of `shrinking.State`."""
+
+    name: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class TakeBack:
+    """Let these brokers be given replicas again, and take the marks from their volume claims."""
+
+    brokers: tuple[int, ...]
+    claims: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Have the brokers forget this id, whose pod has gone, and write so on its volume claim."""
+
+    broker: int
+    claim: str
+
+
 class Stage(StrEnum):
     """What is under way: the reason of the condition Progressing."""
 
@@ -75,6 +99,8 @@ class Stage(StrEnum):
     REMOVING = "RemovingObjects"
     STARTING = "StartingPods"
     REPLACING = "ReplacingPods"
+    DRAINING = "DrainingBrokers"
+    SPREADING = "SpreadingReplicas"
     HEALING = "HealingMetadataStore"
     WAITING = "Waiting"
     DONE = "AsWritten"
@@ -95,6 +121,9 @@ Action = (
     | Delete
     | RemoveMember
     | AddMember
+    | MarkClaim
+    | TakeBack
+    | Forget
 )
 
 
@@ -113,8 +142,8 @@ class ClusterPlan:
 
     @property
     def done(self) -> bool:
-        """The fleet is as written and works."""
-        return self.stage is Stage.DONE
+        """The fleet is as written and works; replicas may still move to brokers that are new."""
+        return self.stage in {Stage.DONE, Stage.SPREADING}
 
     @property
     def paused(self) -> bool:

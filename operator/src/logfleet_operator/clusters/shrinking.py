@@ -1,0 +1,183 @@
+"""Brokers that are not wanted any more: emptied, then stopped, then forgotten. PURE.
+
+How far a broker is stands on its volume claim, so that whoever operates goes on from there, and so that it may be wanted again at any moment:
+
+1. `draining`: it is given nothing new, and what it has moves to others, while it serves;
+2. `drained`: it has nothing left, and counts as one that never ran: its pod goes (`ranges.allocate`);
+3. `forgotten`: its pod is gone, and the brokers do not know its id any more. Then its claim goes, if volumes are to be deleted; else it stays, and serves the broker should it come again.
+
+A broker whose claim is marked and that is wanted again is given replicas again, and the mark goes.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+from logfleet.resources.cluster import ClusterResource, set_name
+
+from logfleet_operator import names
+from logfleet_operator.clusters.broker_ids import ordinal_of
+from logfleet_operator.clusters.observed import Observed
+from logfleet_operator.clusters.ranges import Range
+from logfleet_operator.clusters.steps import (
+    Action,
+    ClusterPlan,
+    Delete,
+    Forget,
+    MarkClaim,
+    Stage,
+    TakeBack,
+)
+from logfleet_operator.names import Manifest
+
+
+class State(StrEnum):
+    DRAINING = "draining"
+    DRAINED = "drained"
+    FORGOTTEN = "forgotten"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A broker by its id, its pod and its volume claim, if there is one. state: "" while it is not marked."""
+
+    id: int
+    pod: str
+    claim: Manifest | None
+    is_wanted: bool
+
+    @property
+    def state(self) -> str:
+        return state_of(self.claim) if self.claim is not None else ""
+
+
+def state_of(claim: Manifest) -> str:
+    annotations = claim["metadata"].get("annotations") or {}
+    return str(annotations.get(names.DRAIN_ANNOTATION, ""))
+
+
+def without_drained(cluster: str, observed: Observed, given: Sequence[Range]) -> list[Range]:
+    """The ranges as if those at their ends that are drained had never run."""
+    claims = _claims(observed)
+    found = []
+    for known in given:
+        ran = known.ran
+        while ran and _is_drained(claims.get(_claim_name(cluster, known, ran - 1))):
+            ran -= 1
+        found.append(msgspec.structs.replace(known, ran=ran))
+    return found
+
+
+def leaving_ids(ranges: Sequence[Range]) -> frozenset[int]:
+    return frozenset(
+        given.base + ordinal for given in ranges for ordinal in range(given.staying, given.replicas)
+    )
+
+
+def marked_ids(cluster: ClusterResource, observed: Observed) -> frozenset[int]:
+    """Ids of the brokers whose claims are marked, whatever with."""
+    found = set()
+    for claim in observed.volumes:
+        ordinal = ordinal_of(claim, cluster.metadata.name)
+        base = claim["metadata"]["labels"].get(names.BASE_LABEL, "")
+        if ordinal is not None and base.isdecimal() and state_of(claim):
+            found.add(int(base) + ordinal)
+    return frozenset(found)
+
+
+def plan_shrinking(
+    cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
+) -> ClusterPlan | None:
+    """The next of the steps above; None if nobody is to leave and nobody has left. Without actions: what is waited for."""
+    places = list(_places(cluster, observed, ranges))
+    back = [each for each in places if each.is_wanted and each.state]
+    if back and all(_is_ready(observed, each.pod) for each in back):
+        ids = tuple(each.id for each in back)
+        return _step(f"brokers {_said(ids)} are wanted again", TakeBack(ids, _names(back)))
+    leaving = [each for each in places if each.id in leaving_ids(ranges)]
+    unmarked = [each for each in leaving if each.claim is not None and not each.state]
+    if unmarked:
+        marks = [MarkClaim(name, State.DRAINING) for name in _names(unmarked)]
+        return _step(f"brokers {_said([each.id for each in unmarked])} are to leave", *marks)
+    held = observed.fleet.held if observed.fleet is not None else None
+    empty = [
+        each
+        for each in leaving
+        if each.state == State.DRAINING and held is not None and not held.get(each.id, 0)
+    ]
+    if empty:
+        marks = [MarkClaim(name, State.DRAINED) for name in _names(empty)]
+        return _step(f"brokers {_said([each.id for each in empty])} are empty", *marks)
+    gone = [each for each in places if not each.is_wanted and _has_gone(observed, each)]
+    if gone:
+        forgets = [Forget(each.id, name) for each, name in zip(gone, _names(gone), strict=True)]
+        return _step(f"brokers {_said([each.id for each in gone])} have gone", *forgets)
+    left = [each for each in places if not each.is_wanted and each.state == State.FORGOTTEN]
+    if left and cluster.spec.scaling.volumes == "Delete":
+        deletes = [
+            Delete("PersistentVolumeClaim", name, str(each.claim["metadata"]["uid"]))
+            for each, name in zip(left, _names(left), strict=True)
+            if each.claim is not None
+        ]
+        return _step("removing volumes of brokers that have gone", *deletes)
+    if not leaving:
+        return None
+    said = observed.fleet.said if observed.fleet is not None else "no broker answers"
+    who = _said([each.id for each in leaving])
+    return ClusterPlan(f"draining brokers {who}: {said}", stage=Stage.DRAINING)
+
+
+def _has_gone(observed: Observed, place: Place) -> bool:
+    is_there = any(pod.name == place.pod for pod in observed.pods)
+    return place.state == State.DRAINED and not is_there and observed.fleet is not None
+
+
+def _places(
+    cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
+) -> Iterator[Place]:
+    """All that are wanted, that leave, or whose claim says that they have left."""
+    claims, name = _claims(observed), cluster.metadata.name
+    for given in ranges:
+        stateful_set = set_name(name, given.pool, given.zone)
+        marked = [
+            int(ordinal)
+            for claim in claims.values()
+            for prefix, _, ordinal in [str(claim["metadata"]["name"]).rpartition("-")]
+            if prefix == f"data-{stateful_set}" and ordinal.isdecimal() and state_of(claim)
+        ]
+        for ordinal in sorted({*range(given.replicas), *marked}):
+            yield Place(
+                given.base + ordinal,
+                f"{stateful_set}-{ordinal}",
+                claims.get(_claim_name(name, given, ordinal)),
+                is_wanted=ordinal < given.staying,
+            )
+
+
+def _claims(observed: Observed) -> dict[str, Manifest]:
+    return {str(live["metadata"]["name"]): live for live in observed.volumes}
+
+
+def _claim_name(cluster: str, given: Range, ordinal: int) -> str:
+    return f"data-{set_name(cluster, given.pool, given.zone)}-{ordinal}"
+
+
+def _is_drained(claim: Manifest | None) -> bool:
+    return claim is not None and state_of(claim) in {State.DRAINED, State.FORGOTTEN}
+
+
+def _is_ready(observed: Observed, pod: str) -> bool:
+    return any(each.name == pod and each.ready for each in observed.pods)
+
+
+def _names(places: Sequence[Place]) -> tuple[str, ...]:
+    return tuple(str(each.claim["metadata"]["name"]) for each in places if each.claim is not None)
+
+
+def _said(ids: Sequence[int]) -> str:
+    return ", ".join(map(str, ids))
+
+
+def _step(why: str, *actions: Action) -> ClusterPlan:
+    return ClusterPlan(why, actions, stage=Stage.DRAINING)

@@ -1,0 +1,86 @@
+"""Replicas of partitions on brokers, and their moves: `logfleet_operator.clusters.moves.Movers` in memory."""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
+
+from logfleet.operations.rebalancing import Goal, Progress
+from logfleet_operator.clusters.moves import MovesUnavailable
+
+Result = TypeVar("Result")
+STEP = 2
+"""Replicas that a step moves."""
+
+
+class Replicas:
+    """held: by broker id. cordoned, known: ids of brokers. answers: False while no broker does. fewest: brokers that are needed for all that there is."""
+
+    def __init__(
+        self, call: Callable[[str, Callable[[], Any]], Any], changed: Callable[[], None]
+    ) -> None:
+        self._call = call
+        self._changed = changed
+        self.counts: dict[int, int] = {}
+        self.cordoned: set[int] = set()
+        self.forgotten: list[int] = []
+        self.answers = True
+        self.fewest = 1
+        self.throttles: set[int | None] = set()
+
+    async def held(self, bootstrap: str) -> Mapping[int, int]:
+        assert bootstrap
+        return self._do("held", lambda: dict(self.counts))
+
+    async def step(self, bootstrap: str, goal: Goal) -> Progress:
+        assert bootstrap
+        return self._do("move", lambda: self._step(goal))
+
+    async def take_back(self, bootstrap: str, broker_ids: Collection[int]) -> None:
+        assert bootstrap
+        self._do("take back", lambda: self.cordoned.difference_update(broker_ids))
+
+    async def forget(self, bootstrap: str, broker_id: int) -> None:
+        assert bootstrap
+        assert not self.counts.get(broker_id), "it holds replicas"
+        self._do("forget", lambda: self._forget(broker_id))
+
+    def _do(self, what: str, act: Callable[[], Result]) -> Result:
+        if not self.answers:
+            raise MovesUnavailable("nobody answers")
+        answer: Result = self._call(f"{what} replicas", act)
+        return answer
+
+    def _forget(self, broker_id: int) -> None:
+        self.counts.pop(broker_id, None)
+        self.cordoned.discard(broker_id)
+        self.forgotten.append(broker_id)
+
+    def _step(self, goal: Goal) -> Progress:
+        self.throttles.add(goal.throttle)
+        self.cordoned |= goal.leaving
+        stay = [each for each in self.counts if each not in self.cordoned]
+        if len(stay) < self.fewest:
+            return Progress(
+                0, 0, 0, 0, unmet=("flights-0 stays on broker 2: no other may take it",)
+            )
+        moved = sum(self._from(each, stay) for each in sorted(goal.leaving))
+        for _ in range(STEP):
+            most = max(stay, key=self.counts.__getitem__, default=None)
+            least = min(stay, key=self.counts.__getitem__, default=None)
+            if (
+                most is not None
+                and least is not None
+                and self.counts[most] - self.counts[least] > 1
+            ):
+                self.counts[most] -= 1
+                self.counts[least] += 1
+                moved += 1
+        if moved:
+            self._changed()
+        return Progress(moved, moved << 20, 0, 0)
+
+    def _from(self, broker_id: int, stay: list[int]) -> int:
+        count = min(STEP, self.counts.get(broker_id, 0))
+        for _ in range(count):
+            self.counts[broker_id] -= 1
+            self.counts[min(stay, key=self.counts.__getitem__)] += 1
+        return count

@@ -1,0 +1,181 @@
+"""Fewer brokers are emptied, stopped and forgotten; more get their share; both are written back at any moment."""
+
+from typing import Any
+
+import pytest
+from logfleet_operator import names
+
+from .disturbances import die_after, lose_answer_of
+from .operation import POOL, Operation, at_rest, cluster, pool, why
+from .world import Death, World
+
+pytestmark = pytest.mark.asyncio
+
+READY = ("True", "Ready")
+SIX = (0, 1, 1000, 1001, 2000, 2001)
+
+
+def pods(world: World) -> list[str]:
+    return [name for name in world.named("Pod") if "etcd" not in name]
+
+
+def marks(world: World) -> dict[str, str]:
+    found = {}
+    for name in world.named("PersistentVolumeClaim"):
+        annotations = world.one("PersistentVolumeClaim", name)["metadata"].get("annotations", {})
+        if names.DRAIN_ANNOTATION in annotations:
+            found[name] = annotations[names.DRAIN_ANNOTATION]
+    return found
+
+
+def progressing(world: World) -> str:
+    for condition in world.one("Cluster", "fleet")["status"]["conditions"]:
+        if condition["type"] == "Progressing":
+            return str(condition["reason"])
+    return ""
+
+
+async def six(**spec: Any) -> tuple[World, Operation]:
+    world, operation = await at_rest(**pool(replicas=6), **spec)
+    world.replicas.counts = dict.fromkeys(SIX, 10)
+    return world, operation
+
+
+async def test_fewer_brokers_are_emptied_before_their_pods_go_and_then_forgotten() -> None:
+    world, operation = await six()
+    world.put(cluster(**pool(replicas=3)))
+    said = set()
+    while any(world.replicas.counts.get(each) for each in (1, 1001, 2001)):
+        assert len(pods(world)) == 6, "nothing is stopped that has something"
+        await operation.round()
+        said.add((progressing(world), why(world).partition(";")[0]))
+    assert world.replicas.cordoned == {1, 1001, 2001}
+    told = "draining brokers 1, 1001, 2001: 6 partitions move, 6 MiB are left of them"
+    assert ("DrainingBrokers", told) in said
+    await operation.until_at_rest()
+    assert pods(world) == [f"fleet-main-{zone}-0" for zone in "abc"]
+    assert world.ready("Cluster", "fleet") == READY
+    assert sorted(world.replicas.forgotten) == [1, 1001, 2001]
+    assert set(marks(world).values()) == {"forgotten"}, "volumes stay, if nothing else is said"
+    assert world.one("PodDisruptionBudget", "fleet-brokers")["spec"]["minAvailable"] == 2
+    assert world.replicas.throttles == {50 << 20}
+
+
+async def test_volumes_go_as_well_if_that_is_said() -> None:
+    world, operation = await six(scaling={"volumes": "Delete"})
+    world.put(cluster(**pool(replicas=3), scaling={"volumes": "Delete"}))
+    await operation.until_at_rest()
+    claims = [name for name in world.named("PersistentVolumeClaim") if "etcd" not in name]
+    assert claims == [f"data-fleet-main-{zone}-0" for zone in "abc"]
+    assert world.ready("Cluster", "fleet") == READY
+
+
+async def test_what_cannot_be_moved_is_told_and_no_pod_goes() -> None:
+    world, operation = await six()
+    world.replicas.fewest = 4
+    world.put(cluster(**pool(replicas=3)))
+    await operation.until_at_rest()
+    assert len(pods(world)) == 6
+    assert "flights-0 stays on broker 2: no other may take it" in why(world)
+    assert world.ready("Cluster", "fleet") == ("False", "Progressing")
+
+
+async def test_a_number_that_is_written_back_takes_brokers_back_at_once() -> None:
+    world, operation = await six()
+    world.put(cluster(**pool(replicas=3)))
+    for _ in range(3):
+        await operation.round()
+    assert world.replicas.counts[1] < 10
+    assert set(marks(world).values()) == {"draining"}
+    world.put(cluster(**pool(replicas=6)))
+    await operation.until_at_rest()
+    assert (world.replicas.cordoned, marks(world)) == (set(), {})
+    assert len(pods(world)) == 6
+    assert max(world.replicas.counts.values()) - min(world.replicas.counts.values()) <= 1
+    assert world.ready("Cluster", "fleet") == READY
+
+
+async def test_brokers_that_went_come_again_on_their_volumes() -> None:
+    world, operation = await six()
+    world.put(cluster(**pool(replicas=3)))
+    await operation.until_at_rest()
+    world.put(cluster(**pool(replicas=6)))
+    world.replicas.counts |= dict.fromkeys((1, 1001, 2001), 0)
+    await operation.until_at_rest()
+    assert (world.replicas.cordoned, marks(world), len(pods(world))) == (set(), {}, 6)
+    assert set(world.replicas.counts.values()) == {10}
+
+
+async def test_new_brokers_get_their_share_while_the_cluster_is_ready() -> None:
+    world, operation = await at_rest()
+    world.replicas.counts = {0: 20, 1000: 20, 2000: 20, **dict.fromkeys((1, 1001, 2001), 0)}
+    world.put(cluster(**pool(replicas=6)))
+    while progressing(world) != "SpreadingReplicas":
+        await operation.round()
+    assert world.ready("Cluster", "fleet") == READY
+    assert "they get their share: 2 partitions move, 2 MiB are left" in why(world)
+    await Operation(world).until_at_rest()
+    assert set(world.replicas.counts.values()) == {10}
+    assert world.one("Cluster", "fleet")["status"]["spreading"] is False
+
+
+async def test_new_brokers_stay_empty_if_that_is_said() -> None:
+    world, operation = await at_rest()
+    world.replicas.counts = {0: 20, 1000: 20, 2000: 20, **dict.fromkeys((1, 1001, 2001), 0)}
+    world.put(cluster(**pool(replicas=6), scaling={"onScaleUp": "None"}))
+    await operation.until_at_rest()
+    assert world.replicas.counts[1] == 0
+    assert len(pods(world)) == 6
+
+
+async def test_a_pool_and_a_zone_that_are_taken_away_are_emptied_and_go() -> None:
+    extra = {**POOL, "name": "extra"}
+    etcd = {"metadata": {"endpoints": ["etcd.data.svc:2379"]}}  # which is in no zone of ours
+    world, operation = await at_rest(pools=[POOL, extra], **etcd)
+    ids = [each["id"] for each in world.one("Cluster", "fleet")["status"]["brokers"]]
+    world.replicas.counts = dict.fromkeys(ids, 4)
+    world.put(cluster(**etcd))
+    await operation.until_at_rest()
+    assert pods(world) == [f"fleet-main-{zone}-0" for zone in "abc"]
+    assert not [name for name in world.named("StatefulSet") if "extra" in name]
+    world.put(cluster(zones=["a", "b"], **pool(replicas=2), **etcd))
+    await operation.until_at_rest()
+    assert "fleet-main-c-0" not in pods(world)
+    assert len(pods(world)) == 2
+
+
+async def test_without_an_answer_of_brokers_nothing_goes() -> None:
+    world, operation = await six()
+    world.put(cluster(**pool(replicas=3)))
+    world.replicas.answers = False
+    await operation.until_at_rest()
+    assert len(pods(world)) == 6
+    assert "no broker answers" in why(world)
+
+
+@pytest.mark.parametrize("disturb", [die_after, lose_answer_of])
+async def test_whatever_call_the_operator_dies_at_a_shrink_comes_to_its_end(disturb) -> None:
+    async def shrunk(number: int | None) -> World:
+        world, operation = await six()
+        world.put(cluster(**pool(replicas=3)))
+        if number is not None:
+            disturb(world, len(world.calls) + number)
+        try:
+            await operation.until_at_rest()
+        except Death:
+            world.after_call = world.before_call = lambda _: None
+            await Operation(world).until_at_rest()
+        return world
+
+    begun = len((await six())[0].calls)
+    quiet = await shrunk(None)
+    writes = [
+        number
+        for number, call in enumerate(quiet.calls[begun:])
+        if not call.startswith(("get", "list", "describe", "create Event"))
+    ]
+    assert len(writes) > 20
+    for number in writes:
+        world = await shrunk(number)
+        assert pods(world) == pods(quiet), number
+        assert set(marks(world).values()) == {"forgotten"}, number
