@@ -150,7 +150,12 @@ fuzz: $(STAMP) ## EXAMPLES=100000 hostile requests and batches to a broker, in t
 .PHONY: e2e
 e2e: $(STAMP) ## end-to-end suites on a local Kubernetes of three zones (KEEP=1 leaves it up; root, Linux)
 	$(PY) -m e2e.lab build
-	$(PY) -m pytest -v --timeout=900 --durations=0 --durations-min=1 e2e/suites/kubernetes
+	$(PY) -m pytest -v --timeout=900 --durations=0 --durations-min=1 -m "not full" e2e/suites/kubernetes
+
+.PHONY: e2e-full
+e2e-full: $(STAMP) ## as `make e2e`, with the suites that take longer: brokers come and go (ONLY=part of a name)
+	$(PY) -m e2e.lab build
+	$(PY) -m pytest -v --timeout=1800 --durations=0 --durations-min=1 $(if $(ONLY),-k "$(ONLY)") e2e/suites/kubernetes
 
 .PHONY: e2e-down
 e2e-down: $(STAMP) ## remove everything that `make e2e` made on this machine but its caches

@@ -25,6 +25,7 @@ CLUSTERS = "clusters.logfleet.dev"
 TOPICS = "topics.logfleet.dev"
 FLEET_WITHIN_S = 240.0
 TOPIC_WITHIN_S = 120.0
+BROKERS_WITHIN_S = 240.0
 
 
 def install_operator(kubernetes: Kubernetes) -> None:
@@ -125,3 +126,14 @@ def install_example_fleet(kubernetes: Kubernetes, namespace: str) -> Fleet:
     fleet.wait_ready()
     fleet.wait_topic(example("topic")["metadata"]["name"])
     return fleet
+
+
+def wait_brokers(fleet: Fleet) -> None:
+    """Return when as many pods of brokers as are wanted are there, all Ready."""
+
+    def are_ready() -> bool:
+        pods = fleet.broker_pods()
+        ready = [(condition(pod, "Ready") or {}).get("status") == "True" for pod in pods]
+        return len(ready) == fleet.resource()["status"]["replicas"] and all(ready)
+
+    wait_for("all brokers to be Ready", are_ready, BROKERS_WITHIN_S)

@@ -40,11 +40,11 @@ class Row(NamedTuple):
 
 
 class Load:
-    """Every send is idempotent, acks=all and numbered."""
+    """Every send is idempotent, acks=all and numbered. topic: what is written to and read."""
 
     def __init__(self, bootstrap: str, topic: str, directory: Path) -> None:
         self._bootstrap = bootstrap
-        self._topic = topic
+        self.topic = topic
         self._producers = {
             kind: Program(f"producer-{kind}", self._command(kind, rate), directory)
             for kind, rate in CLIENTS.items()
@@ -53,7 +53,7 @@ class Load:
 
     def _command(self, kind: str, rate: int) -> list[str]:
         module = [sys.executable, "-m", "e2e.failover.producers"]
-        return [*module, kind, self._bootstrap, self._topic, str(PARTITIONS), str(rate)]
+        return [*module, kind, self._bootstrap, self.topic, str(PARTITIONS), str(rate)]
 
     def start(self) -> None:
         """Returns when every producer is served on every partition."""
@@ -86,7 +86,7 @@ class Load:
             scenario,
             sum(len(found.acknowledged) for found in histories.values()),
             [reason for found in histories.values() for reason in found.failed],
-            judge(histories.values(), read_all(self._bootstrap, self._topic, PARTITIONS)),
+            judge(histories.values(), read_all(self._bootstrap, self.topic, PARTITIONS)),
             self._reader.went_back,
             {
                 kind: max(gap.seconds for gap in gaps(found, [fault]))

@@ -6,16 +6,28 @@ leaves it up again; `LAB_WAIT=600` waits for another run that has it.
 
 import os
 import threading
+import time
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
 
 from e2e.harness.java import find_java
-from e2e.harness.kube.fleet import Fleet, install_example_fleet, install_operator
+from e2e.harness.kube.fleet import (
+    TOPICS,
+    Fleet,
+    install_example_fleet,
+    install_operator,
+    topic,
+    wait_brokers,
+)
 from e2e.harness.kube.kubernetes import Kubernetes
 from e2e.harness.kube.kubernetes_rig import Rig, running_rig
+from e2e.harness.kube.load import HEADING, PARTITIONS, Load, Row, wait_whole
+from e2e.harness.kube.spark import SparkJobs
+from e2e.harness.kube.streamed import TOPIC as STREAMED
+from e2e.harness.kube.streamed import Streamed
 from e2e.lab.settings import settings_from
 
 HERE = Path(__file__).parent
@@ -23,8 +35,9 @@ RIG = pytest.StashKey[Rig]()
 # The lab without a fleet first: it cuts a zone's power. What a suite does to the fleet it undoes.
 ORDER = (
     *("test_lab", "test_flights", "test_spark_jobs", "test_topics", "test_replication"),
-    "test_faults",
+    *("test_faults", "test_scaling"),
 )
+JOBS = "streams"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -74,6 +87,72 @@ def fleet(rig: Rig) -> Fleet:
 @pytest.fixture
 def kubernetes(rig: Rig) -> Kubernetes:
     return rig.kubernetes
+
+
+@pytest.fixture(scope="module")
+def table(rig: Rig) -> Iterator[list[Row]]:
+    rows: list[Row] = []
+    yield rows
+    rig.say(HEADING)
+    for row in rows:
+        rig.say(str(row))
+
+
+@pytest.fixture(scope="module")
+def streamed(
+    fleet: Fleet, rig: Rig, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Streamed]:
+    rig.wait_for_images("spark")
+    fleet.kubernetes.apply(
+        topic(STREAMED, fleet.name, PARTITIONS, replicas=3), namespace=fleet.namespace
+    )
+    fleet.wait_topic(STREAMED)
+    running = Streamed(fleet, SparkJobs(fleet.kubernetes, JOBS), tmp_path_factory.mktemp(STREAMED))
+    try:
+        with rig.part("a streaming job that reads"):
+            running.start()
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture
+def load(
+    fleet: Fleet, tmp_path: Path, streamed: Streamed, request: pytest.FixtureRequest
+) -> Iterator[Load]:
+    """On a topic of its own, of three replicas, or as many as its parameter says."""
+    name = f"kept-{time.monotonic_ns()}"
+    wanted = topic(name, fleet.name, PARTITIONS, replicas=getattr(request, "param", 3))
+    fleet.kubernetes.apply(wanted, namespace=fleet.namespace)
+    fleet.wait_topic(name)
+    running = Load(fleet.outside, name, tmp_path)
+    try:
+        running.start()
+        yield running
+    finally:
+        running.stop()
+        fleet.kubernetes.delete(TOPICS, name, fleet.namespace)
+
+
+@pytest.fixture
+def end(
+    fleet: Fleet, load: Load, table: list[Row], rig: Rig, streamed: Streamed
+) -> Callable[[str], None]:
+    """The fleet is whole again and has served everybody; what was acknowledged is there, once and in order."""
+
+    def judge(scenario: str) -> None:
+        wait_whole(fleet.outside)
+        wait_brokers(fleet)
+        load.wait_served()
+        row = load.end(scenario)
+        table.append(row)
+        rig.say(str(row))
+        assert row.verdict.is_clean, row
+        assert row.failed == []
+        assert row.commits_back == []
+        assert streamed.is_running(), "the streaming job has ended"
+
+    return judge
 
 
 @pytest.hookimpl(wrapper=True)

@@ -4,97 +4,14 @@ The job runs through all of it, on a topic of its own that is written all the ti
 """
 
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
-import pytest
-
-from e2e.harness.kube.fleet import CLUSTERS, TOPICS, Fleet, set_operator, topic
+from e2e.harness.kube.fleet import CLUSTERS, Fleet, set_operator, wait_brokers
 from e2e.harness.kube.kubernetes import condition, wait_for
 from e2e.harness.kube.kubernetes_rig import Rig
-from e2e.harness.kube.load import HEADING, PARTITIONS, Load, Row, wait_whole
-from e2e.harness.kube.spark import SparkJobs
-from e2e.harness.kube.streamed import TOPIC as STREAMED
-from e2e.harness.kube.streamed import Streamed
 
 AWAY_S = 10.0
 """How long a zone is away: longer than a lease, and than it takes to elect others."""
-BACK_WITHIN_S = 240
 DRAINED_WITHIN = "--timeout=150s"
-End = Callable[[str], None]
-JOBS = "streams"
-
-
-@pytest.fixture(scope="module")
-def table(rig: Rig) -> Iterator[list[Row]]:
-    rows: list[Row] = []
-    yield rows
-    rig.say(HEADING)
-    for row in rows:
-        rig.say(str(row))
-
-
-@pytest.fixture(scope="module")
-def streamed(
-    fleet: Fleet, rig: Rig, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Streamed]:
-    rig.wait_for_images("spark")
-    fleet.kubernetes.apply(
-        topic(STREAMED, fleet.name, PARTITIONS, replicas=3), namespace=fleet.namespace
-    )
-    fleet.wait_topic(STREAMED)
-    running = Streamed(fleet, SparkJobs(fleet.kubernetes, JOBS), tmp_path_factory.mktemp(STREAMED))
-    try:
-        with rig.part("a streaming job that reads"):
-            running.start()
-        yield running
-    finally:
-        running.stop()
-
-
-@pytest.fixture
-def load(fleet: Fleet, tmp_path: Path, streamed: Streamed) -> Iterator[Load]:
-    name = f"kept-{time.monotonic_ns()}"
-    wanted = topic(name, fleet.name, PARTITIONS, replicas=3)
-    fleet.kubernetes.apply(wanted, namespace=fleet.namespace)
-    fleet.wait_topic(name)
-    running = Load(fleet.outside, name, tmp_path)
-    try:
-        running.start()
-        yield running
-    finally:
-        running.stop()
-        fleet.kubernetes.delete(TOPICS, name, fleet.namespace)
-
-
-@pytest.fixture
-def end(fleet: Fleet, load: Load, table: list[Row], rig: Rig, streamed: Streamed) -> End:
-    """The fleet is whole again and has served everybody; what was acknowledged is there, once and in order."""
-
-    def judge(scenario: str) -> None:
-        wait_whole(fleet.outside)
-        wait_brokers(fleet)
-        load.wait_served()
-        row = load.end(scenario)
-        table.append(row)
-        rig.say(str(row))
-        assert row.verdict.is_clean, row
-        assert row.failed == []
-        assert row.commits_back == []
-        assert streamed.is_running(), "the streaming job has ended"
-
-    return judge
-
-
-def wait_brokers(fleet: Fleet) -> None:
-    """Return when all pods of brokers are Ready."""
-
-    def are_ready() -> bool:
-        pods = fleet.broker_pods()
-        ready = [(condition(pod, "Ready") or {}).get("status") == "True" for pod in pods]
-        return len(ready) == 3 and all(ready)
-
-    wait_for("all brokers to be Ready", are_ready, BACK_WITHIN_S)
 
 
 def wait_degraded(fleet: Fleet, status: str) -> None:

@@ -8,6 +8,7 @@ from logfleet.client.admin import Admin as KafkaAdmin
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError, KafkaError
 from logfleet.client.metadata import Topic
+from logfleet.client.reassignments import list_reassignments
 from logfleet.client.reconcile import (
     GONE,
     cluster_as_shown,
@@ -48,11 +49,12 @@ class BrokerAdmin:
 
         async def one(topic: Topic) -> tuple[str, ObservedTopic | None]:
             async with limit:
-                return topic.name, await observe_topic(self._admin, topic)
+                return topic.name, await observe_topic(self._admin, topic, moving)
 
         try:
             # All topics in one answer; the brokers complain about single ones that are not there.
             listed = await self._admin.list_topics()
+            moving = await list_reassignments(self._client)
             found = await asyncio.gather(*(one(topic) for topic in listed if topic.name in wanted))
         except ClientError as error:
             # No verdict about a topic, whatever it is: nothing was asked to be done.

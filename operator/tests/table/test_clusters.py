@@ -263,21 +263,6 @@ async def test_a_cluster_made_again_while_etcds_volumes_go_begins_when_they_are_
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
 
 
-async def test_a_cluster_made_again_with_fewer_brokers_than_volumes_empties_them_first() -> None:
-    world, operation = await at_rest()
-    world.remove("Cluster", "fleet")
-    world.step()
-    world.replicas.counts = {0: 4, 1000: 4, 2000: 4}
-    world.put(cluster(**pool(replicas=2)))
-    await operation.round()
-    await operation.round()
-    assert len(world.named("Pod")) == 6, "three brokers, and three members of etcd"
-    await operation.until_at_rest()
-    assert world.ready("Cluster", "fleet") == ("True", "Ready")
-    assert world.replicas.forgotten == [2000]
-    assert "fleet-main-c-0" not in world.named("Pod")
-
-
 async def test_contradicting_broker_ids_stop_everything() -> None:
     world, operation = await at_rest()
     world.one("PersistentVolumeClaim", "data-fleet-main-b-0")["metadata"]["labels"][

@@ -116,10 +116,11 @@ async def test_a_topic_whose_replicas_cannot_be_had_tells_what_the_brokers_say(
     assert world.ready("Topic", "flights")[1] != "Invalid", "more brokers may have come"
 
 
-async def test_other_replicas_of_a_topic_that_exists_are_refused_with_a_sentence() -> None:
+async def test_a_topic_gets_more_replicas_and_fewer() -> None:
     world, operation = await fleet(topic(replicas=1))
-    world.put(topic(replicas=3))
-    await operation.until_at_rest()
-    assert world.ready("Topic", "flights") == ("False", "NotSupported")
-    said = "spec.replicas: the topic has 1 and this version cannot change it to 3; write 1"
-    assert world.one("Topic", "flights")["status"]["why"] == said
+    for count in (3, 2):
+        world.put(topic(replicas=count))
+        await operation.until_at_rest()
+        assert world.ready("Topic", "flights") == ("True", "Ready")
+        assert world.topics["flights"].replicas == count
+        assert world.one("Topic", "flights")["status"]["replicas"] == count

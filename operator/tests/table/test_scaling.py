@@ -179,3 +179,18 @@ async def test_whatever_call_the_operator_dies_at_a_shrink_comes_to_its_end(dist
         world = await shrunk(number)
         assert pods(world) == pods(quiet), number
         assert set(marks(world).values()) == {"forgotten"}, number
+
+
+async def test_a_cluster_made_again_with_fewer_brokers_than_volumes_empties_them_first() -> None:
+    world, operation = await at_rest()
+    world.remove("Cluster", "fleet")
+    world.step()
+    world.replicas.counts = {0: 4, 1000: 4, 2000: 4}
+    world.put(cluster(**pool(replicas=2)))
+    await operation.round()
+    await operation.round()
+    assert len(world.named("Pod")) == 6, "three brokers, and three members of etcd"
+    await operation.until_at_rest()
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
+    assert world.replicas.forgotten == [2000]
+    assert "fleet-main-c-0" not in world.named("Pod")

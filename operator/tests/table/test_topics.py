@@ -99,7 +99,6 @@ async def test_an_existing_topic_is_adopted_with_its_records() -> None:
 @pytest.mark.parametrize(
     "spec, reason, sentence",
     [
-        ({"replicas": 3}, "NotSupported", "this version cannot change it to 3"),
         ({"partitions": 2}, "NotSupported", "partitions only grow; write 6 or more"),
         ({"config": {"a": ["b"]}}, "Invalid", "spec.config"),
     ],

@@ -21,6 +21,7 @@ from logfleet.resources.plan import (
     DeleteTopic,
     GrowTopic,
     ObservedTopic,
+    ReplicateTopic,
     Shortages,
     TopicAction,
 )
@@ -50,8 +51,7 @@ class Death(BaseException):
 class World:
     """Kube and AdminFactory in one.
 
-    may_i: what brokers answer who are asked whether these may stop; serves: who is not fenced, if they say. has_node: whether a pod of this name fits on a node; its volume is bound then. broken_images: pods with these never run; idle_images: they run and are never ready; idle_pods: so do these. empty_members: etcd pods that came back with an empty
-    volume. refused: (kind, name) -> why the API server does not take it; kind "Topic/status" for a status. webhook: changes what is applied before it is stored.
+    may_i: what brokers answer who are asked whether these may stop; serves: who is not fenced, if they say. has_node: whether a pod of this name fits on a node; its volume is bound then. broken_images: pods with these never run; idle_images: they run and are never ready; idle_pods: so do these. empty_members: etcd pods that came back with an empty volume. refused: (kind, name) -> why the API server does not take it; kind "Topic/status" for a status. webhook: changes what is applied before it is stored.
     lacks: of all partitions. forbidden_topics: name -> why brokers refuse to touch it; forbidden_keys: of topics' configuration. disruptions_allowed:
     by budgets, which know of what happens elsewhere. taken_most: of the brokers that ran, how many the operator took away between two steps, at most.
     """
@@ -73,7 +73,7 @@ class World:
         self.webhook: Callable[[Manifest], None] = lambda _: None
         self.empty_members: set[str] = set()
         self.etcd = EtcdCluster(self._call)
-        self.replicas = Replicas(self._call, self._has_changed)
+        self.replicas = Replicas(self._call, lambda: setattr(self, "changes", self.changes + 1))
         self.unreachable = False
         self.dynamic_config: dict[str, str] = {}
         self.host_ip = "10.0.0.1"
@@ -118,8 +118,8 @@ class World:
         return self.touch(live)
 
     def add_node(self, name: str, zone: str) -> None:
-        metadata = {"labels": {"topology.kubernetes.io/zone": zone}}
-        self._store("Node", "", name, {"metadata": metadata})
+        labels = {"topology.kubernetes.io/zone": zone}
+        self._store("Node", "", name, {"metadata": {"labels": labels}})
 
     def add_storage_class(self, name: str, mode: str) -> None:
         """A default class."""
@@ -357,9 +357,6 @@ class World:
 
         return self._call(f"evict Pod {name}", evict)
 
-    def _has_changed(self) -> None:
-        self.changes += 1
-
     def _call(self, what: str, act: Callable[[], Result]) -> Result:
         number = len(self.calls)
         self.calls.append(what)
@@ -405,9 +402,7 @@ class World:
             if kind == "Pod" and component(live) == names.BROKER and runs(live):
                 self._taken += 1
                 self.taken_most = max(self.taken_most, self._taken)
-            del self.objects[kind, NAMESPACE, name]
-            self._applied.pop((kind, NAMESPACE, name), None)
-            self.changes += 1
+            self.remove(kind, name)
 
     def _store(self, kind: str, namespace: str, name: str, document: Manifest) -> Manifest:
         live = {"apiVersion": "v1", "kind": kind, **document}
@@ -493,13 +488,13 @@ class World:
                 topic_id = f"id-{next(self._ids)}"
                 self.topics[name] = ObservedTopic(topic_id, partitions, replicas or 1, config)
             case GrowTopic(name, partitions):
-                assert found is not None
-                self.topics[name] = replace(found, partitions=partitions)
+                self.topics[name] = replace(self.topics[name], partitions=partitions)
+            case ReplicateTopic(name, count):
+                self.topics[name] = replace(self.topics[name], replicas=count, replicas_most=count)
             case AlterTopicConfig(name, changed, removed):
-                assert found is not None
-                config = {key: value for key, value in found.config.items() if key not in removed}
-                config |= changed
-                self.topics[name] = replace(found, config=config)
+                before = self.topics[name].config.items()
+                config = {key: value for key, value in before if key not in removed} | changed
+                self.topics[name] = replace(self.topics[name], config=config)
             case DeleteTopic(name, topic_id):
                 if found is not None and topic_id in {None, found.topic_id}:
                     del self.topics[name]

@@ -77,7 +77,11 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> type[KafkaAdmin]:
     class Fresh(KafkaAdmin):
         pass
 
+    async def nothing_moves(_: object) -> dict[object, object]:
+        return {}
+
     monkeypatch.setattr(brokers, "KafkaAdmin", Fresh)
+    monkeypatch.setattr(brokers, "list_reassignments", nothing_moves)
     return Fresh
 
 

@@ -14,6 +14,7 @@ from logfleet.cli.session import Report, Server, output_option, run, server_opti
 from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError, KafkaError
+from logfleet.client.reassignments import list_reassignments
 from logfleet.client.reconcile import (
     cluster_as_shown,
     observe_brokers,
@@ -189,7 +190,11 @@ async def _apply_topic(
 
     async def call() -> None:
         found = await admin.find_topic(desired.name)
-        observed = None if found is None else await observe_topic(admin, found)
+        observed = (
+            None
+            if found is None
+            else await observe_topic(admin, found, await list_reassignments(admin.client))
+        )
         plan = plan_topic(topic_as_shown(desired), observed)
         plans.append(plan)
         await perform_all(admin, plan.actions, validate_only=dry_run)

@@ -37,6 +37,16 @@ class Reassignment(msgspec.Struct, frozen=True):
         return tuple(each for each in self.replicas if each not in self.adding)
 
 
+Moving = Mapping[TopicPartition, Reassignment]
+"""What is under way, by partition."""
+
+
+def target_of(moving: Moving, topic: str, index: int, replicas: tuple[int, ...]) -> tuple[int, ...]:
+    """Where a partition's replicas will be, of which metadata tells `replicas`."""
+    move = moving.get(TopicPartition(topic, index))
+    return replicas if move is None else move.target
+
+
 async def alter_reassignments(
     client: Client, wanted: Mapping[TopicPartition, Sequence[int] | None]
 ) -> dict[TopicPartition, str]:

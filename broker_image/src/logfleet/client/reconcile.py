@@ -17,10 +17,19 @@ from logfleet.client.admin import (
     NewTopic,
     ResourceType,
 )
+from logfleet.client.cordons import cordoned_brokers
 from logfleet.client.errors import KafkaError
 from logfleet.client.metadata import Node, Topic
+from logfleet.client.offsets import TopicPartition
+from logfleet.client.reassignments import (
+    Moving,
+    alter_reassignments,
+    list_reassignments,
+    target_of,
+)
 from logfleet.control.broker_configs import base_key
 from logfleet.control.config_keys import GROUP_KEYS, TOPIC_KEYS, ConfigKey, canonical_values
+from logfleet.control.placement import add_replicas, drop_replicas
 from logfleet.resources.cluster import ClusterResource
 from logfleet.resources.plan import (
     AlterClusterConfig,
@@ -31,6 +40,7 @@ from logfleet.resources.plan import (
     ObservedBroker,
     ObservedConfig,
     ObservedTopic,
+    ReplicateTopic,
     Shortages,
     TopicAction,
 )
@@ -67,19 +77,31 @@ def cluster_as_shown(desired: ClusterResource) -> ClusterResource:
     return replace(desired, spec=replace(desired.spec, config=config))
 
 
-async def observe_topic(admin: Admin, topic: Topic) -> ObservedTopic | None:
-    """The topic with its configuration; None if it is gone meanwhile. Raises ClientError."""
+async def observe_topic(admin: Admin, topic: Topic, moving: Moving) -> ObservedTopic | None:
+    """The topic with its configuration; None if it is gone meanwhile. moving: what is under way (`list_reassignments`). Raises ClientError."""
     try:
         entries = await admin.topic_config(topic.name)
     except KafkaError as error:
         if error.code in GONE:
             return None
         raise
-    replicas = len(topic.partitions[0].replicas) if topic.partitions else 0
+    counts = [len(each) for each in targets(topic, moving)]
     config = own_config(entries)
     min_isr = int(entries[MIN_ISR].value or 1) if MIN_ISR in entries else 1
     lacking = shortages([topic], {topic.name: min_isr})
-    return ObservedTopic(to_text(topic.topic_id), len(topic.partitions), replicas, config, lacking)
+    return ObservedTopic(
+        to_text(topic.topic_id),
+        len(topic.partitions),
+        min(counts, default=0),
+        config,
+        lacking,
+        max(counts, default=0),
+    )
+
+
+def targets(topic: Topic, moving: Moving) -> list[tuple[int, ...]]:
+    """Replicas of each partition, where they will be."""
+    return [target_of(moving, topic.name, each.index, each.replicas) for each in topic.partitions]
 
 
 async def observe_shortages(admin: Admin) -> Shortages:
@@ -154,6 +176,8 @@ async def perform(
             await admin.create_topic(topic, validate_only=validate_only)
         case GrowTopic(name, partitions):
             await admin.create_partitions(name, partitions, validate_only=validate_only)
+        case ReplicateTopic(name, replicas):
+            await _replicate(admin, name, replicas, validate_only=validate_only)
         case AlterTopicConfig(name, changed, removed):
             await admin.alter_config(
                 ResourceType.TOPIC,
@@ -176,3 +200,38 @@ async def perform(
             await admin.delete_topic(name, topic_id=known)
         case _:
             assert_never(action)
+
+
+async def _replicate(admin: Admin, name: str, replicas: int, *, validate_only: bool) -> None:
+    """Every partition gets as many replicas as are wanted, over racks and brokers evenly; what it has enough of stays."""
+    racks = {node.id: node.rack for node in (await admin.describe_cluster()).brokers}
+    if replicas > len(racks):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"{replicas} replicas need as many brokers, and {len(racks)} are registered",
+            subject=f"topic {name}",
+        )
+    if validate_only:
+        return
+    topics = await admin.list_topics()
+    topic = next((each for each in topics if each.name == name), None)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "", subject=f"topic {name}")
+    moving = await list_reassignments(admin.client)
+    cordoned = await cordoned_brokers(admin, racks)
+    open_racks = {each: rack for each, rack in racks.items() if each not in cordoned}
+    held = Counter(each for one in topics for ids in targets(one, moving) for each in ids)
+    wanted = {}
+    for each, there in zip(topic.partitions, targets(topic, moving), strict=True):
+        lacking = replicas - len(there)
+        if lacking > 0:
+            known = {one: racks.get(one) for one in there} | open_racks
+            after = (*there, *add_replicas(known, there, lacking, held, each.index))
+            held.update(after[len(there) :])
+        else:
+            after = drop_replicas(racks, there, -lacking, each.leader)
+        if after != there:
+            wanted[TopicPartition(name, each.index)] = after
+    refused = await alter_reassignments(admin.client, wanted)
+    for key, why in refused.items():
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why, subject=str(key))

@@ -89,6 +89,24 @@ def add_replicas(
     return tuple(added)
 
 
+def drop_replicas(
+    racks: Mapping[int, str | None], replicas: Sequence[int], count: int, leader: int
+) -> tuple[int, ...]:
+    """The replicas but for `count`: of racks with most of them, the last by order first, the leader last of all.
+
+    racks: as far as brokers are known; one that is not known has a rack of its own. count: fewer than there are.
+    """
+    left = list(replicas)
+    for _ in range(count):
+        used = Counter(racks.get(each, each) for each in left)
+        order = list(enumerate(left))
+        _, dropped = max(
+            order, key=lambda item: (item[1] != leader, used[racks.get(item[1], item[1])], item[0])
+        )
+        left.remove(dropped)
+    return tuple(left)
+
+
 def _members(racks: Mapping[int, str | None]) -> dict[str | None, list[int]]:
     members: dict[str | None, list[int]] = {}
     for broker in sorted(racks):

@@ -3,13 +3,12 @@
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from logfleet.client.admin import Admin, ResourceType
+from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
+from logfleet.client.cordons import cordoned_brokers
 from logfleet.client.log_admin import LogDirDescription, describe_log_dirs
-from logfleet.client.offsets import TopicPartition
-from logfleet.client.reassignments import Reassignment, list_reassignments
+from logfleet.client.reassignments import Moving, list_reassignments, target_of
 from logfleet.control.balance.load import BrokerLoad, Load, PartitionLoad
-from logfleet.control.brokers.cordons import CORDONED, is_whole
 
 UNKNOWN: Final = -1
 
@@ -28,21 +27,18 @@ async def fleet_load(
     directories = {node.id: await describe_log_dirs(client, node.id) for node in nodes}
     moving = await list_reassignments(client)
     sizes = _sizes(directories)
-    brokers = []
-    for node in nodes:
-        values = await admin.config(ResourceType.BROKER, str(node.id))
-        is_leaving = node.id in leaving
-        cordoned = CORDONED in values and is_whole(values[CORDONED].value)
-        brokers.append(
-            BrokerLoad(
-                node.id,
-                node.rack,
-                _capacity(directories[node.id]),
-                takes_new=not is_leaving and not cordoned,
-                leaving=is_leaving,
-            )
-        )
     there = {node.id for node in nodes}
+    closed = await cordoned_brokers(admin, sorted(there)) | set(leaving)
+    brokers = [
+        BrokerLoad(
+            node.id,
+            node.rack,
+            _capacity(directories[node.id]),
+            takes_new=node.id not in closed,
+            leaving=node.id in leaving,
+        )
+        for node in nodes
+    ]
     brokers += [
         BrokerLoad(each, takes_new=False, leaving=True) for each in sorted(set(leaving) - there)
     ]
@@ -50,7 +46,7 @@ async def fleet_load(
         PartitionLoad(
             topic.name,
             each.index,
-            _target(moving, topic.name, each.index, each.replicas),
+            target_of(moving, topic.name, each.index, each.replicas),
             max(
                 (sizes.get((broker, topic.name, each.index), 0) for broker in each.replicas),
                 default=0,
@@ -63,7 +59,7 @@ async def fleet_load(
     return Load(tuple(brokers), tuple(partitions))
 
 
-async def bytes_left(client: Client, moving: Mapping[TopicPartition, Reassignment]) -> int:
+async def bytes_left(client: Client, moving: Moving) -> int:
     """What moves that are under way have still to copy, by what is on disk. Raises ClientError."""
     ids = {broker for each in moving.values() for broker in each.replicas}
     there = {node.id for node in (await Admin(client).describe_cluster()).brokers}
@@ -97,10 +93,3 @@ def _capacity(directories: list[LogDirDescription]) -> int | None:
     """Of all of a broker's directories; None where one does not tell, or where they may be on one disk."""
     totals = [each.total_bytes for each in directories]
     return totals[0] if len(totals) == 1 and totals[0] != UNKNOWN else None
-
-
-def _target(
-    moving: Mapping[TopicPartition, Reassignment], topic: str, index: int, replicas: tuple[int, ...]
-) -> tuple[int, ...]:
-    each = moving.get(TopicPartition(topic, index))
-    return replicas if each is None else each.target

@@ -66,7 +66,8 @@ class Shortages(msgspec.Struct, frozen=True):
 class ObservedTopic(msgspec.Struct, frozen=True):
     """A topic as brokers report it.
 
-    replicas: of its first partition. config: only keys set on the topic itself
+    replicas: that each of its partitions has, or will have when it has moved; the fewest where they
+    differ, and then replicas_most is another number. config: only keys set on the topic itself
     (DescribeConfigs source DYNAMIC_TOPIC_CONFIG).
     """
 
@@ -75,6 +76,11 @@ class ObservedTopic(msgspec.Struct, frozen=True):
     replicas: int
     config: dict[str, str]
     shortages: Shortages = Shortages()
+    replicas_most: int = 0
+
+    def has_replicas(self, count: int) -> bool:
+        """Whether every partition has so many."""
+        return self.replicas == count == (self.replicas_most or self.replicas)
 
 
 class CreateTopic(msgspec.Struct, frozen=True, tag=True):
@@ -93,6 +99,13 @@ class GrowTopic(msgspec.Struct, frozen=True, tag=True):
     partitions: int
 
 
+class ReplicateTopic(msgspec.Struct, frozen=True, tag=True):
+    """replicas: of each partition afterwards (KIP-860). New ones are filled while the topic is written and read."""
+
+    name: str
+    replicas: int
+
+
 class AlterTopicConfig(msgspec.Struct, frozen=True, tag=True):
     """Incremental (KIP-339): `set` these keys, `remove` those, leave the others."""
 
@@ -108,7 +121,7 @@ class DeleteTopic(msgspec.Struct, frozen=True, tag=True):
     topic_id: str | None
 
 
-TopicAction = CreateTopic | GrowTopic | AlterTopicConfig | DeleteTopic
+TopicAction = CreateTopic | GrowTopic | ReplicateTopic | AlterTopicConfig | DeleteTopic
 
 
 class TopicPlan(msgspec.Struct, frozen=True):
@@ -141,6 +154,11 @@ def plan_topic(desired: TopicResource, observed: ObservedTopic | None) -> TopicP
     if spec.partitions > observed.partitions:
         actions.append(GrowTopic(name, spec.partitions))
         said.append(f"growing from {observed.partitions} to {_partitions(spec.partitions)}")
+    if spec.replicas is not None and not observed.has_replicas(spec.replicas):
+        actions.append(ReplicateTopic(name, spec.replicas))
+        fewest, most = observed.replicas, observed.replicas_most or observed.replicas
+        there = str(most) if fewest == most else f"{fewest} to {most}"
+        said.append(f"changing replicas from {there} to {spec.replicas}")
     changed, removed = config_difference(desired.config, observed.config)
     if changed or removed:
         actions.append(AlterTopicConfig(name, changed, removed))
@@ -155,12 +173,6 @@ def _topic_refusal(desired: TopicResource, observed: ObservedTopic | None) -> Re
             Reason.NOT_SUPPORTED,
             f"spec.partitions: the topic has {observed.partitions} and partitions only grow; "
             f"write {observed.partitions} or more",
-        )
-    if observed is not None and spec.replicas not in {None, observed.replicas}:
-        return Refusal(
-            Reason.NOT_SUPPORTED,
-            f"spec.replicas: the topic has {observed.replicas} and this version cannot change "
-            f"it to {spec.replicas}; write {observed.replicas}",
         )
     return None
 

@@ -18,6 +18,8 @@ from logfleet.wire.messages import (
     ApiVersionsResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
     MetadataRequest,
     MetadataResponse,
 )
@@ -30,7 +32,7 @@ class FakeBroker:
     """answers: request class -> function of the request; what it returns is sent.
 
     bytes are sent as they are, None sends nothing, `CLOSE` closes the connection. requests: all that came, with headers.
-    topics: name -> number of partitions, for the Metadata answer that is there from the start; topic_id: of all of them.
+    topics: name -> number of partitions, for the Metadata answer that is there from the start, none of which moves; topic_id: of all of them.
     leaderless: partitions by topic and index that nobody leads; all others are this broker's.
     """
 
@@ -44,6 +46,7 @@ class FakeBroker:
             ApiVersionsRequest: self.api_versions,
             FindCoordinatorRequest: self.find_coordinator,
             MetadataRequest: self.metadata,
+            ListPartitionReassignmentsRequest: lambda _: ListPartitionReassignmentsResponse(),
         }
         self.requests: list[tuple[RequestHeader, msgspec.Struct]] = []
         self.port = 0

@@ -3,7 +3,7 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logfleet.control.placement import NotEnoughBrokersError, add_replicas, place
+from logfleet.control.placement import NotEnoughBrokersError, add_replicas, drop_replicas, place
 
 RACKS = st.dictionaries(
     st.integers(0, 2000), st.sampled_from(["a", "b", "c", "d", None]), min_size=1, max_size=20
@@ -103,3 +103,19 @@ def test_of_equals_who_holds_least_is_added_then_each_in_turn():
     racks = {1: "a", 2: "b", 3: "b"}
     assert add_replicas(racks, [1], 1, {2: 5, 3: 4}, 0) == (3,)
     assert {add_replicas(racks, [1], 1, {}, turn) for turn in range(3)} == {(2,), (3,)}
+
+
+@pytest.mark.parametrize(
+    "replicas, count, leader, left",
+    [
+        ((1, 2, 3), 1, 1, (1, 2)),  # all alike: the last goes
+        ((1, 2, 3), 2, 3, (3,)),  # the leader stays
+        ((1, 4, 2), 1, 1, (1, 2)),  # 1 and 4 are in one rack
+        ((1, 9, 8), 1, 9, (1, 9)),  # a broker that nobody knows has a rack of its own
+    ],
+)
+def test_replicas_are_dropped_where_a_rack_has_most_and_the_leader_last(
+    replicas, count, leader, left
+) -> None:
+    racks = {1: "a", 2: "b", 3: "c", 4: "a"}
+    assert drop_replicas(racks, replicas, count, leader) == left

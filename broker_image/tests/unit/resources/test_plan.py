@@ -1,5 +1,6 @@
 from typing import Any
 
+import msgspec
 import pytest
 from logfleet.resources.cluster import ClusterResource, parse_cluster
 from logfleet.resources.plan import (
@@ -11,6 +12,7 @@ from logfleet.resources.plan import (
     ObservedConfig,
     ObservedTopic,
     Reason,
+    ReplicateTopic,
     Shortages,
     TopicAction,
     claimants,
@@ -62,6 +64,18 @@ def seen(partitions: int = 1, replicas: int = 1, **config: str) -> ObservedTopic
             "growing from 2 to 6 partitions",
         ),
         (
+            topic(replicas=3),
+            seen(),
+            [ReplicateTopic("flights", 3)],
+            "changing replicas from 1 to 3",
+        ),
+        (
+            topic(replicas=2),
+            msgspec.structs.replace(seen(replicas=2), replicas_most=3),
+            [ReplicateTopic("flights", 2)],
+            "changing replicas from 2 to 3 to 2",
+        ),
+        (
             topic(config={"retention.ms": 5, "segment.bytes": 9}),
             seen(retention_ms="4", segment_bytes="9", cleanup_policy="compact"),
             [AlterTopicConfig("flights", {"retention.ms": "5"}, ["cleanup.policy"])],
@@ -88,8 +102,6 @@ def test_a_topic_becomes_what_its_resource_says(
     "desired, observed, says",
     [
         (topic(partitions=2, config={"retention.ms": 5}), seen(partitions=6), "write 6 or more"),
-        (topic(replicas=3), seen(), "the topic has 1 and this version cannot change it to 3"),
-        (topic(replicas=1), seen(replicas=3), "the topic has 3"),
     ],
 )
 def test_what_cannot_be_done_yet_changes_nothing(

@@ -11,9 +11,9 @@ from typing import Final, Protocol
 import structlog
 from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
+from logfleet.client.cordons import set_cordons
 from logfleet.client.errors import ClientError, KafkaError
 from logfleet.client.unregistering import unregister_broker
-from logfleet.operations.cordoning import set_cordons
 from logfleet.operations.rebalancing import Goal, Progress, advance, finish
 from logfleet.resources.cluster import ClusterResource
 from logfleet.wire.errors import ErrorCode
@@ -74,7 +74,7 @@ class FleetMovers:
     async def step(self, bootstrap: str, goal: Goal) -> Progress:
         async with self._changing(bootstrap) as client:
             serving = {node.id for node in (await Admin(client).describe_cluster()).brokers}
-            await set_cordons(client, sorted(goal.leaving & serving), cordoned=True)
+            await set_cordons(Admin(client), sorted(goal.leaving & serving), cordoned=True)
             progress = await advance(client, goal)
             if progress.is_done:
                 await finish(client, goal)
@@ -82,7 +82,7 @@ class FleetMovers:
 
     async def take_back(self, bootstrap: str, broker_ids: Collection[int]) -> None:
         async with self._changing(bootstrap) as client:
-            await set_cordons(client, broker_ids, cordoned=False)
+            await set_cordons(Admin(client), broker_ids, cordoned=False)
 
     async def forget(self, bootstrap: str, broker_id: int) -> None:
         async with self._changing(bootstrap) as client:

@@ -18,6 +18,7 @@ from logfleet.resources.plan import (
     ObservedTopic,
     Reason,
     Refusal,
+    ReplicateTopic,
     TopicAction,
     TopicPlan,
     claimants,
@@ -205,6 +206,8 @@ def said_of(action: TopicAction, generation: str) -> Said:
             return Said("Normal", "TopicCreated", f"{name}, {partitions} partitions", generation)
         case GrowTopic(name, partitions):
             return Said("Normal", "TopicGrown", f"{name} has {partitions} partitions", generation)
+        case ReplicateTopic(name, replicas):
+            return Said("Normal", "TopicReplicas", f"{name} gets {replicas} replicas", generation)
         case AlterTopicConfig(name, changed, removed):
             keys = ", ".join(sorted([*changed, *removed]))
             return Said("Normal", "TopicConfigChanged", f"{name}: {keys}", generation)

@@ -4,8 +4,9 @@ import click
 
 from logfleet.cli.fleet.rebalance import carry_out, goal, goal_options
 from logfleet.cli.session import Server, run, server_options
+from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
-from logfleet.operations.cordoning import set_cordons
+from logfleet.client.cordons import set_cordons
 
 IDS = click.argument("brokers", nargs=-1, required=True, type=click.IntRange(0), metavar="ID...")
 
@@ -62,7 +63,7 @@ def drain(
 
 def _set(server: Server, brokers: tuple[int, ...], *, cordoned: bool) -> None:
     async def work(client: Client) -> None:
-        await set_cordons(client, brokers, cordoned=cordoned)
+        await set_cordons(Admin(client), brokers, cordoned=cordoned)
 
     run(server, work)
     for each in brokers:

@@ -1,0 +1,27 @@
+"""Brokers that are given no new replicas, as it is set and seen from outside (KIP-1066; `logfleet.control.brokers.cordons`)."""
+
+from collections.abc import Collection
+
+from logfleet.client.admin import Admin, ResourceType
+from logfleet.control.brokers.cordons import ALL, CORDONED, is_whole
+
+
+async def set_cordons(admin: Admin, broker_ids: Collection[int], *, cordoned: bool) -> None:
+    """Have these brokers given no new replicas, or again. Raises ClientError; those before it are done."""
+    for broker_id in broker_ids:
+        await admin.alter_config(
+            ResourceType.BROKER,
+            str(broker_id),
+            set_keys={CORDONED: ALL} if cordoned else {},
+            delete_keys=() if cordoned else (CORDONED,),
+        )
+
+
+async def cordoned_brokers(admin: Admin, broker_ids: Collection[int]) -> set[int]:
+    """Those of them that are cordoned as a whole. They have to run. Raises ClientError."""
+    found = set()
+    for broker_id in broker_ids:
+        entry = (await admin.config(ResourceType.BROKER, str(broker_id))).get(CORDONED)
+        if entry is not None and is_whole(entry.value):
+            found.add(broker_id)
+    return found
