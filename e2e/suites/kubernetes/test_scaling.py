@@ -24,6 +24,7 @@ from e2e.harness.kube.load import PARTITIONS
 pytestmark = pytest.mark.full
 SPREAD_WITHIN_S = 300
 EMPTY_WITHIN_S = 420
+ROLLED_WITHIN_S = 600
 
 
 def set_brokers(fleet: Fleet, count: int) -> None:
@@ -61,26 +62,57 @@ def status(fleet: Fleet) -> dict[str, object]:
     return found
 
 
-def test_three_brokers_become_six_and_three_again(fleet, rig, load, end):
+def test_three_brokers_become_six(fleet, rig, load, end):
     with rig.part("three brokers become six"):
         set_brokers(fleet, 6)
         wait_for("six brokers to be wanted", lambda: status(fleet)["replicas"] == 6, 60)
         wait_brokers(fleet)
         wait_for("new brokers to have a share", lambda: len(held(fleet)) == 6, SPREAD_WITHIN_S)
         kill_operator(fleet)
-        wait_for(
-            "all replicas to be spread", lambda: not status(fleet)["spreading"], SPREAD_WITHIN_S
-        )
+        done = partial(is_spread, fleet)
+        wait_for("all replicas to be spread", done, SPREAD_WITHIN_S)
     rig.say(f"replicas by broker: {held(fleet)}")
-    load.wait_served()
+    end("3 -> 6 brokers, operator killed")
+
+
+def test_six_brokers_are_replaced_zone_by_zone(fleet, rig, load, end):
+    """By a key that they read at their start only; a zone's power is cut in the midst of it."""
+    before = uids(fleet)
+    with rig.part("six brokers are replaced"):
+        change(fleet, CLUSTERS, fleet.name, {"config": {"num.recovery.threads.per.data.dir": 3}})
+        wait_for("the first to be replaced", lambda: before - uids(fleet), 120)
+        rig.power_off("c")
+        try:
+            load.wait_served()
+        finally:
+            rig.power_on("c")
+        wait_for("all to be replaced", lambda: not before & uids(fleet), ROLLED_WITHIN_S)
+        fleet.wait_ready()
+    end("6 brokers rolled, power of a zone cut")
+
+
+def test_six_brokers_become_three_while_a_zone_has_no_power(fleet, rig, load, end):
     with rig.part("six brokers become three"):
         set_brokers(fleet, 3)
         wait_for("a drain", lambda: "draining brokers" in str(status(fleet)["why"]), 60)
-        kill_operator(fleet)
+        rig.power_off("b")
+        try:
+            kill_operator(fleet)
+            load.wait_served()
+        finally:
+            rig.power_on("b")
         wait_for("three pods", lambda: len(fleet.broker_pods()) == 3, EMPTY_WITHIN_S)
         fleet.wait_ready()
     assert len(held(fleet)) == 3
-    end("3 -> 6 -> 3 brokers, operator killed")
+    end("6 -> 3 brokers, power cut, operator killed")
+
+
+def is_spread(fleet: Fleet) -> bool:
+    return not status(fleet)["spreading"] and status(fleet)["why"] == "all brokers are ready"
+
+
+def uids(fleet: Fleet) -> set[str]:
+    return {str(pod["metadata"]["uid"]) for pod in fleet.broker_pods()}
 
 
 @pytest.mark.parametrize("load", [1], indirect=True)

@@ -7,7 +7,7 @@ from logfleet_operator.clusters.ranges import Claim, Range, allocate, merge, spr
 
 
 def spec(zones: list[str], **replicas: int) -> ClusterSpec:
-    pools = [Pool(name, count, Storage("1Gi")) for name, count in replicas.items()]
+    pools = [Pool(name, Storage("1Gi"), count) for name, count in replicas.items()]
     return ClusterSpec(pools=pools, metadata=MetadataSpec(endpoints=["etcd:2379"]), zones=zones)
 
 

@@ -34,6 +34,7 @@ CLUSTER_NAME_LENGTH_MAX: Final = 32
 # pod's host name: CLUSTER-POOL-ZONE has 48, "-ORDINAL" and the hash fit behind it.
 SET_NAME_LENGTH_MAX: Final = 48
 # Pool names become parts of object names CLUSTER-POOL...; these are taken by other objects.
+NOT_SAID: Final = -1
 RESERVED_POOLS: Final = frozenset({"bootstrap", "brokers", "config", "etcd", "record", "topics"})
 # Keys whose values follow from the rest of the spec.
 OWNED_KEYS: Final = frozenset(
@@ -74,13 +75,13 @@ class Resources(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
 class Pool(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Brokers that are alike.
 
-    replicas: their number in all zones together, spread evenly, the rest to the first zones.
-    zones: None means all of the Cluster's zones.
+    replicas: their number in all zones together, spread evenly, the rest to the first zones; may be
+    left out where `spec.replicas` says it. zones: None means all of the Cluster's zones.
     """
 
     name: str
-    replicas: int
     storage: Storage
+    replicas: int = NOT_SAID
     zones: list[str] | None = None
     resources: Resources = Resources()
 
@@ -142,6 +143,7 @@ class ClusterSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fi
 
     zones: values of the node label topology.kubernetes.io/zone; empty means no zones. config:
     Kafka's broker keys. image: None means the operator's default. paused: nothing is changed.
+    replicas: brokers of the only pool, whatever that says itself: what `kubectl scale` sets.
     """
 
     pools: list[Pool]
@@ -152,6 +154,7 @@ class ClusterSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fi
     image: str | None = None
     paused: bool = False
     scaling: Scaling = Scaling()
+    replicas: int | None = None
 
 
 class ClusterResource(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -194,9 +197,10 @@ def parse_cluster(document: object) -> ClusterResource:
 
     Raises InvalidResourceError naming every field that is wrong and what to write.
     """
-    cluster = decode(document, KIND, ClusterResource)
+    cluster = _with_replicas(decode(document, KIND, ClusterResource))
     spec = cluster.spec
     problems = [
+        *_replicas_problems(spec),
         *_zone_problems(spec),
         *_pools_problems(cluster),
         *_listener_problems(spec.listeners),
@@ -221,6 +225,26 @@ def parse_cluster(document: object) -> ClusterResource:
     if problems:
         raise InvalidResourceError(problems)
     return cluster
+
+
+def _with_replicas(cluster: ClusterResource) -> ClusterResource:
+    """The only pool has as many brokers as `spec.replicas` says."""
+    spec = cluster.spec
+    if spec.replicas is None or len(spec.pools) != 1:
+        return cluster
+    pools = [msgspec.structs.replace(spec.pools[0], replicas=spec.replicas)]
+    return msgspec.structs.replace(cluster, spec=msgspec.structs.replace(spec, pools=pools))
+
+
+def _replicas_problems(spec: ClusterSpec) -> list[Problem]:
+    if spec.replicas is None or len(spec.pools) == 1:
+        return []
+    return [
+        Problem(
+            "spec.replicas",
+            f"there are {len(spec.pools)} pools: leave it out, and write the replicas of each pool",
+        )
+    ]
 
 
 def _scaling_problems(scaling: Scaling) -> list[Problem]:
@@ -264,7 +288,9 @@ def _pool_problems(cluster: ClusterResource, pool: Pool, path: str) -> list[Prob
         )
     elif pool.name in RESERVED_POOLS:
         problems.append(Problem(f"{path}.name", f"{pool.name} is reserved, choose another name"))
-    if not 1 <= pool.replicas <= BROKERS_PER_POOL_MAX:
+    if pool.replicas == NOT_SAID:
+        problems.append(Problem(f"{path}.replicas", "is missing"))
+    elif not 1 <= pool.replicas <= BROKERS_PER_POOL_MAX:
         problems.append(
             Problem(
                 f"{path}.replicas", f"is {pool.replicas}, write 1 to {BROKERS_PER_POOL_MAX} brokers"

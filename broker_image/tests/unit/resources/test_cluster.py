@@ -125,7 +125,7 @@ def test_a_group_of_brokers_is_named_by_cluster_pool_and_zone() -> None:
         ),
         ({"config": {"node.id": 3}}, "spec.config.node.id: follows from the rest of the spec"),
         ({"config": {"logfleet.etcd.endpoints": "x"}}, "follows from the rest of the spec"),
-        ({"replicas": 3}, "spec.replicas: no such field; there are: config, image, listeners"),
+        ({"brokers": 3}, "spec.brokers: no such field; there are: config, image, listeners"),
     ],
 )
 def test_a_mistake_is_named_with_its_field_and_what_to_write(
@@ -149,3 +149,18 @@ def test_a_name_too_long_for_its_services_is_refused() -> None:
 def test_an_etcd_outside_is_named_by_its_addresses() -> None:
     cluster = parse_cluster(document(metadata={"endpoints": ["etcd.infra:2379"]}))
     assert cluster.spec.metadata.endpoints == ["etcd.infra:2379"]
+
+
+def brokers_of(*pools: dict[str, Any], **spec: Any) -> int:
+    listed = [{"storage": {"size": "1Gi"}, **each} for each in pools]
+    return parse_cluster(document(pools=listed, **spec)).brokers
+
+
+def test_the_only_pool_has_as_many_brokers_as_kubectl_scale_says() -> None:
+    assert brokers_of({"name": "main"}, replicas=6) == 6
+    assert brokers_of({"name": "main", "replicas": 3}, replicas=6) == 6
+    with pytest.raises(InvalidResourceError, match=r"spec\.pools\[0\]\.replicas: is missing"):
+        brokers_of({"name": "main"})
+    two = {"name": "main", "replicas": 1}, {"name": "other", "replicas": 1}
+    with pytest.raises(InvalidResourceError, match=r"spec\.replicas: there are 2 pools"):
+        brokers_of(*two, replicas=6)

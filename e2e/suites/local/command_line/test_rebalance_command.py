@@ -61,6 +61,9 @@ def test_three_brokers_become_six_and_three_again(rig: Rig) -> None:
         again = json.loads(said(first, "rebalance", "plan", "-o", "json"))
         assert again["bytes"] == 0
 
+        assert said(first, "may-i", "drain", "4", "5", "6").startswith("Yes: 4, 5, 6\n")
+        assert said(first, "may-i", "scale", "3").startswith("Yes: 4, 5, 6\n")
+        assert said(first, "may-i", "roll").count(" yes ") == 6
         assert said(first, "drain", "4", "5", "6").endswith("Done.\n")
         assert set(held(admin)) == {1, 2, 3}
         assert zones_of_each(admin) == {3}
@@ -75,6 +78,9 @@ def test_three_brokers_become_six_and_three_again(rig: Rig) -> None:
         }
         config = logfleet(first, "config", "describe", "topic", TOPIC).stdout.decode()
         assert "throttled" not in config, "throttles are gone"
+        asked = logfleet(first, "may-i", "drain", "1", "2")
+        assert asked.returncode == 1
+        assert b"no other broker may take it" in asked.stdout
         refused = logfleet(first, "drain", "1", "2", "4", "5", "6")
         assert refused.returncode == 1
         assert b"no other broker may take it" in refused.stderr

@@ -1,20 +1,37 @@
-"""`logfleet may-i`: whether brokers may go down now, and what forbids it."""
+"""`logfleet may-i`: whether brokers may go down now, or for good, and what forbids it."""
 
 import json
 import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import click
 
 from logfleet.cli.fleet.admin_port import Parameters, ask_any
-from logfleet.cli.session import Server, echo_json, echo_table, listing_options, run
+from logfleet.cli.fleet.rebalance import MIB, THROTTLE
+from logfleet.cli.log_dirs import bytes_text
+from logfleet.cli.session import (
+    Server,
+    echo_json,
+    echo_table,
+    listing_options,
+    run,
+    server_options,
+)
+from logfleet.client.admin import Admin
+from logfleet.client.cluster import Client
+from logfleet.client.metadata import Node
+from logfleet.control.balance.load import Plan
+from logfleet.operations.rebalancing import Goal, make_plan
 
 PATH: Final = "/may-i"
+UNMET_SHOWN_MAX: Final = 20
 
 
 @click.group()
 def may_i() -> None:
-    """Ask whether brokers may go down now.
+    """Ask whether brokers may go down now (stop, lose-zone, roll), or for good (drain, scale).
 
     No, if a partition would be offline or have fewer in-sync replicas than min.insync.replicas, so that acknowledged records could not be read or new
     ones not be written. The same rule decides when a broker that is stopped lets go. It holds for this moment: ask again for the next broker.
@@ -22,6 +39,9 @@ def may_i() -> None:
     \b
     logfleet may-i stop 2 && kubectl delete pod demo-b-0
     logfleet may-i lose-zone b
+    logfleet may-i roll
+    logfleet may-i drain 4 5
+    logfleet may-i scale 3
 
     Exit codes: 0 yes, 1 no (or nobody could be asked: one line on stderr says so), 2 the command line is wrong.
     """
@@ -50,6 +70,105 @@ def lose_zone(zone: str, *, as_json: bool, server: Server) -> None:
     logfleet may-i lose-zone b
     """
     _ask(server, {"lose-zone": [zone]}, as_json=as_json)
+
+
+@may_i.command()
+@server_options
+def roll(*, server: Server) -> None:
+    """Whether each broker may be stopped now, alone: so a rolling restart would not wait.
+
+    \b
+    logfleet may-i roll
+    """
+
+    async def work(client: Client) -> list[tuple[int, dict[str, Any]]]:
+        nodes = (await Admin(client).describe_cluster()).brokers
+        found = []
+        for node in nodes:
+            answers = await ask_any(client, PATH, {"stop": [str(node.id)]})
+            answers.tell_failures()
+            (text,) = answers.texts.values()
+            found.append((node.id, json.loads(text)))
+        return found
+
+    found = run(server, work)
+    rows = [
+        (broker, "yes" if answer["may"] else "no", answer["forbidden_count"], _first_rule(answer))
+        for broker, answer in found
+    ]
+    echo_table(("BROKER", "MAY STOP", "FORBIDDEN BY", "FIRST"), rows)
+    sys.exit(0 if all(answer["may"] for _, answer in found) else 1)
+
+
+def _first_rule(answer: dict[str, Any]) -> str:
+    forbidden = answer["forbidden"]
+    return f"{_name(forbidden[0])}: {forbidden[0]['rule']}" if forbidden else "-"
+
+
+@may_i.command()
+@click.argument("brokers", nargs=-1, required=True, type=click.IntRange(0), metavar="ID...")
+@THROTTLE
+@server_options
+def drain(brokers: tuple[int, ...], *, throttle: float, server: Server) -> None:
+    """Whether the other brokers could hold all that these have, and what moving it takes.
+
+    No, if a partition would have no other place: fewer brokers than replicas, or disks that would be too full. Nothing is changed; `logfleet drain` does it.
+
+    \b
+    logfleet may-i drain 4 5
+    """
+    _ask_for_room(server, throttle, lambda _: frozenset(brokers))
+
+
+@may_i.command()
+@click.argument("count", type=click.IntRange(1), metavar="BROKERS")
+@THROTTLE
+@server_options
+def scale(count: int, *, throttle: float, server: Server) -> None:
+    """Whether so many brokers could hold all there is, and what getting there takes.
+
+    Those that would go are the ones of the highest ids, from the zones that have most, as the operator chooses them.
+
+    \b
+    logfleet may-i scale 6
+    """
+    _ask_for_room(server, throttle, lambda nodes: surplus(nodes, count))
+
+
+def surplus(nodes: Sequence[Node], count: int) -> frozenset[int]:
+    """Who goes if so many stay."""
+    left = sorted(nodes, key=lambda node: node.id)
+    while len(left) > count:
+        zones = Counter(node.rack for node in left)
+        left.remove(max(left, key=lambda node: (zones[node.rack], node.id)))
+    return frozenset(node.id for node in nodes) - {node.id for node in left}
+
+
+def _ask_for_room(
+    server: Server, throttle: float, going: Callable[[Sequence[Node]], frozenset[int]]
+) -> None:
+    async def work(client: Client) -> tuple[frozenset[int], int, Plan]:
+        nodes = (await Admin(client).describe_cluster()).brokers
+        leaving = going(nodes)
+        unknown = sorted(leaving - {node.id for node in nodes})
+        if unknown:
+            raise click.ClickException(f"no broker {unknown[0]} is registered")
+        return leaving, len(nodes) - len(leaving), await make_plan(client, Goal(leaving=leaving))
+
+    leaving, staying, made = run(server, work)
+    ids = ", ".join(map(str, sorted(leaving))) or "nobody goes"
+    click.echo(f"{'No' if made.unmet else 'Yes'}: {ids}")
+    copied = sum(move.bytes > 0 for move in made.moves)
+    minutes = made.bytes / (throttle * MIB * max(1, staying)) / 60 if throttle else 0.0
+    click.echo(
+        f"{len(made.moves)} partitions change, {copied} are copied, {bytes_text(made.bytes)}"
+        + (f": {minutes:.0f} minutes at {throttle:g} MiB/s and broker" if throttle else "")
+    )
+    for each in made.unmet[:UNMET_SHOWN_MAX]:
+        click.echo(each)
+    if len(made.unmet) > UNMET_SHOWN_MAX:
+        click.echo(f"... and {len(made.unmet) - UNMET_SHOWN_MAX} more")
+    sys.exit(1 if made.unmet else 0)
 
 
 def _ask(server: Server, parameters: Parameters, *, as_json: bool) -> None:

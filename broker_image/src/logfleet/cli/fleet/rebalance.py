@@ -30,6 +30,14 @@ SHOWN_MAX: Final = 20
 POLL_S: Final = 2.0
 MIB: Final = 1024 * 1024
 THROTTLE_MIB: Final = 50.0
+THROTTLE: Final = click.option(
+    "--throttle",
+    type=click.FloatRange(0),
+    default=THROTTLE_MIB,
+    show_default=True,
+    metavar="MIB",
+    help="MiB per second and broker that moves may take; 0 for no bound.",
+)
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -64,14 +72,7 @@ def goal_options(command: Command) -> Command:
             show_default=True,
             help="Moves at a time that a broker takes part in.",
         ),
-        click.option(
-            "--throttle",
-            type=click.FloatRange(0),
-            default=THROTTLE_MIB,
-            show_default=True,
-            metavar="MIB",
-            help="MiB per second and broker that moves may take; 0 for no bound.",
-        ),
+        THROTTLE,
     )
     for option in options:
         command = option(command)
