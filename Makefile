@@ -127,6 +127,10 @@ bench-spark: $(STAMP) ## the data source `logfleet` and Spark's own connector in
 bench-groups: $(STAMP) ## what 1,000 consumer groups of 10,000 members cost a broker (REALTIME=1 on a busy machine)
 	@$(PY) -m e2e.perf.groups $(if $(REALTIME),--realtime)
 
+.PHONY: bench-moves
+bench-moves: $(STAMP) ## what moving 1 GiB does to producers, whether it keeps its throttle; how evenly three brokers become six (3 minutes)
+	@$(PY) -m e2e.perf_fleet.moves
+
 .PHONY: bench-lag
 bench-lag: $(STAMP) ## lateness of a broker's loop under mixed load, beside compaction, a stalling disk, expiring logs (PHASE_S=n SIZE=MiB)
 	@$(PY) -m e2e.loop_lag $(if $(PHASE_S),--seconds $(PHASE_S)) $(if $(SIZE),--size $(SIZE))

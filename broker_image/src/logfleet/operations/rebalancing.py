@@ -67,7 +67,7 @@ async def advance(client: Client, goal: Goal) -> Progress:
     under_way = [_as_move(key, each) for key, each in moving.items()]
     begun = list(next_moves(made.moves, under_way, per_broker=goal.per_broker, in_all=goal.in_all))
     if goal.throttle is not None and begun:
-        await _throttle(client, goal.throttle, {move.topic for move in begun if move.added})
+        await throttle(client, goal.throttle, {move.topic for move in begun if move.added})
     refused = await alter_reassignments(
         client, {TopicPartition(move.topic, move.index): move.after for move in begun}
     )
@@ -108,8 +108,8 @@ def _as_move(key: TopicPartition, each: Reassignment) -> Move:
     return Move(key.topic, key.partition, each.origin, each.target, 0, "")
 
 
-async def _throttle(client: Client, rate: int, topics: Collection[str]) -> None:
-    """KIP-73: followers that are not in sync take no more than the rate, of topics that say so."""
+async def throttle(client: Client, rate: int, topics: Collection[str]) -> None:
+    """Followers that are not in sync take no more than so many bytes per second, of these topics (KIP-73). `finish` ends it. Raises ClientError."""
     admin = Admin(client)
     for node in (await admin.describe_cluster()).brokers:
         rates = dict.fromkeys(RATES, str(rate))
