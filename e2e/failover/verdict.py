@@ -97,13 +97,16 @@ def read_java_history(text: str, *, wall_to_monotonic_s: float) -> History:
 def judge(histories: Iterable[History], logs: dict[int, dict[int, str]]) -> Verdict:
     """logs: value by offset of each partition, read in the end from the beginning.
 
-    lost: acknowledged and not there where it was said to be. duplicated: at two offsets. reordered: a later record of a producer before an
+    lost: acknowledged and not there where it was said to be, or nowhere where that was not said. duplicated: at two offsets. reordered: a later record of a producer before an
     earlier one of the same partition.
     """
     verdict = Verdict([], [], [])
+    there = {index: frozenset(log.values()) for index, log in logs.items()}
     for history in histories:
         for each in history.acknowledged:
             found = logs.get(each.partition, {}).get(each.offset)
+            if each.offset < 0 and each.value in there.get(each.partition, frozenset()):
+                continue
             if found != each.value:
                 where = f"{each.value} acknowledged at {each.partition}@{each.offset}"
                 verdict.lost.append(f"{where}, found {found}")

@@ -124,13 +124,7 @@ WRONG_CHANGES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         "cluster",
         {},
         pools(storage={"size": "1Gi"}),
-        "this version cannot change a volume's size; add a pool with larger volumes",
-    ),
-    (
-        "cluster",
-        {},
-        pools(storage={"size": "3Gi"}),
-        "this version cannot change a volume's size; add a pool with larger volumes",
+        "volumes only grow, write the former size or more",
     ),
     (
         "cluster",

@@ -28,6 +28,12 @@ def test_an_acknowledged_record_that_is_not_where_it_was_said_to_be_is_lost():
     assert len(verdict.lost) == 2
 
 
+def test_what_was_acknowledged_without_an_offset_has_to_be_somewhere():
+    logs = {0: {0: "a.0"}, 1: {0: "a.1"}}
+    assert judge([history(("a.0", 0, -1))], logs).is_clean
+    assert len(judge([history(("a.1", 0, -1), ("a.2", 0, -1))], logs).lost) == 2
+
+
 def test_a_value_at_two_offsets_is_duplicated():
     verdict = judge([], {0: {0: "a.0", 5: "a.0"}})
     assert len(verdict.duplicated) == 1

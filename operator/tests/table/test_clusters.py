@@ -136,7 +136,7 @@ async def test_without_zones_there_is_one_set_and_no_rack() -> None:
             "Invalid",
             "spec.scaling.throttle: 'much' is no number",
         ),
-        (pool(storage={"size": "9Gi"}), "NotSupported", "this version does not change them"),
+        (pool(storage={"size": "1Gi"}), "NotSupported", "they only grow"),
         ({"config": {"num.partitions": "many"}}, "Invalid", "spec.config.num.partitions"),
         ({"metadata": {}}, "Invalid", "spec.metadata: write exactly one of managed and endpoints"),
     ],

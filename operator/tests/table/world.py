@@ -202,10 +202,9 @@ class World:
             claim = f"data-{name}"
             if ("PersistentVolumeClaim", NAMESPACE, claim) not in self.objects:
                 template = spec["volumeClaimTemplates"][0]
-                labels = copy.deepcopy(template["metadata"]["labels"])
-                self._store(
-                    "PersistentVolumeClaim", NAMESPACE, claim, {"metadata": {"labels": labels}}
-                )
+                made = {"metadata": {"labels": template["metadata"]["labels"]}}
+                made["spec"] = {"resources": template["spec"]["resources"]}
+                self._store("PersistentVolumeClaim", NAMESPACE, claim, copy.deepcopy(made))
             if ("Pod", NAMESPACE, name) not in self.objects:
                 template = copy.deepcopy(spec["template"])
                 template["metadata"]["labels"][names.REVISION_LABEL] = revision

@@ -121,7 +121,9 @@ def test_a_kind_follows_the_conventions_of_kubernetes(crd: str) -> None:
     assert spec["names"]["shortNames"] == [{"clusters": "lfc", "topics": "lft"}[crd]]
     (version,) = spec["versions"]
     assert version["name"] == VERSION
-    assert version["subresources"] == {"status": {}}
+    scale = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+    wanted = {"clusters": {"status": {}, "scale": scale}, "topics": {"status": {}}}
+    assert version["subresources"] == wanted[crd]
     assert version["additionalPrinterColumns"][-1]["name"] == "Age"
     conditions = schema(crd)["properties"]["status"]["properties"]["conditions"]
     assert conditions["x-kubernetes-list-type"] == "map"

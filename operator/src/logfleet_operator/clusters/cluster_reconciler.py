@@ -29,8 +29,9 @@ from logfleet_operator.clusters.observed import (
 )
 from logfleet_operator.clusters.plan import plan_cluster
 from logfleet_operator.clusters.reading import observe
+from logfleet_operator.clusters.resizing import size_of
 from logfleet_operator.clusters.rollout import DeletePod, EvictPod
-from logfleet_operator.clusters.shrinking import State
+from logfleet_operator.clusters.shrinking import State, state_of
 from logfleet_operator.clusters.steps import (
     Action,
     AddMember,
@@ -38,6 +39,7 @@ from logfleet_operator.clusters.steps import (
     ClusterPlan,
     Delete,
     Forget,
+    GrowClaim,
     IssueCertificate,
     MakeAuthority,
     MarkClaim,
@@ -262,30 +264,62 @@ class ClusterReconciler:
                 await self._etcds.add(etcd_access(cluster, observed), peer_url)
                 log.info("member_added", namespace=namespace, member=name)
                 return None
+            case MarkClaim() | GrowClaim() | TakeBack() | Forget():
+                return await self._scale(cluster, observed, action)
+            case _:
+                assert_never(action)
+
+    async def _scale(
+        self,
+        cluster: ClusterResource,
+        observed: Observed,
+        action: MarkClaim | GrowClaim | TakeBack | Forget,
+    ) -> Said:
+        """What has to do with brokers that come or go, and with their volumes. Raises MovesUnavailable."""
+        match action:
             case MarkClaim(name, state):
-                await self._mark(cluster, name, state)
+                await self._claim(cluster, observed, name, state)
                 return Said("Normal", STATES_TOLD[State(state)], name, f"{name}/{state}")
+            case GrowClaim(name, size):
+                await self._claim(cluster, observed, name, None, size=size)
+                return Said("Normal", "VolumeGrows", f"{name} to {size}", f"{name}/{size}")
             case TakeBack(brokers, claims):
                 await self._relocation.take_back(cluster, brokers)
                 for name in claims:
-                    await self._mark(cluster, name, None)
+                    await self._claim(cluster, observed, name, "")
                 ids = ", ".join(map(str, brokers))
                 return Said("Normal", "DrainCancelled", f"brokers {ids} are wanted again", ids)
             case Forget(broker, claim):
                 await self._relocation.forget(cluster, broker)
-                await self._mark(cluster, claim, State.FORGOTTEN)
+                await self._claim(cluster, observed, claim, State.FORGOTTEN)
                 return Said("Normal", STATES_TOLD[State.FORGOTTEN], f"broker {broker}", claim)
-            case _:
-                assert_never(action)
 
-    async def _mark(self, cluster: ClusterResource, claim: str, state: str | None) -> None:
-        """Nothing else of the claim is ours."""
-        metadata: Manifest = {"name": claim, "namespace": cluster.metadata.namespace}
-        if state is not None:
-            metadata["annotations"] = {names.DRAIN_ANNOTATION: state}
-        await self._kube.apply(
-            {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata}
-        )
+    async def _claim(
+        self,
+        cluster: ClusterResource,
+        observed: Observed,
+        name: str,
+        state: str | None,
+        *,
+        size: str = "",
+    ) -> None:
+        """Write how far a broker is on its volume claim, and the size that is asked for; nothing else of it is ours.
+
+        state: "" for no mark, None for the one that it has. size: "" for what it has. Both are applied together: what an apply leaves out goes.
+        """
+        live = next(each for each in observed.volumes if each["metadata"]["name"] == name)
+        mark = state_of(live) if state is None else state
+        metadata: Manifest = {"name": name, "namespace": cluster.metadata.namespace}
+        if mark:
+            metadata["annotations"] = {names.DRAIN_ANNOTATION: mark}
+        claim: Manifest = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": metadata,
+        }
+        if size := size or size_of(live):
+            claim["spec"] = {"resources": {"requests": {"storage": size}}}
+        await self._kube.apply(claim)
 
     async def _members(
         self, cluster: ClusterResource, observed: Observed

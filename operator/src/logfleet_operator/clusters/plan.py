@@ -23,6 +23,7 @@ from logfleet_operator.clusters import (
     metadata_store,
     refusals,
     removals,
+    resizing,
     rollout,
     shrinking,
 )
@@ -72,6 +73,7 @@ def plan_cluster(
         or removals.what_never_ran(cluster, observed, ranges)
         or metadata_store.plan_metadata_store(cluster, observed, settings, renew)
         or _brokers(cluster, observed, settings, ranges)
+        or resizing.plan_resizing(cluster, observed, ranges)
         or _shrink_and_roll(cluster, observed, ranges)
         or removals.services_of_nobody(cluster, observed, ranges)
         or ClusterPlan("all brokers are ready", stage=Stage.DONE)

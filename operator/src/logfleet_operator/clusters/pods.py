@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from logfleet.resources.cluster import Storage
+from logfleet.resources.quantity import parse_quantity
 
 from logfleet_operator import names
 from logfleet_operator.names import Manifest
@@ -91,15 +92,28 @@ def claim(storage: Storage, labels: Manifest) -> Manifest:
     }
 
 
-def with_labels_of_claims(stateful_set: Manifest, live: Manifest | None) -> Manifest:
-    """The StatefulSet with the labels that its volume claim template began with: they never change."""
+def with_claims_as_begun(stateful_set: Manifest, live: Manifest | None) -> Manifest:
+    """The StatefulSet with the labels that its volume claim template began with, and the size if that was smaller: templates never change.
+
+    Claims that are made of it grow by themselves (`resizing`).
+    """
     if live is None:
         return stateful_set
     (wanted,), (begun,) = (found["spec"]["volumeClaimTemplates"] for found in (stateful_set, live))
     metadata = {**wanted["metadata"], "labels": begun["metadata"].get("labels", {})}
-    templates = [{**wanted, "metadata": metadata}]
+    sizes = [each["spec"]["resources"]["requests"]["storage"] for each in (begun, wanted)]
+    spec_of_claim = wanted["spec"]
+    if is_larger(sizes[1], sizes[0]):
+        spec_of_claim = {**spec_of_claim, "resources": begun["spec"]["resources"]}
+    templates = [{**wanted, "metadata": metadata, "spec": spec_of_claim}]
     spec = {**stateful_set["spec"], "volumeClaimTemplates": templates}
     return {**stateful_set, "spec": spec}
+
+
+def is_larger(one: str, other: str) -> bool:
+    """Of two quantities; False if either is none."""
+    amounts = parse_quantity(one), parse_quantity(other)
+    return amounts[0] is not None and amounts[1] is not None and amounts[0] > amounts[1]
 
 
 def budget(name: str, labels: Manifest, match: Manifest, min_available: int) -> Manifest:

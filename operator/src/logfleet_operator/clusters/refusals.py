@@ -50,7 +50,7 @@ def storage_refusals(
     if managed is not None and not observed.get("StatefulSet", names.etcd_name(name)):
         wanted["spec.metadata.managed.storage.class"] = managed.storage.class_
     for path, class_name in wanted.items():
-        found = _storage_class(observed, class_name)
+        found = storage_class(observed, class_name)
         if found is None:
             what = f"{class_name} does not exist" if class_name else "there is no default one"
             yield Refusal(Reason.INVALID, f"{path}: StorageClass: {what}, write an existing one")
@@ -62,7 +62,7 @@ def storage_refusals(
             )
 
 
-def _storage_class(observed: Observed, name: str | None) -> Manifest | None:
+def storage_class(observed: Observed, name: str | None) -> Manifest | None:
     for found in observed.storage_classes:
         metadata = found["metadata"]
         if name is None:
@@ -85,6 +85,6 @@ def volumes_refusal(observed: Observed, sets: Sequence[Manifest]) -> Refusal | N
                 Reason.NOT_SUPPORTED,
                 f"spec.pools[].storage: volumes of {wanted['metadata']['name']} have "
                 f"{old['resources']['requests']['storage']} of class "
-                f"{old.get('storageClassName', '-')}, and this version does not change them",
+                f"{old.get('storageClassName', '-')}: they only grow, and keep their class",
             )
     return None

@@ -77,6 +77,14 @@ class MarkClaim:
 
 
 @dataclass(frozen=True, slots=True)
+class GrowClaim:
+    """Ask for a larger volume for this claim. size: a quantity."""
+
+    name: str
+    size: str
+
+
+@dataclass(frozen=True, slots=True)
 class TakeBack:
     """Let these brokers be given replicas again, and take the marks from their volume claims."""
 
@@ -122,6 +130,7 @@ Action = (
     | RemoveMember
     | AddMember
     | MarkClaim
+    | GrowClaim
     | TakeBack
     | Forget
 )
@@ -178,7 +187,7 @@ def making(actions: Sequence[Action], what: str) -> ClusterPlan | None:
 def with_claims_as_begun(observed: Observed, wanted: Manifest) -> Manifest:
     """The StatefulSet, with the claim templates of the one that exists: they never change."""
     live = observed.get("StatefulSet", wanted["metadata"]["name"])
-    return pods.with_labels_of_claims(wanted, live)
+    return pods.with_claims_as_begun(wanted, live)
 
 
 def with_template_as_asked(observed: Observed, wanted: Manifest) -> Manifest:
