@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from e2e.harness.processes import HTTP_S_MAX, Broker
@@ -70,9 +70,12 @@ class Operator(Program):
 
 
 def main() -> None:
+    from logfleet.operations.rebalancing import Goal, Progress
+    from logfleet_operator.__main__ import Ways
     from logfleet_operator.__main__ import main as operate
     from logfleet_operator.brokers import BrokerAdmin, BrokerAdmins
     from logfleet_operator.clusters.may_i import AdminPorts, Answer
+    from logfleet_operator.clusters.moves import FleetMovers
 
     class OneBroker(BrokerAdmins):
         async def open(self, bootstrap: str) -> BrokerAdmin:
@@ -88,7 +91,26 @@ def main() -> None:
             del bootstrap
             return await super().serving(os.environ[ADDRESS])
 
-    operate(OneBroker(), OneDecider())
+    class OneMover(FleetMovers):
+        """The one broker has all replicas; those that are wanted besides are pods without a process."""
+
+        async def held(self, bootstrap: str) -> Mapping[int, int]:
+            del bootstrap
+            return await super().held(os.environ[ADDRESS])
+
+        async def step(self, bootstrap: str, goal: Goal) -> Progress:
+            del bootstrap
+            return await super().step(os.environ[ADDRESS], goal)
+
+        async def take_back(self, bootstrap: str, broker_ids: Collection[int]) -> None:
+            serving = await OneDecider().serving(bootstrap) or frozenset()
+            await super().take_back(os.environ[ADDRESS], serving.intersection(broker_ids))
+
+        async def forget(self, bootstrap: str, broker_id: int) -> None:
+            del bootstrap
+            await super().forget(os.environ[ADDRESS], broker_id)
+
+    operate(Ways(OneBroker(), OneDecider(), OneMover))
 
 
 if __name__ == "__main__":

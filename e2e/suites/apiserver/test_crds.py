@@ -73,6 +73,16 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
         {"pools": [POOL], "zones": ["z" * 45]},
         "CLUSTER-POOL-ZONE must fit in 48 characters: shorten one of the names",
     ),
+    (
+        "cluster",
+        {"pools": [POOL, {**POOL, "name": "more"}], "replicas": 3},
+        "spec.replicas is for a Cluster of one pool, write the replicas of each pool instead",
+    ),
+    (
+        "cluster",
+        {"pools": [{"name": "main", "storage": {"size": "2Gi"}}]},
+        "write the replicas of each pool, or of the only one in spec.replicas",
+    ),
     ("cluster", {"config": {"node.id": 3}}, "follow from the rest of the spec, leave them out"),
     ("cluster", {"config": {"logfleet.x": 3}}, "follow from the rest of the spec, leave them out"),
     ("cluster", {"listeners": [OUTSIDE]}, "exactly one listener of type internal is needed"),
@@ -145,6 +155,12 @@ WRONG_CHANGES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         "this version cannot change the number of members, write the former one",
     ),
     (
+        "cluster",
+        {},
+        {"metadata": {"managed": {"replicas": 3, "storage": {"size": "9Gi"}}}},
+        "this version cannot change the volumes of the metadata store, write what they had",
+    ),
+    (
         "topic",
         {},
         {"partitions": 5},
@@ -177,6 +193,8 @@ LONG_NAME = "a topic's name has at most 249 characters, write a shorter one"
 GOOD_CHANGES: list[tuple[str, dict[str, Any]]] = [
     ("cluster", pools(replicas=6)),
     ("cluster", pools(storage={"size": "2048Mi"})),
+    ("cluster", pools(storage={"size": "3Gi"})),
+    ("cluster", {"pools": [{"name": "main", "storage": {"size": "2Gi"}}], "replicas": 5}),
     ("cluster", {"pools": [POOL, {**POOL, "name": "more", "storage": {"size": "9Gi"}}]}),
     ("cluster", {"zones": ["a", "b", "c", "d"]}),
     ("cluster", {"config": {"log.retention.ms": 1}, "image": "x", "paused": True}),

@@ -231,15 +231,34 @@ def without_status(live: Object) -> Object:
     return {key: value for key, value in live.items() if key != "status"} | {"metadata": metadata}
 
 
-def test_fewer_brokers_are_not_supported_and_nothing_changes(stage, namespace):
+def test_fewer_brokers_go_once_they_have_nothing_and_their_volumes_say_so(stage, namespace):
     bring_up(stage, namespace, small())
-    pools = [{"name": "main", "replicas": 1, "storage": {"size": "1Gi"}}]
-    before = [without_status(live) for live in owned(stage.kubernetes, namespace)]
-    stage.kubernetes.apply(small(pools=pools, image="other"), namespace=namespace)
-    found = stage.wait_reason(CLUSTERS, "fleet", namespace, "NotSupported")
-    assert "this version does not remove brokers" in found["status"]["why"]
-    after = [without_status(live) for live in owned(stage.kubernetes, namespace)]
-    assert after == before
+    fewer = [{"name": "main", "replicas": 1, "storage": {"size": "1Gi"}}]
+    bring_up(stage, namespace, small(pools=fewer))
+
+    def has_gone() -> bool:
+        claim = stage.kubernetes.get("pvc", "data-fleet-main-b-0", namespace)
+        mark = claim["metadata"].get("annotations", {}).get("logfleet.dev/drain")
+        return mark == "forgotten" and not exists("pod", "fleet-main-b-0")(
+            stage.kubernetes, namespace
+        )
+
+    wait_for("the broker of zone b to have gone", has_gone, SOON_S)
+    assert exists("pod", "fleet-main-a-0")(stage.kubernetes, namespace)
+    bring_up(stage, namespace, small())
+    claim = stage.kubernetes.get("pvc", "data-fleet-main-b-0", namespace)
+    assert "logfleet.dev/drain" not in claim["metadata"].get("annotations", {})
+
+
+def test_kubectl_scale_sets_the_brokers_of_the_only_pool(stage, namespace):
+    bring_up(stage, namespace, small())
+    stage.kubernetes.kubectl("scale", CLUSTERS, "fleet", "--replicas=3", namespace=namespace)
+
+    def has_three() -> bool:
+        found = stage.kubernetes.get(CLUSTERS, "fleet", namespace)["status"]
+        return (found["replicas"], found["readyReplicas"]) == (3, 3)
+
+    wait_for("three brokers", has_three, SOON_S)
 
 
 def zones_of_etcd(kubernetes: Kubernetes, namespace: str) -> str:
@@ -405,8 +424,9 @@ def granted(kubernetes: Kubernetes) -> set[Right]:
 
 
 def asked_inside(used: set[Right]) -> set[Right]:
-    """Not in the log: create, for an apply of what does not exist; clusters/finalizers, for blockOwnerDeletion."""
+    """Not in the log: create, for an apply of what does not exist; clusters/finalizers, for blockOwnerDeletion. Claims are never made by it."""
     makes = {(group, kind, "create") for group, kind, verb in used if verb == "patch"}
+    makes -= {("", "persistentvolumeclaims", "create")}
     statuses = {right for right in makes if right[1].endswith("/status")}
     return makes - statuses | {("logfleet.dev", "clusters/finalizers", "update")}
 

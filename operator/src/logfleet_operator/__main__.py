@@ -7,7 +7,8 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import structlog
@@ -19,7 +20,7 @@ from logfleet_operator.brokers import BrokerAdmins
 from logfleet_operator.clusters.cluster_reconciler import ClusterReconciler
 from logfleet_operator.clusters.etcd_client import EtcdClients
 from logfleet_operator.clusters.may_i import AdminPorts, Deciders
-from logfleet_operator.clusters.moves import FleetMovers
+from logfleet_operator.clusters.moves import FleetMovers, Movers
 from logfleet_operator.credentials import NoCredentials, login
 from logfleet_operator.handlers import Feed, Watcher, watch_settings
 from logfleet_operator.kube import ApiServer, Kube, KubeError, KubeUnavailable
@@ -39,20 +40,29 @@ class NotAllowed(Exception):
     """The API server does not let the operator read what it cannot begin without."""
 
 
-def main(admins: AdminFactory | None = None, deciders: Deciders | None = None) -> None:
-    """The whole life of the process. admins, deciders: who asks brokers, if not `BrokerAdmins` and `AdminPorts`."""
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """How brokers are asked. movers: made for the leadership that changes need, None where the operator works alone."""
+
+    admins: AdminFactory = field(default_factory=BrokerAdmins)
+    deciders: Deciders = field(default_factory=AdminPorts)
+    movers: Callable[[Leadership | None], Movers] = FleetMovers
+
+
+def main(ways: Ways | None = None) -> None:
+    """The whole life of the process. ways: None for those of `Ways`."""
     try:
         settings = Settings.from_environment(os.environ)
     except SettingsError as error:
         sys.exit(f"logfleet-operator: {error}")
     logs.configure(settings.log_level, as_json=settings.log_json)
     try:
-        asyncio.run(run(settings, admins or BrokerAdmins(), deciders or AdminPorts()))
+        asyncio.run(run(settings, ways or Ways()))
     except (NoCredentials, NotAllowed, LeaseLost) as error:
         sys.exit(f"logfleet-operator: {error}")
 
 
-async def run(settings: Settings, admins: AdminFactory, deciders: Deciders) -> None:
+async def run(settings: Settings, ways: Ways) -> None:
     """Operate until SIGTERM or SIGINT. Nothing is finished first: any step may be the last."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -60,7 +70,7 @@ async def run(settings: Settings, admins: AdminFactory, deciders: Deciders) -> N
         loop.add_signal_handler(number, stopped.set)
     kube = ApiServer(lambda: login(watch_settings()))
     try:
-        work = asyncio.ensure_future(operate(kube, admins, deciders, settings))
+        work = asyncio.ensure_future(operate(kube, ways, settings))
         stop = asyncio.ensure_future(stopped.wait())
         await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
         log.info("operator_stops")
@@ -72,16 +82,16 @@ async def run(settings: Settings, admins: AdminFactory, deciders: Deciders) -> N
         await kube.close()
 
 
-async def operate(kube: Kube, admins: AdminFactory, deciders: Deciders, settings: Settings) -> None:
+async def operate(kube: Kube, ways: Ways, settings: Settings) -> None:
     """Watch and work until cancelled, while no other operator does. Raises LeaseLost, NotAllowed."""
-    leadership = None
+    leadership, admins = None, ways.admins
     if settings.lease_namespace:
         # A process of its own, also if its container is started again (client-go's hint for identities).
         identity = f"{settings.identity}_{uuid.uuid4()}"
         leadership = Leadership(kube, settings.lease_namespace, settings.lease, identity)
         kube, admins = LedKube(kube, leadership), LedAdmins(admins, leadership)
     etcds = EtcdClients(leadership)
-    clusters = ClusterReconciler(kube, settings, deciders, etcds, FleetMovers(leadership))
+    clusters = ClusterReconciler(kube, settings, ways.deciders, etcds, ways.movers(leadership))
     topics = TopicReconciler(kube, admins, settings, monotonic=time.monotonic)
     worker = Worker(kube, clusters, topics, settings)
     watcher = Watcher(Feed(asyncio.get_running_loop(), worker, topics), settings)
