@@ -51,7 +51,7 @@ def test_three_brokers_become_six_and_three_again(rig: Rig) -> None:
         made = json.loads(said(first, "rebalance", "plan", "-o", "json"))
         assert made["bytes"] <= 1.3 * made["least_bytes"]
         began = time.monotonic()
-        assert said(first, "rebalance", "run").endswith("Done.\n")
+        assert said(first, "rebalance", "run", "--per-broker", "20").endswith("Done.\n")
         print(
             f"spread in {time.monotonic() - began:.1f} s: {made['bytes']} bytes, at least {made['least_bytes']}"
         )
@@ -64,7 +64,7 @@ def test_three_brokers_become_six_and_three_again(rig: Rig) -> None:
         assert said(first, "may-i", "drain", "4", "5", "6").startswith("Yes: 4, 5, 6\n")
         assert said(first, "may-i", "scale", "3").startswith("Yes: 4, 5, 6\n")
         assert said(first, "may-i", "roll").count(" yes ") == 6
-        assert said(first, "drain", "4", "5", "6").endswith("Done.\n")
+        assert said(first, "drain", "4", "5", "6", "--per-broker", "20").endswith("Done.\n")
         assert set(held(admin)) == {1, 2, 3}
         assert zones_of_each(admin) == {3}
         admin.create_topics([NewTopic("later", 12, 3)])["later"].result(60)
