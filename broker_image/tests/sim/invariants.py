@@ -312,11 +312,11 @@ class Checker:
             "I21: partition %s: %s have gone, of %s only %s are in sync",
             index, sorted(gone), after.replicas, sorted(members),
         )  # fmt: skip
-        was, needed = len(before.isr), effective_min_isr(after)
+        held = gone & ({*before.isr_ids, *before.elr} or {before.last_leader})
         self._demand(
-            not gone or len(members) >= needed or was < needed,
-            "I21: partition %s: %s have gone, and of %s in sync %s are left",
-            index, sorted(gone), was, len(members),
+            not held or len(members) >= effective_min_isr(after),
+            "I21: partition %s: %s have gone, which held what is committed, and %s are left in sync",
+            index, sorted(held), sorted(members),
         )  # fmt: skip
         if is_reassigning(before) and is_reassigning(after):
             self._demand(

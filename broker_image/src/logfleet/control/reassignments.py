@@ -3,7 +3,8 @@
 How a reassignment goes on from there is `replication.reassignment`; the controller looks at each partition whose state changes
 (`control.elections`), so that it is carried to its end whoever controls by then. Source: ReplicationControlManager.alterPartitionReassignment.
 
-A difference to Kafka: a cancellation, or another target, that would leave fewer in sync than min.insync.replicas asks for is refused.
+A difference to Kafka: a cancellation, or another target, that takes away at once who holds what is committed is refused unless as many are left in sync as
+min.insync.replicas asks for.
 """
 
 from collections.abc import Iterator, Sequence
@@ -65,7 +66,8 @@ def _step(image: ClusterImage, topic: Topic, index: int, wanted: Sequence[int]) 
     offline = offline_replicas(image, topic, index, {*partition.replicas, *wanted})
     after = reassigned_state(partition, wanted, image.brokers, offline=offline)
     needed = effective_min_isr(after)
-    if len(after.isr) < needed <= len(partition.isr):
+    goes_at_once = _holders(partition) - set(after.replicas)
+    if goes_at_once and len(after.isr) < needed:
         return Refusal(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Partition {topic.name}-{index} would be left with the in-sync replicas {[each for each, _ in after.isr]}, {needed} are needed: "
@@ -73,6 +75,12 @@ def _step(image: ClusterImage, topic: Topic, index: int, wanted: Sequence[int]) 
         )
     key = keys.partition(uuids.to_text(topic.id), index)
     return partition_step(image, key, after, partition.revision)
+
+
+def _holders(partition: Partition) -> set[int]:
+    """Who may be the only one to hold what is committed: in sync, eligible, or the last leader where nobody is."""
+    holders = {*partition.isr_ids, *partition.elr}
+    return holders or {partition.last_leader}
 
 
 def _refuse_factor(

@@ -1,6 +1,7 @@
 import pytest
 from logfleet.control.reassignments import reassign, reassigning
 from logfleet.control.transactions import Refusal
+from logfleet.metadata.keys import NO_LEADER
 from logfleet.metadata.packing import Step
 from logfleet.replication.reassignment import is_reassigning
 from logfleet.wire.errors import ErrorCode
@@ -102,3 +103,26 @@ def test_one_is_not_cancelled_that_keeps_the_partition_writable(cluster) -> None
     assert isinstance(refusal, Refusal)
     assert refusal.error is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert "in-sync replicas [1], 2 are needed" in refusal.message
+
+
+def test_the_only_one_that_holds_what_is_committed_is_not_taken_away(cluster) -> None:
+    """Simulation, seed 41907: the partition was below min ISR already, so that nothing seemed to get worse."""
+    cluster.create(
+        "t3", assignments=((0, (1, 2)),), partitions=-1, configs={"min.insync.replicas": "2"}
+    )
+    step = reassign(cluster.image, "t3", 0, (3, 4), may_change_factor=False)
+    assert isinstance(step, Step)
+    cluster.do([step])
+    cluster.in_sync("t3", 0, 3)
+    cluster.stop(1)
+    cluster.stop(2)
+    left = cluster.topic("t3").partitions[0]
+    assert (left.isr_ids, left.leader) == ([3], 3)
+    for wanted in (None, (4, 2)):
+        refusal = reassign(cluster.image, "t3", 0, wanted, may_change_factor=False)
+        assert isinstance(refusal, Refusal), "3 alone has it all"
+    cluster.stop(3)
+    assert cluster.topic("t3").partitions[0].leader == NO_LEADER
+    for wanted in (None, (4, 2)):
+        refusal = reassign(cluster.image, "t3", 0, wanted, may_change_factor=False)
+        assert isinstance(refusal, Refusal), "3 is eligible"
