@@ -109,9 +109,8 @@ def test_partitions_move_under_load_while_brokers_die(rig: Rig, tmp_path: Path) 
         mover.run("--execute", wanted, "--throttle", str(MIB // 2))
         fleet.brokers[3].kill()  # one that is being filled
         fleet.brokers[0].kill()  # who led
-        fleet.brokers[3].launch()
-        fleet.brokers[0].launch()
-        until(lambda: len(admin.list_topics(timeout=10).brokers) == 5, "all are back")
+        fleet.brokers[3].start()
+        fleet.brokers[0].start()
         mover.run("--execute", wanted, "--additional", "--throttle", str(64 * MIB))
         until(lambda: is_at(admin, topic, wanted), "it has moved")
         assert "is completed" in mover.run("--verify", wanted)
