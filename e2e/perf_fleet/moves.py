@@ -29,6 +29,7 @@ PARTITIONS: Final = 8
 SIZE: Final = 1024 * MIB
 RATE: Final = 32 * MIB
 PACED_PER_S: Final = 500
+WARM_UP_S: Final = 20.0
 BEFORE_S: Final = 20.0
 ZONES: Final = ("a", "b", "c")
 TOPIC: Final = "big"
@@ -77,6 +78,8 @@ def p99_ms(times: list[float]) -> float:
 
 async def move(client: Client, paced: Paced) -> dict[str, Any]:
     """One replica of each partition goes from broker 1 to broker 4, so 1 GiB is copied."""
+    await asyncio.sleep(WARM_UP_S)  # the disk has what was filled in to write
+    paced.take()
     await asyncio.sleep(BEFORE_S)
     before = p99_ms(paced.take())
     await throttle(client, RATE, {TOPIC})
