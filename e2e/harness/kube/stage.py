@@ -4,8 +4,8 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
-from e2e.harness.kube.control_plane import ControlPlane, Kubelets
-from e2e.harness.kube.fleet import CLUSTERS, example
+from e2e.harness.kube.control_plane import ControlPlane, Kubelets, Right
+from e2e.harness.kube.fleet import CLUSTERS, OPERATOR_NAMESPACE, OPERATOR_RELEASE, example
 from e2e.harness.kube.kubernetes import Kubernetes, Object, condition, wait_for
 from e2e.harness.operator_program import Operator
 from e2e.harness.processes import Broker
@@ -70,3 +70,24 @@ def owned(kubernetes: Kubernetes, namespace: str) -> list[Object]:
     for kind in OWNED:
         found += kubernetes.items(kind, namespace, "logfleet.dev/cluster")
     return found
+
+
+def granted(kubernetes: Kubernetes) -> set[Right]:
+    """What the operator's chart allows it."""
+    rules = kubernetes.get("clusterrole", f"{OPERATOR_RELEASE}-{OPERATOR_NAMESPACE}")["rules"]
+    rules += kubernetes.get("role", f"{OPERATOR_RELEASE}-lease", OPERATOR_NAMESPACE)["rules"]
+    return {
+        (group, resource, verb)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def asked_inside(used: set[Right]) -> set[Right]:
+    """Not in the log: create, for an apply of what does not exist; clusters/finalizers, for blockOwnerDeletion. Claims are never made by it."""
+    makes = {(group, kind, "create") for group, kind, verb in used if verb == "patch"}
+    makes -= {("", "persistentvolumeclaims", "create")}
+    statuses = {right for right in makes if right[1].endswith("/status")}
+    return makes - statuses | {("logfleet.dev", "clusters/finalizers", "update")}

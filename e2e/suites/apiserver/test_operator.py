@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.harness.kube.control_plane import ControlPlane, Kubelets, Right
+from e2e.harness.kube.control_plane import ControlPlane, Kubelets
 from e2e.harness.kube.fleet import (
     CHARTS,
     CLUSTERS,
@@ -18,8 +18,8 @@ from e2e.harness.kube.fleet import (
     example,
     topic,
 )
-from e2e.harness.kube.kubernetes import RESTRICTED, Kubernetes, Object, wait_for
-from e2e.harness.kube.stage import SOON_S, Stage, bring_up, owned, small
+from e2e.harness.kube.kubernetes import RESTRICTED, Kubernetes, wait_for
+from e2e.harness.kube.stage import SOON_S, Stage, asked_inside, bring_up, granted, owned, small
 from e2e.harness.operator_program import Operator
 from e2e.harness.processes import Broker
 
@@ -221,16 +221,6 @@ def test_kubectl_wait_works_in_every_state(stage, namespace):
     assert "spec.config.num.partitions" in told
 
 
-def without_status(live: Object) -> Object:
-    """What the operator writes of an object, and its uid: controllers keep its status up to date, also after what nobody of us did."""
-    metadata = {
-        key: value
-        for key, value in live["metadata"].items()
-        if key not in {"resourceVersion", "managedFields"}
-    }
-    return {key: value for key, value in live.items() if key != "status"} | {"metadata": metadata}
-
-
 def test_fewer_brokers_go_once_they_have_nothing_and_their_volumes_say_so(stage, namespace):
     bring_up(stage, namespace, small())
     fewer = [{"name": "main", "replicas": 1, "storage": {"size": "1Gi"}}]
@@ -409,26 +399,6 @@ def test_it_speaks_json_and_exports_metrics(stage):
     events = stage.operator.events()
     assert "operator_started" in [event["event"] for event in events]
     assert {"level", "timestamp", "event"} <= set(events[0])
-
-
-def granted(kubernetes: Kubernetes) -> set[Right]:
-    rules = kubernetes.get("clusterrole", f"{OPERATOR_RELEASE}-{OPERATOR_NAMESPACE}")["rules"]
-    rules += kubernetes.get("role", f"{OPERATOR_RELEASE}-lease", OPERATOR_NAMESPACE)["rules"]
-    return {
-        (group, resource, verb)
-        for rule in rules
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
-
-
-def asked_inside(used: set[Right]) -> set[Right]:
-    """Not in the log: create, for an apply of what does not exist; clusters/finalizers, for blockOwnerDeletion. Claims are never made by it."""
-    makes = {(group, kind, "create") for group, kind, verb in used if verb == "patch"}
-    makes -= {("", "persistentvolumeclaims", "create")}
-    statuses = {right for right in makes if right[1].endswith("/status")}
-    return makes - statuses | {("logfleet.dev", "clusters/finalizers", "update")}
 
 
 def test_every_right_is_used_and_none_is_missing(stage, namespace):
