@@ -31,9 +31,9 @@ MADE_ANNOTATION: Final = f"{GROUP}/made"
 # On a Cluster and, copied, on its pods: another value has these replaced, as this operator makes them.
 RENEW_ANNOTATION: Final = f"{GROUP}/renew"
 APPLIED_ANNOTATION: Final = f"{GROUP}/applied"
-# When a Secret's certificate ends, for people: the operator reads the certificate.
 # On a volume claim: how far the broker is that is to leave it, a word of clusters.shrinking.State.
 DRAIN_ANNOTATION: Final = f"{GROUP}/drain"
+# When a Secret's certificate ends, for people: the operator reads the certificate.
 EXPIRY_ANNOTATION: Final = f"{GROUP}/not-after"
 CONFIRM_ANNOTATION: Final = f"{GROUP}/confirm-topic-deletions"
 

@@ -7,8 +7,11 @@ from logfleet.control.brokers.cordons import ALL, CORDONED, is_whole
 
 
 async def set_cordons(admin: Admin, broker_ids: Collection[int], *, cordoned: bool) -> None:
-    """Have these brokers given no new replicas, or again. Raises ClientError; those before it are done."""
+    """Have these brokers, which have to run, given no new replicas, or again. Raises ClientError; those before it are done."""
+    are_cordoned = await cordoned_brokers(admin, broker_ids)
     for broker_id in broker_ids:
+        if (broker_id in are_cordoned) == cordoned:
+            continue
         await admin.alter_config(
             ResourceType.BROKER,
             str(broker_id),

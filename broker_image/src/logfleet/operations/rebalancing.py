@@ -72,7 +72,8 @@ async def advance(client: Client, goal: Goal) -> Progress:
         client, {TopicPartition(move.topic, move.index): move.after for move in begun}
     )
     moving = await list_reassignments(client)
-    waiting = [move for move in made.moves if move not in begun]
+    places = {(move.topic, move.index) for move in begun}
+    waiting = [move for move in made.moves if (move.topic, move.index) not in places]
     return Progress(
         len(moving),
         await bytes_left(client, moving) if moving else 0,
@@ -97,11 +98,6 @@ async def stop(client: Client, goal: Goal = Goal()) -> Sequence[str]:  # noqa: B
     if goal.throttle is not None:
         await _unthrottle(client)
     return [f"{key}: {why}" for key, why in refused.items()]
-
-
-async def throttled(client: Client) -> bool:
-    """Whether any topic's replicas are throttled, as by a rebalance that was left before its end. Raises ClientError."""
-    return bool(await _throttled_topics(client))
 
 
 def _as_move(key: TopicPartition, each: Reassignment) -> Move:

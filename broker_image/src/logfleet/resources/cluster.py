@@ -5,7 +5,8 @@ limits for the Kubernetes API server.
 """
 
 import re
-from typing import Final, Literal
+from collections.abc import Mapping
+from typing import Final, Literal, TypeVar
 
 import msgspec
 
@@ -20,6 +21,7 @@ from logfleet.resources.document import (
 )
 from logfleet.resources.quantity import parse_quantity
 
+Z = TypeVar("Z")
 KIND: Final = "Cluster"
 INTERNAL_PORT: Final = 9092
 ADMIN_PORT: Final = 9644
@@ -185,6 +187,11 @@ class ClusterResource(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
 def zones_of(cluster: ClusterSpec, pool: Pool) -> list[str]:
     """The zones that `pool` spreads over, in order; [""] where the Cluster has none."""
     return (cluster.zones if pool.zones is None else pool.zones) or [""]
+
+
+def zone_that_gives(counts: Mapping[Z, int]) -> Z:
+    """Which zone has a broker less when there are to be fewer: one that has most, of those the last. counts: brokers by zone, in the order of the zones."""
+    return max(reversed(list(counts)), key=counts.__getitem__)
 
 
 def set_name(cluster: str, pool: str, zone: str) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
-from logfleet.resources.cluster import ClusterSpec, zones_of
+from logfleet.resources.cluster import ClusterSpec, zone_that_gives, zones_of
 from logfleet.resources.plan import Reason, Refusal
 
 RANGE_SIZE: Final = 1000  # = BROKERS_PER_POOL_MAX: ordinals never leave their range
@@ -87,7 +87,7 @@ def spread(
 
     asked: brokers per zone as they were to be before. Those come first, and ties go to the first
     zone in `zones`. Sticky: reordering or adding zones moves nothing. Where fewer are wanted than
-    ran, they go from where most are, ties from the last zone; all go from a zone not listed.
+    ran, they go by `zone_that_gives`; all go from a zone not listed.
     """
     counts = {zone: ran.get(zone, 0) for zone in zones}
     missing = total - sum(counts.values())
@@ -98,7 +98,7 @@ def spread(
     for _ in range(missing):
         counts[min(zones, key=preference)] += 1
     for _ in range(-missing):
-        counts[max(reversed(zones), key=counts.__getitem__)] -= 1
+        counts[zone_that_gives(counts)] -= 1
     return counts
 
 

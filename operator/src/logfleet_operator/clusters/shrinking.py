@@ -19,7 +19,7 @@ from logfleet.resources.cluster import ClusterResource, set_name
 from logfleet_operator import names
 from logfleet_operator.clusters.broker_ids import ordinal_of
 from logfleet_operator.clusters.observed import Observed
-from logfleet_operator.clusters.ranges import Range
+from logfleet_operator.clusters.ranges import RANGE_SIZE, Range
 from logfleet_operator.clusters.steps import (
     Action,
     ClusterPlan,
@@ -138,14 +138,10 @@ def _places(
 ) -> Iterator[Place]:
     """All that are wanted, that leave, or whose claim says that they have left."""
     claims, name = _claims(observed), cluster.metadata.name
+    all_marked = marked_ids(cluster, observed)
     for given in ranges:
         stateful_set = set_name(name, given.pool, given.zone)
-        marked = [
-            int(ordinal)
-            for claim in claims.values()
-            for prefix, _, ordinal in [str(claim["metadata"]["name"]).rpartition("-")]
-            if prefix == f"data-{stateful_set}" and ordinal.isdecimal() and state_of(claim)
-        ]
+        marked = {each - given.base for each in all_marked if 0 <= each - given.base < RANGE_SIZE}
         for ordinal in sorted({*range(given.replicas), *marked}):
             yield Place(
                 given.base + ordinal,

@@ -24,6 +24,7 @@ from logfleet.client.cluster import Client
 from logfleet.client.metadata import Node
 from logfleet.control.balance.load import Plan
 from logfleet.operations.rebalancing import Goal, make_plan
+from logfleet.resources.cluster import zone_that_gives
 
 PATH: Final = "/may-i"
 UNMET_SHOWN_MAX: Final = 20
@@ -139,8 +140,8 @@ def surplus(nodes: Sequence[Node], count: int) -> frozenset[int]:
     """Who goes if so many stay."""
     left = sorted(nodes, key=lambda node: node.id)
     while len(left) > count:
-        zones = Counter(node.rack for node in left)
-        left.remove(max(left, key=lambda node: (zones[node.rack], node.id)))
+        zone = zone_that_gives(Counter(node.rack for node in left))
+        left.remove(max((node for node in left if node.rack == zone), key=lambda node: node.id))
     return frozenset(node.id for node in nodes) - {node.id for node in left}
 
 

@@ -5,7 +5,7 @@ Partitions that were moved away: what this broker has of them goes as well, if i
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 import structlog
 
@@ -32,11 +32,14 @@ class Deletions:
         """Those that this broker has yet to confirm."""
         return [each for each in image.deleted.values() if self._node_id in each.brokers]
 
-    def moved(self, topic: Topic) -> Iterator[int]:
-        """Indexes of the topic's partitions that are other brokers' by now, and of which this one has a log."""
-        for index, state in enumerate(topic.partitions):
-            if self._node_id not in state.replicas and self._logs.has(topic, index):
-                yield index
+    def moved(self, topic: Topic, indexes: Iterable[int]) -> set[int]:
+        """Those of the topic's partitions that are other brokers' by now. indexes: of which this broker has, or may have, a log."""
+        return {
+            index
+            for index in indexes
+            if index < len(topic.partitions)
+            and self._node_id not in topic.partitions[index].replicas
+        }
 
     async def carry_out_moved(self, topic: Topic, indexes: set[int]) -> None:
         """Return once their logs are gone for good. Raises OSError: then some may be there."""

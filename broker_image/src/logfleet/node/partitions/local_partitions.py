@@ -59,7 +59,7 @@ class LocalPartitions:
         self._slices = Slices()
         self._subscription: Subscription | None = None
         self._will_try = False
-        self._undeleted: set[bytes] = set()  # topics of which something that was moved away is left
+        self._undeleted: set[tuple[bytes, int]] = set()  # moved away, and the log is there still
         self._seen_epoch: int | None = None
         self._applied_revision = 0
         self._applied = asyncio.Event()
@@ -190,17 +190,21 @@ class LocalPartitions:
 
     async def _delete_moved(self, topic: Topic) -> None:
         """What has been moved to other brokers goes: by now all of them are in sync (`replication.reassignment`)."""
-        moved = set(self._deletions.moved(topic))
-        for index in moved:
+        hosted = self._table.by_id.get(topic.id)
+        mine = set() if hosted is None else set(hosted.replicas)
+        left = {index for topic_id, index in self._undeleted if topic_id == topic.id}
+        moved = self._deletions.moved(topic, mine | left)
+        self._undeleted -= {(topic.id, index) for index in left}
+        for index in moved & mine:
             replica = self._table.replica(topic.id, index)
-            if replica is not None:
-                self._let_go(replica)
+            assert replica is not None, "it is hosted"
+            self._let_go(replica)
         try:
             await self._deletions.carry_out_moved(topic, moved)
         except OSError as error:
             log.warning("deletion_failed", topic=topic.name, error=str(error))
             self._on_disk_failure(TopicPartition(topic.name, min(moved)), error)
-            self._undeleted.add(topic.id)
+            self._undeleted |= {(topic.id, index) for index in moved}
             self._try_soon()
 
     async def _delete(self, deleted: DeletedTopic) -> None:
@@ -225,6 +229,5 @@ class LocalPartitions:
 
     def _try_again(self) -> None:
         self._will_try = False
-        topics = {topic_id for topic_id, _ in self._table.unstarted} | self._undeleted
-        self._undeleted = set()
+        topics = {topic_id for topic_id, _ in self._table.unstarted | self._undeleted}
         self._look_at(Changes(topics=topics, deleted=True))
