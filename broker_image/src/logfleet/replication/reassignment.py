@@ -43,7 +43,7 @@ def with_target(state: PartitionValue, wanted: Sequence[int]) -> PartitionValue:
 def completed(state: PartitionValue) -> PartitionValue:
     """The state at the target, if every replica of it is in sync, with an ISR of these only; else as it is.
 
-    A leader that goes leads no more, in the same epoch still.
+    The leader is as it was, and may be one that goes: `replication.election` chooses another one then.
     """
     wanted = target(state)
     members = dict(state.isr)

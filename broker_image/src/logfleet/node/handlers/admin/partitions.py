@@ -228,7 +228,9 @@ def _reassignment_seen(
         for wanted, row in zip(asked.partitions, told.partitions, strict=True):
             if row.error_code:
                 continue
-            state = topic.partitions[wanted.partition_index]
+            state = image.partition(topic.id, wanted.partition_index)
+            if state is None:
+                continue  # another topic of that name
             is_there = (
                 not is_reassigning(state)
                 if wanted.replicas is None
