@@ -1,8 +1,8 @@
 """The producers of `make failover`, each a process of its own: `python -m e2e.failover.producers KIND BOOTSTRAP TOPIC PARTITIONS RATE`.
 
 Each sends numbered records (`KIND.N`) with acks=all and idempotence and default timeouts, to the partitions in turns, until SIGTERM; then it waits for what is on its way.
-On standard output it says of each record what became of it: `N PARTITION OFFSET NANOSECONDS` (OFFSET -1: acknowledged, at one that the client was not told), the time being that of the answer on the
-monotonic clock of the machine; `N failed REASON` for one that was given up. The probe gives up on silent requests after a second, as nobody else does.
+On standard output it says of each record what became of it: `N PARTITION OFFSET NANOSECONDS TOOK` (OFFSET -1: acknowledged, at one that the client was not told), the time being that of the answer on the
+monotonic clock of the machine and TOOK the nanoseconds since it was handed to the client; `N failed REASON` for one that was given up. The probe gives up on silent requests after a second, as nobody else does.
 """
 
 import asyncio
@@ -30,8 +30,9 @@ class Stop:
         self.asked = True
 
 
-def say(number: int, partition: int, offset: int) -> None:
-    print(number, partition, offset, time.monotonic_ns())
+def say(number: int, partition: int, offset: int, sent_ns: int) -> None:
+    now_ns = time.monotonic_ns()
+    print(number, partition, offset, now_ns, now_ns - sent_ns)
 
 
 def say_failed(number: int, reason: object) -> None:
@@ -44,6 +45,8 @@ def confluent(bootstrap: str, topic: str, partitions: int, rate: float, stop: St
     )
 
     def delivered(number: int) -> Callable[[KafkaError | None, Message], None]:
+        sent_ns = time.monotonic_ns()
+
         def tell(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 say_failed(number, error)
@@ -51,7 +54,7 @@ def confluent(bootstrap: str, topic: str, partitions: int, rate: float, stop: St
                 partition, offset = message.partition(), message.offset()
                 assert partition is not None
                 # librdkafka tells of success without an offset where the answer itself was lost; the verdict looks for the record
-                say(number, partition, NO_OFFSET if offset is None else offset)
+                say(number, partition, NO_OFFSET if offset is None else offset, sent_ns)
 
         return tell
 
@@ -79,15 +82,16 @@ async def aiokafka(bootstrap: str, topic: str, partitions: int, rate: float, sto
 
         async def send(number: int) -> None:
             value = f"aiokafka.{number}".encode()
+            sent_ns = time.monotonic_ns()
             future = await producer.send(topic, value, partition=number % partitions)
-            future.add_done_callback(lambda done: tell(number, done))
+            future.add_done_callback(lambda done: tell(number, done, sent_ns))
 
-        def tell(number: int, done: "asyncio.Future[object]") -> None:
+        def tell(number: int, done: "asyncio.Future[object]", sent_ns: int) -> None:
             if done.exception() is not None:
                 say_failed(number, done.exception())
             else:
                 found = done.result()
-                say(number, found.partition, found.offset)  # type: ignore[attr-defined]
+                say(number, found.partition, found.offset, sent_ns)  # type: ignore[attr-defined]
 
         await _paced(send, rate, stop)
         await producer.flush()
@@ -105,9 +109,10 @@ async def probe(bootstrap: str, topic: str, partitions: int, rate: float, stop: 
 
         async def one(number: int) -> None:
             value = f"probe.{number}".encode()
+            sent_ns = time.monotonic_ns()
             try:
                 delivery = await producer.send(topic, value=value, partition=number % partitions)
-                say(number, number % partitions, (await delivery).offset)
+                say(number, number % partitions, (await delivery).offset, sent_ns)
             except Exception as error:  # noqa: BLE001  whatever it is, it is told
                 say_failed(number, repr(error))
 

@@ -12,12 +12,13 @@ NS = 1_000_000_000
 
 
 class Acknowledged(NamedTuple):
-    """value: `PRODUCER.N`. at_s: on the machine's monotonic clock."""
+    """value: `PRODUCER.N`. at_s: on the machine's monotonic clock. took_s: from the send to the answer; None if the producer does not tell."""
 
     value: str
     partition: int
     offset: int
     at_s: float
+    took_s: float | None = None
 
 
 class History(NamedTuple):
@@ -69,9 +70,11 @@ def read_history(kind: str, text: str) -> History:
         if partition == "failed":
             history.failed.append(f"{kind}.{number}: {line}")
         else:
-            at_s = int(fields[3]) / NS
+            at_s, took_s = (int(each) / NS for each in fields[3].split())
             value = f"{kind}.{number}"
-            history.acknowledged.append(Acknowledged(value, int(partition), int(fields[2]), at_s))
+            history.acknowledged.append(
+                Acknowledged(value, int(partition), int(fields[2]), at_s, took_s)
+            )
     return history
 
 

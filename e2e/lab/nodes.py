@@ -86,6 +86,12 @@ class Nodes:
             for done in [pool.submit(self._import_into, name, archives) for name in names]:
                 done.result()
 
+    def tag_image(self, image: str, another: str) -> None:
+        """Give an image that is in every zone another name there."""
+        for zone in self._settings.zones:
+            tag = ("ctr", "-n", "k8s.io", "images", "tag", "--force", image, another)
+            self.enter(zone.name, *tag)
+
     def _import_into(self, name: str, archives: list[Path]) -> None:
         zone = self._zone(name)
         remembered = self._settings.node_folder(zone) / "imported"

@@ -98,6 +98,10 @@ class Rig:
     def join(self, zone: str) -> None:
         network.set_cable(self._lab.settings.zone(zone), plugged=True)
 
+    def tag_image(self, image: str, another: str) -> None:
+        """As if somebody had released an image anew, under another name. Both with their registry."""
+        self._lab.nodes.tag_image(image, another)
+
     def clear(self) -> None:
         """Remove the namespaces that suites made, and wait until they are gone."""
         made = [

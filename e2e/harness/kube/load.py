@@ -8,7 +8,15 @@ from typing import NamedTuple
 from confluent_kafka.admin import AdminClient
 
 from e2e.failover.round import Reader, read_all
-from e2e.failover.verdict import Fault, History, Verdict, gaps, judge, read_history
+from e2e.failover.verdict import (
+    Fault,
+    History,
+    Verdict,
+    gaps,
+    judge,
+    percentile,
+    read_history,
+)
 from e2e.harness.kube.kubernetes import wait_for
 from e2e.harness.program import Program
 
@@ -17,13 +25,17 @@ CLIENTS = {"confluent": 100, "probe": 50}
 PARTITIONS = 6
 SERVED_WITHIN_S = 60.0
 WHOLE_WITHIN_S = 180.0
-
+CALM_S = 20.0
+"""For as long times of sends are taken before what is compared with them."""
 
 HEADING = f"{'scenario':<36} {'records':>8} {'failed':>7} {'lost':>5} {'twice':>6}  longest stall"
 
 
 class Row(NamedTuple):
-    """What a scenario led to. stalls: of each client the longest time in which a partition acknowledged nothing."""
+    """What a scenario led to. stalls: of each client the longest time in which a partition acknowledged nothing.
+
+    p99s: seconds from a send to its answer, by client, while it was calm and during the scenario; only where it was asked for.
+    """
 
     scenario: str
     acknowledged: int
@@ -31,12 +43,17 @@ class Row(NamedTuple):
     verdict: Verdict
     commits_back: list[str]
     stalls: dict[str, float]
+    p99s: dict[str, tuple[float, float]]
 
     def __str__(self) -> str:
         stalls = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.stalls.items())
         lost, twice = len(self.verdict.lost), len(self.verdict.duplicated)
         counts = f"{self.acknowledged:>8} {len(self.failed):>7} {lost:>5} {twice:>6}"
-        return f"{self.scenario:<36} {counts}  {stalls}"
+        p99s = "".join(
+            f"; p99 {name} {1000 * before:.1f} -> {1000 * during:.1f} ms"
+            for name, (before, during) in self.p99s.items()
+        )
+        return f"{self.scenario:<36} {counts}  {stalls}{p99s}"
 
 
 class Load:
@@ -50,6 +67,7 @@ class Load:
             for kind, rate in CLIENTS.items()
         }
         self._reader = Reader(bootstrap, topic)
+        self._calm_from_s: float | None = None
 
     def _command(self, kind: str, rate: int) -> list[str]:
         module = [sys.executable, "-m", "e2e.failover.producers"]
@@ -61,6 +79,12 @@ class Load:
             producer.launch()
         self._reader.start()
         wait_for("acknowledgements", lambda: self._served_since(0.0), SERVED_WITHIN_S)
+        self._from_s = time.monotonic()
+
+    def measure_calm(self) -> None:
+        """Take the times of sends while nothing happens; the scenario begins when this returns."""
+        self._calm_from_s = time.monotonic()
+        time.sleep(CALM_S)  # what is measured is a span of time
         self._from_s = time.monotonic()
 
     def wait_served(self) -> None:
@@ -92,7 +116,21 @@ class Load:
                 kind: max(gap.seconds for gap in gaps(found, [fault]))
                 for kind, found in histories.items()
             },
+            {} if self._calm_from_s is None else self._p99s(histories, self._calm_from_s),
         )
+
+    def _p99s(
+        self, histories: dict[str, History], calm_from_s: float
+    ) -> dict[str, tuple[float, float]]:
+        def p99(found: History, from_s: float, to_s: float) -> float:
+            took = [each.took_s for each in found.acknowledged if from_s <= each.at_s < to_s]
+            return percentile([each for each in took if each is not None], 0.99)
+
+        until_s = time.monotonic()
+        return {
+            kind: (p99(found, calm_from_s, self._from_s), p99(found, self._from_s, until_s))
+            for kind, found in histories.items()
+        }
 
     def stop(self) -> None:
         for producer in self._producers.values():

@@ -10,30 +10,31 @@ from e2e.harness.kube.load import PARTITIONS
 from e2e.harness.kube.spark import SparkJobs
 from e2e.harness.program import Program
 
-TOPIC = "streamed"
 RATE = 20
 """Records a second, idempotent and acks=all."""
 READING_WITHIN_S = 240
-COUNTS = f"/data/{TOPIC}/counts"
 
 
 class Streamed:
-    """`window_counts` with a trigger of some seconds, by the records' own timestamps. Names of one job are used once."""
+    """`window_counts` with a trigger of some seconds, by the records' own timestamps. topic: of its own, whose name is the job's as well."""
 
-    def __init__(self, fleet: Fleet, jobs: SparkJobs, directory: Path) -> None:
+    def __init__(self, fleet: Fleet, jobs: SparkJobs, topic: str, directory: Path) -> None:
+        self._topic = topic
+        self._counts = f"/data/{topic}/counts"
         self._fleet = fleet
         self._jobs = jobs
         module = [sys.executable, "-m", "e2e.failover.producers"]
-        arguments = ["probe", fleet.outside, TOPIC, str(PARTITIONS), str(RATE)]
+        arguments = ["probe", fleet.outside, topic, str(PARTITIONS), str(RATE)]
         self._producer = Program("producer", [*module, *arguments], directory)
         self._driver = ""
         self._uid = ""
 
     def _arguments(self, trigger: str) -> list[str]:
         return [
-            *("--bootstrap-servers", self._fleet.inside, "--topic", TOPIC),
+            *("--bootstrap-servers", self._fleet.inside, "--topic", self._topic),
             *("--event-time", "timestamp", "--window", "1 minute", "--watermark", "1 day"),
-            *("--sink", "parquet", "--output", COUNTS, "--checkpoint", f"/data/{TOPIC}/checkpoint"),
+            *("--sink", "parquet", "--output", self._counts),
+            *("--checkpoint", f"/data/{self._topic}/checkpoint"),
             *("--trigger", trigger),
         ]
 
@@ -41,7 +42,7 @@ class Streamed:
         """Returns when the job has an executor at work."""
         self._producer.launch()
         self._driver = self._jobs.start(
-            TOPIC, "window_counts", self._arguments("10 seconds"), executors=1
+            self._topic, "window_counts", self._arguments("10 seconds"), executors=1
         )
         wait_for("the streaming job's executor", self._has_executor, READING_WITHIN_S)
         self._uid = self._pod()["metadata"]["uid"]
@@ -62,9 +63,9 @@ class Streamed:
         self._producer.terminate()
         self._jobs.delete(self._driver)
         self._jobs.run(
-            f"{TOPIC}-rest", "window_counts", self._arguments("available-now"), executors=1
+            f"{self._topic}-rest", "window_counts", self._arguments("available-now"), executors=1
         )
-        counts = self._jobs.rows(COUNTS, ["count"])
+        counts = self._jobs.rows(self._counts, ["count"])
         return read_history("probe", self._producer.log.read_text()), int(counts["count"].sum())
 
     def stop(self) -> None:

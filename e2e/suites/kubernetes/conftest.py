@@ -26,7 +26,6 @@ from e2e.harness.kube.kubernetes import Kubernetes
 from e2e.harness.kube.kubernetes_rig import Rig, running_rig
 from e2e.harness.kube.load import HEADING, PARTITIONS, Load, Row, wait_whole
 from e2e.harness.kube.spark import SparkJobs
-from e2e.harness.kube.streamed import TOPIC as STREAMED
 from e2e.harness.kube.streamed import Streamed
 from e2e.lab.settings import settings_from
 
@@ -35,7 +34,7 @@ RIG = pytest.StashKey[Rig]()
 # The lab without a fleet first: it cuts a zone's power. What a suite does to the fleet it undoes.
 ORDER = (
     *("test_lab", "test_flights", "test_spark_jobs", "test_topics", "test_replication"),
-    *("test_faults", "test_scaling"),
+    *("test_faults", "test_losses", "test_scaling", "test_rolling"),
 )
 JOBS = "streams"
 
@@ -100,14 +99,17 @@ def table(rig: Rig) -> Iterator[list[Row]]:
 
 @pytest.fixture(scope="module")
 def streamed(
-    fleet: Fleet, rig: Rig, tmp_path_factory: pytest.TempPathFactory
+    fleet: Fleet, rig: Rig, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Streamed]:
+    """Of each file its own, by the file's name."""
     rig.wait_for_images("spark")
+    name = f"streamed-{request.path.stem.removeprefix('test_')}"
     fleet.kubernetes.apply(
-        topic(STREAMED, fleet.name, PARTITIONS, replicas=3), namespace=fleet.namespace
+        topic(name, fleet.name, PARTITIONS, replicas=3), namespace=fleet.namespace
     )
-    fleet.wait_topic(STREAMED)
-    running = Streamed(fleet, SparkJobs(fleet.kubernetes, JOBS), tmp_path_factory.mktemp(STREAMED))
+    fleet.wait_topic(name)
+    jobs = SparkJobs(fleet.kubernetes, JOBS)
+    running = Streamed(fleet, jobs, name, tmp_path_factory.mktemp(name))
     try:
         with rig.part("a streaming job that reads"):
             running.start()

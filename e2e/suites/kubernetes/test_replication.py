@@ -5,13 +5,12 @@ The job runs through all of it, on a topic of its own that is written all the ti
 
 import time
 
-from e2e.harness.kube.fleet import CLUSTERS, Fleet, set_operator, wait_brokers
+from e2e.harness.kube.changes import drain_all
+from e2e.harness.kube.fleet import CLUSTERS, Fleet, set_operator
 from e2e.harness.kube.kubernetes import condition, wait_for
-from e2e.harness.kube.kubernetes_rig import Rig
 
 AWAY_S = 10.0
 """How long a zone is away: longer than a lease, and than it takes to elect others."""
-DRAINED_WITHIN = "--timeout=150s"
 
 
 def wait_degraded(fleet: Fleet, status: str) -> None:
@@ -20,35 +19,6 @@ def wait_degraded(fleet: Fleet, status: str) -> None:
         return found is not None and found["status"] == status
 
     wait_for(f"Degraded to be {status}", is_so, within_s=90)
-
-
-def node_of(fleet: Fleet, zone: str) -> str:
-    return next(name for name, its in fleet.kubernetes.zone_of_node().items() if its == zone)
-
-
-def drain(fleet: Fleet, node: str) -> None:
-    """As an administrator does: everything is evicted, disruption budgets are heard."""
-    # A driver that is evicted is gone for good; whoever has streaming jobs moves them as they see fit.
-    options = (
-        "--pod-selector=!spark-role",
-        "--ignore-daemonsets",
-        "--delete-emptydir-data",
-        "--force",
-        DRAINED_WITHIN,
-    )
-    fleet.kubernetes.kubectl("drain", node, *options, within_s=180)
-
-
-def drain_all(fleet: Fleet, rig: Rig) -> None:
-    """Every node in turn; the next one when all brokers are Ready again."""
-    for zone in rig.zones:
-        node = node_of(fleet, zone)
-        with rig.part(f"zone {zone} drained and back"):
-            try:
-                drain(fleet, node)
-            finally:
-                fleet.kubernetes.kubectl("uncordon", node)
-            wait_brokers(fleet)
 
 
 def test_a_broker_whose_pod_is_deleted(fleet, rig, load, end):

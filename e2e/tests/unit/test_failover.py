@@ -46,9 +46,16 @@ def test_an_earlier_record_of_the_same_producer_behind_a_later_one_is_reordered(
 
 
 def test_lines_of_both_kinds_of_producers_are_read():
-    found = read_history("probe", "%3|warning of a library\n3 1 7 2000000000\n4 failed TIMED OUT\n")
-    assert found == History([Acknowledged("probe.3", 1, 7, 2.0)], ["probe.4: 4 failed TIMED OUT"])
-    assert read_history("probe", "3 1 7 2000000000\n4 1 8").acknowledged == found.acknowledged
+    found = read_history(
+        "probe", "%3|warning of a library\n3 1 7 2000000000 250000000\n4 failed TIMED OUT\n"
+    )
+    assert found == History(
+        [Acknowledged("probe.3", 1, 7, 2.0, 0.25)], ["probe.4: 4 failed TIMED OUT"]
+    )
+    assert (
+        read_history("probe", "3 1 7 2000000000 250000000\n4 1 8").acknowledged
+        == found.acknowledged
+    )
     said = (
         '{"timestamp":5000,"name":"producer_send_success","value":"0.9","partition":2,"offset":4}'
     )

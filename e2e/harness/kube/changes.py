@@ -1,0 +1,127 @@
+"""What a person does to a fleet while it runs, and what is seen of it from outside."""
+
+import json
+import time
+from collections import Counter
+
+from confluent_kafka.admin import AdminClient
+
+from e2e.harness.kube.fleet import (
+    CLUSTERS,
+    OPERATOR_NAMESPACE,
+    Fleet,
+    operator_pods,
+    wait_brokers,
+)
+from e2e.harness.kube.kubernetes import Object
+from e2e.harness.kube.kubernetes_rig import Rig
+from e2e.harness.kube.load import PARTITIONS
+
+DRAINED_WITHIN = "--timeout=240s"
+
+
+def change(fleet: Fleet, kind: str, name: str, spec: Object) -> None:
+    """As `kubectl edit` does: fields of the spec, None for one that goes."""
+    patch = ("--type=merge", "-p", json.dumps({"spec": spec}))
+    fleet.kubernetes.kubectl("patch", kind, name, *patch, namespace=fleet.namespace)
+
+
+def change_cluster(fleet: Fleet, **spec: object) -> None:
+    change(fleet, CLUSTERS, fleet.name, spec)
+
+
+def set_brokers(fleet: Fleet, count: int) -> None:
+    (pool,) = fleet.resource()["spec"]["pools"]
+    change_cluster(fleet, pools=[{**pool, "replicas": count}])
+
+
+def renew(fleet: Fleet) -> None:
+    """Ask for all brokers to be replaced."""
+    mark = f"logfleet.dev/renew={time.monotonic_ns()}"
+    options = ("annotate", CLUSTERS, fleet.name, "--overwrite", mark)
+    fleet.kubernetes.kubectl(*options, namespace=fleet.namespace)
+
+
+def kill_operator(fleet: Fleet) -> None:
+    """All of its pods, at once."""
+    for pod in operator_pods(fleet.kubernetes, ready=False):
+        options = ("--grace-period=0", "--force")
+        fleet.kubernetes.kubectl(
+            "delete", "pod", pod["metadata"]["name"], *options, namespace=OPERATOR_NAMESPACE
+        )
+
+
+def status(fleet: Fleet) -> Object:
+    found: Object = fleet.resource()["status"]
+    return found
+
+
+def uids(fleet: Fleet) -> set[str]:
+    """Of the brokers' pods."""
+    return {str(pod["metadata"]["uid"]) for pod in fleet.broker_pods()}
+
+
+def zones_of(fleet: Fleet, uids: set[str]) -> set[str]:
+    """The zones of those of the brokers' pods that are none of these, or that are missing."""
+    there = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in fleet.broker_pods()}
+    return {each["zone"] for each in fleet.brokers() if there.get(each["pod"]) not in uids}
+
+
+def claims(fleet: Fleet) -> dict[str, str]:
+    """uid by name of every volume claim of the fleet."""
+    selector = f"logfleet.dev/cluster={fleet.name}"
+    found = fleet.kubernetes.items("pvc", fleet.namespace, selector)
+    return {each["metadata"]["name"]: each["metadata"]["uid"] for each in found}
+
+
+def held(fleet: Fleet) -> dict[int, int]:
+    """Replicas by broker id."""
+    admin = AdminClient({"bootstrap.servers": fleet.outside, "socket.timeout.ms": 5000})
+    return Counter(
+        replica
+        for topic in admin.list_topics(timeout=20).topics.values()
+        for partition in topic.partitions.values()
+        for replica in partition.replicas
+    )
+
+
+def has_replicas(fleet: Fleet, topic: str, count: int) -> bool:
+    """Whether every partition of the load's topic has so many, all in sync."""
+    admin = AdminClient({"bootstrap.servers": fleet.outside, "socket.timeout.ms": 5000})
+    partitions = admin.list_topics(topic, timeout=20).topics[topic].partitions.values()
+    counts = [(len(each.isrs), len(each.replicas)) for each in partitions]
+    return counts == [(count, count)] * PARTITIONS
+
+
+def is_spread(fleet: Fleet) -> bool:
+    found = status(fleet)
+    return not found["spreading"] and found["why"] == "all brokers are ready"
+
+
+def node_of(fleet: Fleet, zone: str) -> str:
+    return next(name for name, its in fleet.kubernetes.zone_of_node().items() if its == zone)
+
+
+def drain(fleet: Fleet, node: str) -> None:
+    """As an administrator does: everything is evicted, disruption budgets are heard."""
+    # A driver that is evicted is gone for good; whoever has streaming jobs moves them as they see fit.
+    options = (
+        "--pod-selector=!spark-role",
+        "--ignore-daemonsets",
+        "--delete-emptydir-data",
+        "--force",
+        DRAINED_WITHIN,
+    )
+    fleet.kubernetes.kubectl("drain", node, *options, within_s=270)
+
+
+def drain_all(fleet: Fleet, rig: Rig) -> None:
+    """Every node in turn; the next one when all brokers are Ready again."""
+    for zone in rig.zones:
+        node = node_of(fleet, zone)
+        with rig.part(f"zone {zone} drained and back"):
+            try:
+                drain(fleet, node)
+            finally:
+                fleet.kubernetes.kubectl("uncordon", node)
+            wait_brokers(fleet)
