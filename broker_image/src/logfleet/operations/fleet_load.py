@@ -3,20 +3,27 @@
 from collections.abc import Collection, Mapping
 from typing import Final
 
+import msgspec
+
 from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
 from logfleet.client.cordons import cordoned_brokers
 from logfleet.client.log_admin import LogDirDescription, describe_log_dirs
 from logfleet.client.reassignments import Moving, list_reassignments, target_of
 from logfleet.control.balance.load import BrokerLoad, Load, PartitionLoad
+from logfleet.telemetry.flows import Flow
 
 UNKNOWN: Final = -1
 
 
 async def fleet_load(
-    client: Client, *, leaving: Collection[int] = (), excluded: Collection[str] = ()
+    client: Client,
+    *,
+    leaving: Collection[int] = (),
+    excluded: Collection[str] = (),
+    flows: Collection[Flow] = (),
 ) -> Load:
-    """leaving: brokers that are to be empty in the end. excluded: topics that stay where they are, but for what is on brokers that leave.
+    """leaving: brokers that are to be empty in the end. excluded: topics that stay where they are, but for what is on brokers that leave. flows: traffic, as far as it is known.
 
     Partitions that move are where they will be. Only brokers that are registered and not fenced are told, and those that leave; what is on others stays there. Raises ClientError.
     """
@@ -42,21 +49,31 @@ async def fleet_load(
     brokers += [
         BrokerLoad(each, takes_new=False, leaving=True) for each in sorted(set(leaving) - there)
     ]
+    traffic = {(flow.topic, flow.partition): flow for flow in flows}
     partitions = [
-        PartitionLoad(
-            topic.name,
-            each.index,
-            target_of(moving, topic.name, each.index, each.replicas),
-            max(
-                (sizes.get((broker, topic.name, each.index), 0) for broker in each.replicas),
-                default=0,
+        _partition_load(
+            PartitionLoad(
+                topic.name,
+                each.index,
+                target_of(moving, topic.name, each.index, each.replicas),
+                max(
+                    (sizes.get((broker, topic.name, each.index), 0) for broker in each.replicas),
+                    default=0,
+                ),
             ),
+            traffic.get((topic.name, each.index)),
         )
         for topic in await admin.list_topics()
         for each in topic.partitions
         if topic.name not in excluded or not set(each.replicas).isdisjoint(leaving)
     ]
     return Load(tuple(brokers), tuple(partitions))
+
+
+def _partition_load(load: PartitionLoad, flow: Flow | None) -> PartitionLoad:
+    if flow is None:
+        return load
+    return msgspec.structs.replace(load, rate=flow.rate, writer=flow.writer, reader=flow.reader)
 
 
 async def bytes_left(client: Client, moving: Moving) -> int:

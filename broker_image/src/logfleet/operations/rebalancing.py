@@ -18,6 +18,7 @@ from logfleet.control.balance.load import Move, Plan
 from logfleet.control.balance.planner import plan
 from logfleet.control.balance.waves import IN_ALL, PER_BROKER, next_moves
 from logfleet.operations.fleet_load import bytes_left, fleet_load
+from logfleet.telemetry.flows import Flow
 
 RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 REPLICAS: Final = (
@@ -54,15 +55,15 @@ class Progress(msgspec.Struct, frozen=True):
         return not self.under_way and not self.planned
 
 
-async def make_plan(client: Client, goal: Goal) -> Plan:
-    """What would be moved from now on. Raises ClientError."""
-    load = await fleet_load(client, leaving=goal.leaving, excluded=goal.excluded)
+async def make_plan(client: Client, goal: Goal, flows: Collection[Flow] = ()) -> Plan:
+    """What would be moved from now on. flows: traffic, as far as it is known. Raises ClientError."""
+    load = await fleet_load(client, leaving=goal.leaving, excluded=goal.excluded, flows=flows)
     return plan(load)
 
 
-async def advance(client: Client, goal: Goal) -> Progress:
+async def advance(client: Client, goal: Goal, flows: Collection[Flow] = ()) -> Progress:
     """Begin what may begin now; how far it is. To be called again and again until it is done. Raises ClientError."""
-    made = await make_plan(client, goal)
+    made = await make_plan(client, goal, flows)
     moving = await list_reassignments(client)
     under_way = [_as_move(key, each) for key, each in moving.items()]
     begun = list(next_moves(made.moves, under_way, per_broker=goal.per_broker, in_all=goal.in_all))

@@ -3,8 +3,10 @@
 import json
 import time
 from collections import Counter
+from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from e2e.harness.command_line import logfleet, said
@@ -28,6 +30,33 @@ def zones_of_each(admin: AdminClient) -> set[int]:
     return {len({(each - 1) % 3 for each in one.replicas}) for one in topic.partitions.values()}
 
 
+def plan_of(broker: Broker) -> dict[str, Any]:
+    made: dict[str, Any] = json.loads(said(broker, "rebalance", "plan", "-o", "json"))
+    return made
+
+
+def test_a_hot_partition_is_named_with_its_client(rig: Rig) -> None:
+    fleet = rig.fleet(3, zones=ZONES, config=CONFIG)
+    first = fleet.brokers[0]
+    admin = AdminClient({"bootstrap.servers": fleet.bootstrap})
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(60)
+    settings = {"bootstrap.servers": fleet.bootstrap, "client.id": "shop", "linger.ms": 5}
+    producer = Producer(settings)
+
+    found: list[str] = []
+
+    def is_hot() -> bool:
+        for _ in range(20):
+            producer.produce(TOPIC, b"x" * 1_000, partition=7)
+        producer.flush(30)
+        found[:] = plan_of(first)["hot"]
+        return bool(found)
+
+    first.wait_until(is_hot, 60)
+    (line,) = found
+    assert line == f"{TOPIC}-7 is 100% of all traffic, written mostly by shop"
+
+
 def grow(rig: Rig, fleet: Fleet) -> None:
     for number in (4, 5, 6):
         config = {"node.id": str(number), "broker.rack": ZONES[(number - 1) % 3], **CONFIG}
@@ -46,6 +75,7 @@ def test_three_brokers_become_six_and_three_again(rig: Rig) -> None:
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(60)
     fill(fleet.bootstrap, TOPIC, PARTITIONS, 4 * SIZE)
     with load(fleet.bootstrap, TOPIC) as clients:
+        first.wait_until(lambda: plan_of(first)["before"]["traffic"] > 0, 40)
         assert "Nothing is to be moved." in said(first, "rebalance", "plan", "-o", "table")
         grow(rig, fleet)
         made = json.loads(said(first, "rebalance", "plan", "-o", "json"))

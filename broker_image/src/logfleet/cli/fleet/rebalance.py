@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import click
+import msgspec
 
+from logfleet.cli.fleet.admin_port import ask_all
 from logfleet.cli.log_dirs import bytes_text
 from logfleet.cli.session import Server, echo_json, echo_table, listing_options, run, server_options
 from logfleet.client.cluster import Client
@@ -25,8 +27,10 @@ from logfleet.operations.rebalancing import (
 from logfleet.operations.rebalancing import (
     stop as call_back,
 )
+from logfleet.telemetry.flows import Flow
 
 SHOWN_MAX: Final = 20
+TRAFFIC: Final = "/traffic"
 POLL_S: Final = 2.0
 MIB: Final = 1024 * 1024
 THROTTLE_MIB: Final = 50.0
@@ -105,7 +109,11 @@ def plan(*, excluded: tuple[str, ...], as_json: bool, server: Server) -> None:
 
     BYTES beside the least that any plan has to copy. Exit codes: 0 done (also if there is nothing to do), 1 something cannot be reached, 2 the command line is wrong.
     """
-    made = run(server, lambda client: make_plan(client, Goal(excluded=frozenset(excluded))))
+
+    async def work(client: Client) -> Plan:
+        return await make_plan(client, Goal(excluded=frozenset(excluded)), await flows(client))
+
+    made = run(server, work)
     if as_json:
         echo_json(_as_json(made))
     else:
@@ -124,13 +132,23 @@ def run_(*, excluded: tuple[str, ...], per_broker: int, throttle: float, server:
     carry_out(server, goal(excluded, per_broker, throttle))
 
 
+async def flows(client: Client) -> list[Flow]:
+    """Traffic as the brokers tell it; none of those that cannot be asked, which only makes leaders less even."""
+    answers = await ask_all(client, TRAFFIC, {})
+    return [
+        msgspec.json.decode(line, type=Flow)
+        for text in answers.texts.values()
+        for line in text.splitlines()
+    ]
+
+
 def carry_out(server: Server, wanted: Goal) -> None:
     """Until it is done; a line whenever something has changed."""
 
     async def work(client: Client) -> Progress:
         said = None
         while True:
-            progress = await advance(client, wanted)
+            progress = await advance(client, wanted, await flows(client))
             line = _line(progress)
             if line != said:
                 click.echo(f"{time.strftime('%H:%M:%S')}  {line}")
@@ -206,7 +224,12 @@ def echo_plan(made: Plan) -> None:
         echo_table(("PARTITION", "FROM", "TO", "BYTES", "WHY"), rows)
         if len(made.moves) > SHOWN_MAX:
             click.echo(f"... and {len(made.moves) - SHOWN_MAX} more; -o json shows all")
-    pairs = [("bytes", "bytes"), ("replicas", "replicas"), ("leaders", "leaders")]
+    pairs = [
+        ("bytes", "bytes"),
+        ("replicas", "replicas"),
+        ("leaders", "leaders"),
+        ("traffic", "rate"),
+    ]
     told = ", ".join(
         f"{title} {getattr(made.before, name):.0%} -> {getattr(made.after, name):.0%}"
         for title, name in pairs
@@ -215,7 +238,7 @@ def echo_plan(made: Plan) -> None:
     for each in made.unmet:
         click.echo(f"Cannot be reached: {each}", err=True)
     for each in made.hot:
-        click.echo(f"Hot: {each} alone carries more than a tenth of the traffic")
+        click.echo(f"Hot: {each}")
 
 
 def _as_json(made: Plan) -> dict[str, Any]:
@@ -241,7 +264,12 @@ def _as_json(made: Plan) -> dict[str, Any]:
 
 
 def _skew(skew: Skew) -> dict[str, float]:
-    return {"bytes": skew.bytes, "replicas": skew.replicas, "leaders": skew.leaders}
+    return {
+        "bytes": skew.bytes,
+        "replicas": skew.replicas,
+        "leaders": skew.leaders,
+        "traffic": skew.rate,
+    }
 
 
 def _line(progress: Progress) -> str:

@@ -23,13 +23,18 @@ class BrokerLoad(msgspec.Struct, frozen=True):
 
 
 class PartitionLoad(msgspec.Struct, frozen=True):
-    """replicas: broker ids, the preferred leader first. bytes: of one replica. rate: bytes per second in and out, of its leader."""
+    """replicas: broker ids, the preferred leader first. bytes: of one replica. rate: bytes per second in and out, of its leader.
+
+    writer, reader: client ids that most of that comes from and goes to, None if nobody knows.
+    """
 
     topic: str
     index: int
     replicas: tuple[int, ...]
     bytes: int = 0
     rate: float = 0.0
+    writer: str | None = None
+    reader: str | None = None
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
@@ -67,7 +72,7 @@ class Skew(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True):
     """moves: in the order in which they should begin. least_bytes: what any plan that reaches the goals has to copy. unmet: what could not be reached, and why.
 
-    hot: partitions that alone are more than a tenth of what all brokers carry.
+    hot: partitions that alone are more than a tenth of the traffic, each with who makes it: one line.
     """
 
     moves: tuple[Move, ...]

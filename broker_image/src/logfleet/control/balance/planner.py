@@ -371,4 +371,9 @@ def _hot(load: Load) -> Iterator[str]:
     total = sum(each.rate for each in load.partitions)
     for each in load.partitions:
         if total and each.rate > HOT * total and len(load.partitions) > 1 / HOT:
-            yield str(each)
+            by = [
+                f"{what} mostly by {client}"
+                for what, client in (("written", each.writer), ("read", each.reader))
+                if client is not None
+            ]
+            yield ", ".join((f"{each} is {each.rate / total:.0%} of all traffic", *by))

@@ -65,6 +65,7 @@ def append(
         return ErrorCode.KAFKA_STORAGE_ERROR
     if isinstance(prepared, Rejected):
         return prepared
+    partition.last_writer = sender.client_id
     try:
         return partition.append(records if prepared is None else prepared, broker.now_ms())
     except OSError as error:

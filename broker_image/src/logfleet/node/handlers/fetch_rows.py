@@ -49,6 +49,7 @@ class Reading:
         "_broker",
         "_by_id",
         "_bytes_left",
+        "_client_id",
         "_endpoints",
         "_is_first",
         "_listener",
@@ -86,6 +87,7 @@ class Reading:
         self._request = request
         self._version = context.api_version
         self._listener = context.listener
+        self._client_id = context.client_id
         self._bytes_left = min(request.max_bytes, broker.config.fetch_max_bytes)
         self._replica = replica_id(request, context.api_version)
         is_sent = self._replica < 0 and broker.config.replica_selector_class == RACK_AWARE
@@ -149,6 +151,7 @@ class Reading:
         if self._replica < 0:
             for partition, size in self._read:
                 partition.bytes_out += size
+                partition.last_reader = self._client_id
             return
         self._table.replicated.bytes_out += self.bytes
         throttle = self._broker.replication_throttle

@@ -1,7 +1,8 @@
-"""The admin port: /healthz, /readyz, /metrics, /events and /may-i over HTTP.
+"""The admin port: /healthz, /readyz, /metrics, /events, /may-i and /traffic over HTTP.
 
 `/events?since=MS&topic=T&partition=N&broker=ID&kind=KIND`: this broker's decisions as lines of JSON, oldest first; any of the parameters may be
 left out, kind may stand there more than once. `/may-i?stop=ID` and `/may-i?lose-zone=ZONE`, once or more: whether these brokers may go down now, as JSON.
+`/traffic`: what went through the partitions that it leads over the last minute, and by whom, as lines of JSON, the busiest first.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from logfleet.metadata.image import ClusterImage
 from logfleet.node.decisions.may_i import WrongQuestion, answer
 from logfleet.telemetry.decisions import Decisions, Query
 from logfleet.telemetry.exposition import CONTENT_TYPE
+from logfleet.telemetry.flows import Flow
 
 SHUTDOWN_GRACE_S = 1.0
 
@@ -32,12 +34,14 @@ class AdminHttp:
         readiness: Callable[[], str | None],
         decisions: Decisions,
         image: Callable[[], ClusterImage],
+        traffic: Callable[[], list[Flow]],
     ) -> None:
         self._metrics = metrics
         self._health = health
         self._readiness = readiness
         self._decisions = decisions
         self._image = image
+        self._traffic = traffic
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str, port: int) -> int:
@@ -48,6 +52,7 @@ class AdminHttp:
         app.router.add_get("/metrics", self._answer_metrics)
         app.router.add_get("/events", self._answer_events)
         app.router.add_get("/may-i", self._answer_may_i)
+        app.router.add_get("/traffic", self._answer_traffic)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_GRACE_S)
         await self._runner.setup()
         site = web.TCPSite(self._runner, host or None, port)
@@ -94,6 +99,11 @@ class AdminHttp:
         except WrongQuestion as error:
             return web.Response(status=400, text=f"{error}\n")
         return web.Response(body=msgspec.json.encode(found), content_type="application/json")
+
+    async def _answer_traffic(self, request: web.Request) -> web.Response:
+        del request
+        body = msgspec.json.Encoder().encode_lines(self._traffic())
+        return web.Response(body=body, content_type="application/jsonl")
 
 
 def _verdict(reason: str | None) -> web.Response:

@@ -21,6 +21,7 @@ from logfleet.node.metrics.process import process
 from logfleet.node.metrics.requests import requests
 from logfleet.node.metrics.sources import Sources
 from logfleet.node.metrics.storage import compaction, disks
+from logfleet.node.metrics.traffic import TrafficWatch
 from logfleet.node.partitions.parked import Parked
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.quotas.client_quotas import ClientQuotas
@@ -65,10 +66,11 @@ class Observed(Protocol):
 
 
 class Observation:
-    """sources: what `/metrics` tells; more of it once the broker has started."""
+    """sources: what `/metrics` tells; more of it once the broker has started. traffic: to be run while the broker lives."""
 
     def __init__(self, broker: Observed, listeners: Callable[[], Iterable[Listener]]) -> None:
         self.sources = Sources()
+        self.traffic = TrafficWatch(broker.partitions)
         self._broker = broker
         self._lag = LoopLag(self._note_stall)
         self.sources.add(
@@ -98,6 +100,7 @@ class Observation:
             readiness=broker.not_ready,
             decisions=broker.decisions,
             image=lambda: broker.image,
+            traffic=self.traffic.told,
         )
         stack.push_async_callback(admin.stop)
         try:

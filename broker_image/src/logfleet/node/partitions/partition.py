@@ -55,7 +55,8 @@ class Partition(Replica):
     high_watermark: consumers see no more. is_internal: clients may not write to it.
     replicas_state: what is known of its replicas. It changes by methods of this class only, as what waits for it must be told.
     has_followers: whether it has other replicas; is_at_min_isr: whether enough of them are in sync for acks=all.
-    refused_in: the last partition epoch in which acks=all was refused for that. epoch_start_offset: where the log ended when leading began. bytes_in: appended since then.
+    refused_in: the last partition epoch in which acks=all was refused for that. epoch_start_offset: where the log ended when leading began. bytes_in: appended since then; last_writer: the
+    client id of the one who appended last.
     """
 
     __slots__ = (
@@ -71,6 +72,7 @@ class Partition(Replica):
         "has_followers",
         "is_at_min_isr",
         "is_internal",
+        "last_writer",
         "refused_in",
         "replicas_state",
     )
@@ -100,6 +102,7 @@ class Partition(Replica):
         )
         self.epoch_start_offset = self._own_end = log.log_end_offset
         self.bytes_in = 0
+        self.last_writer: str | None = None
         self.refused_in = -1
         self.is_internal = topic in INTERNAL_TOPICS
         self._rule = rule

@@ -16,7 +16,7 @@ class Replica:
 
     high_watermark: offset below which every record is committed (exclusive), as far as this broker knows; never outside the log.
     leader_epoch: of the role, -1 for none; led_epoch: the newest in which this broker led, -1 for none. is_current: False once another role has taken its place, or the log is no longer hosted.
-    bytes_out: sent to consumers in this role.
+    bytes_out: sent to consumers in this role; last_reader: the client id of the one that got the last of them.
     """
 
     __slots__ = (
@@ -24,6 +24,7 @@ class Replica:
         "high_watermark",
         "index",
         "is_current",
+        "last_reader",
         "leader_epoch",
         "led_epoch",
         "log",
@@ -51,6 +52,7 @@ class Replica:
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.is_current = True
         self.bytes_out = 0
+        self.last_reader: str | None = None
 
     @staticmethod
     def of(former: "Replica") -> "Replica":

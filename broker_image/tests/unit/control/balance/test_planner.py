@@ -181,9 +181,13 @@ def test_traffic_is_evened_out_by_who_leads() -> None:
 
 def test_hot_partitions_are_named() -> None:
     quiet = topic("t", on(1, 2, 3, count=20), 0)
-    loud = msgspec.structs.replace(quiet[7], rate=5e6)
+    quiet = [msgspec.structs.replace(each, rate=1e3) for each in quiet]
+    loud = msgspec.structs.replace(quiet[7], rate=81e3, writer="shop")
     load = Load(brokers(3), (*quiet[:7], loud, *quiet[8:]))
-    assert plan(load).hot == ("t-7",)
+    assert plan(load).hot == ("t-7 is 81% of all traffic, written mostly by shop",)
+    read = msgspec.structs.replace(loud, reader="audit")
+    (line,) = plan(Load(brokers(3), (*quiet[:7], read, *quiet[8:]))).hot
+    assert line.endswith("written mostly by shop, read mostly by audit")
 
 
 def test_six_brokers_become_twelve_with_a_thousand_partitions() -> None:

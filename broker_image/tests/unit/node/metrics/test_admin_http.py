@@ -28,6 +28,7 @@ async def test_it_answers_health_readiness_and_metrics() -> None:
         readiness=lambda: reasons["ready"],
         decisions=decisions(),
         image=ClusterImage,
+        traffic=list,
     )
     port = await admin.start("127.0.0.1", 0)
     base = f"http://127.0.0.1:{port}"
@@ -57,6 +58,7 @@ async def test_a_taken_port_is_an_error() -> None:
             readiness=lambda: None,
             decisions=decisions(),
             image=ClusterImage,
+            traffic=list,
         )
         for _ in range(2)
     )
@@ -82,6 +84,7 @@ async def test_it_tells_the_decisions_that_are_asked_for() -> None:
         readiness=lambda: None,
         decisions=noted,
         image=ClusterImage,
+        traffic=list,
     )
     port = await admin.start("127.0.0.1", 0)
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
@@ -117,6 +120,7 @@ async def test_it_says_whether_brokers_may_go_down_while_it_is_ready() -> None:
         readiness=lambda: reasons[0] if reasons else None,
         decisions=decisions(),
         image=lambda: image,
+        traffic=list,
     )
     port = await admin.start("127.0.0.1", 0)
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:

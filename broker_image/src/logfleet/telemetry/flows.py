@@ -1,0 +1,87 @@
+"""How much goes through partitions, and who it is that writes and reads most of it. PURE.
+
+Counters are looked at now and then; what they grew by over the last looks is a rate. Clients are not counted: at each look it is noted who wrote and read last, and whoever is
+noted most often is named, as a sample of requests is enough to tell who fills a hot partition.
+"""
+
+from collections import Counter, deque
+from collections.abc import Hashable, Iterable
+from typing import Final, NamedTuple
+
+import msgspec
+
+LOOKS: Final = 7
+"""That are remembered of a partition: six spans."""
+
+
+class Look(NamedTuple):
+    """bytes_in, bytes_out: counters that only grow while the partition is led in that epoch. writer, reader: client ids of the last ones, None if nobody yet."""
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    bytes_in: int
+    bytes_out: int
+    writer: str | None
+    reader: str | None
+
+
+class Flow(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Bytes per second into and out of a partition that is led here; writer, reader: client ids that most requests came from."""
+
+    topic: str
+    partition: int
+    bytes_in: float
+    bytes_out: float
+    writer: str | None = None
+    reader: str | None = None
+
+    @property
+    def rate(self) -> float:
+        return self.bytes_in + self.bytes_out
+
+
+class Flows:
+    """Of all partitions that a broker leads."""
+
+    def __init__(self) -> None:
+        self._looks: dict[Hashable, deque[tuple[int, Look]]] = {}
+
+    def look(self, key: Hashable, now_ms: int, look: Look) -> None:
+        """What a partition's counters say now. Another leader epoch begins anew."""
+        looks = self._looks.get(key)
+        if looks is None or looks[-1][1].leader_epoch != look.leader_epoch:
+            looks = self._looks[key] = deque(maxlen=LOOKS)
+        looks.append((now_ms, look))
+
+    def keep(self, keys: Iterable[Hashable]) -> None:
+        """Only these are led any more."""
+        led = set(keys)
+        self._looks = {key: looks for key, looks in self._looks.items() if key in led}
+
+    def told(self) -> list[Flow]:
+        """Of partitions through which anything went, the busiest first."""
+        found = [flow for looks in self._looks.values() if (flow := _flow(looks)) is not None]
+        return sorted(found, key=lambda flow: (-flow.rate, flow.topic, flow.partition))
+
+
+def _flow(looks: deque[tuple[int, Look]]) -> Flow | None:
+    (first_ms, first), (last_ms, last) = looks[0], looks[-1]
+    written, read = last.bytes_in - first.bytes_in, last.bytes_out - first.bytes_out
+    if last_ms <= first_ms or not (written or read):
+        return None
+    seconds = (last_ms - first_ms) / 1000
+    seen = [look for _, look in looks]
+    return Flow(
+        last.topic,
+        last.partition,
+        round(written / seconds, 1),
+        round(read / seconds, 1),
+        _most(look.writer for look in seen) if written else None,
+        _most(look.reader for look in seen) if read else None,
+    )
+
+
+def _most(clients: Iterable[str | None]) -> str | None:
+    counts = Counter(client for client in clients if client is not None)
+    return counts.most_common(1)[0][0] if counts else None
