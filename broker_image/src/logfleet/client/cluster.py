@@ -7,11 +7,13 @@ it is first used, and belongs to the loop it was first used in.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Self, TypeVar
 
 from logfleet.client.connection import Connection
 from logfleet.client.errors import ClientError, ConnectionLost, KafkaError, raise_for
 from logfleet.client.metadata import NO_LEADER, Metadata, Node, Topic
+from logfleet.client.racing import first_connection
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     FindCoordinatorRequest,
@@ -123,14 +125,13 @@ class Client:
         return connection
 
     async def _bootstrap(self) -> Connection:
-        failures = []
+        """By an address at which somebody has answered before, if there is one (Kafka: NetworkClient.leastLoadedNode)."""
+        live = [(each.host, each.port) for each in self._connections.values() if not each.lost]
         nodes = [(node.host, node.port) for node in self.metadata.nodes.values()]
-        for host, port in dict.fromkeys([*self.addresses, *nodes]):
-            try:
-                return await Connection.connect(host, port, self.client_id)
-            except ClientError as error:
-                failures.append(str(error))
-        raise ConnectionLost("; ".join(failures))
+        addresses = dict.fromkeys([*live, *self.addresses, *nodes])
+        return await first_connection(
+            [partial(Connection.connect, *address, self.client_id) for address in addresses]
+        )
 
     # --- metadata
 

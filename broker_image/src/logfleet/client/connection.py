@@ -20,7 +20,9 @@ from logfleet.wire.frame import SIZE_BYTES, decode_response, encode_request
 from logfleet.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 
 SOFTWARE = ("logfleet", "0.1.0")  # KIP-511: what the broker's metrics and logs call us
-CONNECT_TIMEOUT_SECONDS = 10.0
+CONNECT_TIMEOUT_SECONDS = 4.0
+"""Long enough for two SYNs that are lost (they are sent again after 1 and 3 s). Kafka's clients take 10 s (socket.connection.setup.timeout.ms); an address
+that leads nowhere, as that of a pod that was just replaced, keeps its partitions waiting for so long."""
 # A Fetch answer may exceed its limits by one batch; nothing a broker sends comes near this.
 RESPONSE_BYTES_MAX = 512 * 1024 * 1024
 SCRATCH_BYTES = 64 * 1024

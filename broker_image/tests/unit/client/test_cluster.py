@@ -1,8 +1,10 @@
 import asyncio
+import socket
 
 import pytest
 from logfleet.client import cluster
 from logfleet.client.cluster import Client, backoff_seconds, parse_bootstrap
+from logfleet.client.connection import CONNECT_TIMEOUT_SECONDS
 from logfleet.client.errors import ConnectionLost, KafkaError
 from logfleet.client.metadata import DOUBTED_AGE_MS_MAX, Node
 from logfleet.wire.errors import ErrorCode
@@ -45,6 +47,27 @@ async def test_the_next_address_is_tried() -> None:
     async with Client(dead) as client:
         with pytest.raises(ConnectionLost, match="cannot connect"):
             await client.any()
+
+
+async def test_an_address_that_does_not_answer_keeps_nobody_waiting_for_long() -> None:
+    began = asyncio.get_running_loop().time()
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # the kernel accepts, nobody reads
+        port = silent.getsockname()[1]
+        async with (
+            FakeBroker().running() as broker,
+            Client(f"127.0.0.1:{port},{broker.bootstrap}") as client,
+        ):
+            assert (await client.any()).port == broker.port
+            assert asyncio.get_running_loop().time() - began < CONNECT_TIMEOUT_SECONDS / 2
+
+
+async def test_a_broker_that_has_answered_is_asked_first() -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        await client.topic("t")
+        await client.broker(await client.leader_of("t", 0))
+        client.addresses = [("127.0.0.1", 1), *client.addresses]
+        (await client.any()).close()
+        assert (await client.any()).port == broker.port
 
 
 async def test_connections_are_shared_and_made_anew_when_lost() -> None:

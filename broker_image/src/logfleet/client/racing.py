@@ -1,0 +1,47 @@
+"""Whoever of several answers first: a broker that is gone for good, or whose address leads nowhere, must not keep those waiting who can be served by another one.
+
+After STAGGER_S without an answer, or at once after a failure, the next one is asked as well (RFC 8305, Happy Eyeballs, does it for the addresses of one name).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from logfleet.client.connection import Connection
+from logfleet.client.errors import ClientError, ConnectionLost
+
+STAGGER_S: Final = 0.25
+
+
+async def first_connection(attempts: Sequence[Callable[[], Awaitable[Connection]]]) -> Connection:
+    """The first connection that comes about; what else comes about is closed. Raises ConnectionLost, with all reasons, if none does."""
+    failures: list[str] = []
+    running: set[asyncio.Future[Connection]] = set()
+    left = list(attempts)
+    try:
+        while left or running:
+            if left:
+                running.add(asyncio.ensure_future(left.pop(0)()))
+            ended, running = await asyncio.wait(
+                running,
+                timeout=STAGGER_S if left else None,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            for task in ended:
+                error = task.exception()
+                if error is None:
+                    running |= ended - {task}
+                    return task.result()
+                if not isinstance(error, ClientError):
+                    raise error
+                failures.append(str(error))
+    finally:
+        for task in running:
+            task.cancel()
+            task.add_done_callback(_drop)
+    raise ConnectionLost("; ".join(failures))
+
+
+def _drop(task: "asyncio.Future[Connection]") -> None:
+    if not task.cancelled() and task.exception() is None:
+        task.result().close()
