@@ -69,6 +69,8 @@ class SimBroker(Node):
 
     # registration
 
+    since_ms = 0
+
     def _registering(self) -> Process:
         store = self.fleet.store
         former: int | None = None
@@ -78,6 +80,9 @@ class SimBroker(Node):
             if lease is None:
                 yield 200
                 continue
+            self.since_ms = (
+                self.fleet.kernel.wall_ms if self.host.life > 1 else 0
+            )  # all have run for long
             told = self._value()
             put = Put(keys.broker(self.id), keys.encode(told), lease)
             claim = Txn([absent(put.key)], [put], [Get(put.key)])
@@ -113,6 +118,7 @@ class SimBroker(Node):
             unclean=self.is_unclean,
             leaving=self.is_leaving,
             offline=self._offline(),
+            since_ms=self.since_ms,
         )
 
     def _offline(self) -> dict[str, tuple[int, ...]]:

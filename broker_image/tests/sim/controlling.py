@@ -165,7 +165,11 @@ class Controlling:
         if topic is None:
             return True
         steps = elections.election_steps(
-            image, topic, BrokerLayers({}, {}), may_be_unclean=may_be_unclean
+            image,
+            topic,
+            BrokerLayers({}, {}),
+            may_be_unclean=may_be_unclean,
+            fresh=elections.fresh_brokers(image, fleet.kernel.wall_ms),
         )
         return (yield from self._write(epoch, steps))
 

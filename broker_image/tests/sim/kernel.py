@@ -20,6 +20,10 @@ class SimulationError(AssertionError):
     """The cluster did what it must never do, or did not what it must. The text says which invariant, and what happened."""
 
 
+WALL_MS = 1_000_000
+"""When a run begins."""
+
+
 class Host:
     """A machine. life: number of its present process; a process of an earlier life is gone."""
 
@@ -65,6 +69,11 @@ class Kernel:
             tuple[int, int, Host, int, str, Callable[..., None], tuple[Any, ...]]
         ] = []
         self._sequence = 0
+
+    @property
+    def wall_ms(self) -> int:
+        """What every host's wall clock says."""
+        return WALL_MS + self.now
 
     def at(
         self, delay_ms: int, host: Host, label: str, action: Callable[..., None], *arguments: Any

@@ -20,6 +20,9 @@ from logfleet.wire.errors import ErrorCode
 
 _MIN_ISR: Final = "min.insync.replicas"
 _UNCLEAN: Final = "unclean.leader.election.enable"
+SETTLED_MS: Final = 30_000
+"""How long a broker runs, or a preferred replica is in sync, before it is given the lead where another one can have it. Its clients may have the address of its former pod
+until then: Java keeps one that failed for 10 s, kube-proxy and DNS servers hear of a new one after seconds, and who connects to the old one gets no answer at all."""
 
 
 def min_isr(topic_configs_value: str | None, layers: BrokerLayers) -> int:
@@ -29,6 +32,13 @@ def min_isr(topic_configs_value: str | None, layers: BrokerLayers) -> int:
     return int(text)
 
 
+def fresh_brokers(image: ClusterImage, now_ms: int) -> list[int]:
+    """Ids of those that have started less than SETTLED_MS ago, the last one last. now_ms: wall clock. Hosts whose clocks differ lead to another preference, to nothing else."""
+    since = {each.id: each.value.since_ms for each in image.brokers.values()}
+    fresh = [each for each, at_ms in since.items() if 0 <= now_ms - at_ms < SETTLED_MS]
+    return sorted(fresh, key=lambda each: (since[each], each))
+
+
 def election_steps(
     image: ClusterImage,
     topic: Topic,
@@ -36,10 +46,12 @@ def election_steps(
     *,
     indexes: Iterable[int] | None = None,
     may_be_unclean: bool = True,
+    fresh: Sequence[int] = (),
 ) -> Iterator[Step]:
     """Writes for the partitions of a topic whose state is not what it should be.
 
     indexes: of the partitions that are looked at, None for all. may_be_unclean: False while there are newcomers, of whom one may be the leader that is missed.
+    fresh: as `fresh_brokers` has them.
     """
     wanted = min_isr(topic.configs.get(_MIN_ISR), layers)
     text = topic.configs.get(_UNCLEAN) or topic_default(_UNCLEAN, layers)
@@ -52,6 +64,7 @@ def election_steps(
             min_isr=wanted,
             unclean=unclean,
             offline=_offline(image, topic, index),
+            fresh=fresh,
         )
         if value is not None:
             yield _election(image, topic, index, value)

@@ -71,7 +71,7 @@ class BrokerValue(msgspec.Struct, frozen=True, omit_defaults=True):
     directories: `directory.id` of each of its log directories (KIP-858), by which a replica's disk is known again.
     offline: by topic id (text form) the partitions in log directories that failed or are missing. The broker writes it anew when that changes.
     unclean: it did not stop cleanly before this start, so that its logs may lack what it had acknowledged (KIP-966). leaving: it is
-    asked to stop, and would be let go first.
+    asked to stop, and would be let go first. since_ms: when this start was, by its wall clock, 0 if it does not tell; nothing but a preference may rest on that.
     """
 
     incarnation: str
@@ -81,6 +81,7 @@ class BrokerValue(msgspec.Struct, frozen=True, omit_defaults=True):
     offline: dict[str, tuple[int, ...]] = {}
     unclean: bool = False
     leaving: bool = False
+    since_ms: int = 0
 
 
 class DirectoriesValue(msgspec.Struct, frozen=True):

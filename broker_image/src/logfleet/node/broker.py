@@ -382,6 +382,7 @@ class Broker:
             directories,
             self.partitions.offline.by_topic(),
             unclean=not self._log_dirs.lost_nothing,
+            since_ms=clock.now_ms(),
         )
         self.membership = Membership(
             self.store,

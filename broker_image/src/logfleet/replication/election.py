@@ -3,7 +3,8 @@
 In this order:
 
 1. the leader stays while it is in the ISR and active;
-2. else the first active replica of the ISR, in the order of assignment; a draining one only where no active one is left;
+2. else the first active replica of the ISR, in the order of assignment; those that have started lately come last, as their clients may still have the addresses of
+   before; a draining one only where no active one is left;
 3. the ISR is empty: the first active eligible leader (KIP-966), as it holds every committed record;
 4. nobody is eligible either: the last leader, if it has the disk on which it led (KIP-858; KIP-966: last known leader);
 5. the ISR is empty and unclean.leader.election.enable is set: the first active replica;
@@ -42,15 +43,17 @@ def next_state(
     min_isr: int,
     unclean: bool = False,
     offline: Collection[int] = (),
+    fresh: Sequence[int] = (),
 ) -> PartitionValue | None:
     """The state that replaces `state`; None if it is right.
 
-    min_isr: min.insync.replicas in force. unclean: whether rule 5 holds. offline: replicas in log directories that failed.
+    min_isr: min.insync.replicas in force. unclean: whether rule 5 holds. offline: replicas in log directories that failed. fresh: brokers that have started lately,
+    the last one last.
     """
     if _is_settled(state, brokers, min_isr, offline):
         return None
     wanted = state.changed(min_isr=min_isr, last_leader=_last_leader(state))
-    after = _replacing(state, wanted, brokers, unclean=unclean, offline=offline)
+    after = _replacing(state, wanted, brokers, unclean=unclean, offline=offline, fresh=fresh)
     return None if after == state.changed() else after
 
 
@@ -72,6 +75,7 @@ def _replacing(
     *,
     unclean: bool,
     offline: Collection[int],
+    fresh: Sequence[int] = (),
 ) -> PartitionValue:
     """What replaces `state`: `wanted`, with those in sync who are still, at the end of its reassignment if it has come there, and with a leader.
 
@@ -82,7 +86,7 @@ def _replacing(
     in_sync = with_isr(wanted, _in_sync(wanted, present), unclean=lost)
     done = completed(in_sync)
     there = {each: present[each] for each in done.replicas if each in present}
-    after = _elected(done, there, state.leader_epoch + 1, unclean=unclean)
+    after = _elected(done, there, state.leader_epoch + 1, unclean=unclean, fresh=fresh)
     has_lost_any = not set(state.replicas) <= set(after.replicas)
     leader_epoch = state.leader_epoch + 1 if has_lost_any else after.leader_epoch
     return after.changed(partition_epoch=state.partition_epoch + 1, leader_epoch=leader_epoch)
@@ -149,7 +153,12 @@ def _in_sync(state: PartitionValue, present: Brokers) -> list[Member]:
 
 
 def _elected(
-    state: PartitionValue, present: Brokers, leader_epoch: int, *, unclean: bool
+    state: PartitionValue,
+    present: Brokers,
+    leader_epoch: int,
+    *,
+    unclean: bool,
+    fresh: Sequence[int],
 ) -> PartitionValue:
     """With a leader, if there can be one. state: its ISR holds whom it should; leader_epoch: of another leader than `state` has."""
     active = [broker for broker in present.values() if broker.is_active]
@@ -158,7 +167,8 @@ def _elected(
         candidates = [broker.id for broker in active if broker.id in ids] or ids
         if state.leader in candidates:
             return state
-        return _led_by(present[candidates[0]], state, leader_epoch)
+        best = min(candidates, key=lambda each: fresh.index(each) + 1 if each in fresh else 0)
+        return _led_by(present[best], state, leader_epoch)
     with_disk = [broker for broker in active if _has_disk(state, broker)]
     eligible = next((broker for broker in with_disk if broker.id in state.elr), None)
     if eligible is not None:

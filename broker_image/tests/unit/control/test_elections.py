@@ -2,9 +2,11 @@ import msgspec
 import pytest
 from logfleet.control.brokers.fencing import admission_steps, newcomers
 from logfleet.control.elections import (
+    SETTLED_MS,
     balance_steps,
     elect,
     election_steps,
+    fresh_brokers,
     imbalances,
     min_isr,
 )
@@ -46,6 +48,14 @@ def test_a_restart_between_two_looks_is_a_new_term_under_the_new_broker_epoch(cl
     after = partition(cluster)
     assert (after.leader, after.leader_epoch) == (1, 2)
     assert after.isr != before.isr
+
+
+def test_who_has_started_lately_is_told_by_its_own_clock_the_last_one_last(cluster):
+    now_ms = 1_000_000
+    since = {1: 0, 2: now_ms - SETTLED_MS, 3: now_ms - 5, 4: now_ms - SETTLED_MS + 1, 5: now_ms + 9}
+    for broker_id, at_ms in since.items():
+        cluster.put(keys.broker(broker_id), keys.BrokerValue("i", (), since_ms=at_ms))
+    assert fresh_brokers(cluster.image, now_ms) == [4, 3], "5 is ahead of this clock, or we behind"
 
 
 def test_other_brokers_partitions_are_left_alone(cluster):

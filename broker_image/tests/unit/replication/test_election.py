@@ -64,6 +64,17 @@ def test_the_first_in_sync_replica_by_assignment_follows_a_leader_that_died() ->
     assert state.isr == ((2, 20), (3, 30))
 
 
+def test_who_has_started_lately_leads_only_if_nobody_else_can() -> None:
+    both = (broker(2), broker(3))
+    assert after(LED, *both, fresh=[2]).leader == 3, (
+        "clients of 2 may still go to its former address"
+    )
+    assert after(LED, *both, fresh=[3, 2]).leader == 3, "it has run for longer"
+    assert after(LED, *both, fresh=[2, 3]).leader == 2
+    assert after(LED, broker(2), fresh=[2]).leader == 2
+    assert next_state(LED, ALL, min_isr=MIN_ISR, fresh=[1]) is None, "it keeps what it leads"
+
+
 def test_a_replica_that_is_not_in_sync_does_not_lead_while_another_is() -> None:
     state = after(LED.changed(isr=((1, 10), (3, 30))), broker(2), broker(3))
     assert (state.leader, state.isr) == (3, ((3, 30),))

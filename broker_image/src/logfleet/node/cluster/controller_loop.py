@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from logfleet.control.config_keys import BROKER_KEYS
-from logfleet.control.elections import Imbalance, balance_steps, imbalances
+from logfleet.control.elections import SETTLED_MS, Imbalance, balance_steps, imbalances
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.transactions import Refusal, pack
 from logfleet.metadata import keys
@@ -48,8 +48,6 @@ LEASE_TTL_S: Final = 3
 """How long a dead controller is waited for; brokers' registrations live as long."""
 HISTORY_S: Final = 600.0
 """Revisions older than this are compacted by the controller: a broker that was away for longer reads everything anew."""
-SETTLED_S: Final = 30.0
-"""How long a preferred replica is in sync before it leads again: clients may keep an address that failed for 10 s (Java's DNS cache)."""
 BALANCED_AT_ONCE: Final = 50
 """Partitions given back to their preferred replicas in one turn of the controller; Kafka's are up to 1,000."""
 BALANCED: Final = "preferred replicas lead again"
@@ -79,7 +77,7 @@ class ControllerLoop:
         *,
         ttl_s: int = LEASE_TTL_S,
         history_s: float = HISTORY_S,
-        settled_s: float = SETTLED_S,
+        settled_s: float = SETTLED_MS / 1000,
     ) -> None:
         self._store = store
         self._follower = follower
