@@ -35,6 +35,7 @@ from msgspec.structs import replace
 from .budgets import budget_allows
 from .etcd_cluster import EtcdCluster
 from .lives import component, is_config_map_key, is_ready, runs, without_accidents
+from .pod_status import ready_condition
 from .replicas import Replicas
 from .schemas import STATUS_SCHEMAS, undeclared
 from .server_side_apply import merge
@@ -277,7 +278,7 @@ class World:
         ready = not (stuck or without_lease or idle)
         status = {
             "hostIP": self.host_ip,
-            "conditions": [{"type": "Ready", "status": str(ready)}],
+            "conditions": [ready_condition(live, self.now(), ready=ready)],
             "initContainerStatuses": gate,
             "containerStatuses": [{"name": "main", "ready": ready, "state": state}],
         }

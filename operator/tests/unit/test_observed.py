@@ -1,8 +1,11 @@
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from logfleet_operator.clusters.etcd import EMPTY_VOLUME_EXIT
 from logfleet_operator.clusters.observed import EMPTY_VOLUME, differences, differs, pod_from
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 ENTRIES = {"env": [{"name": "a", "value": "1"}, {"name": "b", "value": "2"}]}
 UDP = {"port": 1, "protocol": "UDP"}
@@ -128,10 +131,19 @@ def pod(**status: Any) -> dict[str, Any]:
     ],
 )
 def test_a_pod_tells_why_it_cannot_run(status: dict[str, Any], stuck: str) -> None:
-    assert pod_from(pod(**status)).stuck == stuck
+    assert pod_from(pod(**status), NOW).stuck == stuck
 
 
 def test_a_pod_is_ready_when_kubernetes_says_so() -> None:
-    assert pod_from(pod(conditions=[{"type": "Ready", "status": "True"}])).ready
-    assert not pod_from(pod(conditions=[{"type": "Ready", "status": "False"}])).ready
-    assert not pod_from(pod()).ready
+    assert pod_from(pod(conditions=[{"type": "Ready", "status": "True"}]), NOW).ready
+    assert not pod_from(pod(conditions=[{"type": "Ready", "status": "False"}]), NOW).ready
+    assert not pod_from(pod(), NOW).ready
+
+
+@pytest.mark.parametrize(
+    "since, fresh", [("2025-12-31T23:59:51Z", True), ("2025-12-31T23:59:50Z", False), (None, False)]
+)
+def test_a_pod_is_fresh_for_ten_seconds_after_it_became_ready(since, fresh):
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": since}
+    assert pod_from(pod(conditions=[ready]), NOW).fresh == fresh
+    assert not pod_from(pod(conditions=[{**ready, "status": "False"}]), NOW).fresh

@@ -22,11 +22,12 @@ def observed(component: str, states: str) -> Observed:
             uid="1",
             component=component,
             revision="new" if state.isupper() else "old",
-            ready=state in "rRdD",
+            ready=state in "rRdDfF",
             deleting=state in "dD",
             stuck="CrashLoopBackOff" if state in "sS" else "",
             node="",
             host_ip="",
+            fresh=state in "fF",
         )
         for ordinal, state in enumerate(states)
         if state != "-"
@@ -40,6 +41,9 @@ def observed(component: str, states: str) -> Observed:
     [
         (BROKER, "rrr", [0], []),
         (BROKER, "Rrr", [1], []),
+        # one that has just come back may not be reached by everybody; of one that is out of date that is no matter
+        (BROKER, "Frr", [], []),
+        (BROKER, "Rfr", [1], []),
         # the one that serves nobody first
         (BROKER, "rur", [1], []),
         (BROKER, "RuR", [1], []),

@@ -163,7 +163,7 @@ class ClusterReconciler:
         fleet = None
         for turn in range(ROUNDS_MAX):
             known = self._recent_rewritings(metadata.namespace, metadata.name)
-            observed = await observe(self._kube, cluster, known)
+            observed = await observe(self._kube, cluster, known, self._now())
             if turn == 0:
                 fleet = await self._relocation.look(cluster, observed)
             leave = await ask(self._deciders, cluster, observed)

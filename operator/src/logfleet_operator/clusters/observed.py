@@ -6,7 +6,7 @@ with them field by field, and `Pod` is what matters of a pod.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from logfleet.resources.cluster import ClusterResource
@@ -52,12 +52,17 @@ READ_AGAIN: Final = (f"metadata.labels.{GROUP}/", "data.", "spec.replicas")
 FIELDS_TOLD_MAX: Final = 3
 
 # An etcd member whose gate (etcd.py) does not let it start.
+FRESH: Final = timedelta(seconds=10)
+"""For so long a pod that has become ready may not be reached at its new address by everybody: kube-proxy gathers changes for a second, name servers keep answers for some."""
 EMPTY_VOLUME: Final = "EmptyVolume"
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """stuck: why it will not run as it is, in a word; "" if it runs or may still. node: "" before it is given one."""
+    """stuck: why it will not run as it is, in a word; "" if it runs or may still. node: "" before it is given one.
+
+    fresh: ready for less than FRESH.
+    """
 
     name: str
     uid: str
@@ -68,6 +73,7 @@ class Pod:
     stuck: str
     node: str
     host_ip: str
+    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,23 +155,29 @@ class Observed:
         return [pod for pod in self.pods if pod.component == component]
 
 
-def pod_from(live: Manifest) -> Pod:
+def pod_from(live: Manifest, now: datetime) -> Pod:
     metadata, status = live["metadata"], live.get("status", {})
     labels = metadata.get("labels", {})
-    ready = any(
-        condition["type"] == "Ready" and condition["status"] == "True"
-        for condition in status.get("conditions", ())
+    ready = next(
+        (
+            condition
+            for condition in status.get("conditions", ())
+            if condition["type"] == "Ready" and condition["status"] == "True"
+        ),
+        None,
     )
+    since = (ready or {}).get("lastTransitionTime")
     return Pod(
         name=metadata["name"],
         uid=metadata["uid"],
         component=labels.get(names.COMPONENT_LABEL, ""),
         revision=labels.get(names.REVISION_LABEL, ""),
-        ready=ready,
+        ready=ready is not None,
         deleting="deletionTimestamp" in metadata,
         stuck=_stuck(status),
         node=live.get("spec", {}).get("nodeName", ""),
         host_ip=status.get("hostIP", ""),
+        fresh=since is not None and now - datetime.fromisoformat(since) < FRESH,
     )
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Final
 
 from logfleet.resources.cluster import ClusterResource
@@ -23,7 +24,10 @@ OWNED_KINDS: Final = (
 
 
 async def observe(
-    kube: Kube, cluster: ClusterResource, rewritings: Mapping[tuple[str, str], Rewriting]
+    kube: Kube,
+    cluster: ClusterResource,
+    rewritings: Mapping[tuple[str, str], Rewriting],
+    now: datetime,
 ) -> Observed:
     """All that the plan looks at. Raises KubeError, KubeUnavailable."""
     name, namespace = cluster.metadata.name, cluster.metadata.namespace
@@ -46,7 +50,7 @@ async def observe(
         objects=by_kind_and_name(live for kind in OWNED_KINDS for live in found[kind]),
         secrets=known,
         ends={secret: end for secret, end in ends.items() if end is not None},
-        pods=tuple(pod_from(live) for live in found["Pod"]),
+        pods=tuple(pod_from(live, now) for live in found["Pod"]),
         volumes=tuple(found["PersistentVolumeClaim"]),
         storage_classes=tuple(found["StorageClass"]),
         rewritings=rewritings,

@@ -2,7 +2,8 @@
 
 StatefulSets here never replace pods themselves (OnDelete). A pod is out of date when its revision
 is not its set's. A pod that runs goes only while no other is missing or going and all that are up
-to date are ready. Of brokers a wave goes at once: all that are out of date in one zone, or as many
+to date are ready, brokers for some seconds (as with minReadySeconds of a Deployment: until load
+balancers and name servers have their new addresses). Of brokers a wave goes at once: all that are out of date in one zone, or as many
 of them as the brokers say may stop together (`may_i`); none while no broker can be asked. The first
 of a wave goes by eviction, not deletion: so the disruption budget has the last word, also about what
 happens at the same moment elsewhere; the others, for which the budget has no room, are deleted only
@@ -15,7 +16,7 @@ serve nobody and nothing is lost.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from logfleet_operator.clusters.observed import EMPTY_VOLUME, Observed, Pod
+from logfleet_operator.clusters.observed import EMPTY_VOLUME, FRESH, Observed, Pod
 from logfleet_operator.names import BROKER, ETCD, ZONE_LABEL
 
 
@@ -155,8 +156,10 @@ def _replace(
     others = [*pods.missing, *_awaited(component, pods.present, pods.outdated)]
     if others:
         unready = [each for each in pods.present if not each.ready or each.deleting]
+        settling = all(each.ready and each.fresh for each in pods.present if each.name in others)
+        since = f", ready for less than {FRESH.seconds} s" if settling and not pods.missing else ""
         return Rollout(
-            f"waiting for {', '.join(others[:5])}; will replace {one.name} next"
+            f"waiting for {', '.join(others[:5])}{since}; will replace {one.name} next"
             + troubles(unready),
             replaces=True,
         )
@@ -183,7 +186,9 @@ def _awaited(component: str, pods: Sequence[Pod], outdated: Sequence[Pod]) -> li
     return [
         pod.name
         for pod in pods
-        if pod.deleting or not (pod.ready or without_quorum or pod in outdated)
+        if pod.deleting
+        or not (pod.ready or without_quorum or pod in outdated)
+        or (component == BROKER and pod.fresh and pod not in outdated)
     ]
 
 
