@@ -70,6 +70,7 @@ class Operator(Program):
 
 
 def main() -> None:
+    from logfleet.control.balance.load import Plan
     from logfleet.operations.rebalancing import Goal, Progress
     from logfleet_operator.__main__ import Ways
     from logfleet_operator.__main__ import main as operate
@@ -101,6 +102,14 @@ def main() -> None:
         async def step(self, bootstrap: str, goal: Goal) -> Progress:
             del bootstrap
             return await super().step(os.environ[ADDRESS], goal)
+
+        async def propose(self, bootstrap: str, goal: Goal) -> Plan:
+            del bootstrap
+            return await super().propose(os.environ[ADDRESS], goal)
+
+        async def call_back(self, bootstrap: str, goal: Goal) -> Sequence[str]:
+            del bootstrap
+            return await super().call_back(os.environ[ADDRESS], goal)
 
         async def take_back(self, bootstrap: str, broker_ids: Collection[int]) -> None:
             serving = await OneDecider().serving(bootstrap) or frozenset()

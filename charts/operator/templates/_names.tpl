@@ -44,7 +44,10 @@ seccompProfile: {type: RuntimeDefault}
   resources: [clusters, topics]
   verbs: [get, list, watch]
 - apiGroups: [logfleet.dev]
-  resources: [clusters/status, topics/status]
+  resources: [rebalances]
+  verbs: [get, list, watch, delete]
+- apiGroups: [logfleet.dev]
+  resources: [clusters/status, topics/status, rebalances/status]
   verbs: [patch]
 # blockOwnerDeletion on what a Cluster owns
 - apiGroups: [logfleet.dev]

@@ -23,6 +23,7 @@ CHARTS = ROOT / "charts"
 EXAMPLES = ROOT / "crds" / "examples"
 CLUSTERS = "clusters.logfleet.dev"
 TOPICS = "topics.logfleet.dev"
+REBALANCES = "rebalances.logfleet.dev"
 FLEET_WITHIN_S = 240.0
 TOPIC_WITHIN_S = 120.0
 BROKERS_WITHIN_S = 240.0

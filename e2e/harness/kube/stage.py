@@ -1,11 +1,18 @@
 """An operator under its chart's rights on a real API server whose pods only seem to run, and one broker that all of its Clusters reach."""
 
+from functools import partial
 from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
 from e2e.harness.kube.control_plane import ControlPlane, Kubelets, Right
-from e2e.harness.kube.fleet import CLUSTERS, OPERATOR_NAMESPACE, OPERATOR_RELEASE, example
+from e2e.harness.kube.fleet import (
+    CLUSTERS,
+    OPERATOR_NAMESPACE,
+    OPERATOR_RELEASE,
+    REBALANCES,
+    example,
+)
 from e2e.harness.kube.kubernetes import Kubernetes, Object, condition, wait_for
 from e2e.harness.operator_program import Operator
 from e2e.harness.processes import Broker
@@ -48,6 +55,19 @@ class Stage:
             return found if fits else None
 
         return wait_for(f"{name} to be {reason}", probe, SOON_S)
+
+    def rebalance(self, namespace: str) -> tuple[Object, Object]:
+        """The example's status when it is proposed, and when it is done; it is approved in between, and has gone by itself afterwards."""
+        document, kubernetes = example("rebalance"), self.kubernetes
+        name = document["metadata"]["name"]
+        kubernetes.apply(document, namespace=namespace)
+        proposed = self.wait_reason(REBALANCES, name, namespace, "WaitingForApproval")
+        document["spec"] |= {"approved": True, "ttlSecondsAfterFinished": 5}
+        kubernetes.apply(document, namespace=namespace)
+        done = kubernetes.wait_condition(REBALANCES, name, namespace, within_s=SOON_S)
+        is_there = partial(kubernetes.exists, REBALANCES, name, namespace)
+        wait_for("it to go by itself", lambda: not is_there(), SOON_S)
+        return proposed["status"], done["status"]
 
 
 def small(**spec: Any) -> Object:

@@ -9,15 +9,18 @@ import pytest
 import yaml
 from logfleet.resources.cluster import parse_cluster
 from logfleet.resources.document import InvalidResourceError
+from logfleet.resources.rebalance import parse_rebalance
 from logfleet.resources.topic import parse_topic
 
 from e2e.harness.images import ROOT
-from e2e.harness.kube.fleet import CLUSTERS, EXAMPLES, TOPICS, example
+from e2e.harness.kube.fleet import CLUSTERS, EXAMPLES, REBALANCES, TOPICS, example
 from e2e.harness.kube.kubernetes import Kubernetes, Object, condition, wait_for
 
 CRDS = sorted((ROOT / "crds").glob("*.yaml"))
 NAMESPACE = "schemas"
-PARSERS = {"Cluster": parse_cluster, "Topic": parse_topic}
+KINDS = (CLUSTERS, TOPICS, REBALANCES)
+SHORT = {"cluster": "lfc", "topic": "lft", "rebalance": "lfr"}
+PARSERS = {"Cluster": parse_cluster, "Topic": parse_topic, "Rebalance": parse_rebalance}
 
 INTERNAL = {"name": "internal", "port": 9092, "type": "internal"}
 OUTSIDE = {"name": "external", "port": 9094, "type": "nodeport"}
@@ -42,7 +45,7 @@ def resource(kind: str, spec: dict[str, Any], name: str = "") -> Object:
 def server(kubernetes: Kubernetes) -> Kubernetes:
     """With our CRDs and a namespace."""
     kubernetes.apply(*CRDS)
-    for crd in (CLUSTERS, TOPICS):
+    for crd in KINDS:
         kubernetes.wait_condition("crd", crd, is_now="Established", within_s=30)
     kubernetes.create_namespace(NAMESPACE)
     return kubernetes
@@ -51,7 +54,7 @@ def server(kubernetes: Kubernetes) -> Kubernetes:
 @pytest.fixture
 def scratch(server: Kubernetes) -> Iterator[Kubernetes]:
     yield server
-    for kind in (CLUSTERS, TOPICS):
+    for kind in KINDS:
         server.kubectl("delete", kind, "--all", namespace=NAMESPACE)
 
 
@@ -128,6 +131,10 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("topic", {"clusterRef": None}, "spec.clusterRef"),
     ("topic", {"deletionPolicy": "Maybe"}, "spec.deletionPolicy"),
     ("topic", {"config": {"retention.ms": 1.5}}, "spec.config.retention.ms"),
+    ("rebalance", {"clusterRef": None}, "spec.clusterRef"),
+    ("rebalance", {"approval": "Later"}, "spec.approval"),
+    ("rebalance", {"movesPerBroker": 0}, "spec.movesPerBroker"),
+    ("rebalance", {"ttlSecondsAfterFinished": -1}, "spec.ttlSecondsAfterFinished"),
 ]
 WRONG_CHANGES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     (
@@ -188,6 +195,24 @@ WRONG_CHANGES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         {"clusterRef": {"name": "other"}},
         "a topic stays in its Cluster; make another Topic and copy the records",
     ),
+    (
+        "rebalance",
+        {},
+        {"clusterRef": {"name": "other"}},
+        "a Rebalance stays with its Cluster; make another one",
+    ),
+    (
+        "rebalance",
+        {"stop": True},
+        {"stop": False},
+        "what was stopped does not go on; make another Rebalance",
+    ),
+    (
+        "rebalance",
+        {"approved": True},
+        {"approved": False},
+        "an approval is not taken back; to end it set stop to true",
+    ),
 ]
 LONG_NAME = "a topic's name has at most 249 characters, write a shorter one"
 GOOD_CHANGES: list[tuple[str, dict[str, Any]]] = [
@@ -203,6 +228,8 @@ GOOD_CHANGES: list[tuple[str, dict[str, Any]]] = [
     ("topic", {"config": {"retention.ms": -1, "cleanup.policy": "compact"}}),
     ("topic", {"topicName": "a-topic"}),
     ("topic", {"deletionPolicy": "Retain"}),
+    ("rebalance", {"approved": True, "throttle": "20Mi"}),
+    ("rebalance", {"stop": True}),
 ]
 
 
@@ -263,7 +290,7 @@ def test_every_rule_is_shown_to_refuse_something():
             assert any(part in sentence for part in shown), sentence
 
 
-@pytest.mark.parametrize("kind", ["cluster", "topic"])
+@pytest.mark.parametrize("kind", ["cluster", "topic", "rebalance"])
 def test_an_unknown_field_is_refused_by_kubectl_and_never_stored(scratch, kind):
     wrong = resource(kind, {"colour": "green"})
     assert 'unknown field "spec.colour"' in refusal(scratch, wrong)
@@ -333,15 +360,33 @@ BOOTSTRAP = [{"name": "i", "type": "internal", "bootstrap": "fleet:9092"}]
             {"CLUSTER": "fleet", "PARTITIONS": "6", "REPLICAS": "1", "READY": "False"},
             {"TOPIC": "t", "WHY": "because"},
         ),
+        (
+            "rebalance",
+            {
+                **STATUS,
+                "phase": "Running",
+                "proposal": {"moves": 7, "bytes": 9},
+                "progress": {"bytesLeft": 5, "minutesLeft": 2},
+            },
+            {
+                "CLUSTER": "fleet",
+                "PHASE": "Running",
+                "MOVES": "7",
+                "BYTESLEFT": "5",
+                "MINUTESLEFT": "2",
+                "READY": "False",
+            },
+            {"BYTES": "9", "WHY": "because"},
+        ),
     ],
 )
 def test_kubectl_get_shows_what_matters_by_every_name(scratch, kind, status, narrow, wide):
     scratch.apply(resource(kind, {}), namespace=NAMESPACE)
     patch = ("patch", f"{kind}s.logfleet.dev", f"a-{kind}", "--subresource=status", "--type=merge")
     scratch.kubectl(*patch, "-p", json.dumps({"status": status}), namespace=NAMESPACE)
-    for name in (f"{kind}s.logfleet.dev", f"lf{kind[0]}", "logfleet"):
+    for name in (f"{kind}s.logfleet.dev", SHORT[kind], "logfleet"):
         assert shown(scratch.kubectl("get", name, namespace=NAMESPACE)).items() >= narrow.items()
-    said = shown(scratch.kubectl("get", f"lf{kind[0]}", "-o", "wide", namespace=NAMESPACE))
+    said = shown(scratch.kubectl("get", SHORT[kind], "-o", "wide", namespace=NAMESPACE))
     assert said.items() >= {**narrow, **wide}.items()
     assert list(said)[-1] == "AGE"
 
@@ -378,7 +423,7 @@ def test_wait_for_ready_works_from_the_first_status_on(scratch):
     assert "condition met" in scratch.kubectl(*wait, namespace=NAMESPACE)
 
 
-@pytest.mark.parametrize("crd", [CLUSTERS, TOPICS])
+@pytest.mark.parametrize("crd", KINDS)
 def test_the_api_server_has_nothing_to_object_about_the_schema(server, crd):
     found = wait_for("the verdict", lambda: server.get("crd", crd), 10)
     objection = condition(found, "NonStructuralSchema")

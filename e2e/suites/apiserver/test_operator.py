@@ -288,6 +288,14 @@ def test_mistakes_that_never_ran_are_written_back(stage, namespace):
     assert "typo" not in zones_of_etcd(stage.kubernetes, namespace)
 
 
+def test_a_rebalance_is_proposed_approved_done_and_goes_by_itself(stage, namespace):
+    """One broker has all there is: nothing is moved, and all the rest is as with more of them."""
+    bring_up(stage, namespace, small())
+    proposed, done = stage.rebalance(namespace)
+    assert (proposed["phase"], proposed["proposal"]["moves"]) == ("Proposed", 0)
+    assert done["phase"] == "Done"
+
+
 def test_topics_are_made_grown_changed_adopted_refused_and_deleted(stage, namespace):
     bring_up(stage, namespace, small())
     kubernetes = stage.kubernetes

@@ -10,6 +10,7 @@ import pytest
 
 from e2e.harness.kube.changes import (
     change,
+    change_cluster,
     has_replicas,
     held,
     is_spread,
@@ -17,7 +18,7 @@ from e2e.harness.kube.changes import (
     set_brokers,
     status,
 )
-from e2e.harness.kube.fleet import TOPICS, wait_brokers
+from e2e.harness.kube.fleet import REBALANCES, TOPICS, example, wait_brokers
 from e2e.harness.kube.kubernetes import wait_for
 
 pytestmark = pytest.mark.full
@@ -57,6 +58,42 @@ def test_six_brokers_become_three_while_a_zone_has_no_power(fleet, rig, load, en
         fleet.wait_ready()
     assert len(held(fleet)) == 3
     end("6 -> 3 brokers, power cut, operator killed")
+
+
+def test_a_rebalance_is_approved_and_carried_out_over_the_death_of_the_operator(
+    fleet, rig, load, end
+):
+    """A fourth broker that gets nothing by itself."""
+    change_cluster(fleet, scaling={"onScaleUp": "None"})
+    set_brokers(fleet, 4)
+    wait_for("four brokers to be wanted", lambda: status(fleet)["replicas"] == 4, 60)
+    wait_brokers(fleet)
+    fleet.wait_ready()
+    assert len(held(fleet)) == 3
+    fleet.kubernetes.apply(example("rebalance"), namespace=fleet.namespace)
+    name = example("rebalance")["metadata"]["name"]
+
+    def phase() -> str:
+        found = fleet.kubernetes.get(REBALANCES, name, fleet.namespace)
+        return str(found.get("status", {}).get("phase"))
+
+    wait_for("a proposal", lambda: phase() == "Proposed", 60)
+    with rig.part("a rebalance"):
+        change(fleet, REBALANCES, name, {"approved": True})
+        wait_for("it to run", lambda: phase() == "Running", 60)
+        kill_operator(fleet)
+        fleet.kubernetes.wait_condition(REBALANCES, name, fleet.namespace, within_s=SPREAD_WITHIN_S)
+    found = fleet.kubernetes.get(REBALANCES, name, fleet.namespace)["status"]
+    rig.say(f"proposal: {found['proposal']['moves']} moves; {found['why']}")
+    counts = held(fleet)
+    rig.say(f"replicas by broker: {counts}")
+    assert len(counts) == 4
+    fleet.kubernetes.delete(REBALANCES, name, fleet.namespace)
+    set_brokers(fleet, 3)
+    wait_for("three pods", lambda: len(fleet.broker_pods()) == 3, EMPTY_WITHIN_S)
+    change_cluster(fleet, scaling=None)
+    fleet.wait_ready()
+    end("a Rebalance, operator killed")
 
 
 @pytest.mark.parametrize("load", [1], indirect=True)

@@ -25,11 +25,12 @@ from logfleet_operator.credentials import NoCredentials, login
 from logfleet_operator.handlers import Feed, Watcher, watch_settings
 from logfleet_operator.kube import ApiServer, Kube, KubeError, KubeUnavailable
 from logfleet_operator.leadership import Leadership, LeaseLost, LedAdmins, LedKube
+from logfleet_operator.rebalances.rebalance_reconciler import RebalanceReconciler
 from logfleet_operator.settings import Settings, SettingsError
 from logfleet_operator.topics.topic_reconciler import TopicReconciler
 from logfleet_operator.worker import Worker
 
-CRDS: Final = (f"clusters.{GROUP}", f"topics.{GROUP}")
+CRDS: Final = (f"clusters.{GROUP}", f"topics.{GROUP}", f"rebalances.{GROUP}")
 CRDS_RETRY_S: Final = 5.0
 WATCHES_STOP_S: Final = 5.0
 
@@ -91,9 +92,11 @@ async def operate(kube: Kube, ways: Ways, settings: Settings) -> None:
         leadership = Leadership(kube, settings.lease_namespace, settings.lease, identity)
         kube, admins = LedKube(kube, leadership), LedAdmins(admins, leadership)
     etcds = EtcdClients(leadership)
-    clusters = ClusterReconciler(kube, settings, ways.deciders, etcds, ways.movers(leadership))
+    movers = ways.movers(leadership)
+    clusters = ClusterReconciler(kube, settings, ways.deciders, etcds, movers)
     topics = TopicReconciler(kube, admins, settings, monotonic=time.monotonic)
-    worker = Worker(kube, clusters, topics, settings)
+    rebalances = RebalanceReconciler(kube, settings, movers)
+    worker = Worker(kube, clusters, topics, rebalances, settings)
     watcher = Watcher(Feed(asyncio.get_running_loop(), worker, topics), settings)
     started = False
 

@@ -60,6 +60,9 @@ class Feed:
             self._call(self._topics.saw_deletion, place, metadata["uid"], policy_of(body))
         self._call(self._worker.add, Key("topics", metadata["namespace"], cluster))
 
+    def rebalance(self, metadata: Mapping[str, Any]) -> None:
+        self._call(self._worker.add, Key("rebalance", metadata["namespace"], metadata["name"]))
+
     def owned(self, metadata: Mapping[str, Any]) -> None:
         cluster = metadata["labels"][CLUSTER_LABEL]
         self._call(self._worker.add_both, metadata["namespace"], cluster)
@@ -84,6 +87,10 @@ def registry(feed: Feed) -> kopf.OperatorRegistry:
     @kopf.on.event(GROUP, VERSION, "topics", registry=result)
     def topic_event(event: Mapping[str, Any], body: kopf.Body, **_: Any) -> None:
         feed.topic(event["type"], body)
+
+    @kopf.on.event(GROUP, VERSION, "rebalances", registry=result)
+    def rebalance_event(meta: kopf.Meta, **_: Any) -> None:
+        feed.rebalance(meta)
 
     def owned_event(meta: kopf.Meta, **_: Any) -> None:
         feed.owned(meta)

@@ -62,6 +62,7 @@ class Kind:
 KINDS: Final[Mapping[str, Kind]] = {
     "Cluster": Kind("apis/logfleet.dev/v1beta1", "clusters"),
     "Topic": Kind("apis/logfleet.dev/v1beta1", "topics"),
+    "Rebalance": Kind("apis/logfleet.dev/v1beta1", "rebalances"),
     "ConfigMap": Kind("api/v1", "configmaps"),
     "PersistentVolumeClaim": Kind("api/v1", "persistentvolumeclaims"),
     "Pod": Kind("api/v1", "pods"),

@@ -16,6 +16,7 @@ from logfleet_operator.clusters.cluster_reconciler import ClusterReconciler
 from logfleet_operator.kube import Kube, KubeConflict, KubeError, KubeUnavailable
 from logfleet_operator.metrics import Metrics
 from logfleet_operator.queue import WorkQueue
+from logfleet_operator.rebalances.rebalance_reconciler import RebalanceReconciler
 from logfleet_operator.settings import Settings
 from logfleet_operator.topics.topic_reconciler import TopicReconciler
 
@@ -29,9 +30,9 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class Key(NamedTuple):
-    """A Cluster, or all topics of one (which need not exist)."""
+    """A Cluster, all topics of one (which need not exist), or a Rebalance."""
 
-    what: Literal["cluster", "topics"]
+    what: Literal["cluster", "topics", "rebalance"]
     namespace: str
     name: str
 
@@ -44,6 +45,7 @@ class Worker:
         kube: Kube,
         clusters: ClusterReconciler,
         topics: TopicReconciler,
+        rebalances: RebalanceReconciler,
         settings: Settings,
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -51,6 +53,7 @@ class Worker:
         self._kube = kube
         self._clusters = clusters
         self._topics = topics
+        self._rebalances = rebalances
         self._settings = settings
         self._clock = clock
         self._wake = asyncio.Event()
@@ -119,6 +122,8 @@ class Worker:
     async def _reconcile(self, key: Key) -> float | None:
         if key.what == "cluster":
             return await self._clusters.reconcile(key.namespace, key.name)
+        if key.what == "rebalance":
+            return await self._rebalances.reconcile(key.namespace, key.name)
         try:
             after, refused = await self._topics.reconcile(key.namespace, key.name)
         finally:  # what a pass found counts also if it could not be ended
@@ -185,3 +190,6 @@ class Worker:
         for topic in await self._kube.list("Topic", namespace):
             cluster_name = topic["spec"]["clusterRef"]["name"]
             self.add(Key("topics", topic["metadata"]["namespace"], cluster_name))
+        for rebalance in await self._kube.list("Rebalance", namespace):
+            metadata = rebalance["metadata"]
+            self.add(Key("rebalance", metadata["namespace"], metadata["name"]))

@@ -11,6 +11,7 @@ import yaml
 from logfleet_operator import names
 from logfleet_operator.clusters.cluster_reconciler import ClusterReconciler
 from logfleet_operator.handlers import Feed
+from logfleet_operator.rebalances.rebalance_reconciler import RebalanceReconciler
 from logfleet_operator.settings import Settings
 from logfleet_operator.topics.topic_reconciler import TopicReconciler
 from logfleet_operator.worker import Worker
@@ -44,6 +45,13 @@ def topic(name: str = "flights", **spec: Any) -> Manifest:
     return document
 
 
+def rebalance(name: str = "even-out", **spec: Any) -> Manifest:
+    document = copy.deepcopy(example("rebalance"))
+    document["metadata"]["name"] = name
+    document["spec"].update(spec)
+    return document
+
+
 class AtOnce:
     """As much of a loop as a `Feed` needs: what another thread hands over happens at once."""
 
@@ -63,7 +71,12 @@ class Operation:
             world, settings, world, world.etcd, world.replicas, now=world.now
         )
         self.topics = TopicReconciler(world, world, settings, monotonic=world.clock, now=world.now)
-        self.worker = Worker(world, self.clusters, self.topics, settings, clock=world.clock)
+        self.rebalances = RebalanceReconciler(
+            world, settings, world.replicas, monotonic=world.clock, now=world.now
+        )
+        self.worker = Worker(
+            world, self.clusters, self.topics, self.rebalances, settings, clock=world.clock
+        )
         self.feed = Feed(cast("asyncio.AbstractEventLoop", AtOnce()), self.worker, self.topics)
 
     def delete_topic(self, name: str) -> None:

@@ -1,8 +1,10 @@
 """Replicas of partitions on brokers, and their moves: `logfleet_operator.clusters.moves.Movers` in memory."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
+from logfleet.control.balance.load import BrokerLoad, Load, PartitionLoad, Plan
+from logfleet.control.balance.planner import plan
 from logfleet.operations.rebalancing import Goal, Progress
 from logfleet_operator.clusters.moves import MovesUnavailable
 
@@ -25,6 +27,7 @@ class Replicas:
         self.answers = True
         self.fewest = 1
         self.throttles: set[int | None] = set()
+        self.called_back = 0
 
     async def held(self, bootstrap: str) -> Mapping[int, int]:
         assert bootstrap
@@ -33,6 +36,21 @@ class Replicas:
     async def step(self, bootstrap: str, goal: Goal) -> Progress:
         assert bootstrap
         return self._do("move", lambda: self._step(goal))
+
+    async def propose(self, bootstrap: str, goal: Goal) -> Plan:
+        assert bootstrap
+        assert not goal.leaving, "that is the Cluster's own affair"
+        return self._do("plan", lambda: plan(self._load()))
+
+    async def call_back(self, bootstrap: str, goal: Goal) -> Sequence[str]:
+        assert bootstrap
+        assert goal.throttle is not None, "else throttles stay"
+
+        def act() -> Sequence[str]:
+            self.called_back += 1
+            return []
+
+        return self._do("call back", act)
 
     async def take_back(self, bootstrap: str, broker_ids: Collection[int]) -> None:
         assert bootstrap
@@ -48,6 +66,14 @@ class Replicas:
             raise MovesUnavailable("nobody answers")
         answer: Result = self._call(f"{what} replicas", act)
         return answer
+
+    def _load(self) -> Load:
+        partitions = [
+            PartitionLoad("flights", number, (broker_id,), 64 << 20)
+            for broker_id, count in self.counts.items()
+            for number in range(count)
+        ]
+        return Load(tuple(map(BrokerLoad, self.counts)), tuple(partitions))
 
     def _forget(self, broker_id: int) -> None:
         self.counts.pop(broker_id, None)

@@ -16,7 +16,9 @@ def _status_schema(plural: str) -> Manifest:
     return dict(schema["properties"]["status"])
 
 
-STATUS_SCHEMAS = {"Cluster": _status_schema("clusters"), "Topic": _status_schema("topics")}
+STATUS_SCHEMAS = {
+    kind: _status_schema(f"{kind.lower()}s") for kind in ("Cluster", "Topic", "Rebalance")
+}
 
 
 def undeclared(schema: Manifest, value: Any, path: str) -> Iterator[str]:

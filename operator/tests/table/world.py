@@ -91,7 +91,7 @@ class World:
         self._versions = itertools.count(1)
         self._ports = itertools.count(30000)
         self._ids = itertools.count(1)
-        for plural in ("clusters", "topics"):
+        for plural in ("clusters", "topics", "rebalances"):
             self._store("CustomResourceDefinition", "", f"{plural}.logfleet.dev", {})
         self._store("Namespace", "", NAMESPACE, {})
         self.add_storage_class("zonal", "WaitForFirstConsumer")

@@ -7,15 +7,17 @@ import jsonschema
 import msgspec
 import pytest
 import yaml
-from logfleet.resources import cluster, topic
+from logfleet.resources import cluster, rebalance, topic
 from logfleet.resources.cluster import parse_cluster
 from logfleet.resources.document import GROUP, VERSION
+from logfleet.resources.rebalance import parse_rebalance
 from logfleet.resources.topic import parse_topic
 
 ROOT = Path(__file__).resolve().parents[3]
 CRDS = {path.stem: yaml.safe_load(path.read_text()) for path in (ROOT / "crds").glob("*.yaml")}
 EXAMPLES = sorted((ROOT / "crds/examples").glob("*.yaml"))
-PARSERS = {"Cluster": parse_cluster, "Topic": parse_topic}
+PARSERS = {"Cluster": parse_cluster, "Topic": parse_topic, "Rebalance": parse_rebalance}
+SHORT = {"clusters": "lfc", "topics": "lft", "rebalances": "lfr"}
 
 
 def load_sync() -> Any:
@@ -72,6 +74,7 @@ MINIMAL = {
         "metadata": {"managed": {"replicas": 1}},
     },
     "topics": {"clusterRef": {"name": "fleet"}},
+    "rebalances": {"clusterRef": {"name": "fleet"}},
 }
 
 
@@ -94,6 +97,8 @@ def fields(shape: type[msgspec.Struct]) -> set[str]:
     [
         ("topics", (), topic.TopicSpec),
         ("topics", ("clusterRef",), topic.ClusterRef),
+        ("rebalances", (), rebalance.RebalanceSpec),
+        ("rebalances", ("topics",), rebalance.Excluded),
         ("clusters", (), cluster.ClusterSpec),
         ("clusters", ("pools", "items"), cluster.Pool),
         ("clusters", ("pools", "items", "storage"), cluster.Storage),
@@ -118,12 +123,13 @@ def test_a_kind_follows_the_conventions_of_kubernetes(crd: str) -> None:
     assert CRDS[crd]["metadata"]["name"] == f"{crd}.{GROUP}"
     assert spec["group"] == GROUP
     assert spec["names"]["categories"] == ["logfleet"]
-    assert spec["names"]["shortNames"] == [{"clusters": "lfc", "topics": "lft"}[crd]]
+    assert spec["names"]["shortNames"] == [SHORT[crd]]
     (version,) = spec["versions"]
     assert version["name"] == VERSION
     scale = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
-    wanted = {"clusters": {"status": {}, "scale": scale}, "topics": {"status": {}}}
-    assert version["subresources"] == wanted[crd]
+    assert version["subresources"] == {"status": {}} | (
+        {"scale": scale} if crd == "clusters" else {}
+    )
     assert version["additionalPrinterColumns"][-1]["name"] == "Age"
     conditions = schema(crd)["properties"]["status"]["properties"]["conditions"]
     assert conditions["x-kubernetes-list-type"] == "map"

@@ -25,12 +25,13 @@ pytestmark = [
 ]
 
 SOON_S = 30
-KINDS = len(OWNED) + 2
+KINDS = len(OWNED) + 3
 # What kopf looks for before it watches: (group, version, plural).
 SERVED = (
     *OWNED,
     (GROUP, VERSION, "clusters"),
     (GROUP, VERSION, "topics"),
+    (GROUP, VERSION, "rebalances"),
     ("", "v1", "namespaces"),
     ("", "v1", "events"),
     ("apiextensions.k8s.io", "v1", "customresourcedefinitions"),

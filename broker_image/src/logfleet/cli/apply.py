@@ -22,7 +22,7 @@ from logfleet.client.reconcile import (
     perform_all,
     topic_as_shown,
 )
-from logfleet.resources import cluster, topic
+from logfleet.resources import cluster, rebalance, topic
 from logfleet.resources.cluster import ClusterResource, parse_cluster
 from logfleet.resources.document import InvalidResourceError
 from logfleet.resources.plan import TopicPlan, claimants, conflict, plan_cluster, plan_topic
@@ -133,6 +133,8 @@ def _parse_one(content: object) -> Resource:
 
 
 def _unknown_kind(kind: object) -> str:
+    if kind == rebalance.KIND:
+        return "is carried out by the operator only: use `logfleet rebalance plan` and `logfleet rebalance run`"
     return f"is {kind!r}, write one of {', '.join(PARSERS)}"
 
 

@@ -26,6 +26,8 @@ class Reason(StrEnum):
     CLUSTER_NOT_FOUND = "ClusterNotFound"
     CLUSTER_NOT_READY = "ClusterNotReady"
     DELETE_BLOCKED = "DeleteBlocked"
+    WAITING_FOR_APPROVAL = "WaitingForApproval"
+    STOPPED = "Stopped"
     OFFLINE_PARTITIONS = "OfflinePartitions"
     UNDER_MIN_ISR_PARTITIONS = "UnderMinIsrPartitions"
     UNDER_REPLICATED_PARTITIONS = "UnderReplicatedPartitions"

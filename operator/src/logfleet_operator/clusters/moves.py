@@ -5,7 +5,7 @@ What is to be moved is planned anew at each step from what is there (`logfleet.o
 
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 import structlog
@@ -14,7 +14,8 @@ from logfleet.client.cluster import Client
 from logfleet.client.cordons import set_cordons
 from logfleet.client.errors import ClientError, KafkaError
 from logfleet.client.unregistering import unregister_broker
-from logfleet.operations.rebalancing import Goal, Progress, advance, finish
+from logfleet.control.balance.load import Plan
+from logfleet.operations.rebalancing import Goal, Progress, advance, finish, make_plan, stop
 from logfleet.resources.cluster import ClusterResource
 from logfleet.wire.errors import ErrorCode
 
@@ -44,6 +45,14 @@ class Movers(Protocol):
 
     async def step(self, bootstrap: str, goal: Goal) -> Progress:
         """Begin what may begin now; how far it is. Brokers that leave are given nothing new from now on. Leaders and throttles are put right after the last move."""
+        ...
+
+    async def propose(self, bootstrap: str, goal: Goal) -> Plan:
+        """What would be moved. Changes nothing."""
+        ...
+
+    async def call_back(self, bootstrap: str, goal: Goal) -> Sequence[str]:
+        """What is under way goes back to where it was, throttles go; why not, of what cannot be called back."""
         ...
 
     async def take_back(self, bootstrap: str, broker_ids: Collection[int]) -> None:
@@ -79,6 +88,14 @@ class FleetMovers:
             if progress.is_done:
                 await finish(client, goal)
             return progress
+
+    async def propose(self, bootstrap: str, goal: Goal) -> Plan:
+        async with _asked(bootstrap) as client:
+            return await make_plan(client, goal)
+
+    async def call_back(self, bootstrap: str, goal: Goal) -> Sequence[str]:
+        async with self._changing(bootstrap) as client:
+            return await stop(client, goal)
 
     async def take_back(self, bootstrap: str, broker_ids: Collection[int]) -> None:
         async with self._changing(bootstrap) as client:

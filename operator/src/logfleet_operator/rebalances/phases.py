@@ -1,0 +1,142 @@
+"""In which phase a Rebalance is, and what is done for it next. PURE.
+
+Pending -> Proposed -> Running -> Done, and from each of the first three to Stopped. The phase is a field of the status; the condition Ready is what `kubectl wait` waits for: true once it is Done.
+(Strimzi has its phases as types of conditions, so that nothing can be waited for in every state.) All but the phase is read from the brokers at each step.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from logfleet.resources.plan import Reason
+from logfleet.resources.rebalance import RebalanceSpec
+
+from logfleet_operator.conditions import PROGRESSING, READY
+from logfleet_operator.names import Manifest
+
+PROPOSAL_S: Final = 600
+"""A proposal that nobody approves is made anew after so long: partitions grow."""
+
+
+class Phase(StrEnum):
+    PENDING = "Pending"
+    PROPOSED = "Proposed"
+    RUNNING = "Running"
+    STOPPED = "Stopped"
+    DONE = "Done"
+
+    @property
+    def has_ended(self) -> bool:
+        return self in {Phase.STOPPED, Phase.DONE}
+
+
+class Act(StrEnum):
+    """PROPOSE: plan and tell. STEP: begin what may begin now. CALL_BACK: what is under way goes back. DELETE: the resource, as it asked for."""
+
+    NOTHING = "nothing"
+    PROPOSE = "propose"
+    STEP = "step"
+    CALL_BACK = "call back"
+    DELETE = "delete"
+
+
+REASONS: Final = {
+    Phase.PENDING: Reason.CLUSTER_NOT_READY,
+    Phase.PROPOSED: Reason.WAITING_FOR_APPROVAL,
+    Phase.RUNNING: Reason.PROGRESSING,
+    Phase.STOPPED: Reason.STOPPED,
+    Phase.DONE: Reason.READY,
+}
+"""Of the condition Ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """why: the sentence for the status; "" leaves the one that is there."""
+
+    act: Act
+    phase: Phase
+    why: str = ""
+
+
+def decide(
+    spec: RebalanceSpec,
+    phase: Phase,
+    *,
+    obstacle: str,
+    proposal_s: float | None,
+    ended_s: float | None,
+) -> Decision:
+    """obstacle: why nothing can be begun now, "" if it can. proposal_s: since this spec was planned for, None if it was not. ended_s: since the end."""
+    if phase.has_ended:
+        ttl = spec.ttl_seconds_after_finished
+        is_over = ttl is not None and ended_s is not None and ended_s >= ttl
+        return Decision(Act.DELETE if is_over else Act.NOTHING, phase)
+    if spec.stop:
+        if phase is Phase.RUNNING:
+            return Decision(Act.CALL_BACK, Phase.STOPPED)
+        return Decision(Act.NOTHING, Phase.STOPPED, "stopped before anything was moved")
+    if obstacle:
+        waiting = Phase.RUNNING if phase is Phase.RUNNING else Phase.PENDING
+        return Decision(Act.NOTHING, waiting, f"waiting: {obstacle}")
+    if spec.is_approved:
+        return Decision(Act.STEP, Phase.RUNNING)
+    if phase is Phase.PROPOSED and proposal_s is not None and proposal_s < PROPOSAL_S:
+        return Decision(Act.NOTHING, phase)
+    return Decision(Act.PROPOSE, Phase.PROPOSED)
+
+
+def obstacle(cluster: Manifest | None, name: str, before: Manifest | None) -> str:
+    """Why nothing is begun. cluster: as it is, None if there is none of that name. before: the Rebalance that comes first."""
+    if cluster is None:
+        return f"there is no Cluster {name} in this namespace"
+    if "deletionTimestamp" in cluster["metadata"]:
+        return f"Cluster {name} is being deleted"
+    if cluster["spec"].get("paused"):
+        return f"Cluster {name} is paused"
+    if _status(cluster, PROGRESSING) == "True":
+        return f"Cluster {name} is being changed: {cluster['status']['why']}"
+    if _status(cluster, READY) != "True":
+        return f"Cluster {name} is not Ready: {cluster.get('status', {}).get('why', 'it is new')}"
+    if before is not None:
+        return f"Rebalance {before['metadata']['name']} comes first"
+    return ""
+
+
+def phase_of(live: Mapping[str, Any]) -> Phase:
+    """Pending, too, if the status says what this version does not know."""
+    told = live.get("status", {}).get("phase")
+    return Phase(told) if told in set(Phase) else Phase.PENDING
+
+
+def comes_before(live: Manifest, others: Iterable[Manifest]) -> Manifest | None:
+    """Of those of its Cluster that is carried out before this one: who runs, else the oldest that may. None for one that runs itself, or is not approved yet."""
+    if phase_of(live) is Phase.RUNNING or not _is_approved(live):
+        return None
+    rivals = [
+        each
+        for each in others
+        if each["metadata"]["uid"] != live["metadata"]["uid"]
+        and each["spec"]["clusterRef"]["name"] == live["spec"]["clusterRef"]["name"]
+        and _is_approved(each)
+        and not phase_of(each).has_ended
+        and (phase_of(each) is Phase.RUNNING or _age(each) < _age(live))
+    ]
+    return min(
+        rivals, key=lambda each: (phase_of(each) is not Phase.RUNNING, *_age(each)), default=None
+    )
+
+
+def _is_approved(live: Manifest) -> bool:
+    spec = live["spec"]
+    return spec.get("approval") == "Auto" or bool(spec.get("approved"))
+
+
+def _age(live: Manifest) -> tuple[str, str]:
+    return live["metadata"]["creationTimestamp"], live["metadata"]["uid"]
+
+
+def _status(cluster: Manifest, kind: str) -> str:
+    conditions = cluster.get("status", {}).get("conditions", ())
+    return next((each["status"] for each in conditions if each["type"] == kind), "Unknown")

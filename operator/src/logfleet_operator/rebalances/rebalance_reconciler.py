@@ -1,0 +1,210 @@
+"""Takes a Rebalance as far as it goes now, by the brokers' own word at each step. SHELL.
+
+Nothing is kept here but when the last step was: an operator that dies in the midst is followed by one that reads the phase and asks the brokers.
+"""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import structlog
+from logfleet.operations.rebalancing import Goal, Progress
+from logfleet.resources.cluster import parse_cluster
+from logfleet.resources.document import InvalidResourceError
+from logfleet.resources.plan import Reason
+from logfleet.resources.rebalance import RebalanceResource, parse_rebalance
+
+from logfleet_operator import conditions
+from logfleet_operator.clusters import manifests
+from logfleet_operator.clusters.cluster_reconciler import timestamp, write_status
+from logfleet_operator.clusters.moves import Movers, MovesUnavailable
+from logfleet_operator.events import Events
+from logfleet_operator.kube import Kube
+from logfleet_operator.names import Manifest
+from logfleet_operator.rebalances import told
+from logfleet_operator.rebalances.phases import (
+    REASONS,
+    Act,
+    Decision,
+    Phase,
+    comes_before,
+    decide,
+    obstacle,
+    phase_of,
+)
+from logfleet_operator.said import Said
+from logfleet_operator.settings import Settings
+
+STEP_S: Final = 2.0
+WAIT_S: Final = 5.0
+"""What is waited for tells itself by no event of a Rebalance."""
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+
+class RebalanceReconciler:
+    """movers: as the Cluster's own."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        settings: Settings,
+        movers: Movers,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] | None = None,
+    ) -> None:
+        self._kube = kube
+        self._movers = movers
+        self._monotonic = monotonic
+        self._now = now or (lambda: datetime.now(UTC))
+        self._events = Events(kube, settings.identity, now=self._now)
+        self._stepped: dict[str, float] = {}
+
+    async def reconcile(self, namespace: str, name: str) -> float | None:
+        """As ClusterReconciler.reconcile."""
+        live = await self._kube.get("Rebalance", namespace, name)
+        if live is None or "deletionTimestamp" in live["metadata"]:
+            return None
+        uid = live["metadata"]["uid"]
+        pause = self._stepped.get(uid, float("-inf")) + STEP_S - self._monotonic()
+        if pause > 0 and not live["spec"].get("stop"):
+            return pause  # the event of what was written at the last step
+        now = timestamp(self._now())
+        try:
+            rebalance = parse_rebalance(live)
+        except InvalidResourceError as error:
+            status = conditions.failed(live, Reason.INVALID, str(error), now)
+            await self._write(live, status)
+            return None
+        cluster_name = rebalance.spec.cluster_ref.name
+        found = await self._kube.get("Cluster", namespace, cluster_name)
+        others = await self._kube.list("Rebalance", namespace)
+        why_not = obstacle(found, cluster_name, comes_before(live, others))
+        decision = decide(
+            rebalance.spec,
+            phase_of(live),
+            obstacle=why_not,
+            proposal_s=self._proposal_age_s(live),
+            ended_s=self._age_s(live.get("status", {}).get("finishedAt")),
+        )
+        if decision.act is Act.DELETE:
+            await self._kube.delete("Rebalance", namespace, name, uid)
+            return None
+        try:
+            decision, fields = await self._act(rebalance, live, found, decision, now)
+        except MovesUnavailable as error:
+            log.warning("rebalance_waits", name=name, error=str(error))
+            phase = phase_of(live)
+            decision, fields = Decision(Act.NOTHING, phase, f"no broker does it: {error}"), {}
+        await self._tell(live, decision, fields, now)
+        return self._after(rebalance, decision)
+
+    def _after(self, rebalance: RebalanceResource, decision: Decision) -> float | None:
+        if decision.phase.has_ended:
+            self._stepped.pop(rebalance.metadata.uid, None)
+            ttl = rebalance.spec.ttl_seconds_after_finished
+            return None if ttl is None else max(1.0, float(ttl))
+        return STEP_S if decision.phase is Phase.RUNNING else WAIT_S
+
+    async def _act(
+        self,
+        rebalance: RebalanceResource,
+        live: Manifest,
+        found: Manifest | None,
+        decision: Decision,
+        now: str,
+    ) -> tuple[Decision, dict[str, Any]]:
+        """What has come of it, and the fields of the status that change by it. Raises MovesUnavailable."""
+        if decision.act is Act.NOTHING:
+            ended = decision.phase.has_ended and "finishedAt" not in live.get("status", {})
+            return decision, {"finishedAt": now} if ended else {}
+        if found is None:  # to be stopped, and its Cluster is gone
+            return Decision(Act.NOTHING, Phase.STOPPED, "its Cluster is gone"), {"finishedAt": now}
+        bootstrap = manifests.bootstrap_address(parse_cluster(found))
+        goal = Goal(
+            excluded=frozenset(rebalance.spec.topics.exclude),
+            per_broker=rebalance.spec.moves_per_broker,
+            throttle=rebalance.spec.bytes_per_s,
+        )
+        if decision.act is Act.CALL_BACK:
+            refused = await self._movers.call_back(bootstrap, goal)
+            why = "; ".join(("what was under way was called back", *refused[:3]))
+            return Decision(Act.NOTHING, Phase.STOPPED, why), {"finishedAt": now}
+        if decision.act is Act.PROPOSE:
+            plan = await self._movers.propose(bootstrap, goal)
+            made = told.proposal(plan) | {"at": now}
+            return Decision(Act.NOTHING, Phase.PROPOSED, told.proposed(plan)), {"proposal": made}
+        return await self._step(bootstrap, goal, live, now)
+
+    async def _step(
+        self, bootstrap: str, goal: Goal, live: Manifest, now: str
+    ) -> tuple[Decision, dict[str, Any]]:
+        status = live.get("status", {})
+        fields: dict[str, Any] = {}
+        if phase_of(live) is not Phase.RUNNING:  # planned anew: the proposal may be an old one
+            plan = await self._movers.propose(bootstrap, goal)
+            fields = {"proposal": told.proposal(plan) | {"at": now}, "startedAt": now}
+        made = await self._movers.step(bootstrap, goal)
+        self._stepped[live["metadata"]["uid"]] = self._monotonic()
+        started = fields.get("startedAt") or status.get("startedAt") or now
+        planned = (fields.get("proposal") or status.get("proposal") or {}).get("bytes", 0)
+        fields["progress"] = told.progress(
+            made,
+            status.get("progress", {}),
+            planned,
+            self._age_s(started) or 0.0,
+            goal.throttle or 0,
+        )
+        if _is_over(made):
+            return Decision(Act.NOTHING, Phase.DONE, told.done(made)), fields | {"finishedAt": now}
+        return Decision(Act.NOTHING, Phase.RUNNING, told.running(made)), fields
+
+    def _proposal_age_s(self, live: Manifest) -> float | None:
+        """None if what was proposed was for another generation."""
+        status = live.get("status", {})
+        if status.get("observedGeneration") != live["metadata"]["generation"]:
+            return None
+        return self._age_s(status.get("proposal", {}).get("at"))
+
+    def _age_s(self, moment: str | None) -> float | None:
+        if moment is None:
+            return None
+        return (self._now() - datetime.fromisoformat(moment)).total_seconds()
+
+    async def _tell(
+        self, live: Manifest, decision: Decision, fields: dict[str, Any], now: str
+    ) -> None:
+        before = live.get("status", {})
+        why = decision.why or before.get("why", "")
+        ready = conditions.condition(
+            live,
+            conditions.READY,
+            true=decision.phase is Phase.DONE,
+            reason=REASONS[decision.phase],
+            message=why,
+            now=now,
+        )
+        status = {
+            **before,
+            **fields,
+            "observedGeneration": live["metadata"]["generation"],
+            "phase": str(decision.phase),
+            "why": why,
+            "conditions": [ready],
+        }
+        await self._write(live, status)
+        if before.get("phase") != status["phase"]:
+            about = f"{status['phase']}/{live['metadata']['generation']}"
+            said = Said("Normal", f"Rebalance{status['phase']}", why, about)
+            await self._events.tell(live, said)
+
+    async def _write(self, live: Manifest, status: dict[str, Any]) -> None:
+        if live.get("status", {}) != status:
+            await write_status(self._kube, live, status)
+
+
+def _is_over(made: Progress) -> bool:
+    """Nothing moves, and nothing is left but what is refused or cannot be reached."""
+    return made.is_done or (not made.under_way and bool(made.refused))
