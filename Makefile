@@ -131,6 +131,11 @@ bench-groups: $(STAMP) ## what 1,000 consumer groups of 10,000 members cost a br
 bench-moves: $(STAMP) ## what moving 1 GiB does to producers, whether it keeps its throttle; how evenly three brokers become six (3 minutes)
 	@$(PY) -m e2e.perf_fleet.moves
 
+.PHONY: bench-topics
+bench-topics: $(STAMP) ## the operator with 2,000 Topics: how soon one change is Ready, what it costs at rest (5 minutes; COUNT=n)
+	@$(PY) -m e2e.lab tools
+	@$(PY) -m e2e.perf_operator $(if $(COUNT),--count $(COUNT))
+
 .PHONY: bench-lag
 bench-lag: $(STAMP) ## lateness of a broker's loop under mixed load, beside compaction, a stalling disk, expiring logs (PHASE_S=n SIZE=MiB)
 	@$(PY) -m e2e.loop_lag $(if $(PHASE_S),--seconds $(PHASE_S)) $(if $(SIZE),--size $(SIZE))

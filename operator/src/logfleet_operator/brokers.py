@@ -51,9 +51,15 @@ class BrokerAdmin:
             async with limit:
                 return topic.name, await observe_topic(self._admin, topic, moving)
 
-        try:
+        async def listed_topics() -> list[Topic]:
             # All topics in one answer; the brokers complain about single ones that are not there.
-            listed = await self._admin.list_topics()
+            if len(wanted) > DESCRIBED_AT_ONCE:
+                return await self._admin.list_topics()
+            single = await asyncio.gather(*(self._admin.find_topic(name) for name in wanted))
+            return [topic for topic in single if topic is not None]
+
+        try:
+            listed = await listed_topics()
             moving = await list_reassignments(self._client)
             found = await asyncio.gather(*(one(topic) for topic in listed if topic.name in wanted))
         except ClientError as error:

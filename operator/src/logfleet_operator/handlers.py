@@ -17,6 +17,7 @@ import structlog
 from kopf._core.engines.peering import Identity
 from logfleet.resources.document import GROUP, VERSION
 
+from logfleet_operator.conditions import ready_as_written
 from logfleet_operator.credentials import login
 from logfleet_operator.names import CLUSTER_LABEL, FIELD_MANAGER
 from logfleet_operator.settings import Settings
@@ -31,6 +32,10 @@ OWNED: Final = (
     ("", "v1", "services"),
     ("policy", "v1", "poddisruptionbudgets"),
 )
+Claim = tuple[str, str, str]
+"""Namespace, Cluster and the name in Kafka that a Topic wants."""
+Claims = Mapping[Claim, Collection[str]]
+"""uids of the Topics that want it, as kopf's index has them: by what its watches have seen, which is never a ground to delete anything."""
 # kopf tries for a minute before it gives up; what the watches of a namespace miss, `resync` finds.
 RESTART_S: Final = 30.0
 CANCEL_AGAIN_S: Final = 1.0
@@ -51,9 +56,16 @@ class Feed:
     def cluster(self, metadata: Mapping[str, Any]) -> None:
         self._call(self._worker.add_both, metadata["namespace"], metadata["name"])
 
-    def topic(self, kind: str | None, body: Mapping[str, Any]) -> None:
+    def topic(self, kind: str | None, body: Mapping[str, Any], *, rivals: int = 0) -> None:
+        """kind: of the event, None while what exists is listed. rivals: other Topics that want the same topic."""
         metadata = body["metadata"]
         cluster = body["spec"]["clusterRef"]["name"]
+        if kind == "MODIFIED" and ready_as_written(body):
+            return  # our own word, or a label
+        if kind in {"ADDED", "MODIFIED"} and not rivals:
+            name = metadata["name"]
+            self._call(self._worker.topic_changed, metadata["namespace"], cluster, name)
+            return
         if kind == "DELETED":
             place = metadata["namespace"], cluster
             # The object as it was last, also if no pass ever read it like that.
@@ -72,6 +84,13 @@ class Feed:
             self._loop.call_soon_threadsafe(function, *arguments)
 
 
+def claim_of(body: Mapping[str, Any]) -> Claim:
+    """Of a Topic, be the rest of it valid or not."""
+    metadata, spec = body["metadata"], body["spec"]
+    name = spec.get("topicName") or metadata["name"]
+    return str(metadata["namespace"]), str(spec["clusterRef"]["name"]), str(name)
+
+
 def registry(feed: Feed) -> kopf.OperatorRegistry:
     """The handlers: what is watched, and nothing else."""
     result = kopf.OperatorRegistry()
@@ -84,9 +103,15 @@ def registry(feed: Feed) -> kopf.OperatorRegistry:
     def cluster_event(meta: kopf.Meta, **_: Any) -> None:
         feed.cluster(meta)
 
+    @kopf.index(GROUP, VERSION, "topics", registry=result)
+    def topic_claims(body: kopf.Body, **_: Any) -> dict[Claim, str]:
+        return {claim_of(body): str(body["metadata"]["uid"])}
+
     @kopf.on.event(GROUP, VERSION, "topics", registry=result)
-    def topic_event(event: Mapping[str, Any], body: kopf.Body, **_: Any) -> None:
-        feed.topic(event["type"], body)
+    def topic_event(event: Mapping[str, Any], body: kopf.Body, **given: Any) -> None:
+        claims: Claims = given["topic_claims"]  # kopf hands indices over by their names
+        uids = set(claims.get(claim_of(body), ()))
+        feed.topic(event["type"], body, rivals=len(uids - {body["metadata"]["uid"]}))
 
     @kopf.on.event(GROUP, VERSION, "rebalances", registry=result)
     def rebalance_event(meta: kopf.Meta, **_: Any) -> None:

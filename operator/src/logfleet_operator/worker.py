@@ -18,6 +18,7 @@ from logfleet_operator.metrics import Metrics
 from logfleet_operator.queue import WorkQueue
 from logfleet_operator.rebalances.rebalance_reconciler import RebalanceReconciler
 from logfleet_operator.settings import Settings
+from logfleet_operator.topics.pending import Pending
 from logfleet_operator.topics.topic_reconciler import TopicReconciler
 
 AT_ONCE_MAX: Final = 8
@@ -58,14 +59,28 @@ class Worker:
         self._clock = clock
         self._wake = asyncio.Event()
         self.queue: WorkQueue[Key] = WorkQueue()
+        self._topics_due: dict[Key, Pending] = {}
         self.metrics = Metrics(self.queue, clock)
         self.ticked = clock()
         self.synced = False
 
     def add(self, key: Key, *, after: float = 0.0) -> None:
-        """Look at `key` soon. From the loop's own thread only."""
-        self.queue.add(key, self._clock(), after=after)
+        """Look at `key` soon; at all Topics, if it is those of a Cluster. From the loop's own thread only."""
+        now = self._clock()
+        if key.what == "topics":
+            self._pending(key).all_due(now + after)
+        self.queue.add(key, now, after=after)
         self._wake.set()
+
+    def topic_changed(self, namespace: str, cluster: str, name: str) -> None:
+        """Look at one Topic of a Cluster soon."""
+        key = Key("topics", namespace, cluster)
+        self._pending(key).change(name)
+        self.queue.add(key, self._clock())
+        self._wake.set()
+
+    def _pending(self, key: Key) -> Pending:
+        return self._topics_due.setdefault(key, Pending())
 
     def add_both(self, namespace: str, cluster: str) -> None:
         """Look at a Cluster and at its topics."""
@@ -109,21 +124,31 @@ class Worker:
         except KubeError as error:
             self._retry(key, "reconcile_refused", error)
         except Exception:  # the supervisor: a bug in one resource must not stop the others
-            delay = self.queue.failed(key, self._clock())
+            delay = self._failed(key)
             log.exception("reconcile_broken", **key._asdict(), retry_s=delay)
         finally:
             self.metrics.observe(key.what, result, self._clock() - started)
             self._wake.set()
 
     def _retry(self, key: Key, event: str, error: Exception) -> None:
-        delay = self.queue.failed(key, self._clock())
+        delay = self._failed(key)
         log.warning(event, **key._asdict(), error=str(error), retry_s=delay)
+
+    def _failed(self, key: Key) -> float:
+        """When it is tried again, in seconds; of Topics all are, whatever was tried."""
+        delay = self.queue.failed(key, self._clock())
+        if key.what == "topics":
+            self._pending(key).all_due(self._clock())
+        return delay
 
     async def _reconcile(self, key: Key) -> float | None:
         if key.what == "cluster":
             return await self._clusters.reconcile(key.namespace, key.name)
         if key.what == "rebalance":
             return await self._rebalances.reconcile(key.namespace, key.name)
+        few = self._pending(key).take(self._clock())
+        if few is not None:
+            return await self._look_at_few(key, few)
         try:
             after, refused = await self._topics.reconcile(key.namespace, key.name)
         finally:  # what a pass found counts also if it could not be ended
@@ -133,6 +158,13 @@ class Worker:
                 self.add(key, after=after)
             raise error
         return after
+
+    async def _look_at_few(self, key: Key, few: frozenset[str]) -> float | None:
+        """All of them, if these cannot be judged by themselves; else when all are due again."""
+        if not await self._topics.reconcile_few(key.namespace, key.name, few):
+            return 0.0
+        due = self._pending(key).all_at
+        return None if due is None else max(0.0, due - self._clock())
 
     def _tell_cluster(self, key: Key) -> None:
         cluster = key.namespace, key.name

@@ -49,6 +49,10 @@ class KafkaAdmin:
         await self._answer("list_topics")
         return [Topic("flights", bytes(16), internal=False, partitions=self.partitions)]
 
+    async def find_topic(self, name: str) -> Topic | None:
+        await self._answer("find_topic")
+        return next((each for each in await self.list_topics() if each.name == name), None)
+
     async def topic_config(self, _: str) -> dict[str, ConfigEntry]:
         await self._answer("topic_config")
         source = ConfigSource.DEFAULT_CONFIG
@@ -131,7 +135,7 @@ async def test_topics_that_are_gone_meanwhile_are_not_there(kafka: type[KafkaAdm
     assert await brokers.BrokerAdmin(client).describe({"flights"}) == {}
 
 
-@pytest.mark.parametrize("request_name", ["list_topics", "topic_config"])
+@pytest.mark.parametrize("request_name", ["find_topic", "list_topics", "topic_config"])
 @pytest.mark.parametrize(
     "error", [ConnectionLost("gone"), KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
 )

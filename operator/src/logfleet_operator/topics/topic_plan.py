@@ -68,6 +68,16 @@ def claims_of(topics: Iterable[TopicResource], lines: Ledger, alive: frozenset[s
     return Claims(holders, losers)
 
 
+def may_act_alone(topic: TopicResource, lines: Ledger, cluster: str) -> bool:
+    """Whether nothing that other Topics are can matter to this one: it is of that Cluster, and the ledger gives its topic to it, or to nobody."""
+    if topic.spec.cluster_ref.name != cluster:
+        return False
+    line = lines.get(topic.name)
+    if line is None:
+        return topic.metadata.uid not in {each.uid for each in lines.values()}
+    return line.uid == topic.metadata.uid and not line.deleting
+
+
 def inherit(lines: Ledger, claims: Claims, seen_gone: frozenset[str]) -> Ledger:
     """Lines whose resource was replaced by another of the same topic while nobody looked.
 

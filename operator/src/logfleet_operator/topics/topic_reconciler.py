@@ -7,7 +7,7 @@ API server refuses of one Topic, its line or its status, keeps that one waiting 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -176,6 +176,48 @@ class TopicReconciler:
         refused: Refused = {}
         statuses = TopicStatuses(self._kube, self._events, refused, timestamp(self._now()))
         return await self._pass(namespace, cluster_name, statuses, refused), refused
+
+    async def reconcile_few(
+        self, namespace: str, cluster_name: str, resources: Collection[str]
+    ) -> bool:
+        """Take these Topics, by the names of the resources, as far as they go now.
+
+        False if they cannot be judged without all the others: the caller looks at all then. So it is for what is gone, new to a name that the ledger gives to another one, or waits
+        for its Cluster. What is found wrong, or does not come to rest at once, is left to that as well. Raises what `reconcile` does.
+        """
+        read = await asyncio.gather(
+            *(self._kube.get("Topic", namespace, name) for name in resources),
+            self._kube.get("Cluster", namespace, cluster_name),
+        )
+        found, documents = read[-1], [each for each in read[:-1] if each is not None]
+        if found is None or len(documents) < len(resources) or not _serves(found):
+            return False
+        refused: Refused = {}
+        statuses = TopicStatuses(self._kube, self._events, refused, timestamp(self._now()))
+        live = {each["metadata"]["uid"]: each for each in documents}
+        try:
+            cluster = parse_cluster(found)
+            topics = tuple(topic_as_shown(parse_topic(each)) for each in documents)
+        except InvalidResourceError:
+            return False
+        store = LedgerStore(self._kube, cluster.metadata, refused)
+        try:
+            lines = await store.load()
+        except LedgerDamaged:
+            return False
+        if not all(topic_plan.may_act_alone(topic, lines, cluster_name) for topic in topics):
+            return False
+        policies = {uid: ledger.policy_of(document) for uid, document in live.items()}
+        lines = ledger.follow(lines, policies, {}, frozenset())
+        claims = Claims({topic.name: topic for topic in topics}, {})
+        around = await self._surroundings(cluster)
+        scene = Scene(cluster, found, live, topics, around, {}, lines)
+        try:
+            outcome = await self._carry_out(scene, store, lines, claims, Judgement())
+        except AdminUnavailable:
+            return False
+        await _tell(scene, outcome, statuses)
+        return outcome.is_at_rest and not outcome.refused and not refused
 
     async def _pass(
         self, namespace: str, cluster_name: str, statuses: TopicStatuses, refused: Refused
@@ -417,6 +459,13 @@ class TopicReconciler:
         document = scene.found if holder is None else scene.live[holder.metadata.uid]
         generation = str(document["metadata"].get("generation", 0))
         await self._events.tell(document, topic_plan.said_of(action, generation))
+
+
+def _serves(cluster: Manifest) -> bool:
+    """Whether its topics may be changed now, as far as can be seen at a glance."""
+    paused = cluster["spec"].get("paused", False)
+    ready = cluster.get("status", {}).get("readyReplicas")
+    return bool(ready) and not paused and "deletionTimestamp" not in cluster["metadata"]
 
 
 async def _valid(
