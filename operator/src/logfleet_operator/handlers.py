@@ -103,7 +103,7 @@ def registry(feed: Feed) -> kopf.OperatorRegistry:
     def cluster_event(meta: kopf.Meta, **_: Any) -> None:
         feed.cluster(meta)
 
-    @kopf.index(GROUP, VERSION, "topics", registry=result)
+    @kopf.index(GROUP, VERSION, "topics", id="topic_claims", registry=result)
     def topic_claims(body: kopf.Body, **_: Any) -> dict[Claim, str]:
         return {claim_of(body): str(body["metadata"]["uid"])}
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -16,7 +17,7 @@ from logfleet_operator import handlers
 from logfleet_operator.handlers import OWNED, Feed, Watcher
 from logfleet_operator.settings import Settings
 from logfleet_operator.topics.topic_reconciler import TopicReconciler
-from logfleet_operator.worker import Worker
+from logfleet_operator.worker import Key, Worker
 
 pytestmark = [
     pytest.mark.asyncio,
@@ -42,13 +43,14 @@ class FakeServer:
     """One Cluster in every namespace.
 
     refused: namespace or plural for which lists are answered with 404, which kopf, other than 403,
-    does not try again. lists: how often each namespace was asked for its Clusters; "" for all.
+    does not try again. lists: how often each namespace was asked for its Clusters; "" for all. happens: by plural, the events of its watches.
     """
 
     def __init__(self) -> None:
         self.refused: set[str] = set()
         self.lists: Counter[str] = Counter()
         self.watches = 0
+        self.happens: dict[str, list[dict[str, Any]]] = {}
         self._closed = asyncio.Event()
 
     def close(self) -> None:
@@ -68,6 +70,8 @@ class FakeServer:
             self.watches += 1
             response = web.StreamResponse()
             await response.prepare(request)
+            for event in self.happens.get(plural, ()):
+                await response.write(json.dumps(event).encode() + b"\n")
             await self._closed.wait()
             return response
         if plural == "clusters":
@@ -106,13 +110,21 @@ def discovery(path: str) -> dict[str, Any]:
 
 
 class Noted:
-    """What a Feed needs of a worker. seen: the Clusters of which events told."""
+    """What a Feed needs of a worker. seen: the Clusters of which events told. changed: Topics that are looked at by themselves; all_of: keys of all."""
 
     def __init__(self) -> None:
+        self.changed: list[tuple[str, str, str]] = []
+        self.all_of: list[Key] = []
         self.seen: list[tuple[str, str]] = []
 
     def add_both(self, namespace: str, cluster: str) -> None:
         self.seen.append((namespace, cluster))
+
+    def add(self, key: Key) -> None:
+        self.all_of.append(key)
+
+    def topic_changed(self, namespace: str, cluster: str, name: str) -> None:
+        self.changed.append((namespace, cluster, name))
 
 
 @pytest_asyncio.fixture
@@ -170,6 +182,27 @@ async def test_for_all_namespaces_a_refusal_ends_the_thread(
     server.refused = {"pods"}
     watcher = begin(Noted())
     await until(lambda: watcher.watching and not watcher.alive)
+
+
+def changed_topic(name: str, **spec: Any) -> dict[str, Any]:
+    metadata = {"namespace": "air", "name": name, "uid": f"{name}-1", "resourceVersion": "2"}
+    spec = {"clusterRef": {"name": "fleet"}, **spec}
+    return {"type": "ADDED", "object": {"metadata": metadata, "spec": spec}}
+
+
+async def test_a_topic_that_others_want_too_is_looked_at_with_all_of_them(
+    server: FakeServer, begin: Begin
+) -> None:
+    server.happens["topics"] = [
+        changed_topic("flights"),
+        changed_topic("ships"),
+        changed_topic("rival", topicName="flights"),
+    ]
+    worker = Noted()
+    begin(worker)
+    await until(lambda: len(worker.changed) + len(worker.all_of) == 3)
+    assert ("air", "fleet", "ships") in worker.changed
+    assert Key("topics", "air", "fleet") in worker.all_of
 
 
 async def test_it_ends_when_told_to(server: FakeServer, begin: Begin) -> None:
