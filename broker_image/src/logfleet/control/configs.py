@@ -92,6 +92,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     logfleet_disk_reserve_bytes: int
     logfleet_metrics_series_max: int
+    logfleet_replication_throttle_yields: bool
     logfleet_metadata_store: str
     logfleet_cluster_name: str
     logfleet_etcd_endpoints: tuple[str, ...]

@@ -1,9 +1,10 @@
 """How fast throttled replicas are copied at most (KIP-73): which replicas those are, and whether a rate is used up.
 
 Kafka's ReplicationQuotaManager and TopicConfigHandler.parseThrottledPartitions. A broker has two such quotas, one as leader and one as
-follower. Times are milliseconds of one clock that never goes back.
+follower. A follower takes no more than BURST_MS' worth at once, where Kafka lets through what a window allows in its first moment: bursts are what producers feel. Times are milliseconds of one clock that never goes back.
 """
 
+import math
 from collections.abc import Mapping
 from enum import Enum
 from functools import lru_cache
@@ -15,6 +16,12 @@ from logfleet.control.quota_rates import RateMeter, Windows
 UNLIMITED: Final = 2**63 - 1
 """The rate, in bytes a second, by which nothing is throttled: the default of both keys."""
 _ALL: Final = ("*",)
+BURST_MS: Final = 50
+"""For so long a follower may be ahead of its rate."""
+DEBT_MS: Final = 1_000
+"""For so long at most it makes up for what it took above its rate: in-sync replicas, who are never held back, count as well."""
+SLICE: Final = 128 * 1024
+"""Bytes of a partition that a throttled follower asks for at a time."""
 
 
 class Side(Enum):
@@ -46,11 +53,13 @@ def _partitions_on(key: str, text: str, broker_id: int) -> frozenset[int] | None
 
 
 class ReplicationQuota:
-    """One side's rate on one broker. rate: bytes per second, UNLIMITED for none. bytes: copied of throttled replicas while there was a rate."""
+    """One side's rate on one broker. rate: bytes per second, UNLIMITED for none. factor: share of it that is in force (`replication.yielding`). bytes: copied of throttled replicas while there was a rate."""
 
     def __init__(self, side: Side, broker_id: int, windows: Windows) -> None:
         self.side = side
         self.rate = UNLIMITED
+        self.factor = 1.0
+        self._paid_ms = 0.0
         self.bytes = 0
         self._broker_id = broker_id
         self._windows = windows
@@ -74,6 +83,9 @@ class ReplicationQuota:
         """So many bytes of throttled replicas were copied, whether or not they are in sync."""
         self.bytes += size
         self._meter.record(size, now_ms)
+        if self.is_limited and self.rate > 0:
+            owed_ms = max(now_ms, self._paid_ms) + 1_000 * size / self.in_force
+            self._paid_ms = min(owed_ms, now_ms + DEBT_MS)
 
     def throttle_ms(self, now_ms: int) -> int:
         """How long replicas that are not in sync have to wait; 0 if the rate is not exceeded. By a rate of 0, for a window each time."""
@@ -81,4 +93,10 @@ class ReplicationQuota:
             return 0
         if self.rate <= 0:
             return self._windows.length_ms
-        return self._meter.throttle_ms(self.rate, now_ms)
+        ahead_ms = 0.0 if self.side is Side.LEADER else self._paid_ms - now_ms - BURST_MS
+        return max(self._meter.throttle_ms(self.in_force, now_ms), math.ceil(ahead_ms), 0)
+
+    @property
+    def in_force(self) -> float:
+        """Bytes per second."""
+        return self.rate * self.factor

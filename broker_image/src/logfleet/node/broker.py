@@ -459,7 +459,7 @@ class Broker:
             self.following.on_unfollowed.append(cleaner.lost)
             self._spawn("cleaner", cleaner.run())
         self._observation.tell_all(cleaner)
-        self._spawn("traffic", self._observation.traffic.run())
+        self._spawn("observation", self._observation.run())
         return maintenance
 
     async def _serve(self) -> None:

@@ -56,6 +56,23 @@ class Histogram:
         both.total = self.total + other.total
         return both
 
+    def minus(self, earlier: "Histogram") -> "Histogram":
+        """Another with the values that came since; both have the same bounds."""
+        assert self.bounds == earlier.bounds
+        since = Histogram(self.bounds)
+        since.counts = [a - b for a, b in zip(self.counts, earlier.counts, strict=True)]
+        since.total = self.total - earlier.total
+        return since
+
+    def quantile(self, share: float) -> float:
+        """The bound that so much of the values does not exceed, as near as bounds tell: the last one for what is above all. There must be values."""
+        rank, seen = share * self.count, 0
+        for bound, count in zip(self.bounds, self.counts, strict=False):
+            seen += count
+            if seen >= rank:
+                return bound
+        return self.bounds[-1]
+
     def with_zeros(self, count: int) -> "Histogram":
         """Another with so many values of 0 besides: of what did not wait nothing is counted while it happens."""
         more = Histogram(self.bounds)

@@ -221,6 +221,11 @@ REPLICATION_BYTES_OUT = counter(
     "Bytes of record batches in answers to followers",
     f"{_TOPIC}ReplicationBytesOutPerSec",
 )
+REPLICATION_THROTTLE_RATE = gauge(
+    "logfleet_replication_throttle_bytes_per_second",
+    "Rate of this side (leader, follower) that is in force: less than was set while producers are slow; 0 without a throttle",
+    labels="side",
+)
 REPLICATION_THROTTLED_BYTES = counter(
     "logfleet_replication_throttled_bytes_total",
     "Bytes of throttled replicas, which count against the rate of this side (leader, follower)",

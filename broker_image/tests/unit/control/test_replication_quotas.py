@@ -58,3 +58,28 @@ def test_a_rate_that_is_raised_frees_at_once():
 def test_a_rate_of_zero_lets_nothing_through():
     stopped = quota(0)
     assert stopped.throttle_ms(0) == stopped.throttle_ms(60_000) == 1_000
+
+
+def test_a_follower_is_not_ahead_of_its_rate_by_more_than_a_moment():
+    """Kafka lets through what all windows allow at once, which producers feel."""
+    limited = quota(MIB, Side.FOLLOWER)
+    limited.record(MIB // 10, 0)
+    assert limited.throttle_ms(0) == 50
+    assert limited.throttle_ms(40) == 10
+    assert limited.throttle_ms(50) == 0
+    limited.record(MIB // 10, 50)
+    assert limited.throttle_ms(50) == 100
+
+
+def test_a_follower_makes_up_for_a_second_at_most():
+    limited = quota(MIB, Side.FOLLOWER)
+    for _ in range(100):
+        limited.record(MIB // 100, 0)
+    assert limited.throttle_ms(0) == 950
+
+
+def test_what_is_in_force_is_a_share_of_the_rate():
+    limited = quota(MIB, Side.FOLLOWER)
+    limited.factor = 0.5
+    limited.record(MIB // 10, 0)
+    assert limited.throttle_ms(0) == 150

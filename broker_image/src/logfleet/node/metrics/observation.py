@@ -1,5 +1,6 @@
 """What a broker tells of itself on its admin port: metrics, health, readiness."""
 
+import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from typing import Any, Protocol
@@ -26,6 +27,7 @@ from logfleet.node.partitions.parked import Parked
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.quotas.client_quotas import ClientQuotas
 from logfleet.node.quotas.replication_throttle import ReplicationThrottle
+from logfleet.node.quotas.yielding_throttle import YieldingThrottle
 from logfleet.node.replication.isr_writer import IsrWriter
 from logfleet.sessions.cache import SessionCache
 from logfleet.storage.cleaning.cleaner import Cleaner
@@ -66,11 +68,14 @@ class Observed(Protocol):
 
 
 class Observation:
-    """sources: what `/metrics` tells; more of it once the broker has started. traffic: to be run while the broker lives."""
+    """sources: what `/metrics` tells; more of it once the broker has started."""
 
     def __init__(self, broker: Observed, listeners: Callable[[], Iterable[Listener]]) -> None:
         self.sources = Sources()
-        self.traffic = TrafficWatch(broker.partitions)
+        self._traffic = TrafficWatch(broker.partitions)
+        self._yielding = YieldingThrottle(
+            broker.replication_throttle, lambda: broker.dispatcher.stats["Produce"]
+        )
         self._broker = broker
         self._lag = LoopLag(self._note_stall)
         self.sources.add(
@@ -100,13 +105,20 @@ class Observation:
             readiness=broker.not_ready,
             decisions=broker.decisions,
             image=lambda: broker.image,
-            traffic=self.traffic.told,
+            traffic=self._traffic.told,
         )
         stack.push_async_callback(admin.stop)
         try:
             await admin.start(address.host, address.port)
         except OSError as error:
             raise CannotListen("logfleet.admin.listener", address, error) from error
+
+    async def run(self) -> None:
+        """Look at what changes, until it is cancelled: traffic, and how producers fare."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._traffic.run())
+            if self._broker.config.logfleet_replication_throttle_yields:
+                tasks.create_task(self._yielding.run())
 
     def _note_stall(self, seconds: float) -> None:
         cause = f"a step of the loop takes {seconds:.1f} s; meanwhile nobody is answered"

@@ -140,3 +140,10 @@ def replication(
         table.REPLICATION_THROTTLED_BYTES,
         [((quota.side.name.lower(),), quota.bytes) for quota in sides],
     )
+    yield labelled(
+        table.REPLICATION_THROTTLE_RATE,
+        [
+            ((quota.side.name.lower(),), round(quota.in_force) if quota.is_limited else 0)
+            for quota in sides
+        ],
+    )

@@ -14,6 +14,7 @@ import structlog
 from logfleet.client.connection import Connection
 from logfleet.client.errors import ClientError
 from logfleet.control.configs import BrokerConfig
+from logfleet.control.replication_quotas import SLICE
 from logfleet.io import clock
 from logfleet.io.slices import Slices
 from logfleet.log.replicated import UnexpectedAppendOffset
@@ -207,7 +208,9 @@ class ReplicaFetcher:
             topic = topics.get(topic_id)
             if topic is None:
                 topic = topics[topic_id] = FetchRequest.FetchTopic(topic_id=topic_id, partitions=[])
-            topic.partitions.append(self._followed[topic_id, index].ask())
+            followed = self._followed[topic_id, index]
+            followed.wanted.partition_max_bytes = self._bytes_max(followed.partition)
+            topic.partitions.append(followed.ask())
         gone: dict[Any, FetchRequest.ForgottenTopic] = {}
         for topic_id, index in forgotten:
             old = gone.setdefault(
@@ -358,6 +361,14 @@ class ReplicaFetcher:
                 self._want(key)
 
         partition_log.disk.when_written(written)
+
+    def _bytes_max(self, partition: FollowedPartition) -> int:
+        """A throttled one is copied in slices, so that it takes neither side's loop for long."""
+        throttle, most = self._host.throttle, self._config.replica_fetch_max_bytes
+        is_slow = partition.lag and throttle.concerns(
+            throttle.follower, partition.topic, partition.index
+        )
+        return min(most, SLICE) if is_slow else most
 
     def _throttle_ms(self, partition: FollowedPartition) -> int:
         """How long it is not fetched as it is behind, throttled, and the rate is used up (ReplicaFetcherThread.shouldFollowerThrottle); asked again by then."""

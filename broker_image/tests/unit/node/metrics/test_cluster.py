@@ -64,8 +64,8 @@ def test_isr_changes_and_replicated_bytes_are_told() -> None:
     table: Any = SimpleNamespace(replicated=Traffic(bytes_in=10, bytes_out=20))
     writer: Any = SimpleNamespace(shrinks=1, expands=2, failed=3)
     throttle: Any = SimpleNamespace(
-        leader=SimpleNamespace(side=Side.LEADER, bytes=30),
-        follower=SimpleNamespace(side=Side.FOLLOWER, bytes=40),
+        leader=SimpleNamespace(side=Side.LEADER, bytes=30, is_limited=True, in_force=7.0),
+        follower=SimpleNamespace(side=Side.FOLLOWER, bytes=40, is_limited=True, in_force=7.0),
     )
     said = told(replication(table, writer, throttle))
     changes = ("isr_shrinks", "isr_expands", "isr_updates_failed")
@@ -74,3 +74,5 @@ def test_isr_changes_and_replicated_bytes_are_told() -> None:
     assert said("logfleet_replication_bytes_out_total") == 20
     throttled = "logfleet_replication_throttled_bytes_total"
     assert [said(throttled, side=side) for side in ("leader", "follower")] == [30, 40]
+    in_force = "logfleet_replication_throttle_bytes_per_second"
+    assert [said(in_force, side=side) for side in ("leader", "follower")] == [7, 7]

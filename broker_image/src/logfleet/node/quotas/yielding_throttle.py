@@ -1,0 +1,43 @@
+"""Looks every second at how producers fare, and lets the replication throttle yield to them."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from logfleet.replication.yielding import REQUESTS_MIN, Yielding
+from logfleet.node.quotas.replication_throttle import ReplicationThrottle
+from logfleet.telemetry.histogram import Histogram
+from logfleet.telemetry.request_stats import RequestStats
+
+PERIOD_S: Final = 1.0
+SHARE: Final = 0.99
+
+
+class YieldingThrottle:
+    """produce: the times of Produce requests so far."""
+
+    def __init__(self, throttle: ReplicationThrottle, produce: Callable[[], RequestStats]) -> None:
+        self._throttle = throttle
+        self._produce = produce
+        self._rule = Yielding()
+        self._before = Histogram()
+        self._copied = 0
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            self.look()
+            await asyncio.sleep(PERIOD_S)
+
+    def look(self) -> None:
+        """A second is over."""
+        stats, sides = self._produce(), (self._throttle.leader, self._throttle.follower)
+        now = stats.at_once.plus(stats.total)
+        new = now.minus(self._before)
+        self._before = now
+        copied = sum(quota.bytes for quota in sides)
+        p99_s = new.quantile(SHARE) if new.count >= REQUESTS_MIN else None
+        self._rule.second(p99_s, copied=copied > self._copied)
+        self._copied = copied
+        for quota in sides:
+            quota.factor = self._rule.factor
