@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from logfleet.replication.yielding import REQUESTS_MIN, Yielding
 from logfleet.node.quotas.replication_throttle import ReplicationThrottle
+from logfleet.replication.yielding import REQUESTS_MIN, Yielding
 from logfleet.telemetry.histogram import Histogram
 from logfleet.telemetry.request_stats import RequestStats
 
