@@ -14,7 +14,7 @@ import structlog
 from logfleet.client.connection import Connection
 from logfleet.client.errors import ClientError
 from logfleet.control.configs import BrokerConfig
-from logfleet.control.replication_quotas import SLICE
+from logfleet.control.replication_quotas import ANSWER, SLICE
 from logfleet.io import clock
 from logfleet.io.slices import Slices
 from logfleet.log.replicated import UnexpectedAppendOffset
@@ -203,13 +203,16 @@ class ReplicaFetcher:
 
     def _request(self, wait_ms: int) -> FetchRequest:
         named, forgotten = self._session.take()
+        is_slow = False
         topics: dict[Any, FetchRequest.FetchTopic] = {}
         for topic_id, index in named:
             topic = topics.get(topic_id)
             if topic is None:
                 topic = topics[topic_id] = FetchRequest.FetchTopic(topic_id=topic_id, partitions=[])
             followed = self._followed[topic_id, index]
-            followed.wanted.partition_max_bytes = self._bytes_max(followed.partition)
+            followed.wanted.partition_max_bytes = self._config.replica_fetch_max_bytes
+            if self._is_slow(followed.partition):
+                followed.wanted.partition_max_bytes, is_slow = SLICE, True
             topic.partitions.append(followed.ask())
         gone: dict[Any, FetchRequest.ForgottenTopic] = {}
         for topic_id, index in forgotten:
@@ -223,7 +226,7 @@ class ReplicaFetcher:
             ),
             max_wait_ms=0 if self._session.has_more else wait_ms,
             min_bytes=self._config.replica_fetch_min_bytes,
-            max_bytes=self._config.replica_fetch_response_max_bytes,
+            max_bytes=self._config.replica_fetch_response_max_bytes if not is_slow else ANSWER,
             session_id=self._session.id,
             session_epoch=self._session.epoch,
             topics=list(topics.values()),
@@ -362,13 +365,12 @@ class ReplicaFetcher:
 
         partition_log.disk.when_written(written)
 
-    def _bytes_max(self, partition: FollowedPartition) -> int:
-        """A throttled one is copied in slices, so that it takes neither side's loop for long."""
-        throttle, most = self._host.throttle, self._config.replica_fetch_max_bytes
-        is_slow = partition.lag and throttle.concerns(
+    def _is_slow(self, partition: FollowedPartition) -> bool:
+        """Whether it is behind and throttled: then it is copied in slices, so that it takes neither side's loop for long."""
+        throttle = self._host.throttle
+        return bool(partition.lag) and throttle.concerns(
             throttle.follower, partition.topic, partition.index
         )
-        return min(most, SLICE) if is_slow else most
 
     def _throttle_ms(self, partition: FollowedPartition) -> int:
         """How long it is not fetched as it is behind, throttled, and the rate is used up (ReplicaFetcherThread.shouldFollowerThrottle); asked again by then."""
