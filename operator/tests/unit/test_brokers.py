@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
-from logfleet.client.admin import ConfigEntry, ConfigSource
+from logfleet.client.admin import ClusterDescription, ConfigEntry, ConfigSource
 from logfleet.client.errors import ClientError, ConnectionLost, KafkaError
-from logfleet.client.metadata import NO_LEADER, Partition, Topic
+from logfleet.client.metadata import NO_LEADER, Node, Partition, Topic
 from logfleet.client.reconcile import MIN_ISR
 from logfleet.resources.plan import (
     AlterTopicConfig,
@@ -19,6 +19,7 @@ from logfleet.resources.plan import (
 from logfleet.wire.errors import ErrorCode
 from logfleet_operator import brokers
 from logfleet_operator.admin import AdminRefused, AdminUnavailable
+from msgspec.structs import replace
 
 pytestmark = pytest.mark.asyncio
 
@@ -35,6 +36,7 @@ class KafkaAdmin:
     error: ClientError = ConnectionLost()
     done: list[str]
     partitions: tuple[Partition, ...] = ()
+    fenced: frozenset[int] = frozenset()
 
     def __init__(self, _: object) -> None:
         type(self).done = []
@@ -52,6 +54,11 @@ class KafkaAdmin:
     async def find_topic(self, name: str) -> Topic | None:
         await self._answer("find_topic")
         return next((each for each in await self.list_topics() if each.name == name), None)
+
+    async def describe_cluster(self, *, include_fenced: bool) -> ClusterDescription:
+        assert include_fenced
+        nodes = tuple(Node(each, "host", 9092) for each in (1, 2, 3))
+        return ClusterDescription("id", 1, nodes, self.fenced)
 
     async def topic_config(self, _: str) -> dict[str, ConfigEntry]:
         await self._answer("topic_config")
@@ -166,7 +173,9 @@ async def test_what_partitions_lack_is_told_of_each_topic_and_of_all(
     assert kafka.done == ["list_topics"], "of what lacks nothing no configuration is asked for"
     kafka.partitions = LACKING
     wanted = Shortages(offline=1, under_min_isr=2, under_replicated=3)
-    assert await admin.shortages() == wanted
+    assert await admin.shortages() == replace(wanted, lost=1)
+    kafka.fenced = frozenset({2})
+    assert await admin.shortages() == wanted, "a broker that is away may have it"
     assert (await admin.describe({"flights"}))["flights"].shortages == wanted
 
 

@@ -39,6 +39,10 @@ COMMANDS = {
     "drain": ("logfleet.cli.fleet.drain", "Move all that brokers have to others."),
     "cordon": ("logfleet.cli.fleet.drain", "Have brokers given no new replicas."),
     "uncordon": ("logfleet.cli.fleet.drain", "Let brokers be given replicas again."),
+    "partitions": (
+        "logfleet.cli.fleet.partitions",
+        "Show partitions that are lost, and give them up.",
+    ),
     "apply": ("logfleet.cli.apply", "Make topics and settings as YAML files say."),
 }
 

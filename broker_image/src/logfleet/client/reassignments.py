@@ -1,6 +1,7 @@
 """Partitions that move: asking for it, calling it back, and what is under way (KIP-455); and who leads once they are there (KIP-460)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -17,6 +18,8 @@ from logfleet.wire.messages import (
     ListPartitionReassignmentsResponse,
 )
 
+UNCLEAN: Final = 1
+"""ElectLeaders' election_type."""
 PARTITIONS_MAX = 1_000
 """Of one request: the controller decides on it as a whole."""
 
@@ -109,6 +112,39 @@ async def list_reassignments(client: Client) -> dict[TopicPartition, Reassignmen
             )
             for topic in answer.topics
             for row in topic.partitions
+        }
+
+    return await client.retrying(call)
+
+
+async def elect_unclean(
+    client: Client, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, str]:
+    """Have these led by whoever there is, whatever is lost by it (KIP-460); why not, of those that are not. Raises ClientError."""
+    topics: dict[str, list[int]] = {}
+    for each in partitions:
+        topics.setdefault(each.topic, []).append(each.partition)
+    request = ElectLeadersRequest(
+        election_type=UNCLEAN,
+        topic_partitions=[
+            ElectLeadersRequest.TopicPartitions(topic=topic, partitions=indexes)
+            for topic, indexes in topics.items()
+        ],
+        timeout_ms=client.request_timeout_ms,
+    )
+
+    async def call() -> dict[TopicPartition, str]:
+        connection = await client.any()
+        answer = await connection.request(
+            request, ElectLeadersResponse, timeout_ms=client.request_timeout_ms
+        )
+        raise_for(answer.error_code, subject="unclean election")
+        return {
+            TopicPartition(each.topic, row.partition_id): row.error_message
+            or ErrorCode(row.error_code).name
+            for each in answer.replica_election_results
+            for row in each.partition_result
+            if row.error_code not in {ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED}
         }
 
     return await client.retrying(call)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, assert_never
 
+import msgspec
 from msgspec.structs import replace
 
 from logfleet.client.admin import (
@@ -19,6 +20,7 @@ from logfleet.client.admin import (
 )
 from logfleet.client.cordons import cordoned_brokers
 from logfleet.client.errors import KafkaError
+from logfleet.client.lost_partitions import find_lost
 from logfleet.client.metadata import Node, Topic
 from logfleet.client.offsets import TopicPartition
 from logfleet.client.reassignments import (
@@ -107,9 +109,12 @@ def targets(topic: Topic, moving: Moving) -> list[tuple[int, ...]]:
 async def observe_shortages(admin: Admin) -> Shortages:
     """Of all topics, those of the brokers included. Raises ClientError."""
     topics = [topic for topic in await admin.list_topics() if shortages([topic], {}) != Shortages()]
+    is_offline = any(shortages([topic], {}).offline for topic in topics)
+    lost = len(await find_lost(admin, topics)) if is_offline else 0
     names = [topic.name for topic in topics]
     found = await admin.topic_values(names, MIN_ISR) if names else {}
-    return shortages(topics, {name: int(value) for name, value in found.items()})
+    lacking = shortages(topics, {name: int(value) for name, value in found.items()})
+    return msgspec.structs.replace(lacking, lost=lost)
 
 
 def shortages(topics: Iterable[Topic], min_isr: Mapping[str, int]) -> Shortages:

@@ -73,7 +73,8 @@ def election_steps(
 def elect(image: ClusterImage, topic: Topic, index: int, *, unclean: bool) -> Step | Refusal:
     """What an election that somebody asks for writes, or why it writes nothing.
 
-    unclean: any leader will do, else it has to be the first replica. Source: ReplicationControlManager.electLeader.
+    unclean: any leader will do, else it has to be the first replica; where nobody has the partition any more it is given up (`is_lost`), and begins empty as soon as one of its
+    brokers says that it can. Source: ReplicationControlManager.electLeader, which refuses that for ever.
     """
     partition, offline = topic.partitions[index], _offline(image, topic, index)
     if partition.has_leader and (unclean or partition.leader == partition.replicas[0]):
@@ -93,11 +94,23 @@ def elect(image: ClusterImage, topic: Topic, index: int, *, unclean: bool) -> St
         partition, image.brokers, min_isr=partition.min_isr, unclean=True, offline=offline
     )
     if value is None or value.leader == keys.NO_LEADER:
+        if is_lost(image, topic, index):
+            epoch = partition.partition_epoch + 1
+            return _election(
+                image, topic, index, partition.changed(partition_epoch=epoch, given_up=True)
+            )
         return Refusal(
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
             "Eligible topic partition leaders are not available.",
         )
     return _election(image, topic, index, value)
+
+
+def is_lost(image: ClusterImage, topic: Topic, index: int) -> bool:
+    """Whether nobody leads the partition though all its brokers run: waiting brings nothing, but for a disk that somebody puts in again."""
+    partition = topic.partitions[index]
+    brokers = [image.brokers.get(each) for each in partition.replicas]
+    return not partition.has_leader and all(each is not None and each.is_active for each in brokers)
 
 
 Imbalance = tuple[bytes, int, int]

@@ -34,11 +34,13 @@ def is_new(partition: Partition, broker_id: int, broker_epoch: int | None) -> bo
 
 
 def may_begin_empty(partition: Partition, broker_id: int) -> bool:
-    """Whether a replica that is lost may be made anew, to be filled by the leader.
+    """Whether a replica that is lost may be made anew: to be filled by the leader, or, once the partition was given up, to lead.
 
     Not one that counts as complete, in the ISR or as an eligible leader (KIP-966): it might be elected for what it had. By the order in which
     registrations are let in (`control.brokers.fencing`) a broker that is active has left every ISR of its former life.
     """
+    if partition.given_up and not partition.has_leader:
+        return True
     return (
         partition.has_leader
         and partition.leader != broker_id

@@ -133,6 +133,7 @@ class PartitionValue(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     elr: eligible leaders besides the ISR (KIP-966): they left it when it was smaller than min_isr, and hold every committed record.
     last_leader: whoever led last, NO_LEADER if nobody ever did; last_directory: `directory.id` of the disk on which it led.
     recovering: the leader came by an unclean election, and what it lacks is lost.
+    given_up: somebody has declared that what nobody has any more is lost: a replica may begin empty, and lead. Until one does.
     """
 
     replicas: tuple[int, ...]
@@ -147,6 +148,7 @@ class PartitionValue(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     last_leader: int = msgspec.field(name="last", default=NO_LEADER)
     last_directory: str = msgspec.field(name="dir", default="")
     recovering: bool = False
+    given_up: bool = False
 
     def changed(self, **changes: object) -> "PartitionValue":
         """The next state: this one but for `changes`, which are named as the fields."""

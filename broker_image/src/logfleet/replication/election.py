@@ -7,7 +7,7 @@ In this order:
    before; a draining one only where no active one is left;
 3. the ISR is empty: the first active eligible leader (KIP-966), as it holds every committed record;
 4. nobody is eligible either: the last leader, if it has the disk on which it led (KIP-858; KIP-966: last known leader);
-5. the ISR is empty and unclean.leader.election.enable is set: the first active replica;
+5. the ISR is empty and unclean.leader.election.enable is set, or the partition was given up: the first active replica;
 6. nobody.
 
 By 4 and 5 records may be lost: that leader is `recovering`, and alone in the ISR. Who is in the ISR is a registration, never just an
@@ -86,7 +86,9 @@ def _replacing(
     in_sync = with_isr(wanted, _in_sync(wanted, present), unclean=lost)
     done = completed(in_sync)
     there = {each: present[each] for each in done.replicas if each in present}
-    after = _elected(done, there, state.leader_epoch + 1, unclean=unclean, fresh=fresh)
+    after = _elected(
+        done, there, state.leader_epoch + 1, unclean=unclean or state.given_up, fresh=fresh
+    )
     has_lost_any = not set(state.replicas) <= set(after.replicas)
     leader_epoch = state.leader_epoch + 1 if has_lost_any else after.leader_epoch
     return after.changed(partition_epoch=state.partition_epoch + 1, leader_epoch=leader_epoch)
@@ -197,4 +199,5 @@ def _led_by(broker: Broker, state: PartitionValue, leader_epoch: int) -> Partiti
         last_leader=broker.id,
         last_directory=directories[0] if len(directories) == 1 else "",
         recovering=False,
+        given_up=False,
     )

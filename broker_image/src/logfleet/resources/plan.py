@@ -41,11 +41,12 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Shortages(msgspec.Struct, frozen=True):
-    """How many partitions lack what, by the names of Kafka's metrics; one may lack all three."""
+    """How many partitions lack what, by the names of Kafka's metrics; one may lack all three. lost: of those that are offline, how many nobody has any more, though all their brokers run."""
 
     offline: int = 0
     under_min_isr: int = 0
     under_replicated: int = 0
+    lost: int = 0
 
     @property
     def reason(self) -> Reason | None:
@@ -59,6 +60,7 @@ class Shortages(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         said = (
             (self.offline, "without a leader (nobody can use them)"),
+            (self.lost, "lost with the disks they were on (`logfleet partitions lost` names them)"),
             (self.under_min_isr, "with too few in-sync replicas for acks=all"),
             (self.under_replicated, "short of an in-sync replica"),
         )

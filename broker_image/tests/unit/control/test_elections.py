@@ -129,6 +129,30 @@ def test_an_election_on_demand_has_nothing_to_do_or_nobody_to_elect(cluster):
     assert refused(cluster, unclean=True) is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
 
+def test_what_nobody_has_any_more_is_given_up_on_demand_and_only_while_all_its_brokers_run(cluster):
+    cluster.start(1, 2)
+    cluster.create("t", assignments=((0, (1, 2)),), partitions=-1)
+    uuid = uuids.to_text(cluster.topic("t").id)
+    cluster.stop(2)
+    cluster.stop(1)
+    gone = {"directories": ("new",), "unclean": True, "offline": {uuid: (0,)}}
+    cluster.start(1, **gone)
+    assert refused(cluster, unclean=True) is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, (
+        "2 may have it"
+    )
+    cluster.start(2, **gone)
+    assert partition(cluster).leader == NO_LEADER
+    assert refused(cluster, unclean=False) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    step = elect(cluster.image, cluster.topic("t"), 0, unclean=True)
+    assert isinstance(step, Step)
+    cluster.do([step])
+    assert partition(cluster).given_up
+    assert partition(cluster).leader == NO_LEADER, "no broker can begin it yet"
+    cluster.stop(2)
+    cluster.start(2, directories=("new",))
+    assert (partition(cluster).leader, partition(cluster).given_up) == (2, False)
+
+
 def test_the_preferred_replica_is_elected_on_demand_once_it_is_in_sync(cluster):
     cluster.start(1, 2)
     cluster.create("t", assignments=((0, (1, 2)),), partitions=-1)

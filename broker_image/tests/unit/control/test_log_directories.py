@@ -74,3 +74,5 @@ def test_a_lost_replica_may_begin_empty_where_another_leads_and_nobody_counts_on
     assert state().last_leader == 1
     assert not may_begin_empty(state(), 1), "the last leader may have to lead again"
     assert not may_begin_empty(state(), 3), "there is nobody to fill it"
+    cluster.put(keys.partition(cluster.uuid("t"), 0), state().changed(given_up=True))
+    assert may_begin_empty(state(), 3), "somebody has declared that nothing is left"

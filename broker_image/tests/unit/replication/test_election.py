@@ -75,6 +75,26 @@ def test_who_has_started_lately_leads_only_if_nobody_else_can() -> None:
     assert next_state(LED, ALL, min_isr=MIN_ISR, fresh=[1]) is None, "it keeps what it leads"
 
 
+def test_a_partition_that_was_given_up_begins_with_whoever_is_there_and_is_an_ordinary_one_then() -> (
+    None
+):
+    fresh_disks = [
+        broker(each, 90 + each, directories=("new",), unclean=True) for each in (1, 2, 3)
+    ]
+    nobody = gone().changed(elr=())
+    assert (nobody.leader, nobody.isr, nobody.last_leader) == (NO_LEADER, (), 1)
+    given_up = nobody.changed(given_up=True)
+    assert next_state(given_up, brokers(*fresh_disks), min_isr=MIN_ISR, offline=[1, 2, 3]) is None
+    led = after(given_up, *fresh_disks, offline=[1, 3])
+    assert (led.leader, led.isr, led.recovering, led.given_up) == (2, ((2, 92),), True, False)
+
+
+def test_of_a_partition_that_was_given_up_who_has_it_all_the_same_leads() -> None:
+    given_up = gone().changed(given_up=True)
+    back = [broker(2, 92, directories=("new",), unclean=True), broker(1, 91)]
+    assert after(given_up, *back).leader == 1
+
+
 def test_a_replica_that_is_not_in_sync_does_not_lead_while_another_is() -> None:
     state = after(LED.changed(isr=((1, 10), (3, 30))), broker(2), broker(3))
     assert (state.leader, state.isr) == (3, ((3, 30),))

@@ -1,0 +1,115 @@
+"""`logfleet partitions`: those that are lost for good, and giving them up."""
+
+import asyncio
+import sys
+from collections.abc import Collection
+from typing import Final
+
+import click
+
+from logfleet.cli.session import Server, echo_json, echo_table, listing_options, run, server_options
+from logfleet.client.admin import Admin
+from logfleet.client.cluster import Client
+from logfleet.client.lost_partitions import Lost, find_lost
+from logfleet.client.offsets import TopicPartition
+from logfleet.client.reassignments import elect_unclean
+
+SHOWN_MAX: Final = 20
+LED_WITHIN_S: Final = 60.0
+POLL_S: Final = 0.5
+
+
+@click.group()
+def partitions() -> None:
+    """Show partitions that are lost, and give them up.
+
+    A partition is lost if nobody leads it though all its brokers run: the disks that had it are gone. While one of its brokers is down it is not, as that may have it.
+
+    \b
+    logfleet partitions lost
+    logfleet partitions give-up --count 3                # says what would be done
+    logfleet partitions give-up --count 3 --execute
+    """
+
+
+@partitions.command()
+@listing_options
+def lost(*, as_json: bool, server: Server) -> None:
+    """List partitions that are lost. Exit codes: 0 there are none, 1 there are some."""
+    found = run(server, _lost)
+    if as_json:
+        echo_json([_as_json(each) for each in found])
+    elif found:
+        echo_table(("TOPIC", "PARTITION", "BROKERS"), [_row(each) for each in found])
+    else:
+        click.echo("No partition is lost.")
+    sys.exit(1 if found else 0)
+
+
+@partitions.command(name="give-up")
+@click.option(
+    "--count",
+    required=True,
+    type=click.IntRange(1),
+    help="How many are given up; it must be as many as are lost now.",
+)
+@click.option("--topic", help="Only partitions of this topic; they are what is counted.")
+@click.option("--execute", is_flag=True, help="Do it.")
+@server_options
+def give_up(count: int, topic: str | None, execute: bool, *, server: Server) -> None:
+    """Have lost partitions begin anew, with what is left of them, or empty. What is missing is lost for good.
+
+    A replica that has something, though it was not in sync, leads (Kafka: an unclean election); where none has, they begin at offset 0. Consumers whose offsets are not there any more do
+    what their auto.offset.reset says; groups whose offsets were in such a partition of __consumer_offsets begin as new ones. Should an old disk come back afterwards, what it has is cut off
+    or set aside.
+
+    If a disk can be had back, do that instead: put it in, and start the broker again.
+    """
+
+    async def work(client: Client) -> list[str]:
+        found = [each for each in await _lost(client) if topic in {None, each.topic}]
+        if len(found) != count:
+            raise click.ClickException(
+                f"{len(found)} partitions are lost, not {count}: look again (logfleet partitions lost)"
+            )
+        echo_table(("TOPIC", "PARTITION", "BROKERS"), [_row(each) for each in found[:SHOWN_MAX]])
+        if not execute:
+            click.echo(f"{count} would be given up; --execute does it.")
+            return []
+        refused = await elect_unclean(client, [each.key for each in found])
+        left = await _until_led(client, {each.key for each in found} - refused.keys())
+        return [f"{key}: {why}" for key, why in refused.items()] + [
+            f"{each.key}: nobody leads it after {LED_WITHIN_S:.0f} s" for each in left
+        ]
+
+    errors = run(server, work)
+    for each in errors:
+        click.echo(f"Error: {each}", err=True)
+    if errors:
+        sys.exit(1)
+    if execute:
+        click.echo(f"{count} partitions were given up, and are led again.")
+
+
+async def _lost(client: Client) -> list[Lost]:
+    admin = Admin(client)
+    return await find_lost(admin, await admin.list_topics())
+
+
+async def _until_led(client: Client, keys: Collection[TopicPartition]) -> list[Lost]:
+    """Those of them that are lost still, after a while at most."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + LED_WITHIN_S
+    while left := [each for each in await _lost(client) if each.key in keys]:
+        if loop.time() > until:
+            break
+        await asyncio.sleep(POLL_S)
+    return left
+
+
+def _row(lost: Lost) -> tuple[str, str, str]:
+    return lost.topic, str(lost.partition), ",".join(map(str, lost.replicas))
+
+
+def _as_json(lost: Lost) -> dict[str, object]:
+    return {"topic": lost.topic, "partition": lost.partition, "brokers": list(lost.replicas)}

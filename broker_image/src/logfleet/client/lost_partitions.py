@@ -1,0 +1,36 @@
+"""Partitions that nobody leads though all their brokers run: what was on their disks is gone, unless somebody puts one in again."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from logfleet.client.admin import Admin
+from logfleet.client.metadata import NO_LEADER, Topic
+from logfleet.client.offsets import TopicPartition
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """replicas: ids of the brokers that had it, and do not any more."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+
+    @property
+    def key(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+async def find_lost(admin: Admin, topics: Iterable[Topic]) -> list[Lost]:
+    """Of these topics, as they were just read, by name and number. Raises ClientError."""
+    found = await admin.describe_cluster(include_fenced=True)
+    active = {node.id for node in found.brokers} - set(found.fenced)
+    return sorted(
+        (
+            Lost(topic.name, each.index, each.replicas)
+            for topic in topics
+            for each in topic.partitions
+            if each.leader == NO_LEADER and active.issuperset(each.replicas)
+        ),
+        key=lambda lost: (lost.topic, lost.partition),
+    )
