@@ -56,6 +56,12 @@ class Stage:
 
         return wait_for(f"{name} to be {reason}", probe, SOON_S)
 
+    def with_snapshots(self) -> Object:
+        """As `small`, with snapshots of the metadata store."""
+        snapshots = {"schedule": "17 * * * *", "claimName": "backups"}
+        managed = {"replicas": 1, "storage": {"size": "1Gi"}, "snapshots": snapshots}
+        return small(metadata={"managed": managed})
+
     def rebalance(self, namespace: str) -> tuple[Object, Object]:
         """The example's status when it is proposed, and when it is done; it is approved in between, and has gone by itself afterwards."""
         document, kubernetes = example("rebalance"), self.kubernetes

@@ -117,6 +117,15 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
         "write exactly one of managed and endpoints",
     ),
     ("cluster", {"metadata": {"managed": {"replicas": 2}}}, "spec.metadata.managed.replicas"),
+    (
+        "cluster",
+        {
+            "metadata": {
+                "managed": {"replicas": 3, "snapshots": {"schedule": "x", "claimName": "b"}}
+            }
+        },
+        "spec.metadata.managed.snapshots.schedule",
+    ),
     ("cluster", {"metadata": {"endpoints": ["http://x"]}}, "spec.metadata.endpoints[0]"),
     ("topic", {"partitions": 0}, "spec.partitions"),
     ("topic", {"partitions": "many"}, "spec.partitions"),

@@ -411,7 +411,8 @@ def test_it_speaks_json_and_exports_metrics(stage):
 
 def test_every_right_is_used_and_none_is_missing(stage, namespace):
     """After all the other tests: what they did is in the audit log."""
-    bring_up(stage, namespace, small())
+    bring_up(stage, namespace, stage.with_snapshots())
+    assert stage.kubernetes.exists("cronjob", "fleet-snapshots", namespace)
     stage.kubelets.broken_images = {"broken"}
     try:
         stage.kubernetes.apply(small(image="broken"), namespace=namespace)

@@ -8,6 +8,7 @@ partitions lack, PodsCannotRun, NotDegraded, NobodyAnswers), Paused, TopicDeleti
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +17,7 @@ from logfleet.resources.plan import ObservedTopic, Reason, Refusal, Shortages
 from logfleet.resources.topic import TopicResource
 
 from logfleet_operator import names
-from logfleet_operator.clusters import manifests
+from logfleet_operator.clusters import manifests, snapshots
 from logfleet_operator.clusters.observed import Observed, node_ports
 from logfleet_operator.clusters.rollout import troubles_of
 from logfleet_operator.clusters.steps import ClusterPlan, Stage
@@ -154,6 +155,10 @@ def cluster_status(
             "members": cluster.spec.metadata.managed.replicas,
             "readyMembers": sum(pod.ready for pod in etcd_pods),
         }
+        if taken := snapshots.last_taken(cluster, observed):
+            status["metadata"]["lastSnapshot"] = taken
+    if failed := snapshots.trouble(cluster, observed, datetime.fromisoformat(now)):
+        status["warnings"].append(failed)
     return status
 
 

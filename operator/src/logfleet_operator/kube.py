@@ -70,6 +70,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "Service": Kind("api/v1", "services"),
     "ServiceAccount": Kind("api/v1", "serviceaccounts"),
     "StatefulSet": Kind("apis/apps/v1", "statefulsets"),
+    "CronJob": Kind("apis/batch/v1", "cronjobs"),
     "PodDisruptionBudget": Kind("apis/policy/v1", "poddisruptionbudgets"),
     "Event": Kind("apis/events.k8s.io/v1", "events"),
     "Lease": Kind("apis/coordination.k8s.io/v1", "leases"),

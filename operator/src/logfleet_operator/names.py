@@ -39,6 +39,7 @@ CONFIRM_ANNOTATION: Final = f"{GROUP}/confirm-topic-deletions"
 
 BROKER: Final = "broker"
 ETCD: Final = "etcd"
+SNAPSHOTS: Final = "snapshots"
 
 ETCD_CLIENT_PORT: Final = 2379
 ETCD_PEER_PORT: Final = 2380
@@ -77,6 +78,11 @@ def brokers_budget(cluster: str) -> str:
 def etcd_name(cluster: str) -> str:
     """Of the StatefulSet, its Service and its budget."""
     return f"{cluster}-etcd"
+
+
+def snapshots(cluster: str) -> str:
+    """Of the CronJob."""
+    return f"{cluster}-snapshots"
 
 
 def etcd_secret(cluster: str, role: str) -> str:

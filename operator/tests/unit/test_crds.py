@@ -106,6 +106,7 @@ def fields(shape: type[msgspec.Struct]) -> set[str]:
         ("clusters", ("listeners", "items"), cluster.Listener),
         ("clusters", ("metadata",), cluster.MetadataSpec),
         ("clusters", ("metadata", "managed"), cluster.ManagedMetadata),
+        ("clusters", ("metadata", "managed", "snapshots"), cluster.Snapshots),
     ],
 )
 def test_schema_and_struct_have_the_same_fields(

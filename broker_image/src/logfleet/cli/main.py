@@ -43,6 +43,10 @@ COMMANDS = {
         "logfleet.cli.fleet.partitions",
         "Show partitions that are lost, and give them up.",
     ),
+    "metadata": (
+        "logfleet.cli.fleet.metadata",
+        "Take snapshots of the metadata store, restore one.",
+    ),
     "apply": ("logfleet.cli.apply", "Make topics and settings as YAML files say."),
 }
 

@@ -106,11 +106,24 @@ def _internal_only() -> list[Listener]:
     return [Listener(name="internal", port=INTERNAL_PORT, type="internal")]
 
 
+CRON_FIELDS: Final = 5
+SNAPSHOTS_MAX: Final = 1_000
+
+
+class Snapshots(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Of what etcd holds. schedule: cron's five fields, UTC. claim_name: of a volume claim that is there. keep: how many files, the newest."""
+
+    schedule: str
+    claim_name: str
+    keep: int = 7
+
+
 class ManagedMetadata(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """An etcd that the operator runs for this Cluster, 1 or 3 members."""
 
     replicas: int
     storage: Storage = Storage(size="2Gi")
+    snapshots: Snapshots | None = None
 
 
 class MetadataSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -375,11 +388,29 @@ def _host_problems(listener: Listener, path: str) -> list[Problem]:
     return []
 
 
+def _snapshot_problems(snapshots: Snapshots | None) -> list[Problem]:
+    path, problems = "spec.metadata.managed.snapshots", list[Problem]()
+    if snapshots is None:
+        return problems
+    if len(snapshots.schedule.split()) != CRON_FIELDS:
+        said = (
+            f"{snapshots.schedule!r} is no schedule: write cron's five fields, such as 17 * * * *"
+        )
+        problems.append(Problem(f"{path}.schedule", said))
+    if not snapshots.claim_name:
+        problems.append(Problem(f"{path}.claimName", "is empty, write a claim's name"))
+    if not 1 <= snapshots.keep <= SNAPSHOTS_MAX:
+        said = f"is {snapshots.keep}, write a number from 1 to {SNAPSHOTS_MAX}"
+        problems.append(Problem(f"{path}.keep", said))
+    return problems
+
+
 def _metadata_problems(metadata: MetadataSpec) -> list[Problem]:
     if (metadata.managed is None) == (metadata.endpoints is None):
         return [Problem("spec.metadata", "write exactly one of managed and endpoints")]
     if metadata.managed is not None:
         problems = _storage_problems(metadata.managed.storage, "spec.metadata.managed.storage")
+        problems += _snapshot_problems(metadata.managed.snapshots)
         if metadata.managed.replicas not in {1, 3}:
             problems.append(
                 Problem(

@@ -6,7 +6,7 @@ from logfleet.resources.cluster import ClusterResource, ManagedMetadata
 from logfleet.resources.plan import Reason, Refusal
 
 from logfleet_operator import names
-from logfleet_operator.clusters import etcd, members, pods, rollout
+from logfleet_operator.clusters import etcd, members, pods, rollout, snapshots
 from logfleet_operator.clusters.broker_ids import ordinal_of, recorded
 from logfleet_operator.clusters.observed import (
     EMPTY_VOLUME,
@@ -148,7 +148,9 @@ def plan_metadata_store(
     )
     wanted = with_claims_as_begun(observed, wanted)
     objects = [etcd.service(cluster), etcd.budget(cluster, managed), wanted]
-    actions = applies(cluster, observed, objects)
+    if cron_job := snapshots.cron_job(cluster, cluster.spec.image or settings.broker_image):
+        objects.append(cron_job)
+    actions = (*applies(cluster, observed, objects), *snapshots.not_wanted(cluster, observed))
     if actions:
         return making(actions, "etcd")
     if etcd_state(cluster, observed) == etcd.ESTABLISHED:

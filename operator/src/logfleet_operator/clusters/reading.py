@@ -16,6 +16,7 @@ from logfleet_operator.kube import Kube
 
 OWNED_KINDS: Final = (
     "ConfigMap",
+    "CronJob",
     "PodDisruptionBudget",
     "Service",
     "ServiceAccount",

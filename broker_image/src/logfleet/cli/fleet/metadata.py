@@ -1,0 +1,127 @@
+"""`logfleet metadata`: snapshots of the metadata store, and the way back."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from logfleet.cli.broker import config_options, read_config
+from logfleet.control.configs import BrokerConfig, ConfigError
+from logfleet.metadata.snapshot_file import DamagedSnapshot
+from logfleet.metadata.store import MetadataStore, StoreError
+from logfleet.node.cluster.metadata_store import open_store
+from logfleet.node.tools.metadata_snapshots import NotEmpty, read, restore, take
+
+KEEP: Final = 7
+TOLD: Final = {
+    "topic": "topics",
+    "part": "partitions",
+    "config": "configurations",
+    "quota": "quotas",
+}
+T = TypeVar("T")
+
+
+@click.group()
+def metadata() -> None:
+    """Take snapshots of the metadata store, and restore one into an empty store.
+
+    \b
+    logfleet metadata snapshot server.properties --directory /backup --keep 7
+    logfleet metadata restore server.properties --file /backup/metadata-20261125T120000Z-r4711.snapshot
+    """
+
+
+@metadata.command()
+@config_options
+@click.option(
+    "--directory",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where snapshots are.",
+)
+@click.option(
+    "--keep",
+    type=click.IntRange(1),
+    default=KEEP,
+    show_default=True,
+    help="How many snapshots there are at most, the newest.",
+)
+def snapshot(
+    properties: Path | None, *, overrides: tuple[str, ...], directory: Path, keep: int
+) -> None:
+    """Write all that the metadata store holds to a file, while brokers run.
+
+    PROPERTIES is a broker's server.properties: it says where the store is. Topics, configurations, quotas and who has which replica are in it; records and committed offsets are not.
+    """
+    config = _config(properties, overrides)
+
+    async def work(store: MetadataStore) -> Path:
+        return await take(store, config.logfleet_cluster_name, directory, keep)
+
+    click.echo(_run(config, work))
+
+
+@metadata.command(name="restore")
+@config_options
+@click.option(
+    "--file",
+    "path",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The snapshot.",
+)
+@click.option("--execute", is_flag=True, help="Do it.")
+def restore_(
+    properties: Path | None, *, overrides: tuple[str, ...], path: Path, execute: bool
+) -> None:
+    """Write a snapshot into an empty metadata store, while no broker runs.
+
+    Leader epochs and producer ids are raised above all that logs can know. What happened after the snapshot is lost: topics made since are set aside by the brokers, deleted ones are
+    there again; docs/restoring-metadata.md has all of it.
+    """
+    config = _config(properties, overrides)
+    try:
+        head, items = read(path)
+    except OSError as error:
+        raise click.ClickException(str(error)) from error
+    except DamagedSnapshot as error:
+        raise click.ClickException(f"{path} is no whole snapshot: {error}") from error
+    if head.cluster != config.logfleet_cluster_name:
+        raise click.ClickException(
+            f"{path} is of cluster {head.cluster}, and logfleet.cluster.name is {config.logfleet_cluster_name}"
+        )
+    counts = Counter(key.partition("/")[0] for key in items)
+    told = ", ".join(f"{counts[kind]} {noun}" for kind, noun in TOLD.items() if counts[kind])
+    click.echo(f"Snapshot of {head.taken}, revision {head.revision}: {told or 'nothing'}.")
+    if not execute:
+        click.echo("Nothing was changed; --execute does it.", err=True)
+        return
+    click.echo(f"{_run(config, lambda store: restore(store, items))} keys were written.")
+
+
+def _config(properties: Path | None, overrides: tuple[str, ...]) -> BrokerConfig:
+    try:
+        return read_config(properties, overrides)
+    except UnicodeDecodeError as error:
+        raise click.ClickException(f"{properties} is not UTF-8: {error}") from error
+    except (ConfigError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _run(config: BrokerConfig, work: Callable[[MetadataStore], Awaitable[T]]) -> T:
+    async def opened() -> Any:
+        store = await open_store(config)
+        try:
+            return await work(store)
+        finally:
+            await store.close()
+
+    try:
+        done: T = asyncio.run(opened())
+    except (StoreError, NotEmpty, DamagedSnapshot, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    return done

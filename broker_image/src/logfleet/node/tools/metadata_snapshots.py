@@ -1,0 +1,76 @@
+"""Takes snapshots of the metadata store into a directory, and restores one into an empty store."""
+
+import os
+import re
+import time
+from pathlib import Path
+from typing import Final
+
+from logfleet.metadata import keys
+from logfleet.metadata.snapshot_file import SnapshotHead, decode, encode, restored
+from logfleet.metadata.store import MetadataStore, Txn, absent
+
+NAME: Final = re.compile(r"metadata-\d{8}T\d{6}Z-r\d+\.snapshot")
+PUTS: Final = 50
+"""Keys that are written in one transaction: far below what etcd takes."""
+
+
+class NotEmpty(Exception):
+    """The store holds a cluster already. The text says so, and what to do."""
+
+
+async def take(store: MetadataStore, cluster: str, directory: Path, keep: int) -> Path:
+    """A file that is whole and on the disk; afterwards no more than `keep` of them are there, the newest. Raises StoreError, OSError, DamagedSnapshot.
+
+    It is written under another name and read again before it gets its own: what ends in the middle leaves nothing that counts, nor takes one away.
+    """
+    snapshot = await store.range("")
+    now = time.gmtime()
+    taken = time.strftime("%Y-%m-%dT%H:%M:%SZ", now)
+    name = f"metadata-{time.strftime('%Y%m%dT%H%M%SZ', now)}-r{snapshot.revision}.snapshot"
+    path, unfinished = directory / name, directory / ".unfinished"
+    with unfinished.open("wb") as file:
+        file.write(encode(cluster, snapshot, taken))
+        file.flush()
+        os.fsync(file.fileno())
+    decode(unfinished.read_bytes())
+    unfinished.rename(path)
+    _flush_directory(directory)
+    for old in sorted(snapshots(directory))[:-keep]:
+        old.unlink()
+    return path
+
+
+def snapshots(directory: Path) -> list[Path]:
+    return [path for path in directory.iterdir() if NAME.fullmatch(path.name)]
+
+
+def read(path: Path) -> tuple[SnapshotHead, dict[str, bytes]]:
+    """Raises OSError, DamagedSnapshot."""
+    return decode(path.read_bytes())
+
+
+async def restore(store: MetadataStore, items: dict[str, bytes]) -> int:
+    """How many keys were written. Raises NotEmpty, StoreError.
+
+    What a restoring wrote that was interrupted is written again: without the cluster's id, which comes last, no broker uses it.
+    """
+    if await store.get(keys.CLUSTER_ID) is not None:
+        raise NotEmpty(
+            "the store holds a cluster already: a snapshot is restored into an empty one"
+        )
+    puts = list(restored(items))
+    is_empty = absent(keys.CLUSTER_ID)
+    for first in range(0, len(puts), PUTS):
+        result = await store.txn(Txn((is_empty,), tuple(puts[first : first + PUTS])))
+        if not result.succeeded:
+            raise NotEmpty("somebody else wrote a cluster into the store meanwhile")
+    return len(puts)
+
+
+def _flush_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

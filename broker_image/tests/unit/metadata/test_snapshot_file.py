@@ -1,0 +1,80 @@
+"""What a snapshot of the metadata store holds, and what of it is restored."""
+
+import msgspec
+import pytest
+from logfleet.metadata import keys
+from logfleet.metadata.keys import NO_LEADER, PartitionValue
+from logfleet.metadata.snapshot_file import (
+    EPOCHS_UP,
+    PRODUCER_IDS_UP,
+    DamagedSnapshot,
+    decode,
+    encode,
+    restored,
+)
+from logfleet.metadata.store import KeyValue, Snapshot
+
+STATE = PartitionValue((1, 2, 3), ((1, 10), (3, 30)), 1, 4, 9, 2, elr=(2,), last_leader=1)
+ITEMS = {
+    keys.CLUSTER_ID: b"abc",
+    keys.partition("uuid", 0): keys.encode(STATE),
+    keys.NEXT_PRODUCER_ID: b"3000",
+    keys.topic("t\n"): b"\x00\xff",
+}
+
+
+def snapshot(items: dict[str, bytes] = ITEMS) -> Snapshot:
+    bound = [
+        KeyValue(keys.broker(1), b"{}", 7, 7, 1, lease=5),
+        KeyValue(keys.fence(1), b"{}", 7, 7, 1),
+        KeyValue(keys.CONTROLLER, b"{}", 7, 7, 1, lease=5),
+    ]
+    return Snapshot(41, (*(KeyValue(key, value, 3, 7, 2) for key, value in items.items()), *bound))
+
+
+def test_all_is_in_it_but_what_ends_with_a_lease() -> None:
+    head, items = decode(encode("fleet", snapshot(), "2026-01-01T00:00:00Z"))
+    assert (head.cluster, head.revision, head.taken, head.keys) == (
+        "fleet",
+        41,
+        "2026-01-01T00:00:00Z",
+        4,
+    )
+    assert items == ITEMS
+
+
+@pytest.mark.parametrize("where", [0, 1, 40, -1, -20, -70, -90])
+def test_one_wrong_byte_is_noticed(where: int) -> None:
+    data = bytearray(encode("fleet", snapshot(), "now"))
+    data[where] ^= 1
+    with pytest.raises(DamagedSnapshot):
+        decode(bytes(data))
+
+
+def test_what_was_cut_off_anywhere_is_noticed() -> None:
+    data = encode("fleet", snapshot(), "now")
+    for end in range(len(data) - 1):
+        with pytest.raises(DamagedSnapshot):
+            decode(data[:end])
+
+
+def test_another_format_is_refused() -> None:
+    data = encode("fleet", snapshot(), "now").replace(b'"format":1', b'"format":2')
+    with pytest.raises(DamagedSnapshot):
+        decode(data)
+
+
+def test_epochs_and_producer_ids_are_raised_and_nobody_is_in_sync() -> None:
+    puts = list(restored(ITEMS))
+    assert puts[-1].key == keys.CLUSTER_ID, "brokers refuse to start without it"
+    values = {put.key: put.value for put in puts}
+    assert int(values[keys.NEXT_PRODUCER_ID]) == 3000 + PRODUCER_IDS_UP
+    state = msgspec.json.decode(values[keys.partition("uuid", 0)], type=PartitionValue)
+    assert (state.isr, state.elr, state.leader) == ((), (1, 2, 3), NO_LEADER)
+    assert (state.leader_epoch, state.partition_epoch) == (4 + EPOCHS_UP, 10)
+    assert values[keys.topic("t\n")] == b"\x00\xff"
+
+
+def test_producer_ids_begin_high_also_if_none_was_given_away_before_the_snapshot() -> None:
+    values = {put.key: put.value for put in restored({keys.CLUSTER_ID: b"abc"})}
+    assert int(values[keys.NEXT_PRODUCER_ID]) == PRODUCER_IDS_UP
