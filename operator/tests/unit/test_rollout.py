@@ -4,10 +4,12 @@ r ready, u runs and is not ready, s cannot run, d is being deleted, - is missing
 are up to date.
 """
 
+from dataclasses import replace
+
 import pytest
 from logfleet_operator.clusters.observed import Leave, Observed, Pod
 from logfleet_operator.clusters.rollout import DeletePod, EvictPod, plan_rollout
-from logfleet_operator.names import BROKER, ETCD
+from logfleet_operator.names import BROKER, ETCD, ZONE_LABEL
 
 
 def observed(component: str, states: str) -> Observed:
@@ -34,6 +36,41 @@ def observed(component: str, states: str) -> Observed:
     ]
     leave = Leave(frozenset(pod.name for pod in pods))
     return Observed({("StatefulSet", "x"): live}, {}, tuple(pods), (), (), leave=leave)
+
+
+def on_nodes(nodes: str, *, cordoned: str, zone: str = "a", allowed: bool = True) -> Observed:
+    """Ready brokers of one zone, each on a node; `-` for one that has none."""
+    seen = observed(BROKER, "R" * len(nodes))
+    (live,) = seen.objects.values()
+    live["metadata"]["labels"] = {ZONE_LABEL: zone}
+    pods = tuple(
+        replace(pod, node=node.strip("-"), ready=node != "-")
+        for pod, node in zip(seen.pods, nodes, strict=True)
+    )
+    leave = seen.leave if allowed else Leave(objection="t-0: no other in-sync replica could lead")
+    return replace(seen, pods=pods, cordoned=frozenset(cordoned), leave=leave)
+
+
+def test_what_is_left_on_a_node_that_is_drained_goes_with_what_has_left_it():
+    """A node of two brokers with volumes of its own: the budget would never let the second one go."""
+    rollout = plan_rollout(on_nodes("-n", cordoned="n"), BROKER, ["x"])
+    assert rollout is not None
+    assert rollout.actions == (DeletePod("x-1", "1"),)
+    assert rollout.why == "emptying n, which is drained: x-1"
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        on_nodes("nn", cordoned="n"),  # cordoned, not drained
+        on_nodes("-n", cordoned=""),  # there is no room for the first, and nobody drains
+        on_nodes("-n", cordoned="n", zone=""),
+        on_nodes("-n", cordoned="n", allowed=False),
+    ],
+)
+def test_else_nothing_goes(seen):
+    rollout = plan_rollout(seen, BROKER, ["x"])
+    assert rollout is None or rollout.actions == ()
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,7 @@ class Observed:
     ends: Secret -> when its certificate ends, of those that can be read. rewritings: by kind and name.
     zones: node -> its zone, of those that were asked for. leave: about the wave that is next.
     members: of etcd, by its own word; None if it was not asked or did not answer. fleet: likewise of brokers.
+    cordoned: nodes of brokers that take no pods; looked for only while a broker has no node.
     """
 
     objects: Mapping[tuple[str, str], Manifest]
@@ -145,6 +146,7 @@ class Observed:
     leave: Leave = field(default_factory=Leave)
     members: tuple[Member, ...] | None = None
     fleet: Fleet | None = None
+    cordoned: frozenset[str] = frozenset()
 
     def get(self, kind: str, name: str) -> Manifest | None:
         if kind == "Secret":

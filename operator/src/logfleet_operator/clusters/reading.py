@@ -56,10 +56,23 @@ async def observe(
         storage_classes=tuple(found["StorageClass"]),
         rewritings=rewritings,
     )
+    brokers = observed.of_component(names.BROKER)
+    if any(not pod.node for pod in brokers):
+        cordoned = await _cordoned(kube, {pod.node for pod in brokers} - {""})
+        observed = replace(observed, cordoned=cordoned)
     if not metadata_store.zones_taken_away(cluster, observed):
         return observed
     nodes = {pod.node for pod in observed.of_component(names.ETCD)} - {""}
     return replace(observed, zones=await _zones_of(kube, nodes))
+
+
+async def _cordoned(kube: Kube, nodes: set[str]) -> frozenset[str]:
+    found = await asyncio.gather(*(kube.get("Node", "", node) for node in sorted(nodes)))
+    return frozenset(
+        live["metadata"]["name"]
+        for live in found
+        if live is not None and live.get("spec", {}).get("unschedulable", False)
+    )
 
 
 async def _zones_of(kube: Kube, nodes: set[str]) -> dict[str, str]:

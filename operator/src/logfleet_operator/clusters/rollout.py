@@ -93,6 +93,8 @@ def next_wave(observed: Observed, stateful_sets: Sequence[str]) -> tuple[Pod, ..
     not among them, they go without being asked for.
     """
     pods = _pods_of(observed, BROKER, stateful_sets)
+    if not isinstance(pods, str) and (drained := _drained(observed, pods)):
+        return drained
     if isinstance(pods, str) or not pods.outdated or pods.missing or _stuck(pods):
         return ()
     if _awaited(BROKER, pods.present, pods.outdated):
@@ -108,6 +110,22 @@ def next_wave(observed: Observed, stateful_sets: Sequence[str]) -> tuple[Pod, ..
         return (first,)
     wave = [pod for pod in pods.outdated if pods.places[pod.name][1] == zone]
     return tuple(sorted(wave, key=lambda pod: _place(pods, pod, begun)))
+
+
+def _drained(observed: Observed, pods: _Pods) -> tuple[Pod, ...]:
+    """Brokers that have to leave a node with one that has left it, and finds no other: volumes that are bound to a node keep it waiting for that very one.
+
+    The budget lets no second one go while the first is not back, and that is not before the node is: `kubectl drain` would wait for ever. So they go like a wave of a roll, if
+    the brokers allow it: deleted, since they are beside the budget.
+    """
+    waiting = {pods.places[pod.name][1] for pod in pods.present if not pod.ready and not pod.node}
+    return tuple(
+        pod
+        for pod in pods.present
+        if pod.node in observed.cordoned
+        and not pod.deleting
+        and pods.places[pod.name][1] in waiting - {""}
+    )
 
 
 def _stuck(pods: _Pods) -> list[Pod]:
@@ -127,6 +145,15 @@ def plan_rollout(
     pods = _pods_of(observed, component, stateful_sets)
     if isinstance(pods, str):
         return Rollout(f"waiting until Kubernetes acts on StatefulSet {pods}")
+    drained = _drained(observed, pods) if component == BROKER else ()
+    if drained:
+        going = [each for each in drained if each.name in observed.leave.pods]
+        if not going:
+            return Rollout(f"waiting to empty {drained[0].node}: {observed.leave.objection}")
+        return Rollout(
+            f"emptying {drained[0].node}, which is drained: {_names(going)}",
+            tuple(DeletePod(each.name, each.uid) for each in going),
+        )
     stuck = _stuck(pods)
     if stuck:
         return Rollout(
