@@ -1,12 +1,17 @@
 """A follower that has to catch up takes no more than its throttle allows (KIP-73), and others do not feel it."""
 
+import threading
 import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Self
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from e2e.harness.kafka import run_tool
-from e2e.harness.processes import Fleet, Rig
+from e2e.harness.processes import Broker, Fleet, Rig
 
 MIB = 1024 * 1024
 RATE = MIB
@@ -16,11 +21,14 @@ WINDOWS_S = 2
 """So much may be copied at once before the rate is felt."""
 CONFIG = {"replication.quota.window.num": str(WINDOWS_S), "default.replication.factor": "3"}
 PATIENCE_S = 60
+LONG_SIZE = 30 * MIB
+STANDS_S = 0.3
+CALM_RECORDS = 500
 
 
-def fill(fleet: Fleet, topic: str) -> None:
+def fill(fleet: Fleet, topic: str, size: int = SIZE) -> None:
     producer = Producer({"bootstrap.servers": fleet.bootstrap, "acks": "all"})
-    for _ in range(SIZE // 65536):
+    for _ in range(size // 65536):
         producer.produce(topic, b"x" * 65536)
     assert producer.flush(PATIENCE_S) == 0
 
@@ -34,6 +42,36 @@ def in_sync_after(admin: AdminClient, topic: str, count: int) -> float:
             return time.monotonic() - began
         assert time.monotonic() < began + PATIENCE_S, state.isrs
         time.sleep(0.02)
+
+
+class Slowed:
+    """A broker that stands still again and again, so that whoever waits for its acknowledgement waits long."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._is_over.wait(STANDS_S):
+            self._broker.pause()
+            self._is_over.wait(STANDS_S)
+            self._broker.resume()
+
+
+def until(holds: Callable[[], object], what: str) -> None:
+    ends_at = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < ends_at, f"after {PATIENCE_S} s still not: {what}"
+        time.sleep(0.05)
 
 
 def alter(fleet: Fleet, kind: str, name: str, sides: str) -> None:
@@ -67,3 +105,61 @@ def test_a_throttled_follower_keeps_to_its_rate_and_others_are_not_held_up(rig: 
     assert throttled_s >= 0.9 * (SIZE / RATE - WINDOWS_S)
     assert throttled_s <= 2 * SIZE / RATE
     assert free_s < throttled_s / 2
+
+
+def test_a_throttle_yields_while_producers_wait_and_comes_back_to_its_rate(rig: Rig) -> None:
+    """Broker 1 leads what is produced and what is copied to broker 2; what slows its producers down is broker 3."""
+    fleet = rig.fleet(3, zones=["a", "b", "c"], config={"default.replication.factor": "3"})
+    leader, behind, slow = fleet.brokers
+    admin = AdminClient({"bootstrap.servers": fleet.bootstrap})
+    made = admin.create_topics(
+        [
+            NewTopic("produced", 1, replica_assignment=[[1, 3]]),
+            NewTopic("copied", 1, replica_assignment=[[1, 2]]),
+        ]
+    )
+    for topic in ("produced", "copied"):
+        made[topic].result(PATIENCE_S)
+    for broker_id in ("1", "2", "3"):
+        alter(fleet, "brokers", broker_id, f"rate={RATE}")
+    alter(fleet, "topics", "copied", "replicas=*")
+    with producing(fleet, "produced") as offsets:
+        until(lambda: len(offsets) > CALM_RECORDS, "it is known what producers wait for")
+        behind.terminate()
+        in_sync_after(admin, "copied", 1)
+        fill(fleet, "copied", LONG_SIZE)
+        behind.launch()
+        until(lambda: rate(leader) == RATE, "the throttle is in force")
+        with Slowed(slow):
+            until(lambda: rate(leader) < RATE / 2, "the throttle yields")
+        until(lambda: rate(leader) == RATE, "it is back at its rate")
+    in_sync_after(admin, "copied", 2)
+
+
+def rate(broker: Broker) -> float:
+    """What the throttle of its leader's side lets through, bytes per second."""
+    return broker.metric('logfleet_replication_throttle_bytes_per_second{side="leader"')
+
+
+@contextmanager
+def producing(fleet: Fleet, topic: str) -> Iterator[list[int | None]]:
+    """A record every few milliseconds, acknowledged by all replicas, so far at these offsets."""
+    is_over = threading.Event()
+    offsets: list[int | None] = []
+    producer = Producer({"bootstrap.servers": fleet.bootstrap, "acks": "all", "linger.ms": 0})
+
+    def produce() -> int:
+        while not is_over.wait(0.01):
+            producer.produce(
+                topic, b"x" * 100, on_delivery=lambda _, told: offsets.append(told.offset())
+            )
+            producer.poll(0)
+        return producer.flush(PATIENCE_S)
+
+    with ThreadPoolExecutor(1) as pool:
+        left = pool.submit(produce)
+        try:
+            yield offsets
+        finally:
+            is_over.set()
+    assert left.result() == 0
