@@ -18,7 +18,13 @@ from broker_image.tests.sim.simulation import drawn_case, run
 from e2e.harness.results import RESULTS, entry_of, source_key, store
 
 STORE = RESULTS / "sim.json"
-SOURCES = ("broker_image/src", "broker_image/tests/sim")
+OPERATOR = "operator/src/logfleet_operator/clusters"
+SOURCES = (
+    "broker_image/src",
+    "broker_image/tests/sim",
+    f"{OPERATOR}/may_i.py",
+    f"{OPERATOR}/rollout.py",
+)
 PROCESSES = 2
 SHARE = 25
 SHOWN_MAX = 3

@@ -27,7 +27,9 @@ LEAVING_MS_MAX = 10_000
 
 
 class SimBroker(Node):
-    """is_unclean: it did not stop cleanly before, and has not been let in since."""
+    """is_unclean: it did not stop cleanly before, and has not been let in since. is_gone: it is not started again."""
+
+    is_gone = False
 
     def start(self) -> None:
         """A process begins, with nothing but what the disk holds."""
@@ -61,6 +63,10 @@ class SimBroker(Node):
     def new_disk(self) -> None:
         """All logs are gone, and the disk that takes their place is another one."""
         self.disk = Disk(self.disk.directory + "'")
+
+    def begin_anew(self) -> None:
+        """Nobody knows it any more; its next process has an empty disk, and nothing was lost with the old one."""
+        self.disk = Disk(self.disk.directory + "+")
 
     def fail_disk(self) -> None:
         """It is not used again before a restart; the broker stays, and says so (KIP-112)."""
@@ -250,10 +256,10 @@ class SimBroker(Node):
         self.start_in(away_ms)
 
     def start_in(self, ms: int) -> None:
-        self.fleet.kernel.at(ms, self.fleet.store.host, "start", self._start_if_down)
+        self.fleet.kernel.at(ms, self.fleet.store.host, "start", self.start_if_down)
 
-    def _start_if_down(self) -> None:
-        if not self.host.is_up:
+    def start_if_down(self) -> None:
+        if not self.host.is_up and not self.is_gone:
             self.start()
 
     def _may_leave(self) -> bool:

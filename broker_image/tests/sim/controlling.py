@@ -1,11 +1,14 @@
 """How a simulated broker stands for controller, and what it does as such: the order of `node.cluster.controller_term`, the rules of `logfleet.control`."""
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable
 
 from logfleet.control import elections, transactions
 from logfleet.control.brokers import fencing, leaving
 from logfleet.control.reassignments import reassign
 from logfleet.control.topic_configs import BrokerLayers
+from logfleet.control.transactions import Refusal
+from logfleet.control.unregistering import unregister
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import ControllerValue
@@ -36,6 +39,7 @@ class Controlling:
         self.term: int | None = None
         self._node = node
         self._waiting: list[Future] = []
+        self._operations: deque[Callable[[int], Process]] = deque()
 
     @property
     def _image(self) -> ClusterImage:
@@ -107,7 +111,9 @@ class Controlling:
         while self._controls(epoch):
             seen = self._image.revision
             if seen >= epoch and (yield from self._converge(epoch)):
-                if self._image.revision == seen:
+                if self._operations:
+                    yield from self._operations.popleft()(epoch)
+                elif self._image.revision == seen:
                     yield self._news()
             elif self._controls(epoch) and self._image.revision == seen:
                 yield self._news(CATCH_UP_MS)
@@ -125,13 +131,30 @@ class Controlling:
 
     def reassign(self, index: int, wanted: tuple[int, ...] | None) -> None:
         """As AlterPartitionReassignments asks for it."""
-        self._node.fleet.kernel.spawn(self._node.host, "reassign", self._reassigning(index, wanted))
+        self._ask(lambda epoch: self._reassign(epoch, index, wanted))
 
-    def _reassigning(self, index: int, wanted: tuple[int, ...] | None) -> Process:
-        epoch = self.term
+    def _reassign(self, epoch: int, index: int, wanted: tuple[int, ...] | None) -> Process:
         answer = reassign(self._image, "t", index, wanted, may_change_factor=True)
-        if epoch is not None and isinstance(answer, Step):
+        if isinstance(answer, Step):
             yield from self._write(epoch, [answer])
+
+    def unregister(self, broker_id: int, answer: Callable[[Refusal | None], None]) -> None:
+        """As UnregisterBroker asks for it. answer: why not, or None once it is written; what became of a write that is in doubt nobody hears."""
+        self._ask(lambda epoch: self._unregister(epoch, broker_id, answer))
+
+    def _unregister(
+        self, epoch: int, broker_id: int, answer: Callable[[Refusal | None], None]
+    ) -> Process:
+        steps = unregister(self._image, broker_id)
+        if isinstance(steps, Refusal):
+            answer(steps)
+        elif (yield from self._write(epoch, steps)):
+            answer(None)
+
+    def _ask(self, operation: Callable[[int], Process]) -> None:
+        """Operations are done one at a time, between looks, each on an image that holds everything written before (`Term`)."""
+        self._operations.append(operation)
+        self.wake()
 
     def _controls(self, epoch: int) -> bool:
         image = self._image

@@ -10,6 +10,7 @@ from logfleet.metadata.store import Delete, Put, Txn, created_at
 
 from broker_image.tests.sim.broker import SimBroker
 from broker_image.tests.sim.node import Fleet
+from broker_image.tests.sim.operating import Operating
 from broker_image.tests.sim.tape import Tape
 
 
@@ -25,8 +26,8 @@ class Fault(msgspec.Struct, frozen=True):
 class Faults:
     """Carries faults out, and undoes what is left of them."""
 
-    def __init__(self, fleet: Fleet, brokers: dict[int, SimBroker]) -> None:
-        self._fleet, self._brokers = fleet, brokers
+    def __init__(self, fleet: Fleet, brokers: dict[int, SimBroker], operating: Operating) -> None:
+        self._fleet, self._brokers, self._operating = fleet, brokers, operating
         self._cuts: list[tuple[str, str]] = []
 
     def begin(self, fault: Fault) -> None:
@@ -44,8 +45,9 @@ class Faults:
             self._fleet.store.hold_watch(broker.host, is_held=False)
             if broker.host.is_up and broker.has_disk_failed:
                 self.kill(broker, 0)
-            elif not broker.host.is_up:
-                broker.start()
+            else:
+                broker.start_if_down()
+        self._operating.start()
         store, net = self._fleet.store, self._fleet.net
         store.faults.unknown = store.faults.late = store.faults.refused = net.spikes = 0
         store.poke()
@@ -138,6 +140,15 @@ class Faults:
         wanted = None if ms % 5 == 0 else tuple(dict.fromkeys(ids))
         controller = self._brokers[max(controllers, key=controllers.__getitem__)]
         controller.controlling.reassign(ms % self._fleet.settings.partitions, wanted)
+
+    def roll(self, _target: SimBroker, _ms: int) -> None:
+        self._operating.roll()
+
+    def drain(self, target: SimBroker, _ms: int) -> None:
+        self._operating.drain(target.id)
+
+    def kill_operator(self, _target: SimBroker, ms: int) -> None:
+        self._operating.die(ms)
 
     def leave(self, target: SimBroker, ms: int) -> None:
         target.leave(ms)
@@ -258,7 +269,14 @@ KINDS: dict[str, Callable[[Faults, SimBroker, int], None]] = {
     "end_lease": Faults.end_lease,
     "depose": Faults.depose,
 }
-ACTS = {**KINDS, "stop_if_allowed": Faults.stop_if_allowed, "reassign": Faults.reassign}
+ACTS = {
+    **KINDS,
+    "stop_if_allowed": Faults.stop_if_allowed,
+    "reassign": Faults.reassign,
+    "roll": Faults.roll,
+    "drain": Faults.drain,
+    "kill_operator": Faults.kill_operator,
+}
 """Also those that are drawn beside the faults of a seed, from a stream of their own."""
 
 
@@ -295,5 +313,20 @@ def drawn_faults(tape: Tape, until_ms: int) -> tuple[Fault, ...]:
                 tape.draw("move.ms", 1_000),
             )
             for _ in range(1 + tape.draw("move.count", 4))
+        ]
+    if tape.draw("operate.is_drawn", 3) == 2:
+        begun = ("roll", "drain")[tape.draw("operate.first", 2)]
+        others = [
+            ("kill_operator", "roll", "drain")[tape.draw("operate.which", 3)]
+            for _ in range(tape.draw("operate.count", 3))
+        ]
+        faults += [
+            Fault(
+                tape.draw("operate.at", until_ms),
+                kind,
+                tape.draw("operate.target", 12),
+                500 + tape.draw("operate.ms", 4_000),
+            )
+            for kind in (begun, *others)
         ]
     return tuple(sorted(faults, key=lambda fault: fault.at_ms))

@@ -243,6 +243,7 @@ class Checker:
         self._permissions.give(image, self.topic_id, going_down, states, only_curable=only_curable)
 
     def committed_metadata(self, batch: WatchBatch, image: ClusterImage) -> None:
+        self._hold_known(image)
         if not any(event.key.startswith(keys.PARTITIONS) for event in batch.events):
             return
         topic = image.topic_by_id(self.topic_id)
@@ -251,6 +252,13 @@ class Checker:
             before, history.state = history.state, after
             if before is not None and before.revision != after.revision:
                 self._changed(history, index, before, after, image)
+
+    def _hold_known(self, image: ClusterImage) -> None:
+        """Nobody is forgotten (UnregisterBroker) whom a partition names."""
+        topic = image.topic_by_id(self.topic_id)
+        known = image.brokers.keys() | image.fences.keys()
+        for index, each in enumerate(topic.partitions if topic else ()):
+            self._demand(known >= set(each.replicas), "I21: partition %s: of %s only %s are known", index, each.replicas, sorted(known))  # fmt: skip
 
     def _changed(
         self,

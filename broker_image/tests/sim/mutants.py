@@ -9,12 +9,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import msgspec
-from logfleet.control import reassignments, transactions
+from logfleet.control import reassignments, transactions, unregistering
 from logfleet.control.brokers import fencing, leaving, may_i
 from logfleet.metadata.store import TxnResult, UnknownOutcome, exists
 from logfleet.replication import election, fetch_check, follower, isr_write, leader, reassignment
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.replication.partition_state import with_isr
+from logfleet_operator.clusters import may_i as operators_question
+from logfleet_operator.clusters.observed import Leave
 
 from broker_image.tests.sim import broker, controlling, replica
 from broker_image.tests.sim.replica_log import Batch
@@ -206,6 +208,21 @@ def _at_once(_rule: Any) -> Any:
     return completed
 
 
+def _asks_nobody(_rule: Any) -> Any:
+    async def all_may(_deciders: Any, _addresses: Any, ids: Any) -> Any:
+        return Leave(frozenset(ids))
+
+    return all_may
+
+
+def _asks_about_one(rule: Any) -> Any:
+    async def if_the_first_may(deciders: Any, addresses: Any, ids: Any) -> Any:
+        first = await rule(deciders, addresses, dict([next(iter(ids.items()))]))
+        return Leave(frozenset(ids)) if first.pods else first
+
+    return if_the_first_may
+
+
 MUTANTS = (
     Mutant("an ISR change in flight does not count", LeaderReplicas, "_count", _not_pending, seed=18),
     Mutant("the high watermark moves below min ISR", LeaderReplicas, "_move", _below_min_isr, seed=5),
@@ -238,5 +255,8 @@ MUTANTS = (
     Mutant("old replicas go before the new ones are in sync", election, "completed", _at_once, seed=0),
     Mutant("another target begins where the last one had come to", reassignment, "origin", lambda _: lambda state: state.replicas, seed=5),
     Mutant("a cancellation may leave too few in sync", reassignments, "effective_min_isr", lambda _: lambda _state: 0, seed=788),
+    Mutant("a roll asks nobody", operators_question, "_as_many_as_may", _asks_nobody, seed=5),
+    Mutant("a roll asks about one broker and replaces its zone", operators_question, "_as_many_as_may", _asks_about_one, seed=5),
+    Mutant("a broker is forgotten that partitions name", unregistering, "_held", lambda _: lambda *_: iter(()), seed=229),
     Mutant("a broker leaves unasked", leaving, "objections", lambda _: lambda *_: iter(()), seed=26),
 )  # fmt: skip

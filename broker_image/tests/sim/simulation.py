@@ -19,6 +19,7 @@ from broker_image.tests.sim.clients import Consumer, Producer
 from broker_image.tests.sim.faults import Fault, Faults, drawn_faults
 from broker_image.tests.sim.kernel import Host, Kernel, SimulationError
 from broker_image.tests.sim.node import Fleet, Settings
+from broker_image.tests.sim.operating import Operating
 from broker_image.tests.sim.tape import Draws, Tape
 
 SAFETY_MS = 15_000
@@ -101,7 +102,8 @@ class Simulation:
         }
         self.fleet.checker.brokers = self.brokers
         self.fleet.net.servers = {each.host.name: each for each in self.brokers.values()}
-        self.faults = Faults(self.fleet, self.brokers)
+        self.operating = Operating(self.fleet, self.brokers)
+        self.faults = Faults(self.fleet, self.brokers, self.operating)
         self.client = Host("client")
         self.producers = {
             (index, is_acks_all): Producer(self.fleet, self.client, index, is_acks_all=is_acks_all)
@@ -152,10 +154,15 @@ class Simulation:
 
     def state(self) -> str:
         partitions = self.fleet.partitions_in(self.fleet.store.image)
-        return "; ".join(
+        return f"{self.operating.state()}; " + "; ".join(
             f"{index}: leader {each.leader}/{each.leader_epoch} isr {each.isr} elr {each.elr}"
             for index, each in enumerate(partitions)
         )
+
+    def is_at_rest(self) -> bool:
+        """And nobody is rolled or drained any more."""
+        operating = self.operating
+        return (operating.is_done or operating.waits_for_the_lost) and self.has_converged()
 
     def has_converged(self) -> bool:
         """Every partition that can be led is, all its replicas are in sync and hold the same, and nobody waits."""
@@ -202,7 +209,7 @@ def run(case: Case, *, is_told: bool = False) -> Outcome:
         kernel.run(began_ms + SAFETY_MS)
         kernel.note("world", "*** all is healed")
         simulation.faults.heal()
-        simulation.expect(CONVERGENCE_MS, simulation.has_converged, "the fleet comes to rest")
+        simulation.expect(CONVERGENCE_MS, simulation.is_at_rest, "the fleet comes to rest")
     except AssertionError as error:
         failure = f"{type(error).__name__}: {error}"
     return Outcome(
