@@ -73,12 +73,24 @@ async def test_while_no_broker_can_be_asked_none_goes() -> None:
     assert await waves(world, operation) == [zone("a"), zone("b"), zone("c")]
 
 
-async def test_what_an_answer_leaves_unnamed_counts_as_an_objection() -> None:
+async def test_what_an_answer_of_earlier_brokers_leaves_unnamed_counts_as_an_objection() -> None:
     few = no(can_heal=False)
     many = Answer(may=False, forbidden=few.forbidden, forbidden_count=21)
     assert objection_of(few, alone=True) == ""
     assert objection_of(few, alone=False) == "t-4: too few"
-    assert objection_of(many, alone=True) == "t-4 and 20 more: too few"
+    assert objection_of(many, alone=True) == "t-4 and 19 more: too few"
+
+
+async def test_any_number_of_partitions_that_no_waiting_cures_forbid_several_and_not_one() -> None:
+    many = Answer(
+        may=False, forbidden=no(can_heal=False).forbidden, forbidden_count=500, curable_count=0
+    )
+    assert objection_of(many, alone=True) == ""
+    assert objection_of(many, alone=False) == "t-4 and 499 more: too few"
+    curable = Answer(
+        may=False, forbidden=no(can_heal=True).forbidden, forbidden_count=500, curable_count=1
+    )
+    assert objection_of(curable, alone=True) == "t-4: too few"
 
 
 async def in_the_middle(spec_image: str) -> tuple[World, Operation]:

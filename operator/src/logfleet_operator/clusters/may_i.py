@@ -38,11 +38,20 @@ class Partition(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """As `logfleet.node.decisions.may_i.Answer`: `forbidden` are the first of `forbidden_count`."""
+    """As `logfleet.node.decisions.may_i.Answer`: `forbidden` are the first of `forbidden_count`. curable_count: None from brokers of an earlier version."""
 
     may: bool
     forbidden: list[Partition] = []
     forbidden_count: int = 0
+    curable_count: int | None = None
+
+    @property
+    def curable(self) -> int:
+        """Partitions for which waiting may help; what is not named may be one."""
+        if self.curable_count is not None:
+            return self.curable_count
+        named = sum(each.can_heal for each in self.forbidden)
+        return named + self.forbidden_count - len(self.forbidden)
 
 
 class Deciders(Protocol):
@@ -157,15 +166,12 @@ def objection_of(answer: Answer, *, alone: bool) -> str:
     """What speaks against it and counts; empty if nothing does.
 
     A topic of one replica is away as long as its broker is, whenever that is: it forbids that several
-    go together, not that one does (Strimzi's and Kafka's own rolls ignore it as well). What is not
-    named may be any: it counts.
+    go together, not that one does (Strimzi's and Kafka's own rolls ignore it as well).
     """
-    if answer.may:
+    if answer.may or (alone and not answer.curable):
         return ""
+    count = answer.curable if alone else answer.forbidden_count
     counts = [each for each in answer.forbidden if each.can_heal or not alone]
-    unnamed = answer.forbidden_count - len(answer.forbidden)
-    if not counts and unnamed <= 0:
-        return ""
     first = (counts or answer.forbidden)[0]
-    more = f" and {answer.forbidden_count - 1} more" if answer.forbidden_count > 1 else ""
+    more = f" and {count - 1} more" if count > 1 else ""
     return f"{first.topic}-{first.partition}{more}: {first.rule}"

@@ -26,12 +26,13 @@ class Named(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """may: yes. brokers: whom it is about. forbidden: what speaks against it; under_replicated: what would lack replicas, in any case."""
+    """may: yes. brokers: whom it is about. forbidden: what speaks against it, first that which waiting may cure (curable_count); under_replicated: what would lack replicas, in any case."""
 
     may: bool
     brokers: list[int]
     forbidden: list[Named]
     forbidden_count: int
+    curable_count: int
     under_replicated: list[Named]
     under_replicated_count: int
 
@@ -40,8 +41,11 @@ def answer(image: ClusterImage, stop: Sequence[str], zones: Sequence[str]) -> An
     """About the brokers that `stop` names and all in `zones` together. Takes milliseconds per thousand partitions. Raises WrongQuestion."""
     brokers = _asked_for(image, stop, zones)
     forbidden = sorted(
-        Named(each.topic, each.index, each.rule, each.can_heal)
-        for each in objections(image, brokers)
+        (
+            Named(each.topic, each.index, each.rule, each.can_heal)
+            for each in objections(image, brokers)
+        ),
+        key=lambda each: (not each.can_heal, each),
     )
     touched = sorted(may_i(image, brokers).under_replicated)
     return Answer(
@@ -49,6 +53,7 @@ def answer(image: ClusterImage, stop: Sequence[str], zones: Sequence[str]) -> An
         brokers=sorted(brokers),
         forbidden=forbidden[:NAMED_MAX],
         forbidden_count=len(forbidden),
+        curable_count=sum(each.can_heal is True for each in forbidden),
         under_replicated=[Named(*each) for each in touched[:NAMED_MAX]],
         under_replicated_count=len(touched),
     )

@@ -10,8 +10,10 @@ from logfleet.node.decisions.may_i import NAMED_MAX, WrongQuestion, answer
 from logfleet.wire import uuids
 
 
-def image(*topics: tuple[str, int, tuple[int, ...], int]) -> ClusterImage:
-    """Brokers 1 to 3 in the zones a to c; of each topic: name, min.insync.replicas, replicas that are all in sync, partitions."""
+def image(
+    *topics: tuple[str, int, tuple[int, ...], int], behind: tuple[str, int] = ("", 0)
+) -> ClusterImage:
+    """Brokers 1 to 3 in the zones a to c; of each topic: name, min.insync.replicas, replicas, partitions. All are in sync but of one topic one broker."""
     space = Keyspace()
     builder = ImageBuilder(ClusterImage())
 
@@ -30,7 +32,7 @@ def image(*topics: tuple[str, int, tuple[int, ...], int]) -> ClusterImage:
         put(keys.fence(broker), keys.FenceValue(epochs[broker], keys.ACTIVE))
     for number, (name, min_isr, replicas, count) in enumerate(topics):
         uuid = uuids.to_text(bytes([number + 1]) * 16)
-        isr = tuple((each, epochs[each]) for each in replicas)
+        isr = tuple((each, epochs[each]) for each in replicas if (name, each) != behind)
         put(keys.topic(name), keys.TopicValue(uuid))
         put(keys.topic_id(uuid), name)
         for index in range(count):
@@ -47,6 +49,7 @@ def test_yes_comes_with_what_would_lack_replicas() -> None:
         "brokers": [2],
         "forbidden": [],
         "forbidden_count": 0,
+        "curable_count": 0,
         "under_replicated": [{"topic": "t", "partition": 0}, {"topic": "t", "partition": 1}],
         "under_replicated_count": 2,
     }
@@ -59,6 +62,13 @@ def test_no_names_the_first_partitions_with_their_rules_and_counts_all() -> None
     assert (len(found.forbidden), found.forbidden_count) == (NAMED_MAX, NAMED_MAX + 5)
     assert (found.forbidden[0].topic, found.forbidden[0].rule) == ("t", TOO_FEW_LEFT)
     assert found.under_replicated_count == NAMED_MAX + 6
+
+
+def test_what_waiting_may_cure_is_named_first() -> None:
+    topics = ("alone", 1, (2,), NAMED_MAX + 5), ("t", 2, (1, 2, 3), 1)
+    found = answer(image(*topics, behind=("t", 3)), ["2"], [])
+    assert (found.forbidden[0].topic, found.forbidden[0].can_heal) == ("t", True)
+    assert (found.forbidden_count, found.curable_count) == (NAMED_MAX + 6, 1)
 
 
 def test_a_zone_is_all_its_brokers() -> None:
