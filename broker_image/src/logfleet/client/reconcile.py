@@ -30,7 +30,13 @@ from logfleet.client.reassignments import (
     target_of,
 )
 from logfleet.control.broker_configs import base_key
-from logfleet.control.config_keys import GROUP_KEYS, TOPIC_KEYS, ConfigKey, canonical_values
+from logfleet.control.config_keys import (
+    BROKER_KEYS,
+    GROUP_KEYS,
+    TOPIC_KEYS,
+    ConfigKey,
+    canonical_values,
+)
 from logfleet.control.placement import add_replicas, drop_replicas
 from logfleet.resources.cluster import ClusterResource
 from logfleet.resources.plan import (
@@ -146,6 +152,11 @@ async def observe_brokers(admin: Admin) -> list[ObservedBroker]:
 async def _observe_broker(admin: Admin, broker: Node) -> ObservedBroker:
     entries = await admin.config(ResourceType.BROKER, str(broker.id))
     config = {
+        key.name: ObservedConfig(None, read_only=False, cluster_wide=False)
+        for key in BROKER_KEYS.values()
+        if key.is_shown_while_set
+    }
+    config |= {
         entry.name: ObservedConfig(
             entry.value,
             entry.read_only,

@@ -17,14 +17,12 @@ from logfleet.client.reassignments import (
 from logfleet.control.balance.load import Move, Plan
 from logfleet.control.balance.planner import plan
 from logfleet.control.balance.waves import IN_ALL, PER_BROKER, next_moves
+from logfleet.control.replication_quotas import Side
 from logfleet.operations.fleet_load import bytes_left, fleet_load
 from logfleet.telemetry.flows import Flow
 
-RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-REPLICAS: Final = (
-    "leader.replication.throttled.replicas",
-    "follower.replication.throttled.replicas",
-)
+RATES: Final = tuple(side.rate_key for side in Side)
+REPLICAS: Final = tuple(side.replicas_key for side in Side)
 
 
 class Goal(msgspec.Struct, frozen=True):
@@ -132,5 +130,5 @@ async def _unthrottle(client: Client) -> None:
 async def _throttled_topics(client: Client) -> list[str]:
     admin = Admin(client)
     names = [topic.name for topic in await admin.list_topics()]
-    values = await admin.topic_values(names, REPLICAS[1])
+    values = await admin.topic_values(names, Side.FOLLOWER.replicas_key)
     return [name for name, value in values.items() if value == "*"]

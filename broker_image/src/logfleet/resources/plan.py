@@ -8,11 +8,17 @@ change that someone asked for is a change that nobody asked for.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
 from logfleet.resources.cluster import ClusterResource
 from logfleet.resources.topic import TopicResource
+
+OF_MOVES: Final = frozenset(
+    {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
+)
+"""Set on topics, and taken away again, by whoever moves their replicas (KIP-73): left alone where the resource does not name them. Strimzi lets them be likewise."""
 
 
 class Reason(StrEnum):
@@ -163,7 +169,12 @@ def plan_topic(desired: TopicResource, observed: ObservedTopic | None) -> TopicP
         fewest, most = observed.replicas, observed.replicas_most or observed.replicas
         there = str(most) if fewest == most else f"{fewest} to {most}"
         said.append(f"changing replicas from {there} to {spec.replicas}")
-    changed, removed = config_difference(desired.config, observed.config)
+    found = {
+        key: value
+        for key, value in observed.config.items()
+        if key not in OF_MOVES or key in desired.config
+    }
+    changed, removed = config_difference(desired.config, found)
     if changed or removed:
         actions.append(AlterTopicConfig(name, changed, removed))
         said.append(f"changing {', '.join(sorted([*changed, *removed]))}")

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from logfleet.resources.cluster import ClusterResource, parse_cluster
 from logfleet.resources.plan import (
+    OF_MOVES,
     AlterClusterConfig,
     AlterTopicConfig,
     CreateTopic,
@@ -96,6 +97,14 @@ def test_a_topic_becomes_what_its_resource_says(
     assert plan.actions == actions
     assert plan.why == why
     assert plan.refusal is None
+
+
+def test_what_moves_of_replicas_have_set_is_left_alone_unless_the_resource_names_it() -> None:
+    there = seen(**{key.replace(".", "_"): "*" for key in OF_MOVES})
+    assert plan_topic(topic(), there).actions == []
+    one, other = sorted(OF_MOVES)
+    named = topic(config={one: "0:1", other: "*"})
+    assert plan_topic(named, there).actions == [AlterTopicConfig("flights", {one: "0:1"}, [])]
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ metadata: {name: fleet}
 spec:
   pools: [{name: main, replicas: 2, storage: {size: 1Gi}}]
   metadata: {managed: {replicas: 1}}
-  config: {message.max.bytes: 2000000, num.partitions: 9}
+  config: {message.max.bytes: 2000000, num.partitions: 9, leader.replication.throttled.rate: 5000000}
 """
     done = logfleet(broker, "apply", "-f", "-", stdin=document.encode())
     assert (done.returncode, done.stdout) == (0, b"cluster/fleet configured\n")
@@ -101,7 +101,9 @@ spec:
     assert "spec.config.num.partitions is 9, brokers run with 1" in partitions
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     (described,) = admin.describe_configs([ConfigResource("BROKER", "1")]).values()
-    assert described.result(PATIENCE_S)["message.max.bytes"].value == "2000000"
+    config = described.result(PATIENCE_S)
+    assert config["message.max.bytes"].value == "2000000"
+    assert config["leader.replication.throttled.rate"].value == "5000000"  # shown while it is set
     again = logfleet(broker, "apply", "-f", "-", stdin=document.encode())
     assert again.stdout == b"cluster/fleet unchanged\n"
 
