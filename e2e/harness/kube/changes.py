@@ -16,6 +16,7 @@ from e2e.harness.kube.fleet import (
 from e2e.harness.kube.kubernetes import Object
 from e2e.harness.kube.kubernetes_rig import Rig
 from e2e.harness.kube.load import PARTITIONS
+from e2e.lab.commands import LabError
 
 DRAINED_WITHIN = "--timeout=240s"
 
@@ -104,9 +105,9 @@ def node_of(fleet: Fleet, zone: str) -> str:
 
 def drain(fleet: Fleet, node: str) -> None:
     """As an administrator does: everything is evicted, disruption budgets are heard."""
-    # A driver that is evicted is gone for good; whoever has streaming jobs moves them as they see fit.
+    # A driver that is evicted is gone for good; whoever has streaming jobs moves them as they see fit. The operator could go nowhere: here one zone alone has its image.
     options = (
-        "--pod-selector=!spark-role",
+        "--pod-selector=!spark-role,app.kubernetes.io/component!=operator",
         "--ignore-daemonsets",
         "--delete-emptydir-data",
         "--force",
@@ -122,6 +123,9 @@ def drain_all(fleet: Fleet, rig: Rig) -> None:
         with rig.part(f"zone {zone} drained and back"):
             try:
                 drain(fleet, node)
+            except LabError:
+                rig.say(f"why: {status(fleet)['why']}")
+                raise
             finally:
                 fleet.kubernetes.kubectl("uncordon", node)
             wait_brokers(fleet)

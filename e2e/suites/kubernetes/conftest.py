@@ -34,7 +34,7 @@ RIG = pytest.StashKey[Rig]()
 # The lab without a fleet first: it cuts a zone's power. What a suite does to the fleet it undoes.
 ORDER = (
     *("test_lab", "test_flights", "test_spark_jobs", "test_topics", "test_replication"),
-    *("test_faults", "test_losses", "test_scaling", "test_rolling"),
+    *("test_faults", "test_losses", "test_restored", "test_scaling", "test_rolling"),
 )
 JOBS = "streams"
 

@@ -3,7 +3,10 @@
 Part of `make e2e-full`. The fleet gets six brokers for it, and three again in the end.
 """
 
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import Producer
@@ -31,7 +34,8 @@ ROLLED_WITHIN_S = 600
 SLOW_S = 120.0
 SLOW_RATE = 100_000
 """Bytes per second that a broker which is behind may copy."""
-FILL_PER_S = 1_000_000
+FILL_PER_S = 1_500_000
+SIDES = ("leader", "follower")
 BALLAST = "ballast"
 IMAGE = "docker.io/logfleet/broker:0.1.0"
 RELEASE = "docker.io/logfleet/broker:0.1.0-another"
@@ -107,28 +111,41 @@ def test_nodes_of_two_brokers_are_drained(fleet, rig, load, end):
 def ballast(fleet):
     """A topic whose followers are slow to catch up."""
     wanted = topic(BALLAST, fleet.name, 6, replicas=3)
-    wanted["spec"]["config"] = {"follower.replication.throttled.replicas": "*"}
+    wanted["spec"]["config"] = {f"{side}.replication.throttled.replicas": "*" for side in SIDES}
     fleet.kubernetes.apply(wanted, namespace=fleet.namespace)
     fleet.wait_topic(BALLAST)
-    config = fleet.resource()["spec"].get("config", {})
-    change_cluster(fleet, config=config | {"follower.replication.throttled.rate": SLOW_RATE})
+    change_cluster(
+        fleet, config={f"{side}.replication.throttled.rate": SLOW_RATE for side in SIDES}
+    )
     fleet.wait_ready()
     yield
-    change_cluster(fleet, config={"follower.replication.throttled.rate": None})
+    change_cluster(fleet, config={f"{side}.replication.throttled.rate": None for side in SIDES})
     fleet.kubernetes.delete(TOPICS, BALLAST, fleet.namespace)
 
 
-def fill(fleet, until_s):
+def fill(fleet, is_over):
     """Write to the ballast faster than a broker that is behind may copy."""
     producer = Producer({"bootstrap.servers": fleet.outside, "linger.ms": 100})
     sent, began_s = 0, time.monotonic()
-    while time.monotonic() < until_s:
+    while not is_over.is_set():
         while sent < (time.monotonic() - began_s) * FILL_PER_S:
             producer.produce(BALLAST, b"x" * 10_000, partition=sent // 10_000 % 6)
             sent += 10_000
         producer.poll(0.05)
-        yield
     assert producer.flush(60) == 0
+
+
+@contextmanager
+def filling(fleet):
+    """While this lasts."""
+    is_over = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        filled = pool.submit(fill, fleet, is_over)
+        try:
+            yield
+        finally:
+            is_over.set()
+    filled.result()
 
 
 def relabel(fleet):
@@ -147,20 +164,22 @@ def test_brokers_that_need_minutes_to_catch_up_are_waited_for(fleet, rig, load, 
     mounted volumes of running brokers deleted (redpanda-operator, pull request 1866).
     """
     before, volumes = uids(fleet), claims(fleet)
-    renew(fleet)
-    wait_begun(fleet, before)
-    (first,) = zones_of(fleet, before)
-    with rig.part(f"zone {first} is behind"):
+    with filling(fleet):
+        renew(fleet)
+        wait_begun(fleet, before)
+        (first,) = zones_of(fleet, before)
         relabel(fleet)
-        until_s = time.monotonic() + SLOW_S
-        for _ in fill(fleet, until_s):
-            assert zones_of(fleet, before) == {first}
-    behind = [pod for pod in fleet.broker_pods() if not is_pod_ready(pod)]
-    rig.say(f"not ready after {SLOW_S:.0f} s: {[pod['metadata']['name'] for pod in behind]}")
-    rig.say(f"why: {status(fleet)['why']}")
-    assert behind
-    load.wait_served()
-    change_cluster(fleet, config={"follower.replication.throttled.rate": None})
+        with rig.part(f"zone {first} is behind"):
+            until_s = time.monotonic() + SLOW_S
+            while time.monotonic() < until_s:
+                assert zones_of(fleet, before) == {first}
+                time.sleep(1)
+        behind = [pod for pod in fleet.broker_pods() if not is_pod_ready(pod)]
+        rig.say(f"not ready after {SLOW_S:.0f} s: {[pod['metadata']['name'] for pod in behind]}")
+        rig.say(f"why: {status(fleet)['why']}")
+        assert behind
+        load.wait_served()
+    change_cluster(fleet, config={f"{side}.replication.throttled.rate": None for side in SIDES})
     with rig.part("the rest of the roll"):
         wait_rolled(fleet, before)
     assert claims(fleet) == volumes
