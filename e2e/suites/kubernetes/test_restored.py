@@ -131,12 +131,9 @@ def test_metadata_comes_back_from_a_scheduled_snapshot(fleet, rig, backups):
         taken = last_snapshot(fleet)
         wait_for("one that knows the topic", lambda: last_snapshot(fleet) > taken, TAKEN_WITHIN_S)
     path = newest_snapshot(fleet)
-    suspend = ("--type=merge", "-p", json.dumps({"spec": {"suspend": True}}))
     write(fleet, KEPT)
     set_operator(fleet.kubernetes, running=False)
     try:
-        cron = f"{fleet.name}-snapshots"
-        fleet.kubernetes.kubectl("patch", "cronjob", cron, *suspend, namespace=fleet.namespace)
         with rig.part("all of etcd is lost"):
             scale(fleet, "broker", 0)
             lose_etcd(fleet)

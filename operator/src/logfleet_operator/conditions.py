@@ -180,8 +180,13 @@ def _cluster_conditions(live: Mapping[str, Any], plan: ClusterPlan, now: str) ->
         now=now,
     )
     if plan.paused:
-        # Whatever was true about Ready may still be; nobody looks at it while paused.
+        # Whatever was true about Ready may still be; nobody looks at it while paused, but at partitions (`add_shortages`).
         for old in live.get("status", {}).get("conditions", ()):
+            if old["type"] == READY and old["reason"] == Reason.OFFLINE_PARTITIONS:
+                ready = condition(
+                    live, READY, true=True, reason=Reason.READY, message=plan.why, now=now
+                )
+                return [ready, progressing, paused]
             if old["type"] == READY:
                 return [old, progressing, paused]
     reason: str = Reason.READY if plan.done else Reason.PROGRESSING

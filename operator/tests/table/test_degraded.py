@@ -8,7 +8,7 @@ from logfleet_operator.admin import AdminRefused
 from logfleet_operator.topics.topic_reconciler import DEGRADED_S
 from msgspec.structs import replace
 
-from .operation import at_rest, fleet, topic, why
+from .operation import at_rest, cluster, fleet, topic, why
 from .world import World
 
 pytestmark = pytest.mark.asyncio
@@ -124,3 +124,15 @@ async def test_a_topic_gets_more_replicas_and_fewer() -> None:
         assert world.ready("Topic", "flights") == ("True", "Ready")
         assert world.topics["flights"].replicas == count
         assert world.one("Topic", "flights")["status"]["replicas"] == count
+
+
+async def test_a_paused_cluster_whose_broker_came_back_is_ready_again() -> None:
+    world, operation = await at_rest()
+    world.put(cluster(paused=True))
+    await operation.until_at_rest()
+    world.lacks = Shortages(offline=3, under_replicated=3)
+    await operation.until_at_rest()
+    assert world.ready("Cluster", "fleet") == ("False", "OfflinePartitions")
+    world.lacks = Shortages()
+    await operation.until_at_rest()
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")

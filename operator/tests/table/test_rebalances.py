@@ -179,3 +179,44 @@ async def test_whatever_call_the_operator_dies_at_it_comes_to_its_end(disturb) -
         world = await carried_out(number)
         assert is_even(world), quiet.calls[begun + number]
         assert status(world)["phase"] == "Done"
+
+
+async def test_a_rebalance_whose_approval_is_taken_back_is_called_back_by_stop() -> None:
+    world, operation = await at_rest()
+    world.replicas.counts = {0: 20, 1000: 2, 2000: 2}
+    world.put(rebalance(approved=True))
+    await operation.round()
+    assert world.one("Rebalance", "even-out")["status"]["phase"] == "Running"
+    world.put(rebalance(approved=False))
+    await operation.round()
+    world.put(rebalance(approved=False, stop=True))
+    await operation.until_at_rest()
+    status = world.one("Rebalance", "even-out")["status"]
+    assert (status["phase"], status["why"]) == ("Stopped", "what was under way was called back")
+    assert world.replicas.called_back == 1
+
+
+async def test_an_older_rebalance_that_is_wrong_keeps_no_other_waiting() -> None:
+    world, operation = await at_rest()
+    world.replicas.counts = {0: 20, 1000: 2, 2000: 2}
+    world.put(rebalance("first", approval="Auto", throttle="fast"))
+    world.now_s += 5
+    world.put(rebalance("second", approval="Auto"))
+    await operation.until_at_rest()
+    status = world.one("Rebalance", "second")["status"]
+    assert (status["phase"], status["why"]) == ("Done", "all is where it should be")
+
+
+async def test_a_rebalance_of_a_cluster_that_is_wrong_is_stopped_or_says_why_not() -> None:
+    world, operation = await at_rest()
+    world.replicas.counts = {0: 20, 1000: 2, 2000: 2}
+    world.put(rebalance(approval="Auto"))
+    await operation.round()
+    world.put(cluster(image=""))
+    world.put(cluster(scaling={"throttle": "fast"}))
+    await operation.round()
+    world.put(rebalance(approval="Auto", stop=True))
+    for _ in range(6):
+        await operation.round()
+    status = world.one("Rebalance", "even-out")["status"]
+    assert world.replicas.called_back or "scaling" in status["why"], status

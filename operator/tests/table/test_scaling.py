@@ -230,3 +230,48 @@ async def test_volumes_that_cannot_grow_are_told_with_what_to_write() -> None:
     world.put(cluster(**pool(storage={"size": "1Gi"})))
     await operation.until_at_rest()
     assert "they only grow" in why(world)
+
+
+async def test_fewer_brokers_that_cannot_be_emptied_leave_min_insync_replicas_as_it_was() -> None:
+    """3 -> 2 with topics of three replicas, which have no other place: the shrink waits, and what acks=all means changes at once."""
+    world, operation = await at_rest(**pool(replicas=3))
+    world.replicas.counts = {0: 10, 1000: 10, 2000: 10}
+    world.replicas.fewest = 3
+    world.put(cluster(**pool(replicas=2)))
+    await operation.until_at_rest()
+    assert len(pods(world)) == 3
+    assert "stays on broker" in why(world)
+    properties = world.one("ConfigMap", "fleet-config")["data"]["server.properties"]
+    assert "\nmin.insync.replicas=2\n" in properties
+
+
+async def test_brokers_that_went_with_their_volumes_get_their_share_when_they_come_again() -> None:
+    """Whoever is forgotten, its cordon is, too (`logfleet.control.unregistering`)."""
+    keep = {"scaling": {"volumes": "Delete"}}
+    world, operation = await at_rest(**pool(replicas=6), **keep)
+    world.replicas.counts = dict.fromkeys(SIX, 10)
+
+    world.put(cluster(**pool(replicas=3), **keep))
+    await operation.until_at_rest()
+    world.put(cluster(**pool(replicas=6), **keep))
+    world.replicas.counts |= dict.fromkeys((1, 1001, 2001), 0)
+    await operation.until_at_rest()
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
+    assert world.replicas.cordoned == set()
+    assert set(world.replicas.counts.values()) == {10}
+
+
+async def test_who_is_wanted_again_is_given_replicas_though_another_one_does_not_come_back() -> (
+    None
+):
+    world, operation = await at_rest(**pool(replicas=6))
+    world.replicas.counts = dict.fromkeys(SIX, 10)
+    world.put(cluster(**pool(replicas=3)))
+    for _ in range(3):
+        await operation.round()
+    world.idle_pods = {"fleet-main-c-1"}
+    world.step()
+    world.put(cluster(**pool(replicas=6)))
+    for _ in range(20):
+        await operation.round()
+    assert world.replicas.cordoned <= {2001}

@@ -179,3 +179,27 @@ async def test_a_second_operator_in_the_middle_of_a_wave_replaces_no_pod_twice()
         await operation.round()
     again = await waves(world, Operation(world))
     assert again == [zone("b"), zone("c")]
+
+
+def uids(world: World) -> dict[str, str]:
+    return {name: world.one("Pod", name)["metadata"]["uid"] for name in world.named("Pod")}
+
+
+async def test_a_node_that_is_only_cordoned_keeps_its_broker_while_a_new_one_finds_no_node() -> (
+    None
+):
+    """`kubectl cordon`, and then more brokers than there is room for."""
+    world = World()
+    world.node_of = lambda name: f"node-of-{name}"
+    world.put(cluster(**pool(replicas=3)))
+    operation = Operation(world)
+    await operation.until_at_rest()
+    was = uids(world)
+    world.add_node("node-of-fleet-main-a-0", "a")
+    live = world.objects["Node", "", "node-of-fleet-main-a-0"]
+    live["spec"] = {"unschedulable": True}
+    world.has_node = lambda name: name != "fleet-main-a-1"
+    world.put(cluster(**pool(replicas=6)))
+    for _ in range(6):
+        await operation.round()
+    assert {name: uid for name, uid in was.items() if uids(world).get(name) != uid} == {}

@@ -38,7 +38,9 @@ def observed(component: str, states: str) -> Observed:
     return Observed({("StatefulSet", "x"): live}, {}, tuple(pods), (), (), leave=leave)
 
 
-def on_nodes(nodes: str, *, cordoned: str, zone: str = "a", allowed: bool = True) -> Observed:
+def on_nodes(
+    nodes: str, *, cordoned: str, zone: str = "a", allowed: bool = True, volumes_on: str = "n"
+) -> Observed:
     """Ready brokers of one zone, each on a node; `-` for one that has none."""
     seen = observed(BROKER, "R" * len(nodes))
     (live,) = seen.objects.values()
@@ -48,7 +50,19 @@ def on_nodes(nodes: str, *, cordoned: str, zone: str = "a", allowed: bool = True
         for pod, node in zip(seen.pods, nodes, strict=True)
     )
     leave = seen.leave if allowed else Leave(objection="t-0: no other in-sync replica could lead")
-    return replace(seen, pods=pods, cordoned=frozenset(cordoned), leave=leave)
+    volumes = [
+        {
+            "metadata": {
+                "name": f"data-{pod.name}",
+                "annotations": {"volume.kubernetes.io/selected-node": volumes_on},
+            },
+            "spec": {"volumeName": f"pv-{pod.name}"} if volumes_on else {},
+        }
+        for pod in pods
+    ]
+    return replace(
+        seen, pods=pods, cordoned=frozenset(cordoned), leave=leave, volumes=tuple(volumes)
+    )
 
 
 def test_what_is_left_on_a_node_that_is_drained_goes_with_what_has_left_it():
@@ -66,6 +80,8 @@ def test_what_is_left_on_a_node_that_is_drained_goes_with_what_has_left_it():
         on_nodes("-n", cordoned=""),  # there is no room for the first, and nobody drains
         on_nodes("-n", cordoned="n", zone=""),
         on_nodes("-n", cordoned="n", allowed=False),
+        on_nodes("-n", cordoned="n", volumes_on=""),  # the first is new, and finds no room
+        on_nodes("-n", cordoned="n", volumes_on="m"),  # it waits for another node
     ],
 )
 def test_else_nothing_goes(seen):

@@ -4,7 +4,7 @@ Operator and command line both stand on this, so that a resource does the same o
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, assert_never
 
 import msgspec
@@ -161,6 +161,7 @@ async def _observe_broker(admin: Admin, broker: Node) -> ObservedBroker:
             entry.value,
             entry.read_only,
             cluster_wide=entry.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
+            own=entry.source is ConfigSource.DYNAMIC_BROKER_CONFIG,
         )
         for entry in entries.values()
     }
@@ -218,15 +219,19 @@ async def perform(
             assert_never(action)
 
 
+def _refuse_few(name: str, replicas: int, brokers: Collection[int], are_what: str) -> None:
+    if replicas > len(brokers):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"{replicas} replicas need as many brokers, and {len(brokers)} {are_what}",
+            subject=f"topic {name}",
+        )
+
+
 async def _replicate(admin: Admin, name: str, replicas: int, *, validate_only: bool) -> None:
     """Every partition gets as many replicas as are wanted, over racks and brokers evenly; what it has enough of stays."""
     racks = {node.id: node.rack for node in (await admin.describe_cluster()).brokers}
-    if replicas > len(racks):
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"{replicas} replicas need as many brokers, and {len(racks)} are registered",
-            subject=f"topic {name}",
-        )
+    _refuse_few(name, replicas, racks, "are registered")
     if validate_only:
         return
     topics = await admin.list_topics()
@@ -242,10 +247,11 @@ async def _replicate(admin: Admin, name: str, replicas: int, *, validate_only: b
         lacking = replicas - len(there)
         if lacking > 0:
             known = {one: racks.get(one) for one in there} | open_racks
+            _refuse_few(name, replicas, known, "take new ones or have one already")
             after = (*there, *add_replicas(known, there, lacking, held, each.index))
             held.update(after[len(there) :])
         else:
-            after = drop_replicas(racks, there, -lacking, each.leader)
+            after = drop_replicas(racks, there, -lacking, each.leader, each.isr)
         if after != there:
             wanted[TopicPartition(name, each.index)] = after
     refused = await alter_reassignments(admin.client, wanted)

@@ -17,7 +17,7 @@ Example: brokers 1a 2a 3b 4c, two replicas, start 0: leaders 1 3 4 2, followers 
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 
 class NotEnoughBrokersError(Exception):
@@ -90,9 +90,13 @@ def add_replicas(
 
 
 def drop_replicas(
-    racks: Mapping[int, str | None], replicas: Sequence[int], count: int, leader: int
+    racks: Mapping[int, str | None],
+    replicas: Sequence[int],
+    count: int,
+    leader: int,
+    isr: Collection[int],
 ) -> tuple[int, ...]:
-    """The replicas but for `count`: of racks with most of them, the last by order first, the leader last of all.
+    """The replicas but for `count`: first those that are not in sync, then of racks with most of them, the last by order first, the leader last of all.
 
     racks: as far as brokers are known; one that is not known has a rack of its own. count: fewer than there are.
     """
@@ -101,7 +105,13 @@ def drop_replicas(
         used = Counter(racks.get(each, each) for each in left)
         order = list(enumerate(left))
         _, dropped = max(
-            order, key=lambda item: (item[1] != leader, used[racks.get(item[1], item[1])], item[0])
+            order,
+            key=lambda item: (
+                item[1] != leader,
+                item[1] not in isr,
+                used[racks.get(item[1], item[1])],
+                item[0],
+            ),
         )
         left.remove(dropped)
     return tuple(left)

@@ -6,12 +6,13 @@ refused until the broker has stopped and holds nothing, so that no partition wai
 
 from collections.abc import Iterator
 
+from logfleet.control.brokers.cordons import CORDONED
 from logfleet.control.topics import without_broker
 from logfleet.control.transactions import Refusal
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.packing import Step
-from logfleet.metadata.store import Delete, absent, modified_at
+from logfleet.metadata.store import Delete, Put, absent, modified_at
 from logfleet.wire.errors import ErrorCode
 
 
@@ -36,9 +37,19 @@ def unregister(image: ClusterImage, broker_id: int) -> tuple[Step, ...] | Refusa
     )
     return (
         *forgotten,
+        *_uncordoned(image, broker_id),
         Step(Delete(keys.directories(broker_id)), unchanged),
         Step(Delete(keys.fence(broker_id)), unchanged),
     )
+
+
+def _uncordoned(image: ClusterImage, broker_id: int) -> Iterator[Step]:
+    """A cordon was about the broker that has gone: one that comes under its id is to be given replicas."""
+    stored, key = image.configs_of_broker(broker_id), keys.broker_config(broker_id)
+    if CORDONED in stored.values:
+        left = {name: value for name, value in stored.values.items() if name != CORDONED}
+        write = Put(key, keys.encode(left)) if left else Delete(key)
+        yield Step(write, (modified_at(key, stored.revision),))
 
 
 def _held(image: ClusterImage, broker_id: int) -> Iterator[str]:

@@ -15,12 +15,13 @@ from typing import Final
 import msgspec
 
 from logfleet.metadata import keys
-from logfleet.metadata.keys import NO_LEADER, PartitionValue
+from logfleet.metadata.keys import NO_LEADER, DirectoriesValue, PartitionValue
 from logfleet.metadata.store import Put, Snapshot
 
 FORMAT: Final = 1
 EPOCHS_UP: Final = 1_000_000
 PRODUCER_IDS_UP: Final = 1 << 40
+SINCE_THEN: Final = "what-moved-away-since-the-snapshot"
 LEFT_OUT: Final = (keys.FENCES, keys.SUSPECTS, keys.BROKERS, keys.CONTROLLER)
 """What is said of registrations, which end with their leases."""
 
@@ -76,13 +77,20 @@ def decode(data: bytes) -> tuple[SnapshotHead, dict[str, bytes]]:
 
 
 def restored(items: Mapping[str, bytes]) -> Iterator[Put]:
-    """What is to be written into an empty store, the cluster's id last: without it brokers refuse to start, so that none begins with a half."""
+    """What is to be written into an empty store, the cluster's id last: without it brokers refuse to start, so that none begins with a half.
+
+    Of each broker a directory is on record that is not there (SINCE_THEN). Where a broker had a replica whose log has moved away since, it so says that it lacks it
+    (`control.log_directories`), and begins none that might be elected instead of what was acknowledged.
+    """
     for key, value in sorted(items.items()):
         if key == keys.CLUSTER_ID:
             continue
         if key.startswith(keys.PARTITIONS):
             state = msgspec.json.decode(value, type=PartitionValue)
             yield Put(key, keys.encode(_as_after_a_death(state)))
+        elif key.startswith(keys.DIRECTORIES):
+            known = msgspec.json.decode(value, type=DirectoriesValue)
+            yield Put(key, keys.encode(DirectoriesValue((*known.ids, SINCE_THEN))))
         elif key == keys.NEXT_PRODUCER_ID:
             yield Put(key, str(int(value) + PRODUCER_IDS_UP).encode())
         else:

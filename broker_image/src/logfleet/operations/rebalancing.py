@@ -9,13 +9,14 @@ from logfleet.client.admin import Admin, ResourceType
 from logfleet.client.cluster import Client
 from logfleet.client.offsets import TopicPartition
 from logfleet.client.reassignments import (
+    Moving,
     Reassignment,
     alter_reassignments,
     elect_preferred_leaders,
     list_reassignments,
 )
 from logfleet.control.balance.load import Move, Plan
-from logfleet.control.balance.planner import plan
+from logfleet.control.balance.planner import evacuation, plan
 from logfleet.control.balance.waves import IN_ALL, PER_BROKER, next_moves
 from logfleet.control.replication_quotas import Side
 from logfleet.operations.fleet_load import bytes_left, fleet_load
@@ -26,7 +27,7 @@ REPLICAS: Final = tuple(side.replicas_key for side in Side)
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """leaving, excluded: as `fleet_load` has them. per_broker, in_all: moves at a time. throttle: bytes per second and broker that moves may take; None for no bound."""
+    """leaving, excluded: as `fleet_load` has them; where brokers leave, nothing else is moved. per_broker, in_all: moves at a time. throttle: bytes per second and broker that moves may take; None for no bound."""
 
     leaving: frozenset[int] = frozenset()
     excluded: frozenset[str] = frozenset()
@@ -36,7 +37,7 @@ class Goal(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """under_way: partitions that move. bytes_left: what these have to copy. planned, planned_bytes: what has not begun.
+    """under_way: partitions that move; of a goal that is about brokers that leave only, those that leave them. bytes_left: what these have to copy. planned, planned_bytes: what has not begun.
 
     unmet: what the plan cannot reach. refused: why moves did not begin, by partition.
     """
@@ -52,11 +53,16 @@ class Progress(msgspec.Struct, frozen=True):
     def is_done(self) -> bool:
         return not self.under_way and not self.planned
 
+    @property
+    def is_over(self) -> bool:
+        """Nothing moves, and nothing is left but what is refused: going on changes nothing."""
+        return not self.under_way and (not self.planned or bool(self.refused))
+
 
 async def make_plan(client: Client, goal: Goal, flows: Collection[Flow] = ()) -> Plan:
     """What would be moved from now on. flows: traffic, as far as it is known. Raises ClientError."""
     load = await fleet_load(client, leaving=goal.leaving, excluded=goal.excluded, flows=flows)
-    return plan(load)
+    return evacuation(load) if goal.leaving else plan(load)
 
 
 async def advance(client: Client, goal: Goal, flows: Collection[Flow] = ()) -> Progress:
@@ -70,17 +76,24 @@ async def advance(client: Client, goal: Goal, flows: Collection[Flow] = ()) -> P
     refused = await alter_reassignments(
         client, {TopicPartition(move.topic, move.index): move.after for move in begun}
     )
-    moving = await list_reassignments(client)
+    mine = _of_goal(await list_reassignments(client), goal)
     places = {(move.topic, move.index) for move in begun}
     waiting = [move for move in made.moves if (move.topic, move.index) not in places]
     return Progress(
-        len(moving),
-        await bytes_left(client, moving) if moving else 0,
+        len(mine),
+        await bytes_left(client, mine) if mine else 0,
         len(waiting),
         sum(move.bytes for move in waiting),
         made.unmet,
         tuple(f"{key}: {why}" for key, why in refused.items()),
     )
+
+
+def _of_goal(moving: Moving, goal: Goal) -> Moving:
+    """Whoever else moves partitions is not waited for where only brokers that leave matter."""
+    if not goal.leaving:
+        return moving
+    return {key: each for key, each in moving.items() if not goal.leaving.isdisjoint(each.origin)}
 
 
 async def finish(client: Client, goal: Goal) -> None:

@@ -239,12 +239,13 @@ class ObservedConfig(msgspec.Struct, frozen=True):
     """One broker key as DescribeConfigs gives it.
 
     read_only: only a restart changes it. cluster_wide: set dynamically for all brokers (source
-    DYNAMIC_DEFAULT_BROKER_CONFIG).
+    DYNAMIC_DEFAULT_BROKER_CONFIG). own: set for this broker alone (DYNAMIC_BROKER_CONFIG), which goes before what is set for all.
     """
 
     value: str | None
     read_only: bool
     cluster_wide: bool = False
+    own: bool = False
 
 
 class ObservedBroker(msgspec.Struct, frozen=True):
@@ -285,7 +286,7 @@ def plan_cluster(desired: ClusterResource, brokers: Sequence[ObservedBroker]) ->
     changed: dict[str, str] = {}
     for key, value in sorted(desired.config.items()):
         entries = [broker.config.get(key) for broker in brokers]
-        if all(entry is not None and entry.value == value for entry in entries):
+        if all(entry is not None and (entry.own or entry.value == value) for entry in entries):
             continue
         if any(entry is None for entry in entries):
             differences.append(f"spec.config.{key}: brokers do not know this key")

@@ -118,4 +118,10 @@ def test_replicas_are_dropped_where_a_rack_has_most_and_the_leader_last(
     replicas, count, leader, left
 ) -> None:
     racks = {1: "a", 2: "b", 3: "c", 4: "a"}
-    assert drop_replicas(racks, replicas, count, leader) == left
+    assert drop_replicas(racks, replicas, count, leader, replicas) == left
+
+
+def test_replicas_that_are_not_in_sync_are_dropped_first() -> None:
+    racks = {1: "a", 3: "c"}  # 2 is gone
+    assert drop_replicas(racks, (1, 2, 3), 1, 1, (1, 3)) == (1, 3)
+    assert drop_replicas(racks, (2, 1, 3), 2, 3, (3,)) == (3,)

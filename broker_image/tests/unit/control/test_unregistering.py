@@ -1,4 +1,5 @@
 import pytest
+from logfleet.control.brokers.cordons import CORDONED, is_cordoned
 from logfleet.control.topics import delete_topic
 from logfleet.control.transactions import Refusal, pack
 from logfleet.control.unregistering import unregister
@@ -22,6 +23,17 @@ def test_a_broker_that_was_stopped_is_forgotten_and_may_come_back(cluster):
     assert cluster.image.directories == {}
     cluster.start(2)
     assert cluster.image.brokers[2].is_active
+
+
+@pytest.mark.parametrize("others", [{}, {"log.cleaner.threads": "2"}])
+def test_its_cordon_is_forgotten_with_it(cluster, others):
+    cluster.start(1, 2)
+    cluster.put(keys.broker_config(2), {CORDONED: "*", **others})
+    cluster.stop(2)
+    forget(cluster, 2)
+    cluster.start(2)
+    assert cluster.image.configs_of_broker(2).values == others
+    assert not is_cordoned(cluster.image, 2)
 
 
 @pytest.mark.parametrize(

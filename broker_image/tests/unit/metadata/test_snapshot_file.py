@@ -3,10 +3,11 @@
 import msgspec
 import pytest
 from logfleet.metadata import keys
-from logfleet.metadata.keys import NO_LEADER, PartitionValue
+from logfleet.metadata.keys import NO_LEADER, DirectoriesValue, PartitionValue
 from logfleet.metadata.snapshot_file import (
     EPOCHS_UP,
     PRODUCER_IDS_UP,
+    SINCE_THEN,
     DamagedSnapshot,
     decode,
     encode,
@@ -41,6 +42,13 @@ def test_all_is_in_it_but_what_ends_with_a_lease() -> None:
         4,
     )
     assert items == ITEMS
+
+
+def test_every_broker_that_is_restored_misses_a_directory() -> None:
+    key = keys.directories(2)
+    (put, _) = restored({key: keys.encode(DirectoriesValue(("disk",)))})
+    assert put.key == key
+    assert msgspec.json.decode(put.value, type=DirectoriesValue).ids == ("disk", SINCE_THEN)
 
 
 @pytest.mark.parametrize("where", [0, 1, 40, -1, -20, -70, -90])

@@ -168,6 +168,15 @@ def fleet(**config: Any) -> ClusterResource:
     )
 
 
+def test_a_broker_with_a_value_of_its_own_is_no_difference() -> None:
+    """Else the values of all would be set again at every look, with an Event each."""
+    wanted = fleet(**{"message.max.bytes": 9})
+    here = ObservedConfig("9", read_only=False, cluster_wide=True)
+    own = ObservedConfig("7", read_only=False, own=True)
+    brokers = [broker(1, "a", message_max_bytes=here), broker(2, "b", message_max_bytes=own)]
+    assert plan_cluster(wanted, brokers).actions == []
+
+
 def broker(number: int, rack: str, **config: ObservedConfig) -> ObservedBroker:
     keys = {key.replace("_", "."): entry for key, entry in config.items()}
     return ObservedBroker(number, rack, keys)

@@ -18,6 +18,7 @@ WITHIN_S = 90.0
 
 def lost(broker: Broker) -> list[dict[str, object]]:
     ended = logfleet(broker, "partitions", "lost", "-o", "json")
+    assert ended.stdout, ended.stderr
     found: list[dict[str, object]] = json.loads(ended.stdout)
     assert ended.returncode == (1 if found else 0), ended.stderr
     return found

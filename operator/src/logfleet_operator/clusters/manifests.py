@@ -213,15 +213,16 @@ def static_config(cluster: ClusterResource) -> dict[str, str]:
     return {key: value for key, value in cluster.config.items() if key not in other}
 
 
-def server_properties(cluster: ClusterResource) -> dict[str, str]:
+def server_properties(cluster: ClusterResource, brokers: int) -> dict[str, str]:
     """The configuration that all brokers start with; identity and addresses come by overrides.
 
+    brokers: how many there are, those that leave counted: what `acks=all` means does not change while they wait.
     Without what is set while they run: that is kept in the metadata store, and a key that is taken
     away there would fall back to what stands here.
     """
     spec, metadata = cluster.spec, cluster.metadata
     internal = cluster.internal_listener.name.upper()
-    replicas = min(cluster.brokers, REPLICAS_DEFAULT_MAX)
+    replicas = _default_replicas(brokers)
     properties = {
         # As many replicas as there may be, and acknowledged records survive the loss of one.
         "default.replication.factor": str(replicas),
@@ -245,12 +246,15 @@ def server_properties(cluster: ClusterResource) -> dict[str, str]:
     return properties
 
 
-def config(cluster: ClusterResource, node_ports: NodePorts) -> Manifest:
-    """server.properties, and one file LISTENER.ID with the node's port for each outside address."""
+def _default_replicas(brokers: int) -> int:
+    return min(brokers, REPLICAS_DEFAULT_MAX)
+
+
+def config(cluster: ClusterResource, node_ports: NodePorts, brokers: int) -> Manifest:
+    """server.properties, and one file LISTENER.ID with the node's port for each outside address. brokers: see `server_properties`."""
     name = cluster.metadata.name
-    lines = [
-        f"{key}={_escaped(value)}" for key, value in sorted(server_properties(cluster).items())
-    ]
+    properties = sorted(server_properties(cluster, brokers).items())
+    lines = [f"{key}={_escaped(value)}" for key, value in properties]
     data = {"server.properties": "\n".join(lines) + "\n"}
     for (listener, broker_id), port in sorted(node_ports.items()):
         data[f"{listener}.{broker_id}"] = str(port)
@@ -292,9 +296,15 @@ def start_script(cluster: ClusterResource) -> str:
 
 
 def broker_set(
-    cluster: ClusterResource, pool: Pool, given: Range, *, image: str, credentials: str = ""
+    cluster: ClusterResource,
+    pool: Pool,
+    given: Range,
+    *,
+    image: str,
+    brokers: int,
+    credentials: str = "",
 ) -> Manifest:
-    """The StatefulSet of one pool in one zone.
+    """The StatefulSet of one pool in one zone. brokers: see `server_properties`.
 
     credentials: what changes when the brokers' certificate for etcd was renewed. They read it when
     they start, so they are replaced for it, long before the former one ends.
@@ -307,7 +317,8 @@ def broker_set(
     }
     labels = {**names.labels(name, names.BROKER), **match}
     durable = {**labels, names.BASE_LABEL: str(given.base)}
-    properties = json.dumps([server_properties(cluster), start_script(cluster)], sort_keys=True)
+    read_at_start = [server_properties(cluster, brokers), start_script(cluster)]
+    properties = json.dumps(read_at_start, sort_keys=True)
     renew = cluster.metadata.annotations.get(names.RENEW_ANNOTATION, "")
     template: Manifest = {
         "metadata": {
@@ -324,7 +335,7 @@ def broker_set(
     }
     made = hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()[:16]
     template["metadata"]["annotations"][names.MADE_ANNOTATION] = made
-    asked = _asked(cluster, pool, credentials)
+    asked = _asked(cluster, pool, credentials, brokers)
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
@@ -346,14 +357,14 @@ def broker_set(
     }
 
 
-def _asked(cluster: ClusterResource, pool: Pool, credentials: str) -> str:
+def _asked(cluster: ClusterResource, pool: Pool, credentials: str, brokers: int) -> str:
     """The digest of all that a person wrote, or that ends by itself, and that pods are made of."""
     spec = cluster.spec
     parts = (
         spec.image,
         pool.resources,
         static_config(cluster),
-        min(cluster.brokers, REPLICAS_DEFAULT_MAX),
+        _default_replicas(brokers),
         spec.listeners,
         spec.metadata,
         credentials,

@@ -85,7 +85,7 @@ class FleetMovers:
             serving = {node.id for node in (await Admin(client).describe_cluster()).brokers}
             await set_cordons(Admin(client), sorted(goal.leaving & serving), cordoned=True)
             progress = await advance(client, goal)
-            if progress.is_done:
+            if progress.is_over:
                 await finish(client, goal)
             return progress
 
@@ -154,10 +154,11 @@ class Relocation:
         leaving = marked & leaving_brokers(cluster, observed)
         bootstrap = manifests.bootstrap_address(cluster)
         try:
-            said = ""
+            # Before the step: one that begins with nothing left ends the moves, and with them their throttle.
+            held, said = await self._movers.held(bootstrap), ""
             if leaving:
                 said = _said(await self._movers.step(bootstrap, _goal(cluster, leaving)))
-            return Fleet(await self._movers.held(bootstrap), said)
+            return Fleet(held, said)
         except MovesUnavailable as error:
             log.warning("replicas_not_moved", cluster=cluster.metadata.name, error=str(error))
             return None

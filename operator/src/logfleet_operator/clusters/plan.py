@@ -139,13 +139,19 @@ def _brokers(
     managed = cluster.spec.metadata.managed is not None
     secret = names.etcd_secret(cluster.metadata.name, "client")
     until = observed.ends.get(secret) if managed else None
+    total = sum(given.replicas for given in ranges)
     # Part of the pods' template: written in another way, it would replace all brokers.
     credentials = f"{until:%Y-%m-%dT%H:%M:%SZ}" if until is not None else ""
     sets = [
         with_claims_as_begun(
             observed,
             manifests.broker_set(
-                cluster, pools[given.pool], given, image=image, credentials=credentials
+                cluster,
+                pools[given.pool],
+                given,
+                image=image,
+                brokers=total,
+                credentials=credentials,
             ),
         )
         for given in ranges
@@ -157,10 +163,9 @@ def _brokers(
     if refusal is not None:
         return refused(refusal)
     # The configuration before the pods that read it.
-    actions = applies(cluster, observed, [manifests.config(cluster, ports)])
+    actions = applies(cluster, observed, [manifests.config(cluster, ports, total)])
     if actions:
         return making(actions, "the brokers' configuration")
-    total = sum(given.replicas for given in ranges)
     ready = sum(pod.ready for pod in observed.of_component(names.BROKER))
     budget = manifests.brokers_budget(cluster, _min_available(cluster, observed, total, ready))
     return making(applies(cluster, observed, [budget, *sets]), "brokers")

@@ -25,7 +25,8 @@ def config_refusals(cluster: ClusterResource) -> Iterator[Refusal]:
     """The brokers' own judgement of their configuration, before it can keep one from starting."""
     identity = {"node.id": "0", "advertised.listeners": _advertised(cluster)}
     try:
-        broker_config({**manifests.server_properties(cluster), **cluster.config, **identity})
+        properties = manifests.server_properties(cluster, cluster.brokers)
+        broker_config({**properties, **cluster.config, **identity})
     except ConfigError as error:
         yield Refusal(Reason.INVALID, f"spec.config.{error.key}: {error}")
 

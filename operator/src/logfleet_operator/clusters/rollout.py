@@ -15,9 +15,12 @@ serve nobody and nothing is lost.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from logfleet_operator.clusters.observed import EMPTY_VOLUME, FRESH, Observed, Pod
+from logfleet_operator.clusters.observed import EMPTY_VOLUME, FRESH, Observed, Pod, is_bound
 from logfleet_operator.names import BROKER, ETCD, ZONE_LABEL
+
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,11 @@ def _drained(observed: Observed, pods: _Pods) -> tuple[Pod, ...]:
     The budget lets no second one go while the first is not back, and that is not before the node is: `kubectl drain` would wait for ever. So they go like a wave of a roll, if
     the brokers allow it: deleted, since they are beside the budget.
     """
-    waiting = {pods.places[pod.name][1] for pod in pods.present if not pod.ready and not pod.node}
+    waiting = {
+        pods.places[pod.name][1]
+        for pod in pods.present
+        if not pod.ready and not pod.node and _waits_for_its_node(observed, pod)
+    }
     return tuple(
         pod
         for pod in pods.present
@@ -126,6 +133,20 @@ def _drained(observed: Observed, pods: _Pods) -> tuple[Pod, ...]:
         and not pod.deleting
         and pods.places[pod.name][1] in waiting - {""}
     )
+
+
+def _waits_for_its_node(observed: Observed, pod: Pod) -> bool:
+    """Whether its volume was made on a node that takes no pods. A broker that is new, and finds no room, waits for any.
+
+    Whoever makes volumes where a pod is to run is told the node by this annotation (Kubernetes, volume scheduling).
+    """
+    claim = next(
+        (each for each in observed.volumes if each["metadata"]["name"] == f"data-{pod.name}"), None
+    )
+    if claim is None or not is_bound(claim):
+        return False
+    node = (claim["metadata"].get("annotations") or {}).get(SELECTED_NODE)
+    return node is None or node in observed.cordoned
 
 
 def _stuck(pods: _Pods) -> list[Pod]:
@@ -145,6 +166,13 @@ def plan_rollout(
     pods = _pods_of(observed, component, stateful_sets)
     if isinstance(pods, str):
         return Rollout(f"waiting until Kubernetes acts on StatefulSet {pods}")
+    stuck = _stuck(pods)
+    if stuck:
+        return Rollout(
+            f"replacing {_names(stuck)}: out of date and not running" + troubles(stuck),
+            tuple(DeletePod(pod.name, pod.uid) for pod in stuck),
+            replaces=True,
+        )
     drained = _drained(observed, pods) if component == BROKER else ()
     if drained:
         going = [each for each in drained if each.name in observed.leave.pods]
@@ -153,13 +181,6 @@ def plan_rollout(
         return Rollout(
             f"emptying {drained[0].node}, which is drained: {_names(going)}",
             tuple(DeletePod(each.name, each.uid) for each in going),
-        )
-    stuck = _stuck(pods)
-    if stuck:
-        return Rollout(
-            f"replacing {_names(stuck)}: out of date and not running" + troubles(stuck),
-            tuple(DeletePod(pod.name, pod.uid) for pod in stuck),
-            replaces=True,
         )
     unready = [pod for pod in pods.present if not pod.ready or pod.deleting]
     if pods.outdated:

@@ -91,8 +91,10 @@ def plan_shrinking(
 ) -> ClusterPlan | None:
     """The next of the steps above; None if nobody is to leave and nobody has left. Without actions: what is waited for."""
     places = list(_places(cluster, observed, ranges))
-    back = [each for each in places if each.is_wanted and each.state]
-    if back and all(_is_ready(observed, each.pod) for each in back):
+    back = [
+        each for each in places if each.is_wanted and each.state and _is_ready(observed, each.pod)
+    ]
+    if back:
         ids = tuple(each.id for each in back)
         return _step(f"brokers {_said(ids)} are wanted again", TakeBack(ids, _names(back)))
     leaving = [each for each in places if each.id in leaving_ids(ranges)]

@@ -80,7 +80,7 @@ def decide(
     if obstacle:
         waiting = Phase.RUNNING if phase is Phase.RUNNING else Phase.PENDING
         return Decision(Act.NOTHING, waiting, f"waiting: {obstacle}")
-    if spec.is_approved:
+    if spec.is_approved or phase is Phase.RUNNING:  # what has begun is ended by `stop` only
         return Decision(Act.STEP, Phase.RUNNING)
     if phase is Phase.PROPOSED and proposal_s is not None and proposal_s < PROPOSAL_S:
         return Decision(Act.NOTHING, phase)
@@ -120,12 +120,20 @@ def comes_before(live: Manifest, others: Iterable[Manifest]) -> Manifest | None:
         if each["metadata"]["uid"] != live["metadata"]["uid"]
         and each["spec"]["clusterRef"]["name"] == live["spec"]["clusterRef"]["name"]
         and _is_approved(each)
+        and not _is_wrong(each)
         and not phase_of(each).has_ended
         and (phase_of(each) is Phase.RUNNING or _age(each) < _age(live))
     ]
     return min(
         rivals, key=lambda each: (phase_of(each) is not Phase.RUNNING, *_age(each)), default=None
     )
+
+
+def _is_wrong(live: Manifest) -> bool:
+    """Nothing is done for it until somebody writes another spec."""
+    ready = condition_of(live, READY)
+    is_told = ready is not None and ready["reason"] == Reason.INVALID
+    return is_told and live["status"].get("observedGeneration") == live["metadata"]["generation"]
 
 
 def _is_approved(live: Manifest) -> bool:
@@ -138,5 +146,10 @@ def _age(live: Manifest) -> tuple[str, str]:
 
 
 def _status(cluster: Manifest, kind: str) -> str:
-    conditions = cluster.get("status", {}).get("conditions", ())
-    return next((each["status"] for each in conditions if each["type"] == kind), "Unknown")
+    found = condition_of(cluster, kind)
+    return "Unknown" if found is None else str(found["status"])
+
+
+def condition_of(live: Manifest, kind: str) -> Manifest | None:
+    conditions: Iterable[Manifest] = live.get("status", {}).get("conditions", ())
+    return next((each for each in conditions if each["type"] == kind), None)

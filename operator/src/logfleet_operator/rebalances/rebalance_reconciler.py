@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import structlog
-from logfleet.operations.rebalancing import Goal, Progress
+from logfleet.operations.rebalancing import Goal
 from logfleet.resources.cluster import parse_cluster
 from logfleet.resources.document import InvalidResourceError
 from logfleet.resources.plan import Reason
@@ -122,7 +122,10 @@ class RebalanceReconciler:
             return decision, {"finishedAt": now} if ended else {}
         if found is None:  # to be stopped, and its Cluster is gone
             return Decision(Act.NOTHING, Phase.STOPPED, "its Cluster is gone"), {"finishedAt": now}
-        bootstrap = manifests.bootstrap_address(parse_cluster(found))
+        try:
+            bootstrap = manifests.bootstrap_address(parse_cluster(found))
+        except InvalidResourceError as error:
+            raise MovesUnavailable(f"Cluster {found['metadata']['name']}: {error}") from error
         goal = Goal(
             excluded=frozenset(rebalance.spec.topics.exclude),
             per_broker=rebalance.spec.moves_per_broker,
@@ -157,7 +160,7 @@ class RebalanceReconciler:
             self._age_s(started) or 0.0,
             goal.throttle or 0,
         )
-        if _is_over(made):
+        if made.is_over:
             return Decision(Act.NOTHING, Phase.DONE, told.done(made)), fields | {"finishedAt": now}
         return Decision(Act.NOTHING, Phase.RUNNING, told.running(made)), fields
 
@@ -203,8 +206,3 @@ class RebalanceReconciler:
     async def _write(self, live: Manifest, status: dict[str, Any]) -> None:
         if live.get("status", {}) != status:
             await write_status(self._kube, live, status)
-
-
-def _is_over(made: Progress) -> bool:
-    """Nothing moves, and nothing is left but what is refused or cannot be reached."""
-    return made.is_done or (not made.under_way and bool(made.refused))

@@ -65,11 +65,9 @@ def running(made: Progress) -> str:
 
 
 def done(made: Progress) -> str:
-    return (
-        "; ".join(("all is where it should be", *made.unmet[:3]))
-        if made.unmet
-        else "all is where it should be"
-    )
+    """Also what could not be moved: then not all is where it should be."""
+    left = [*made.unmet[:3], *made.refused[:3]]
+    return "; ".join(("nothing more can be moved", *left)) if left else "all is where it should be"
 
 
 def _skew(skew: Skew) -> str:

@@ -13,7 +13,7 @@ from logfleet.control.configs import BrokerConfig, ConfigError
 from logfleet.metadata.snapshot_file import DamagedSnapshot
 from logfleet.metadata.store import MetadataStore, StoreError
 from logfleet.node.cluster.metadata_store import open_store
-from logfleet.node.tools.metadata_snapshots import NotEmpty, read, restore, take
+from logfleet.node.tools.metadata_snapshots import NoCluster, NotEmpty, read, restore, take
 
 KEEP: Final = 7
 TOLD: Final = {
@@ -31,7 +31,7 @@ def metadata() -> None:
 
     \b
     logfleet metadata snapshot server.properties --directory /backup --keep 7
-    logfleet metadata restore server.properties --file /backup/metadata-20261125T120000Z-r4711.snapshot
+    logfleet metadata restore server.properties --file /backup/metadata-logfleet-20261125T120000Z-r4711.snapshot
     """
 
 
@@ -122,6 +122,6 @@ def _run(config: BrokerConfig, work: Callable[[MetadataStore], Awaitable[T]]) ->
 
     try:
         done: T = asyncio.run(opened())
-    except (StoreError, NotEmpty, DamagedSnapshot, OSError) as error:
+    except (StoreError, NoCluster, NotEmpty, DamagedSnapshot, OSError) as error:
         raise click.ClickException(str(error)) from error
     return done

@@ -153,7 +153,7 @@ def carry_out(server: Server, wanted: Goal) -> None:
             if line != said:
                 click.echo(f"{time.strftime('%H:%M:%S')}  {line}")
                 said = line
-            if not progress.under_way and (not progress.planned or progress.refused):
+            if progress.is_over:
                 await finish(client, wanted)
                 return progress
             await asyncio.sleep(POLL_S)

@@ -16,12 +16,21 @@ Compare Cruise Control's goals (RackAwareGoal, DiskCapacityGoal, DiskUsageDistri
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
 from logfleet.control.balance.board import Board
-from logfleet.control.balance.load import FULL, HYSTERESIS, TARGET, Load, Move, PartitionLoad, Plan
+from logfleet.control.balance.load import (
+    FULL,
+    HYSTERESIS,
+    TARGET,
+    Load,
+    Move,
+    PartitionLoad,
+    Plan,
+    Skew,
+)
 
 SMALL_BYTES: Final = 16 * 1024 * 1024
 """Less than this is not worth a move."""
@@ -38,6 +47,17 @@ def plan(load: Load) -> Plan:
     _even_out_replicas(board)
     _share_leaders(board)
     _share_traffic(board)
+    return _plan_of(load, board, before, unmet)
+
+
+def evacuation(load: Load) -> Plan:
+    """The moves that reach the first goal, and no others: once nothing is on brokers that leave, nothing is left to do."""
+    board = Board(load)
+    before = board.skew()
+    return _plan_of(load, board, before, list(_evacuate(board)))
+
+
+def _plan_of(load: Load, board: Board, before: Skew, unmet: Sequence[str]) -> Plan:
     changed = sorted(board.changed(), key=lambda each: _rank(each[1], each[2], board))
     moves = tuple(
         Move(
@@ -131,7 +151,9 @@ def _empty_full_disks(board: Board) -> Iterator[str]:
                 (
                     (number, new)
                     for size, number in order
-                    if size and (new := _best(board, number, broker.id)) is not None
+                    if size
+                    and (new := _best(board, number, broker.id)) is not None
+                    and board.fits(number, broker.id, new)
                 ),
                 None,
             )

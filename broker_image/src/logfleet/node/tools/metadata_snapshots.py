@@ -10,9 +10,13 @@ from logfleet.metadata import keys
 from logfleet.metadata.snapshot_file import SnapshotHead, decode, encode, restored
 from logfleet.metadata.store import MetadataStore, Txn, absent
 
-NAME: Final = re.compile(r"metadata-\d{8}T\d{6}Z-r\d+\.snapshot")
+MOMENT: Final = re.compile(r"\d{8}T\d{6}Z-r\d+\.snapshot")
 PUTS: Final = 50
 """Keys that are written in one transaction: far below what etcd takes."""
+
+
+class NoCluster(Exception):
+    """The store holds no cluster: etcd may have lost its data. The text says so."""
 
 
 class NotEmpty(Exception):
@@ -20,15 +24,17 @@ class NotEmpty(Exception):
 
 
 async def take(store: MetadataStore, cluster: str, directory: Path, keep: int) -> Path:
-    """A file that is whole and on the disk; afterwards no more than `keep` of them are there, the newest. Raises StoreError, OSError, DamagedSnapshot.
+    """A file that is whole and on the disk; afterwards no more than `keep` of this cluster are there, the newest. Raises StoreError, OSError, DamagedSnapshot; NoCluster, as what is empty must take no snapshot's place.
 
     It is written under another name and read again before it gets its own: what ends in the middle leaves nothing that counts, nor takes one away.
     """
     snapshot = await store.range("")
+    if not any(item.key == keys.CLUSTER_ID for item in snapshot.items):
+        raise NoCluster("the store holds no cluster: no snapshot is taken of what is empty")
     now = time.gmtime()
     taken = time.strftime("%Y-%m-%dT%H:%M:%SZ", now)
-    name = f"metadata-{time.strftime('%Y%m%dT%H%M%SZ', now)}-r{snapshot.revision}.snapshot"
-    path, unfinished = directory / name, directory / ".unfinished"
+    name = f"{_prefix(cluster)}{time.strftime('%Y%m%dT%H%M%SZ', now)}-r{snapshot.revision}.snapshot"
+    path, unfinished = directory / name, directory / f".unfinished-{cluster}"
     with unfinished.open("wb") as file:
         file.write(encode(cluster, snapshot, taken))
         file.flush()
@@ -36,13 +42,23 @@ async def take(store: MetadataStore, cluster: str, directory: Path, keep: int) -
     decode(unfinished.read_bytes())
     unfinished.rename(path)
     _flush_directory(directory)
-    for old in sorted(snapshots(directory))[:-keep]:
+    for old in sorted(snapshots(directory, cluster))[:-keep]:
         old.unlink()
     return path
 
 
-def snapshots(directory: Path) -> list[Path]:
-    return [path for path in directory.iterdir() if NAME.fullmatch(path.name)]
+def snapshots(directory: Path, cluster: str) -> list[Path]:
+    """Those of this cluster: others may have theirs in the same directory."""
+    prefix = _prefix(cluster)
+    return [
+        path
+        for path in directory.iterdir()
+        if path.name.startswith(prefix) and MOMENT.fullmatch(path.name.removeprefix(prefix))
+    ]
+
+
+def _prefix(cluster: str) -> str:
+    return f"metadata-{cluster}-"
 
 
 def read(path: Path) -> tuple[SnapshotHead, dict[str, bytes]]:

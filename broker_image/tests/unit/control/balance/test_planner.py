@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from logfleet.control.balance.load import BrokerLoad, Load, PartitionLoad, Plan
-from logfleet.control.balance.planner import least_bytes, plan
+from logfleet.control.balance.planner import evacuation, least_bytes, plan
 
 GIB = 1024**3
 MIB = 1024**2
@@ -131,6 +131,31 @@ def test_a_disk_that_fills_up_is_emptied_also_where_the_mean_is_no_reason() -> N
     after = carried_out(load, made)
     assert held(after)[1] == 8
     assert [move.reason for move in made.moves] == ["the disks of broker 1 fill up"]
+
+
+def test_a_disk_that_fills_up_is_not_emptied_into_a_rack_that_has_the_partition_already() -> None:
+    """It stays as full as it is, and is told: racks come first."""
+    fleet = tuple(
+        BrokerLoad(number, rack, 10 * GIB if number == 1 else 100 * GIB)
+        for number, rack in enumerate("abcc", 1)
+    )
+    load = Load(fleet, tuple(topic("t", [(1, 2, 3 + index % 2) for index in range(10)])))
+    made = plan(load)
+    assert all(len(racks_of(load, move.after)) == 3 for move in made.moves)
+    assert any("broker 1 stay over" in each for each in made.unmet)
+
+
+def test_where_brokers_leave_nothing_else_is_moved() -> None:
+    """Else moves would go on, throttled, when the brokers are empty and have gone."""
+    *staying, last = brokers(6)
+    gone = msgspec.structs.replace(last, leaving=True, takes_new=False)
+    uneven = [*on(1, 2, 3, count=20), *on(4, 5, 6, count=2)]
+    load = Load((*staying, gone), tuple(topic("t", uneven)))
+    assert len(plan(load).moves) > 2
+    made = evacuation(load)
+    assert len(made.moves) == 2
+    assert all(6 in move.before and 6 not in move.after for move in made.moves)
+    assert evacuation(carried_out(load, made)).moves == ()
 
 
 def test_nobody_is_filled_up_and_what_does_not_fit_is_told() -> None:

@@ -10,7 +10,14 @@ from logfleet.metadata import keys
 from logfleet.metadata.snapshot_file import DamagedSnapshot
 from logfleet.metadata.store import Put, Txn
 from logfleet.node.tools import metadata_snapshots
-from logfleet.node.tools.metadata_snapshots import NotEmpty, read, restore, snapshots, take
+from logfleet.node.tools.metadata_snapshots import (
+    NoCluster,
+    NotEmpty,
+    read,
+    restore,
+    snapshots,
+    take,
+)
 
 pytestmark = pytest.mark.asyncio
 
@@ -37,11 +44,30 @@ async def test_the_newest_are_kept_and_other_files_are_let_be(
     for number in range(4):
         await store.txn(Txn((), (Put(keys.topic(f"t{number}"), b"{}"),)))
         last = await take(store, "fleet", directory, keep=2)
-    assert len(snapshots(directory)) == 2
-    assert max(snapshots(directory)) == last
+    assert len(snapshots(directory, "fleet")) == 2
+    assert max(snapshots(directory, "fleet")) == last
     assert (directory / "notes.txt").exists()
     _, items = read(last)
     assert items[keys.CLUSTER_ID] == b"abc"
+
+
+async def test_two_clusters_with_one_directory_keep_their_own(
+    store: SqliteStore, directory: Path
+) -> None:
+    """A name that begins as the other one does is another one, too."""
+    one = await take(store, "air.one", directory, keep=1)
+    two = await take(store, "air.one-2", directory, keep=1)
+    assert snapshots(directory, "air.one") == [one]
+    assert snapshots(directory, "air.one-2") == [two]
+
+
+async def test_what_is_empty_takes_no_place(directory: Path, tmp_path: Path) -> None:
+    """An etcd that lost its data, while the schedule goes on."""
+    empty = await SqliteStore.open(tmp_path / "empty.db")
+    with pytest.raises(NoCluster, match="no snapshot is taken of what is empty"):
+        await take(empty, "fleet", directory, keep=1)
+    await empty.close()
+    assert list(directory.iterdir()) == []
 
 
 async def test_one_that_ends_in_the_middle_leaves_the_others_and_counts_for_nothing(
@@ -59,7 +85,7 @@ async def test_one_that_ends_in_the_middle_leaves_the_others_and_counts_for_noth
     monkeypatch.setattr(metadata_snapshots, "encode", lambda *_: b"half of it")
     with pytest.raises(DamagedSnapshot):
         await take(store, "fleet", directory, keep=1)
-    assert snapshots(directory) == [before]
+    assert snapshots(directory, "fleet") == [before]
 
 
 async def test_it_is_restored_into_an_empty_store_and_into_no_other(
