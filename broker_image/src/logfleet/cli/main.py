@@ -43,6 +43,10 @@ COMMANDS = {
         "logfleet.cli.fleet.partitions",
         "Show partitions that are lost, and give them up.",
     ),
+    "features": (
+        "logfleet.cli.fleet.features",
+        "Show and raise the level of what brokers may write.",
+    ),
     "metadata": (
         "logfleet.cli.fleet.metadata",
         "Take snapshots of the metadata store, restore one.",

@@ -10,7 +10,9 @@ from typing import Final
 
 import msgspec
 
+from logfleet import __version__
 from logfleet.control.broker_configs import base_key, problem_of
+from logfleet.control.brokers.feature_level import LEVEL_MAX
 from logfleet.control.config_keys import ConfigError
 from logfleet.control.quotas import entity_problem, entity_text
 from logfleet.control.topic_configs import validate_topic_configs
@@ -20,6 +22,7 @@ from logfleet.metadata import keys
 from logfleet.metadata.keys import (
     NO_LEADER,
     DirectoriesValue,
+    FeaturesValue,
     PartitionValue,
     QuotaEntity,
     ReadyValue,
@@ -304,7 +307,9 @@ def adoption_txns(adoption: Adoption) -> Iterator[Txn]:
             puts, size = [], len(put.key) + len(put.value)
         puts.append(put)
     yield Txn(condition, tuple(puts))
-    yield Txn(condition, (Put(keys.CLUSTER_ID, adoption.cluster_id.encode()),))
+    features = keys.encode(FeaturesValue(LEVEL_MAX, __version__))
+    cluster_id = adoption.cluster_id.encode()
+    yield Txn(condition, (Put(keys.FEATURES, features), Put(keys.CLUSTER_ID, cluster_id)))
 
 
 _PREFIXES: Final = (

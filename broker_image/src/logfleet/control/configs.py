@@ -91,6 +91,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     producer_id_expiration_ms: int
 
     logfleet_disk_reserve_bytes: int
+    logfleet_feature_level_max: int
     logfleet_metrics_series_max: int
     logfleet_replication_throttle_yields: bool
     logfleet_metadata_store: str

@@ -7,6 +7,7 @@ leads after it: one that was elected from an old image must not lead with the lo
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from logfleet.control.brokers.feature_level import GIVING_UP, needs
 from logfleet.control.config_keys import TOPIC_KEYS
 from logfleet.control.topic_configs import BrokerLayers, topic_default
 from logfleet.control.transactions import Refusal, partition_step
@@ -94,16 +95,20 @@ def elect(image: ClusterImage, topic: Topic, index: int, *, unclean: bool) -> St
         partition, image.brokers, min_isr=partition.min_isr, unclean=True, offline=offline
     )
     if value is None or value.leader == keys.NO_LEADER:
-        if is_lost(image, topic, index):
-            epoch = partition.partition_epoch + 1
-            return _election(
-                image, topic, index, partition.changed(partition_epoch=epoch, given_up=True)
-            )
-        return Refusal(
-            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-            "Eligible topic partition leaders are not available.",
-        )
+        return _give_up(image, topic, index)
     return _election(image, topic, index, value)
+
+
+def _give_up(image: ClusterImage, topic: Topic, index: int) -> Step | Refusal:
+    """Of a partition that nobody can lead."""
+    partition = topic.partitions[index]
+    said = "Eligible topic partition leaders are not available."
+    if not is_lost(image, topic, index):
+        return Refusal(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, said)
+    if too_low := needs(image, GIVING_UP, "Giving it up"):
+        return Refusal(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"{said} {too_low}")
+    epoch = partition.partition_epoch + 1
+    return _election(image, topic, index, partition.changed(partition_epoch=epoch, given_up=True))
 
 
 def is_lost(image: ClusterImage, topic: Topic, index: int) -> bool:

@@ -151,6 +151,13 @@ class StoredConfigs(msgspec.Struct, frozen=True):
     revision: int = 0
 
 
+class Features(msgspec.Struct, frozen=True):
+    """The finalized level of `logfleet.version`. revision: the one that wrote the key last, 0 if none ever did."""
+
+    level: int = 1
+    revision: int = 0
+
+
 class Quotas(msgspec.Struct, frozen=True):
     """Limits of an entity by quota key (KIP-546). revision: the one that wrote them last."""
 
@@ -179,6 +186,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
     quotas: Mapping[QuotaEntity, Quotas] = {}
     directories: Mapping[int, Directories] = {}
     suspects: Mapping[tuple[int, int], int] = {}
+    features: Features = Features()
 
     def topic(self, name: str) -> Topic | None:
         topic_id = self.ids.get(name)

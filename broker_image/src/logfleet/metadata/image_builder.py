@@ -15,6 +15,7 @@ from logfleet.metadata.image import (
     Controller,
     DeletedTopic,
     Directories,
+    Features,
     Fence,
     Partition,
     Quotas,
@@ -58,6 +59,7 @@ class Changes(msgspec.Struct):
 
 
 _CONTROLLER: Final = msgspec.json.Decoder(keys.ControllerValue)
+_FEATURES: Final = msgspec.json.Decoder(keys.FeaturesValue)
 _BROKER: Final = msgspec.json.Decoder(keys.BrokerValue)
 _DIRECTORIES: Final = msgspec.json.Decoder(keys.DirectoriesValue)
 _FENCE: Final = msgspec.json.Decoder(keys.FenceValue)
@@ -144,6 +146,7 @@ class ImageBuilder:
         self._quotas = _Copied(base.quotas)
         self._directories = _Copied(base.directories)
         self._suspects = _Copied(base.suspects)
+        self._features = base.features
 
     def add(self, event: Event) -> None:
         """Take one key's new state. Raises CorruptMetadataError."""
@@ -181,6 +184,7 @@ class ImageBuilder:
             self._quotas.values,
             self._directories.values,
             self._suspects.values,
+            self._features,
         )
         return image, self._changes
 
@@ -209,6 +213,11 @@ class ImageBuilder:
         if item is not None:
             value = _CONTROLLER.decode(item.value)
             self._controller = Controller(value.broker, value.incarnation, item.create_revision)
+
+    def _read_features(self, _rest: str, item: KeyValue | None) -> None:
+        self._features = Features()
+        if item is not None:
+            self._features = Features(_FEATURES.decode(item.value).level, item.mod_revision)
 
     def _read_broker(self, rest: str, item: KeyValue | None) -> None:
         self._changes.brokers = True
@@ -330,4 +339,5 @@ class ImageBuilder:
         (keys.GROUP_CONFIGS, _read_group_config),
         (keys.CONTROLLER, _read_controller),
         (keys.CLUSTER_ID, _read_cluster_id),
+        (keys.FEATURES, _read_features),
     )

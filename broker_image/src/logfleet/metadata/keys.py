@@ -3,6 +3,7 @@
 | key | value | written by |
 |---|---|---|
 | `cluster/id` | the cluster's id | the first broker, once |
+| `features` | FeaturesValue; without it the level is 1 | the first broker of a cluster; the controller, to raise it; every broker that registers, as it finds it |
 | `ctl` | ControllerValue | the winner of the election, on its lease; its create revision is the controller epoch |
 | `broker/ID` | BrokerValue | the broker, on its lease, again and again; its create revision is the broker epoch |
 | `fence/ID` | FenceValue | the controller |
@@ -28,6 +29,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 CLUSTER_ID: Final = "cluster/id"
+FEATURES: Final = "features"
 CONTROLLER: Final = "ctl"
 BROKERS: Final = "broker/"
 FENCES: Final = "fence/"
@@ -58,6 +60,13 @@ class Listener(msgspec.Struct, frozen=True):
     protocol: str = "PLAINTEXT"
 
 
+class FeaturesValue(msgspec.Struct, frozen=True):
+    """The finalized level of the feature `logfleet.version` (`logfleet.control.brokers.feature_level`). by: the version of Logfleet that wrote it so."""
+
+    level: int = 1
+    by: str = ""
+
+
 class ControllerValue(msgspec.Struct, frozen=True):
     """Who controls: a broker's id and the incarnation (one per process start) that won."""
 
@@ -72,6 +81,7 @@ class BrokerValue(msgspec.Struct, frozen=True, omit_defaults=True):
     offline: by topic id (text form) the partitions in log directories that failed or are missing. The broker writes it anew when that changes.
     unclean: it did not stop cleanly before this start, so that its logs may lack what it had acknowledged (KIP-966). leaving: it is
     asked to stop, and would be let go first. since_ms: when this start was, by its wall clock, 0 if it does not tell; nothing but a preference may rest on that.
+    level: the highest feature level that it can do; a version from before there were any does not say, and can do 1.
     """
 
     incarnation: str
@@ -82,6 +92,7 @@ class BrokerValue(msgspec.Struct, frozen=True, omit_defaults=True):
     unclean: bool = False
     leaving: bool = False
     since_ms: int = 0
+    level: int = 1
 
 
 class DirectoriesValue(msgspec.Struct, frozen=True):

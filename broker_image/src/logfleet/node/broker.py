@@ -35,11 +35,7 @@ from logfleet.node.cluster.membership import Membership
 from logfleet.node.cluster.metadata_follower import MetadataFollower
 from logfleet.node.cluster.metadata_store import open_store
 from logfleet.node.cluster.producer_ids import ProducerIds
-from logfleet.node.cluster.registration import (
-    Registration,
-    RegistrationError,
-    join_cluster,
-)
+from logfleet.node.cluster.registration import Registration, RegistrationError, join_cluster
 from logfleet.node.decisions.disks import NotedDisks
 from logfleet.node.decisions.journal import Journal
 from logfleet.node.disks import Disks
@@ -241,8 +237,9 @@ class Broker:
         self._stack.push_async_callback(self.store.close)
         self._stack.push_async_callback(self._unregister)
         on_disk = look_at(self._files, self.config.log_dirs)
+        level = self.config.logfleet_feature_level_max
         self.cluster_id = await join_cluster(
-            self.store, on_disk.cluster_id, unreadable=on_disk.unreadable
+            self.store, on_disk.cluster_id, unreadable=on_disk.unreadable, level=level
         )
         self.follower = MetadataFollower(self.store)
         await self._disks.open(self.cluster_id, self._stack)
@@ -374,7 +371,6 @@ class Broker:
 
     def _start_registration(self, addresses: tuple[Address, ...]) -> None:
         directories = tuple(log_dir.identity.directory_id for log_dir in self._log_dirs)
-
         value = BrokerValue(
             self.incarnation,
             addresses,
@@ -383,6 +379,7 @@ class Broker:
             self.partitions.offline.by_topic(),
             unclean=not self._log_dirs.lost_nothing,
             since_ms=clock.now_ms(),
+            level=self.config.logfleet_feature_level_max,
         )
         self.membership = Membership(
             self.store,

@@ -1,5 +1,6 @@
 import msgspec
 import pytest
+from logfleet.control.brokers.feature_level import GIVING_UP
 from logfleet.control.brokers.fencing import admission_steps, newcomers
 from logfleet.control.elections import (
     SETTLED_MS,
@@ -130,12 +131,12 @@ def test_an_election_on_demand_has_nothing_to_do_or_nobody_to_elect(cluster):
 
 
 def test_what_nobody_has_any_more_is_given_up_on_demand_and_only_while_all_its_brokers_run(cluster):
-    cluster.start(1, 2)
+    cluster.start(1, 2, level=GIVING_UP)
     cluster.create("t", assignments=((0, (1, 2)),), partitions=-1)
     uuid = uuids.to_text(cluster.topic("t").id)
     cluster.stop(2)
     cluster.stop(1)
-    gone = {"directories": ("new",), "unclean": True, "offline": {uuid: (0,)}}
+    gone = {"directories": ("new",), "unclean": True, "offline": {uuid: (0,)}, "level": GIVING_UP}
     cluster.start(1, **gone)
     assert refused(cluster, unclean=True) is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, (
         "2 may have it"
@@ -143,13 +144,17 @@ def test_what_nobody_has_any_more_is_given_up_on_demand_and_only_while_all_its_b
     cluster.start(2, **gone)
     assert partition(cluster).leader == NO_LEADER
     assert refused(cluster, unclean=False) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    answer = elect(cluster.image, cluster.topic("t"), 0, unclean=True)
+    assert isinstance(answer, Refusal)
+    assert "needs level 2 of logfleet.version, the cluster is at 1" in answer.message
+    cluster.put(keys.FEATURES, keys.FeaturesValue(GIVING_UP))
     step = elect(cluster.image, cluster.topic("t"), 0, unclean=True)
     assert isinstance(step, Step)
     cluster.do([step])
     assert partition(cluster).given_up
     assert partition(cluster).leader == NO_LEADER, "no broker can begin it yet"
     cluster.stop(2)
-    cluster.start(2, directories=("new",))
+    cluster.start(2, directories=("new",), level=GIVING_UP)
     assert (partition(cluster).leader, partition(cluster).given_up) == (2, False)
 
 

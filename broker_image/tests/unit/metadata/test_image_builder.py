@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logfleet.metadata import keys
-from logfleet.metadata.image import ClusterImage, Partition, Quotas, StoredConfigs
+from logfleet.metadata.image import ClusterImage, Features, Partition, Quotas, StoredConfigs
 from logfleet.metadata.image_builder import Changes, CorruptMetadataError, ImageBuilder
 from logfleet.metadata.keyspace import Keyspace
 from logfleet.metadata.store import Delete, DeletePrefix, KeyValue, Operation, Put, Txn
@@ -54,6 +54,15 @@ def topic_puts(name: str = "t", uuid: str = UUID, partitions: int = 2) -> list[P
         put(keys.topic_id(uuid), name),
         *(put(keys.partition(uuid, index), part()) for index in range(partitions)),
     ]
+
+
+def test_the_feature_level_is_1_until_it_is_written():
+    history = History()
+    assert history.image.features == Features(1, 0)
+    image = history.commit(put(keys.FEATURES, keys.FeaturesValue(2, "0.2.0")))
+    assert image.features == Features(2, image.revision)
+    assert history.from_snapshot().features == image.features
+    assert history.commit(Delete(keys.FEATURES)).features == Features(1, 0)
 
 
 def test_a_topic_is_seen_only_when_it_is_ready():

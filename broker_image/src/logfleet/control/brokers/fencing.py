@@ -24,8 +24,14 @@ def fence_steps(image: ClusterImage) -> Iterator[Step]:
 
 
 def newcomers(image: ClusterImage) -> list[Broker]:
-    """One that was let in once, and is fenced now, is none: its broker has to register anew."""
-    return [broker for broker in image.brokers.values() if broker.is_new]
+    """One that was let in once, and is fenced now, is none: its broker has to register anew.
+
+    Nor is one that cannot do the finalized feature level: a version from before there were any does not look at it when it registers.
+    """
+    level = image.features.level
+    return [
+        broker for broker in image.brokers.values() if broker.is_new and broker.value.level >= level
+    ]
 
 
 def admission_steps(brokers: Iterable[Broker]) -> Iterator[Step]:

@@ -71,9 +71,9 @@ async def claim(store: MetadataStore, key: str, value: bytes, lease: Lease) -> K
     return held
 
 
-async def create_once(store: MetadataStore, key: str, value: bytes) -> bytes:
-    """The value of `key`, created with `value` if nobody has before. Raises StoreRefused, StoreReplaced."""
-    result = await settle(store, Txn([absent(key)], [Put(key, value)], [Get(key)]))
+async def create_once(store: MetadataStore, key: str, value: bytes, *others: Put) -> bytes:
+    """The value of `key`, created with `value`, and the others with it, if nobody has before. Raises StoreRefused, StoreReplaced."""
+    result = await settle(store, Txn([absent(key)], [*others, Put(key, value)], [Get(key)]))
     if result.succeeded:
         return value
     held = result.reads[0]

@@ -20,9 +20,11 @@ from typing import Final, TypeVar
 import msgspec
 import structlog
 
+from logfleet import __version__
+from logfleet.control.brokers.feature_level import LEVEL_MIN, cannot_join
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
-from logfleet.metadata.keys import BrokerValue
+from logfleet.metadata.keys import BrokerValue, FeaturesValue
 from logfleet.metadata.store import (
     Deleted,
     Get,
@@ -34,9 +36,11 @@ from logfleet.metadata.store import (
     Snapshot,
     StoreUnavailable,
     Txn,
+    absent,
     modified_at,
+    value_is,
 )
-from logfleet.node.cluster.claims import claim, create_once, settle
+from logfleet.node.cluster.claims import create_once, settle
 from logfleet.node.cluster.metadata_follower import MetadataFollower
 
 T = TypeVar("T")
@@ -55,6 +59,7 @@ class RegistrationError(Exception):
 
     ├── WrongCluster   its data belongs to another cluster than the metadata store
     ├── NoCluster      there is none yet, and this broker must not begin one
+    ├── LevelTooHigh   the cluster's feature level is one that it cannot do
     └── IdTaken        another process holds its id
     """
 
@@ -64,6 +69,10 @@ class WrongCluster(RegistrationError):
 
 
 class NoCluster(RegistrationError):
+    pass
+
+
+class LevelTooHigh(RegistrationError):
     pass
 
 
@@ -101,20 +110,36 @@ def new_cluster_id() -> str:
 
 
 async def join_cluster(
-    store: MetadataStore, on_disk: str | None, *, unreadable: Mapping[str, OSError] | None = None
+    store: MetadataStore,
+    on_disk: str | None,
+    *,
+    unreadable: Mapping[str, OSError] | None = None,
+    level: int = LEVEL_MIN,
 ) -> str:
     """The cluster's id; the first broker of a new cluster makes it. Nothing is written to disk here.
 
     on_disk: cluster.id of this broker's meta.properties, None if it holds no data. unreadable: log directories that may hold it, and why not.
+    level: the highest feature level that this broker can do; a new cluster begins with it, as there is no version before to go back to. Raises LevelTooHigh.
     Raises WrongCluster if it holds data of another cluster, or the store has lost its own: a store that was wiped or
     mistaken must not make brokers drop their logs. Raises NoCluster where a new one may be an old one whose disks are away. Waits as long as the store is away.
     """
     if on_disk is None and not unreadable:
-        return (await create_once(store, keys.CLUSTER_ID, new_cluster_id().encode())).decode()
+        features = Put(keys.FEATURES, keys.encode(FeaturesValue(level, __version__)))
+        made = await create_once(store, keys.CLUSTER_ID, new_cluster_id().encode(), features)
+        cluster_id = made.decode()
+    else:
+        cluster_id = await _known_cluster(store, on_disk, unreadable or {})
+    await _features(store, level)
+    return cluster_id
+
+
+async def _known_cluster(
+    store: MetadataStore, on_disk: str | None, unreadable: Mapping[str, OSError]
+) -> str:
     held = await _patiently(lambda: store.get(keys.CLUSTER_ID))
     if on_disk is None:
         if held is None:
-            reasons = ", ".join(f"{path}: {error}" for path, error in (unreadable or {}).items())
+            reasons = ", ".join(f"{path}: {error}" for path, error in unreadable.items())
             raise NoCluster(
                 f"no new cluster is begun while a log directory cannot be read, as it may hold one ({reasons})"
             )
@@ -144,15 +169,14 @@ async def register(
 
     former: this process's last registration. It may still stand, since etcd grants all leases anew after a restart or an election
     of its own; then it is ended first.
-    Raises IdTaken if another process holds the id for `taken_s_max` from when it was first seen.
+    Raises LevelTooHigh; IdTaken if another process holds the id for `taken_s_max` from when it was first seen.
     """
-    key, encoded = keys.broker(broker_id), keys.encode(value)
     taken_at_s: float | None = None
     loop = asyncio.get_running_loop()
     while True:
         lease = await _patiently(lambda: store.grant_lease(ttl_s))
         try:
-            held = await claim(store, key, encoded, lease)
+            held = await _claim(store, keys.broker(broker_id), value, lease)
         except LeaseNotFound:  # the store was away for longer than the lease lives
             continue
         except BaseException:
@@ -175,6 +199,33 @@ async def register(
             raise IdTaken(
                 f"broker id {broker_id} is held by another process, {_described(held)}"
             ) from None
+
+
+async def _claim(store: MetadataStore, key: str, value: BrokerValue, lease: Lease) -> KeyValue:
+    """The registration as it is now; ours if it has our lease. The cluster's level is one that this broker can do then, and none was raised without it (`feature_level`).
+
+    Raises LevelTooHigh, LeaseNotFound.
+    """
+    encoded = keys.encode(value)
+    while True:
+        held, features = await _features(store, value.level)
+        unchanged = absent(keys.FEATURES) if held is None else value_is(keys.FEATURES, held.value)
+        puts = Put(key, encoded, lease.id), Put(keys.FEATURES, features)
+        result = await settle(store, Txn((absent(key), unchanged), puts, (Get(key),)))
+        if result.succeeded:
+            return KeyValue(key, encoded, result.revision, result.revision, 1, lease.id)
+        if (there := result.reads[0]) is not None:
+            return there
+
+
+async def _features(store: MetadataStore, level: int) -> tuple[KeyValue | None, bytes]:
+    """The key, and what to write to leave the level as it is. Raises LevelTooHigh."""
+    held = await _patiently(lambda: store.get(keys.FEATURES))
+    encoded = keys.encode(FeaturesValue()) if held is None else held.value
+    reason = cannot_join(msgspec.json.decode(encoded, type=FeaturesValue), level)
+    if reason:
+        raise LevelTooHigh(reason)
+    return held, encoded
 
 
 class Registrar:

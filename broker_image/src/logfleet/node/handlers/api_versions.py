@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from logfleet.control.brokers.feature_level import FEATURE, LEVEL_MIN
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.host import Host
 from logfleet.wire.errors import ErrorCode
@@ -19,7 +20,7 @@ def api_versions(
 ) -> ApiVersionsResponse:
     """The served row. A client that meant another cluster or broker must bootstrap again (KIP-1242); it tells both or neither.
 
-    No feature is listed: clients change their behaviour on a finalized one, and none is served yet.
+    Of features only Logfleet's own is told (KIP-584): clients change their behaviour on Kafka's, and none of those is served yet.
     """
     if context.api_version >= _SOFTWARE_SINCE:
         software = (request.client_software_name, request.client_software_version)
@@ -40,7 +41,21 @@ def api_versions(
         for api in broker.dispatcher.apis
         if api.advertised
     ]
-    return ApiVersionsResponse(api_keys=rows)
+    features, level_max = broker.image.features, broker.config.logfleet_feature_level_max
+    return ApiVersionsResponse(
+        api_keys=rows,
+        supported_features=[
+            ApiVersionsResponse.SupportedFeatureKey(
+                name=FEATURE, min_version=LEVEL_MIN, max_version=level_max
+            )
+        ],
+        finalized_features_epoch=features.revision,
+        finalized_features=[
+            ApiVersionsResponse.FinalizedFeatureKey(
+                name=FEATURE, max_version_level=features.level, min_version_level=features.level
+            )
+        ],
+    )
 
 
 HANDLERS: dict[type, Handler[Any]] = {ApiVersionsRequest: api_versions}

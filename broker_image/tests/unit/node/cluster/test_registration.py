@@ -5,15 +5,17 @@ from typing import Self
 import msgspec
 import pytest
 import pytest_asyncio
+from logfleet import __version__
 from logfleet.io.sqlite import SqliteStore
 from logfleet.metadata import keys
 from logfleet.metadata.image import Broker, ClusterImage, Fence
-from logfleet.metadata.keys import BrokerValue, FenceValue, Listener
-from logfleet.metadata.store import Delete, Put, StoreUnavailable, Txn, UnknownOutcome
+from logfleet.metadata.keys import BrokerValue, FeaturesValue, FenceValue, Listener
+from logfleet.metadata.store import Delete, Put, StoreUnavailable, Txn, UnknownOutcome, modified_at
 from logfleet.node.cluster import registration
 from logfleet.node.cluster.metadata_follower import MetadataFollower
 from logfleet.node.cluster.registration import (
     IdTaken,
+    LevelTooHigh,
     Registrar,
     Registration,
     WrongCluster,
@@ -107,6 +109,65 @@ async def test_a_store_that_lost_its_cluster_gets_no_new_one_from_a_broker_with_
     with pytest.raises(WrongCluster, match="knows no cluster"):
         await join_cluster(store, "mine")
     assert (await store.range("")).items == ()
+
+
+async def level(store) -> FeaturesValue | None:
+    held = await store.get(keys.FEATURES)
+    return None if held is None else msgspec.json.decode(held.value, type=FeaturesValue)
+
+
+async def test_a_new_cluster_begins_with_the_level_of_the_broker_that_makes_it(store) -> None:
+    await join_cluster(store, None, level=2)
+    assert await level(store) == FeaturesValue(2, __version__)
+    assert await join_cluster(store, None, level=3)
+    assert await level(store) == FeaturesValue(2, __version__)
+
+
+async def test_a_cluster_that_does_not_tell_its_level_stays_at_1(store) -> None:
+    await store.txn(Txn((), (Put(keys.CLUSTER_ID, b"mine"),)))
+    assert await join_cluster(store, "mine", level=2) == "mine"
+    await register(store, 1, msgspec.structs.replace(value(), level=2))
+    assert await level(store) == FeaturesValue(1)
+
+
+async def test_a_broker_that_cannot_do_the_level_neither_joins_nor_registers(store) -> None:
+    cluster_id = await join_cluster(store, None, level=2)
+    before = await store.range("")
+    for on_disk in (None, cluster_id):
+        with pytest.raises(LevelTooHigh, match=rf"at level 2 .* up to 1: .*{__version__}"):
+            await join_cluster(store, on_disk, level=1)
+    with pytest.raises(LevelTooHigh):
+        await register(store, 1, value())
+    assert await store.range("") == before
+    await register(store, 1, msgspec.structs.replace(value(), level=2))
+    assert await level(store) == FeaturesValue(2, __version__)
+
+
+async def test_a_raise_between_look_and_registration_is_not_missed(store, monkeypatch) -> None:
+    await join_cluster(store, None, level=1)
+    real, looks = store.get, 0
+
+    async def get(key: str):
+        nonlocal looks
+        held = await real(key)
+        looks += 1
+        if looks == 1:
+            await store.txn(Txn((), (Put(key, keys.encode(FeaturesValue(2))),)))
+        return held
+
+    monkeypatch.setattr(store, "get", get)
+    with pytest.raises(LevelTooHigh):
+        await register(store, 1, value())
+    assert await real("broker/1") is None
+
+
+async def test_each_registration_undoes_a_raise_that_did_not_see_it(store) -> None:
+    await join_cluster(store, None, level=2)
+    seen = await store.get(keys.FEATURES)
+    assert seen is not None
+    await register(store, 1, msgspec.structs.replace(value(), level=2))
+    late = Txn((modified_at(keys.FEATURES, seen.mod_revision),), (Put(keys.FEATURES, b"{}"),))
+    assert not (await store.txn(late)).succeeded
 
 
 async def test_a_registration_says_who_and_where(store) -> None:

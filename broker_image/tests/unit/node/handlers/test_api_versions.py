@@ -2,6 +2,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from logfleet.metadata.image import ClusterImage, Features
 from logfleet.net.connection import Peer
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.api_versions import api_versions
@@ -12,6 +13,8 @@ from logfleet.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 BROKER: Any = SimpleNamespace(
     cluster_id="right",
     node_id=7,
+    config=SimpleNamespace(logfleet_feature_level_max=2),
+    image=ClusterImage(features=Features(1, 5)),
     dispatcher=SimpleNamespace(
         apis=[API_BY_NAME["Produce"], API_BY_NAME["ApiVersions"], API_BY_NAME["Envelope"]]
     ),
@@ -29,8 +32,19 @@ def test_the_served_apis_are_told_and_produce_from_0() -> None:
     rows = [(row.api_key, row.min_version, row.max_version) for row in answer.api_keys]
     assert rows == [(0, 0, 13), (18, 0, 5)]
     assert answer.error_code == 0
-    assert answer.supported_features == []
-    assert answer.finalized_features == []
+
+
+def test_of_features_only_our_own_is_told_and_the_level_that_is_finalized() -> None:
+    """Clients act upon Kafka's own, such as transaction.version."""
+    answer, _ = ask(3, client_software_name="x", client_software_version="1")
+    kind = ApiVersionsResponse
+    supported = kind.SupportedFeatureKey(name="logfleet.version", min_version=1, max_version=2)
+    finalized = kind.FinalizedFeatureKey(
+        name="logfleet.version", max_version_level=1, min_version_level=1
+    )
+    assert answer.supported_features == [supported]
+    assert answer.finalized_features == [finalized]
+    assert answer.finalized_features_epoch == 5
 
 
 def test_the_client_software_is_remembered() -> None:

@@ -7,7 +7,7 @@ import msgspec
 from logfleet.node.cluster.controller_access import ControllerWork, Origin
 from logfleet.node.cluster.controller_term import NotControllerError
 from logfleet.node.dispatch import Handler, RequestContext
-from logfleet.node.handlers.admin import brokers, configs, partitions, quotas, topics
+from logfleet.node.handlers.admin import brokers, configs, features, partitions, quotas, topics
 from logfleet.node.handlers.host import AdminHost
 from logfleet.wire.apis import API_BY_KEY
 from logfleet.wire.errors import ErrorCode, MalformedMessage, UnsupportedVersion
@@ -28,6 +28,7 @@ from logfleet.wire.messages import (
     ListConfigResourcesRequest,
     ListPartitionReassignmentsRequest,
     UnregisterBrokerRequest,
+    UpdateFeaturesRequest,
 )
 
 WORK: Final[dict[type[msgspec.Struct], ControllerWork]] = {
@@ -40,6 +41,7 @@ WORK: Final[dict[type[msgspec.Struct], ControllerWork]] = {
     UnregisterBrokerRequest: brokers.UNREGISTER,
     ElectLeadersRequest: partitions.ELECT,
     AlterPartitionReassignmentsRequest: partitions.REASSIGN,
+    UpdateFeaturesRequest: features.UPDATE,
 }
 UNFENCED: Final[frozenset[type[msgspec.Struct]]] = frozenset({*WORK, EnvelopeRequest})
 """What they change they change by transactions that compare what they rest on: a success is one, whoever leads by now."""

@@ -1,0 +1,55 @@
+"""`logfleet features`: the level of what brokers may write, and raising it after an upgrade."""
+
+import click
+import msgspec
+
+from logfleet.cli.session import Server, echo_json, listing_options, run, server_options
+from logfleet.client.cluster import Client
+from logfleet.client.features import FeatureLevel, describe_level, raise_level
+from logfleet.control.brokers.feature_level import FEATURE
+
+
+@click.group()
+def features() -> None:
+    """Show and raise the feature level: what brokers may write that the version before could not read.
+
+    After an upgrade it stays as it was, and the way back to the version before is open. Raised, it is closed. `kafka-features` does the same.
+
+    \b
+    logfleet features describe
+    logfleet features upgrade 2
+    """
+
+
+@features.command()
+@listing_options
+def describe(*, as_json: bool, server: Server) -> None:
+    """Tell the level, and the highest that all brokers can do."""
+    found = run(server, describe_level)
+    if as_json:
+        echo_json(msgspec.structs.asdict(found))
+    else:
+        click.echo(_line(found))
+
+
+@features.command()
+@click.argument("level", type=click.IntRange(1))
+@server_options
+def upgrade(level: int, *, server: Server) -> None:
+    """Raise the level. It is never lowered: versions that cannot do it do not start any more.
+
+    Refused while a broker cannot do it, or is not running: it is named.
+    """
+
+    async def work(client: Client) -> FeatureLevel:
+        await raise_level(client, level)
+        return await describe_level(client)
+
+    click.echo(_line(run(server, work)))
+
+
+def _line(found: FeatureLevel) -> str:
+    line = f"{FEATURE} is at {found.finalized}"
+    if found.possible > found.finalized:
+        line += f", and can be raised to {found.possible}"
+    return f"{line}. {found.objection}".rstrip() if found.objection else f"{line}."

@@ -1,0 +1,61 @@
+"""UpdateFeatures (KIP-584), done by the controller (Kafka: QuorumController.updateFeatures)."""
+
+from typing import Final
+
+from logfleet import __version__
+from logfleet.control.brokers.feature_level import Update, update_features
+from logfleet.control.topic_configs import BrokerLayers
+from logfleet.control.transactions import Refusal, pack
+from logfleet.metadata.image import ClusterImage
+from logfleet.node.cluster.controller_access import ControllerAccess, ControllerWork
+from logfleet.node.cluster.controller_term import Decision
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import UpdateFeaturesRequest, UpdateFeaturesResponse
+
+ROWS_UNTIL: Final = 1
+"""Versions up to this one answer with a row for each feature; later ones tell what holds for all (KIP-1022)."""
+_FAILED: Final = (
+    "The update failed for all features since the following feature had an error: {message}"
+)
+
+
+async def _update(
+    access: ControllerAccess, request: UpdateFeaturesRequest, version: int
+) -> UpdateFeaturesResponse:
+    updates = [
+        Update(each.feature, each.max_version_level, each.upgrade_type)
+        for each in request.feature_updates
+    ]
+
+    def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> Decision[Refusal | None]:
+        steps = update_features(image, access.config.node_id, updates, __version__)
+        if isinstance(steps, Refusal):
+            return Decision((), Refusal(steps.error, _FAILED.format(message=steps.message)))
+        return Decision(() if request.validate_only else pack(epoch, steps), None)
+
+    refusal = await access.controller.submit(decide)
+    if isinstance(refusal, Refusal):
+        return _refuse(request, version, refusal)
+    rows = [
+        UpdateFeaturesResponse.UpdatableFeatureResult(feature=each.feature, error_message=None)
+        for each in (request.feature_updates if version <= ROWS_UNTIL else ())
+    ]
+    return UpdateFeaturesResponse(error_message=None, results=rows)
+
+
+def _refuse(
+    _request: UpdateFeaturesRequest, _version: int, refusal: Refusal
+) -> UpdateFeaturesResponse:
+    return UpdateFeaturesResponse(error_code=refusal.error, error_message=refusal.message)
+
+
+def _seen(
+    image: ClusterImage, request: UpdateFeaturesRequest, answer: UpdateFeaturesResponse
+) -> bool:
+    is_done = answer.error_code == ErrorCode.NONE and not request.validate_only
+    return not is_done or all(
+        image.features.level >= each.max_version_level for each in request.feature_updates
+    )
+
+
+UPDATE: Final = ControllerWork(_update, _refuse, lambda request: request.timeout_ms, _seen)
