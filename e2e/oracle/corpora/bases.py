@@ -274,6 +274,12 @@ def _describe_client_quotas(stage: Stage) -> msgspec.Struct:
     return m.DescribeClientQuotasRequest(components=[row])
 
 
+def _update_features(_stage: Stage) -> msgspec.Struct:
+    kind = m.UpdateFeaturesRequest
+    row = kind.FeatureUpdateKey(feature="none.version", max_version_level=1)
+    return kind(feature_updates=[row])
+
+
 def _describe_scram_credentials(_stage: Stage) -> msgspec.Struct:
     kind = m.DescribeUserScramCredentialsRequest
     return kind(users=[kind.UserName(name="u")])
@@ -318,5 +324,6 @@ BASES: Final[dict[str, Base]] = {
     "AlterClientQuotas": _alter_client_quotas,
     "DescribeClientQuotas": _describe_client_quotas,
     "UnregisterBroker": _unregister_broker,
+    "UpdateFeatures": _update_features,
     "DescribeUserScramCredentials": _describe_scram_credentials,
 }

@@ -58,4 +58,5 @@ def _seen(
     )
 
 
-UPDATE: Final = ControllerWork(_update, _refuse, lambda request: request.timeout_ms, _seen)
+# Kafka's controller takes no notice of the request's timeout either.
+UPDATE: Final = ControllerWork(_update, _refuse, None, _seen)
