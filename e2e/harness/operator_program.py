@@ -71,6 +71,7 @@ class Operator(Program):
 
 def main() -> None:
     from logfleet.control.balance.load import Plan
+    from logfleet.control.brokers.feature_level import FeatureLevel
     from logfleet.operations.rebalancing import Goal, Progress
     from logfleet_operator.__main__ import Ways
     from logfleet_operator.__main__ import main as operate
@@ -118,6 +119,14 @@ def main() -> None:
         async def forget(self, bootstrap: str, broker_id: int) -> None:
             del bootstrap
             await super().forget(os.environ[ADDRESS], broker_id)
+
+        async def level(self, bootstrap: str) -> FeatureLevel:
+            del bootstrap
+            return await super().level(os.environ[ADDRESS])
+
+        async def raise_level(self, bootstrap: str, level: int) -> None:
+            del bootstrap
+            await super().raise_level(os.environ[ADDRESS], level)
 
     operate(Ways(OneBroker(), OneDecider(), OneMover))
 

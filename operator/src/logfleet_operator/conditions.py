@@ -21,6 +21,7 @@ from logfleet_operator.clusters import manifests, snapshots
 from logfleet_operator.clusters.observed import Observed, node_ports
 from logfleet_operator.clusters.rollout import troubles_of
 from logfleet_operator.clusters.steps import ClusterPlan, Stage
+from logfleet_operator.upgrades import rules as upgrades
 
 Status = dict[str, Any]
 
@@ -157,9 +158,24 @@ def cluster_status(
         }
         if taken := snapshots.last_taken(cluster, observed):
             status["metadata"]["lastSnapshot"] = taken
+    status |= _levels(live, plan)
+    level = status.get("featureLevel", 0)
+    if below := upgrades.warning(cluster.spec.feature_level, level):
+        status["warnings"].append(below)
     if failed := snapshots.trouble(cluster, observed, datetime.fromisoformat(now)):
         status["warnings"].append(failed)
     return status
+
+
+def _levels(live: Mapping[str, Any], plan: ClusterPlan) -> Status:
+    """The feature level, as it was told last."""
+    if plan.level is not None:
+        return {
+            "featureLevel": plan.level.finalized,
+            "featureLevelPossible": plan.level.possible,
+        }
+    before = live.get("status", {})
+    return {key: before[key] for key in ("featureLevel", "featureLevelPossible") if key in before}
 
 
 def _cluster_conditions(live: Mapping[str, Any], plan: ClusterPlan, now: str) -> list[Status]:

@@ -33,6 +33,9 @@ def of_change(before: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[
     for warning in status.get("warnings", ()):
         if warning not in before.get("warnings", ()):
             yield Said("Warning", "ConfigWarning", warning, str(status["observedGeneration"]))
+    level = status.get("featureLevel", 0)
+    if 0 < before.get("featureLevel", 0) < level:
+        yield Said("Normal", "FeatureLevelRaised", f"to {level}", str(level))
     old = {each["type"]: each for each in before.get("conditions", ())}
     for new in status["conditions"]:
         was = old.get(new["type"], {})

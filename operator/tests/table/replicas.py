@@ -3,8 +3,10 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
+import msgspec
 from logfleet.control.balance.load import BrokerLoad, Load, PartitionLoad, Plan
 from logfleet.control.balance.planner import plan
+from logfleet.control.brokers.feature_level import FeatureLevel
 from logfleet.operations.rebalancing import Goal, Progress
 from logfleet_operator.clusters.moves import MovesUnavailable
 
@@ -25,6 +27,8 @@ class Replicas:
         self.cordoned: set[int] = set()
         self.forgotten: list[int] = []
         self.answers = True
+        self.feature_level = FeatureLevel(2, 2)
+        self.raises: list[int] = []
         self.fewest = 1
         self.throttles: set[int | None] = set()
         self.called_back = 0
@@ -60,6 +64,22 @@ class Replicas:
         assert bootstrap
         assert not self.counts.get(broker_id), "it holds replicas"
         self._do("forget", lambda: self._forget(broker_id))
+
+    async def level(self, bootstrap: str) -> FeatureLevel:
+        assert bootstrap
+        return self._do("level of", lambda: self.feature_level)
+
+    async def raise_level(self, bootstrap: str, level: int) -> None:
+        assert bootstrap
+        self._do("raise", lambda: self._raise(level))
+
+    def _raise(self, level: int) -> None:
+        if level > self.feature_level.possible:
+            raise MovesUnavailable("Broker 2 only supports versions 1-1")
+        assert level >= self.feature_level.finalized
+        self.raises.append(level)
+        self.feature_level = msgspec.structs.replace(self.feature_level, finalized=level)
+        self._changed()
 
     def _do(self, what: str, act: Callable[[], Result]) -> Result:
         if not self.answers:

@@ -1,11 +1,9 @@
 """The feature level of a fleet (KIP-584): which it is, which it could be, raising it (`logfleet.control.brokers.feature_level`)."""
 
-import msgspec
-
 from logfleet.client.cluster import Client
 from logfleet.client.connection import SOFTWARE
 from logfleet.client.errors import KafkaError, raise_for
-from logfleet.control.brokers.feature_level import FEATURE, LEVEL_MIN
+from logfleet.control.brokers.feature_level import FEATURE, LEVEL_MIN, FeatureLevel
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     ApiVersionsRequest,
@@ -13,14 +11,6 @@ from logfleet.wire.messages import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-
-
-class FeatureLevel(msgspec.Struct, frozen=True):
-    """finalized: the level that holds. possible: the highest that all brokers can do. objection: why not a higher one that some can; "" if there is none."""
-
-    finalized: int
-    possible: int
-    objection: str = ""
 
 
 async def describe_level(client: Client) -> FeatureLevel:
@@ -33,7 +23,7 @@ async def describe_level(client: Client) -> FeatureLevel:
         except KafkaError as error:
             if error.code != ErrorCode.INVALID_UPDATE_VERSION:
                 raise
-            objection = error.message
+            objection = error.message.rpartition(f"for feature {FEATURE}. ")[2]
         else:
             return FeatureLevel(finalized, level, objection)
     return FeatureLevel(finalized, finalized, objection)

@@ -55,6 +55,7 @@ OWNED_KEYS: Final = frozenset(
 )
 OWNED_PREFIXES: Final = ("logfleet.", "controller.")
 
+_VERSION: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _POOL_NAME: Final = re.compile(r"[a-z0-9]{1,16}")
 _LISTENER_NAME: Final = re.compile(r"[a-z][a-z0-9]{0,14}")
 _HOST: Final = re.compile(r"[a-zA-Z0-9]([-.a-zA-Z0-9]*[a-zA-Z0-9])?")
@@ -157,7 +158,9 @@ class ClusterSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fi
     """What a person asks for.
 
     zones: values of the node label topology.kubernetes.io/zone; empty means no zones. config:
-    Kafka's broker keys. image: None means the operator's default. paused: nothing is changed.
+    Kafka's broker keys. version: of Logfleet, a tag of the operator's default image. image: instead of
+    that; None for both means the operator's default. feature_level: what brokers may write once all can
+    do it; None leaves it as it is. paused: nothing is changed.
     replicas: brokers of the only pool, whatever that says itself: what `kubectl scale` sets.
     """
 
@@ -170,6 +173,8 @@ class ClusterSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fi
     paused: bool = False
     scaling: Scaling = Scaling()
     replicas: int | None = None
+    version: str | None = None
+    feature_level: int | None = None
 
 
 class ClusterResource(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -227,6 +232,7 @@ def parse_cluster(document: object) -> ClusterResource:
         *_metadata_problems(spec.metadata),
         *_config_problems(spec.config),
         *_scaling_problems(spec.scaling),
+        *_version_problems(spec),
     ]
     if not SERVICE_LABEL.fullmatch(cluster.metadata.name):
         name = cluster.metadata.name
@@ -265,6 +271,16 @@ def _replicas_problems(spec: ClusterSpec) -> list[Problem]:
             f"there are {len(spec.pools)} pools: leave it out, and write the replicas of each pool",
         )
     ]
+
+
+def _version_problems(spec: ClusterSpec) -> list[Problem]:
+    problems = []
+    if spec.version is not None and not _VERSION.fullmatch(spec.version):
+        said = f"{spec.version!r} can be no tag of an image: write one such as 0.2.0"
+        problems.append(Problem("spec.version", said))
+    if spec.feature_level is not None and spec.feature_level < 1:
+        problems.append(Problem("spec.featureLevel", f"is {spec.feature_level}, write 1 or more"))
+    return problems
 
 
 def _scaling_problems(scaling: Scaling) -> list[Problem]:

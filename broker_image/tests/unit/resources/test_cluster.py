@@ -125,7 +125,9 @@ def test_a_group_of_brokers_is_named_by_cluster_pool_and_zone() -> None:
         ),
         ({"config": {"node.id": 3}}, "spec.config.node.id: follows from the rest of the spec"),
         ({"config": {"logfleet.etcd.endpoints": "x"}}, "follows from the rest of the spec"),
-        ({"brokers": 3}, "spec.brokers: no such field; there are: config, image, listeners"),
+        ({"version": "v 2"}, "spec.version: 'v 2' can be no tag of an image"),
+        ({"featureLevel": 0}, "spec.featureLevel: is 0, write 1 or more"),
+        ({"brokers": 3}, "spec.brokers: no such field; there are: config, featureLevel, image"),
     ],
 )
 def test_a_mistake_is_named_with_its_field_and_what_to_write(

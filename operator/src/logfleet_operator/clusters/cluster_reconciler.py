@@ -52,6 +52,8 @@ from logfleet_operator.kube import Kube, KubeConflict, KubeError, KubeUnavailabl
 from logfleet_operator.names import Manifest
 from logfleet_operator.said import Said
 from logfleet_operator.settings import Settings
+from logfleet_operator.upgrades.feature_levels import FeatureLevels
+from logfleet_operator.upgrades.rules import unmet
 
 # Each round is one stage of the plan; there are fewer stages than this.
 ROUNDS_MAX: Final = 20
@@ -92,6 +94,7 @@ class ClusterReconciler:
         self._deciders = deciders
         self._etcds = etcds
         self._relocation = Relocation(movers)
+        self._levels = FeatureLevels(movers)
         self._caretaker = Caretaker(etcds, lambda: self._now().timestamp())
         self._now = now or (lambda: datetime.now(UTC))
         self._events = Events(kube, settings.identity, now=self._now)
@@ -118,6 +121,7 @@ class ClusterReconciler:
             if plan.done and (cared := await self._caretaker.look(cluster, observed)):
                 await self._events.tell(live, cared)
             plan = await self._spread(live, cluster, plan)
+            plan = await self._level(live, cluster, plan)
             status = conditions.cluster_status(live, cluster, observed, plan, now)
         except InvalidResourceError as error:
             await self._fail(live, Reason.INVALID, str(error), now)
@@ -153,6 +157,20 @@ class ClusterReconciler:
         if said is None:
             return plan
         return replace(plan, why=f"{plan.why}; they get their share: {said}", stage=Stage.SPREADING)
+
+    async def _level(
+        self, live: Manifest, cluster: ClusterResource, plan: ClusterPlan
+    ) -> ClusterPlan:
+        """With all brokers ready and up to date: what they may write is raised, if the spec says so."""
+        if not plan.done:
+            return plan
+        known = int(live.get("status", {}).get("featureLevel", 0))
+        level = await self._levels.look(cluster)
+        said = unmet(cluster.spec.feature_level, level, known)
+        if not said:
+            return replace(plan, level=level)
+        stage = Stage.RAISING if plan.stage is Stage.DONE else plan.stage
+        return replace(plan, why=f"{plan.why}; {said}", stage=stage, level=level)
 
     async def _advance(
         self, live: Manifest, cluster: ClusterResource

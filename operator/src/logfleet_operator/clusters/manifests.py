@@ -361,7 +361,8 @@ def _asked(cluster: ClusterResource, pool: Pool, credentials: str, brokers: int)
     """The digest of all that a person wrote, or that ends by itself, and that pods are made of."""
     spec = cluster.spec
     parts = (
-        spec.image,
+        # As it was before there was a version, for those that say none: nothing is replaced then. No image begins with a colon.
+        spec.image or (spec.version and f":{spec.version}"),
         pool.resources,
         static_config(cluster),
         _default_replicas(brokers),

@@ -28,6 +28,7 @@ from logfleet_operator.clusters.steps import (
 )
 from logfleet_operator.names import Manifest
 from logfleet_operator.settings import Settings
+from logfleet_operator.upgrades.rules import broker_image
 
 
 def etcd_state(cluster: ClusterResource, observed: Observed) -> str:
@@ -148,7 +149,7 @@ def plan_metadata_store(
     )
     wanted = with_claims_as_begun(observed, wanted)
     objects = [etcd.service(cluster), etcd.budget(cluster, managed), wanted]
-    if cron_job := snapshots.cron_job(cluster, cluster.spec.image or settings.broker_image):
+    if cron_job := snapshots.cron_job(cluster, broker_image(cluster.spec, settings)):
         objects.append(cron_job)
     actions = (*applies(cluster, observed, objects), *snapshots.not_wanted(cluster, observed))
     if actions:

@@ -13,8 +13,10 @@ from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
 from logfleet.client.cordons import set_cordons
 from logfleet.client.errors import ClientError, KafkaError
+from logfleet.client.features import describe_level, raise_level
 from logfleet.client.unregistering import unregister_broker
 from logfleet.control.balance.load import Plan
+from logfleet.control.brokers.feature_level import FeatureLevel
 from logfleet.operations.rebalancing import Goal, Progress, advance, finish, make_plan, stop
 from logfleet.resources.cluster import ClusterResource
 from logfleet.wire.errors import ErrorCode
@@ -63,6 +65,14 @@ class Movers(Protocol):
         """No broker of that id is known any more."""
         ...
 
+    async def level(self, bootstrap: str) -> FeatureLevel:
+        """The feature level that holds, and the highest that all brokers can do."""
+        ...
+
+    async def raise_level(self, bootstrap: str, level: int) -> None:
+        """Have the feature level raised, which all brokers must be able to do; nothing if it is so already."""
+        ...
+
 
 class FleetMovers:
     """By Kafka's admin APIs. leadership: changes need its Lease."""
@@ -108,6 +118,14 @@ class FleetMovers:
             except KafkaError as error:
                 if error.code != ErrorCode.BROKER_ID_NOT_REGISTERED:
                     raise
+
+    async def level(self, bootstrap: str) -> FeatureLevel:
+        async with _asked(bootstrap) as client:
+            return await describe_level(client)
+
+    async def raise_level(self, bootstrap: str, level: int) -> None:
+        async with self._changing(bootstrap) as client:
+            await raise_level(client, level)
 
     @contextlib.asynccontextmanager
     async def _changing(self, bootstrap: str) -> AsyncIterator[Client]:

@@ -40,6 +40,7 @@ from logfleet_operator.clusters.steps import (
     with_template_as_asked,
 )
 from logfleet_operator.settings import Settings
+from logfleet_operator.upgrades.rules import broker_image
 
 
 def plan_cluster(
@@ -135,7 +136,7 @@ def _brokers(
                     f"waiting for a node port for broker {broker_id}, listener {listener.name}"
                 )
     pools = {pool.name: pool for pool in cluster.spec.pools}
-    image = cluster.spec.image or settings.broker_image
+    image = broker_image(cluster.spec, settings)
     managed = cluster.spec.metadata.managed is not None
     secret = names.etcd_secret(cluster.metadata.name, "client")
     until = observed.ends.get(secret) if managed else None

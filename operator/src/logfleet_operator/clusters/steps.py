@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from logfleet.control.brokers.feature_level import FeatureLevel
 from logfleet.resources.cluster import ClusterResource
 from logfleet.resources.plan import Refusal
 
@@ -109,6 +110,7 @@ class Stage(StrEnum):
     REPLACING = "ReplacingPods"
     DRAINING = "DrainingBrokers"
     SPREADING = "SpreadingReplicas"
+    RAISING = "RaisingFeatureLevel"
     HEALING = "HealingMetadataStore"
     WAITING = "Waiting"
     DONE = "AsWritten"
@@ -140,7 +142,7 @@ Action = (
 class ClusterPlan:
     """The next actions (none: wait, or nothing is left), `why` in one sentence.
 
-    stage: what that is. ranges: for status, empty if they are not known.
+    stage: what that is. ranges: for status, empty if they are not known. level: likewise, of brokers that were asked.
     """
 
     why: str
@@ -148,6 +150,7 @@ class ClusterPlan:
     refusal: Refusal | None = None
     stage: Stage = Stage.WAITING
     ranges: tuple[Range, ...] = field(default=())
+    level: FeatureLevel | None = None
 
     @property
     def done(self) -> bool:

@@ -5,8 +5,8 @@ import msgspec
 
 from logfleet.cli.session import Server, echo_json, listing_options, run, server_options
 from logfleet.client.cluster import Client
-from logfleet.client.features import FeatureLevel, describe_level, raise_level
-from logfleet.control.brokers.feature_level import FEATURE
+from logfleet.client.features import describe_level, raise_level
+from logfleet.control.brokers.feature_level import FEATURE, FeatureLevel
 
 
 @click.group()

@@ -42,6 +42,14 @@ class Update(msgspec.Struct, frozen=True):
     upgrade_type: int = UPGRADE
 
 
+class FeatureLevel(msgspec.Struct, frozen=True):
+    """As brokers tell it. finalized: the level that holds. possible: the highest that all of them can do. objection: why not a higher one that some can; "" if there is none."""
+
+    finalized: int
+    possible: int
+    objection: str = ""
+
+
 def cannot_join(features: FeaturesValue, level_max: int) -> str:
     """Why a broker that can do `level_max` must not take part; "" if it may."""
     if level_max >= features.level:

@@ -1,0 +1,1 @@
+"""Upgrades in two phases: the brokers' image, then the level of what they may write."""

@@ -1,0 +1,35 @@
+"""Has the brokers raise their feature level, and asks how far they are. SHELL."""
+
+import structlog
+from logfleet.control.brokers.feature_level import FeatureLevel
+from logfleet.resources.cluster import ClusterResource
+
+from logfleet_operator.clusters import manifests
+from logfleet_operator.clusters.moves import Movers, MovesUnavailable
+from logfleet_operator.upgrades.rules import is_due
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+
+class FeatureLevels:
+    """Of Clusters whose brokers are all ready, and as the spec wants them."""
+
+    def __init__(self, movers: Movers) -> None:
+        self._movers = movers
+
+    async def look(self, cluster: ClusterResource) -> FeatureLevel | None:
+        """The level, raised before if `spec.featureLevel` asks for it and all brokers can do it. None if no broker answers.
+
+        A raise that was done though its answer was lost is found done at the next look.
+        """
+        wanted, bootstrap = cluster.spec.feature_level, manifests.bootstrap_address(cluster)
+        try:
+            found = await self._movers.level(bootstrap)
+            if wanted is None or not is_due(wanted, found):
+                return found
+            await self._movers.raise_level(bootstrap, wanted)
+            log.info("feature_level_raised", cluster=cluster.metadata.name, level=wanted)
+            return await self._movers.level(bootstrap)
+        except MovesUnavailable as error:
+            log.warning("feature_level_unknown", cluster=cluster.metadata.name, error=str(error))
+            return None
