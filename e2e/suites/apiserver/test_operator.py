@@ -1,14 +1,12 @@
 """The operator under its chart's rights on a real API server: objects, ownership, rolls, topics, restarts, refusals."""
 
 import json
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from e2e.harness.kube.control_plane import ControlPlane, Kubelets
 from e2e.harness.kube.fleet import (
     CHARTS,
     CLUSTERS,
@@ -18,47 +16,13 @@ from e2e.harness.kube.fleet import (
     example,
     topic,
 )
-from e2e.harness.kube.kubernetes import RESTRICTED, Kubernetes, wait_for
-from e2e.harness.kube.stage import SOON_S, Stage, asked_inside, bring_up, granted, owned, small
+from e2e.harness.kube.kubernetes import Kubernetes, wait_for
+from e2e.harness.kube.stage import SOON_S, asked_inside, bring_up, granted, owned, small
 from e2e.harness.operator_program import Operator
-from e2e.harness.processes import Broker
 
 MANAGER = "logfleet-operator"
 # An operator that was down asks twice, 30 s apart, before it believes that a Topic is gone.
 DELETED_WITHIN_S = 120.0
-
-
-@pytest.fixture(scope="module")
-def stage(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    folder = tmp_path_factory.mktemp("operator")
-    install = ("upgrade", "--install", OPERATOR_RELEASE, str(CHARTS / "operator"))
-    # The CRDs may be there from another test's hand.
-    adopt = ("--create-namespace", "--take-ownership")
-    plane.kubernetes.helm(*install, "-n", OPERATOR_NAMESPACE, *adopt)
-    kubelets = Kubelets(plane)
-    broker = Broker(folder / "broker")
-    token = plane.kubeconfig_of(OPERATOR_RELEASE, OPERATOR_NAMESPACE)
-    operator = Operator(folder / "operator", token, broker, lease_namespace=OPERATOR_NAMESPACE)
-    try:
-        broker.start()
-        kubelets.start()
-        operator.start()
-        yield Stage(plane, kubelets, operator, broker)
-    finally:
-        operator.close()
-        kubelets.close()
-        broker.close()
-
-
-@pytest.fixture
-def namespace(stage: Stage, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A namespace of restricted pods for one test."""
-    name = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_"))[-60:].strip("-")
-    stage.kubernetes.create_namespace(name, RESTRICTED)
-    yield name
-    if not stage.operator.running:
-        stage.operator.start()
-    stage.kubernetes.delete("namespace", name, wait=False)
 
 
 def test_the_example_becomes_ready_and_owns_what_was_made_by_one_manager(stage, namespace):
