@@ -11,7 +11,8 @@ LEVEL = "logfleet.feature.level.max"
 
 
 def status(kubernetes: Kubernetes, namespace: str) -> Object:
-    return kubernetes.get(CLUSTERS, "fleet", namespace)["status"]
+    found: Object = kubernetes.get(CLUSTERS, "fleet", namespace)["status"]
+    return found
 
 
 def test_a_version_is_rolled_to_and_its_level_raised_once_the_broker_can_do_it(stage, namespace):

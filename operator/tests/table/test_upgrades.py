@@ -1,6 +1,7 @@
 """A Cluster's version: its image first, then the level of what brokers may write, which the brokers raise."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -122,6 +123,10 @@ async def upgraded(disturb: Callable[[World], None]) -> World:
     return world
 
 
+def _at(disturb: Callable[[World, int], None], number: int, world: World) -> None:
+    disturb(world, number)
+
+
 @pytest.mark.parametrize("disturb", [die_after, lose_answer_of, refuse])
 async def test_an_operator_that_is_disturbed_at_any_write_ends_where_it_would(
     disturb: Callable[[World, int], None],
@@ -135,7 +140,7 @@ async def test_an_operator_that_is_disturbed_at_any_write_ends_where_it_would(
     ]
     assert any(expected.calls[number].startswith("raise") for number in writes)
     for number in writes:
-        world = await upgraded(lambda world, at=number: disturb(world, at))
+        world = await upgraded(partial(_at, disturb, number))
         assert world.snapshot() == expected.snapshot(), expected.calls[number]
         assert world.replicas.feature_level == FeatureLevel(2, 2), expected.calls[number]
         assert world.taken_most == 1, expected.calls[number]

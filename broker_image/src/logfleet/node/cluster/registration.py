@@ -269,7 +269,7 @@ class Registrar:
         return self._registration
 
     async def run(self) -> None:
-        """Register, and again whenever the registration is lost. Ends by IdTaken, StoreRefused, StoreReplaced only."""
+        """Register, and again whenever the registration is lost. Ends by IdTaken, LevelTooHigh, StoreRefused, StoreReplaced only."""
         former: Registration | None = None
         while True:
             value = self._value
