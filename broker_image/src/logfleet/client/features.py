@@ -4,7 +4,6 @@ from logfleet.client.cluster import Client
 from logfleet.client.connection import SOFTWARE
 from logfleet.client.errors import KafkaError, raise_for
 from logfleet.control.brokers.feature_level import FEATURE, LEVEL_MIN, FeatureLevel
-from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -21,8 +20,9 @@ async def describe_level(client: Client) -> FeatureLevel:
         try:
             await raise_level(client, level, validate_only=True)
         except KafkaError as error:
-            if error.code != ErrorCode.INVALID_UPDATE_VERSION:
+            if error.retriable:
                 raise
+            # Or of a controller from before there were levels, which knows no such request.
             objection = error.message.rpartition(f"for feature {FEATURE}. ")[2]
         else:
             return FeatureLevel(finalized, level, objection)

@@ -77,6 +77,16 @@ async def test_where_no_higher_one_is_possible_who_cannot_is_told(broker: Levell
         assert await describe_level(client) == FeatureLevel(1, 1, NAMED)
 
 
+async def test_a_controller_that_knows_no_levels_objects_to_all(broker: LevelledBroker) -> None:
+    said = "The controller refused the forwarded request: INVALID_REQUEST."
+    code = ErrorCode.INVALID_REQUEST
+    broker.answers[UpdateFeaturesRequest] = lambda _: UpdateFeaturesResponse(
+        error_code=code, error_message=said
+    )
+    async with Client(broker.bootstrap) as client:
+        assert await describe_level(client) == FeatureLevel(1, 1, said)
+
+
 async def test_it_is_raised_or_refused_with_the_reason(broker: LevelledBroker) -> None:
     async with Client(broker.bootstrap) as client:
         await raise_level(client, 2)
