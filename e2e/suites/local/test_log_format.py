@@ -12,13 +12,14 @@ from logfleet.io.files import PosixFiles
 from logfleet.log import names
 from logfleet.log.checkpoints import parse_properties
 from logfleet.log.config import LogConfig
+from logfleet.log.validation import AppendResult
 from logfleet.records.batch import iterate_headers
 from logfleet.records.compression import Codec
 from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
 from logfleet.storage.file_slice import FileSlice
 from logfleet.storage.log_dir import LogDir
 from logfleet.storage.open_files import OpenFiles
-from logfleet.storage.partition_log import AppendResult, PartitionLog
+from logfleet.storage.partition_log import PartitionLog
 from logfleet.wire import uuids
 
 from broker_image.tests.unit.storage.searching import by_time

@@ -9,8 +9,9 @@
         ....log.cleaned, ....log.swap  a compacted segment being made, and about to take its place (see swapping)
     TOPIC-PARTITION.HEX-delete/         on its way out
     TOPIC-PARTITION.HEX-stray/          belongs to nothing known here; kept for a person to look at
+    TOPIC-PARTITION.HEX-future/         a copy that is to take the place of the partition in another log directory (KIP-113)
 
-Source: `LogFileUtils`, `UnifiedLog.logDeleteDirName` and `logStrayDirName`.
+Source: `LogFileUtils`, `UnifiedLog.logDeleteDirName`, `logStrayDirName` and `logFutureDirName`.
 """
 
 import re
@@ -31,6 +32,7 @@ SWAP = ".swap"
 TEMPORARY = ".tmp"
 DELETE_DIRECTORY = "-delete"
 STRAY_DIRECTORY = "-stray"
+FUTURE_DIRECTORY = "-future"
 
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
@@ -42,6 +44,8 @@ FIRST_DIRTY_OFFSETS = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 BOOT = ".logfleet-boot"
 """Ours: in which run of the machine the directory was opened last. Kafka looks at directories only (LogManager.loadLogs)."""
+MOVED = ".logfleet-moved"
+"""Ours: which logs have come from which other directories, by their ids, and may still be there."""
 LOCK = ".lock"
 
 METADATA_TOPIC = "__cluster_metadata"
@@ -53,6 +57,7 @@ NAME_BYTES_MAX = 255
 _OFFSET_FILE = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.snapshot|\.txnindex)")
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
 _LEAVING = re.compile(r".+-\d+\.[0-9a-f]{32}(-delete|-stray)")
+_FUTURE = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)\.[0-9a-f]{32}-future")
 
 
 class TopicPartition(msgspec.Struct, frozen=True, order=True, gc=False):
@@ -98,3 +103,16 @@ def leaving_suffix(name: str) -> str | None:
     """DELETE_DIRECTORY or STRAY_DIRECTORY if the directory's name is one of `leaving_directory`."""
     match = _LEAVING.fullmatch(name)
     return match[1] if match else None
+
+
+def future_directory(partition: TopicPartition, unique_hex: str) -> str | None:
+    """Name of the directory in which a log is copied; None if the topic's is too long for it (KAFKA-4893). unique_hex: as in `leaving_directory`."""
+    assert len(unique_hex) == 32
+    name = f"{partition}.{unique_hex}{FUTURE_DIRECTORY}"
+    return name if len(name) <= NAME_BYTES_MAX else None
+
+
+def parse_future_directory(name: str) -> TopicPartition | None:
+    """The partition of a name that `future_directory` gives, else None."""
+    match = _FUTURE.fullmatch(name)
+    return TopicPartition(match[1], int(match[2])) if match else None

@@ -71,6 +71,18 @@ class Rejected(msgspec.Struct, frozen=True):
     is_malformed: bool = False
 
 
+class AppendResult(msgspec.Struct, frozen=True, gc=False):
+    """Where a batch lies. duplicate: it was appended before, at these offsets; it too waits until they are committed.
+
+    log_append_time_ms: -1 where the records carry their producer's time.
+    """
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    duplicate: bool = False
+
+
 class NeedsThread(msgspec.Struct, frozen=True):
     """A batch that is sound so far; the rest takes too long for the loop. buffer: the batch alone."""
 

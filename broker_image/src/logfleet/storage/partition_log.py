@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-import msgspec
-
 from logfleet.log.config import LONG_MAX, LogConfig
 from logfleet.log.epochs import LeaderEpochs
 from logfleet.log.lookup import RecentBatches
@@ -19,7 +17,7 @@ from logfleet.log.producers import SeenBatch
 from logfleet.log.replicated import replicated_batches
 from logfleet.log.retention import Retention, SegmentAge, plan_retention
 from logfleet.log.segment import NO_ROOM, base_of_next, room_in, should_roll
-from logfleet.log.validation import NeedsThread, Prepared, Rejected, prepare
+from logfleet.log.validation import AppendResult, NeedsThread, Prepared, Rejected, prepare
 from logfleet.records.batch import BatchHeader, assign_offsets
 from logfleet.storage.file_slice import FileSlice
 from logfleet.storage.flush_job import FlushJob
@@ -35,18 +33,6 @@ from logfleet.wire.errors import ErrorCode
 
 REMOVED_AT_ONCE: Final = 4
 """Segments; the files of each are renamed, which is four system calls."""
-
-
-class AppendResult(msgspec.Struct, frozen=True, gc=False):
-    """Where a batch lies. duplicate: it was appended before, at these offsets; it too waits until they are committed.
-
-    log_append_time_ms: -1 where the records carry their producer's time.
-    """
-
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    duplicate: bool = False
 
 
 class PartitionLog:

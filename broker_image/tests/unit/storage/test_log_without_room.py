@@ -5,9 +5,10 @@ import errno
 import pytest
 from logfleet.io.files import PosixFile, PosixFiles
 from logfleet.log.config import LogConfig
+from logfleet.log.validation import AppendResult
 from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
 from logfleet.storage.file_slice import FileSlice
-from logfleet.storage.partition_log import AppendResult, PartitionLog
+from logfleet.storage.partition_log import PartitionLog
 
 from broker_image.tests.unit.storage.searching import by_time
 

@@ -2,10 +2,9 @@ import pytest
 from logfleet.io.files import PosixFiles, write_file
 from logfleet.log.config import LogConfig
 from logfleet.log.producers import ProducerStates
-from logfleet.log.validation import Rejected
+from logfleet.log.validation import AppendResult, Rejected
 from logfleet.records.batch import parse_header
 from logfleet.records.record import ProducerStamp, Record, build_batch
-from logfleet.storage.partition_log import AppendResult
 from logfleet.wire.errors import ErrorCode
 
 from broker_image.tests.sim.disk import SimDisk

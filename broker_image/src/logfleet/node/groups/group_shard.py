@@ -20,11 +20,10 @@ from logfleet.groups.records import GroupRecord, encode_record
 from logfleet.groups.topic_removal import TopicRemoval
 from logfleet.groups.turn import Turn, Write
 from logfleet.io.clock import monotonic_ms
-from logfleet.log.validation import Rejected, prepare_fully
+from logfleet.log.validation import AppendResult, Rejected, prepare_fully
 from logfleet.net.connection import Peer
 from logfleet.node.partitions.partition import NotLeading, Partition
 from logfleet.records.record import Record, build_batch
-from logfleet.storage.partition_log import AppendResult
 from logfleet.wire.errors import ErrorCode
 
 log = structlog.get_logger(__name__)

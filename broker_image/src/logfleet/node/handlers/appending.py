@@ -5,12 +5,11 @@ Source: Kafka's ProduceRequest.validateRecords, ReplicaManager.appendRecords, Ad
 
 from typing import Final
 
-from logfleet.log.validation import NeedsThread, Prepared, Rejected, malformed
+from logfleet.log.validation import AppendResult, NeedsThread, Prepared, Rejected, malformed
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.partition import ALL, Partition
 from logfleet.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_BIT
 from logfleet.records.compression import Codec
-from logfleet.storage.partition_log import AppendResult
 from logfleet.telemetry.decisions import Kind
 from logfleet.wire.errors import ErrorCode
 

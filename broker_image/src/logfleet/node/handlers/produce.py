@@ -8,7 +8,7 @@ What becomes of each batch says `appending`; per-partition answers follow Kafka'
 from collections.abc import Awaitable
 from typing import Any
 
-from logfleet.log.validation import NeedsThread, Prepared, Rejected, prepare_fully
+from logfleet.log.validation import AppendResult, NeedsThread, Prepared, Rejected, prepare_fully
 from logfleet.net.connection import CloseConnection
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.ack_waits import ack_error, wait_acked
@@ -16,7 +16,6 @@ from logfleet.node.handlers.appending import ACKS, Sender, append
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.handlers.produce_repeats import remember
 from logfleet.node.partitions.partition import Partition
-from logfleet.storage.partition_log import AppendResult
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ProduceRequest, ProduceResponse
 

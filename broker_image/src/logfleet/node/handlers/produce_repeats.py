@@ -10,6 +10,7 @@ import struct
 from collections.abc import Awaitable
 from typing import Any, Final
 
+from logfleet.log.validation import AppendResult
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.ack_waits import ack_error, wait_acked
 from logfleet.node.handlers.appending import Sender, append
@@ -17,7 +18,6 @@ from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.partition import Partition
 from logfleet.node.partitions.partition_table import HostedTopic
 from logfleet.records.batch import HEADER_SIZE
-from logfleet.storage.partition_log import AppendResult
 from logfleet.wire.apis import api_of
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.frame import SIZE_BYTES, encode_request, encode_response

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
-from logfleet.log.validation import NeedsThread, Prepared, Rejected
+from logfleet.log.validation import AppendResult, NeedsThread, Prepared, Rejected
 from logfleet.metadata.image import INTERNAL_TOPICS
 from logfleet.metadata.keys import PartitionValue
 from logfleet.node.partitions.replica import Replica, Waiter
 from logfleet.node.partitions.traffic import Traffic
 from logfleet.node.partitions.uncommitted import Uncommitted
 from logfleet.replication.leader import IsrChange, LeaderReplicas
-from logfleet.storage.partition_log import AppendResult, PartitionLog
+from logfleet.storage.partition_log import PartitionLog
 from logfleet.wire.errors import ErrorCode
 
 HIGH_WATERMARK = -1

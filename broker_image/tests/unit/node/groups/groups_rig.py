@@ -10,7 +10,7 @@ from logfleet.groups.partition import OFFSETS_TOPIC
 from logfleet.io.files import PosixFiles
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
-from logfleet.log.validation import NeedsThread, Prepared, Rejected
+from logfleet.log.validation import AppendResult, NeedsThread, Prepared, Rejected
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.image import Partition as PartitionState
 from logfleet.metadata.shards import ShardedMap
@@ -19,7 +19,7 @@ from logfleet.node.partitions.partition import Partition
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.storage.log_loader import LoadRequest, prepare_directory
 from logfleet.storage.open_files import OpenFiles
-from logfleet.storage.partition_log import AppendResult, PartitionLog
+from logfleet.storage.partition_log import PartitionLog
 from logfleet.storage.trash import Trash
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 from logfleet.log.config import LogConfig
-from logfleet.log.validation import Prepared, Rejected, prepare
+from logfleet.log.validation import AppendResult, Prepared, Rejected, prepare
 from logfleet.node.partitions.partition import NotLeading, Partition
 from logfleet.records.record import ProducerStamp, Record, build_batch
-from logfleet.storage.partition_log import AppendResult
 from logfleet.wire.errors import ErrorCode
 
 from broker_image.tests.unit.node.partitions.replicas_rig import A, B, C, fetch, replicated, shrink
