@@ -72,7 +72,10 @@ class Flusher:
             log.abandon_flush()
             raise
         finally:
-            self._running.pop(id(log), None)
+            if (
+                self._running.get(id(log)) is asyncio.current_task()
+            ):  # else somebody waits to hold it
+                del self._running[id(log)]
 
     async def until_all_idle(self) -> None:
         """Return once no flush is running that has begun by now: before logs are closed. Raises OSError if one fails."""
@@ -114,14 +117,26 @@ class Flusher:
 
     @asynccontextmanager
     async def holding(self, log: PartitionLog) -> AsyncIterator[None]:
-        """Change the log's files inside, while no flush of it runs, nor anybody else who holds it; whoever comes waits."""
-        await self.until_idle(log)
+        """Change the log's files inside, while no flush of it runs, nor anybody else who holds it.
+
+        Whoever comes waits from the first moment on: a log that is flushed without a pause has its turn, too.
+        """
+        before = self._running.get(id(log))
         held = self._running[id(log)] = asyncio.get_running_loop().create_future()
         try:
+            if before is not None:
+                await asyncio.wait([before])
             yield
         finally:
+            if before is not None and not before.done():  # cancelled: who comes next waits on
+                before.add_done_callback(lambda _: self._release(log, held))
+            else:
+                self._release(log, held)
+
+    def _release(self, log: PartitionLog, held: "asyncio.Future[None]") -> None:
+        if self._running.get(id(log)) is held:
             del self._running[id(log)]
-            held.set_result(None)
+        held.set_result(None)
 
     async def run(self, work: Callable[..., T], *args: object) -> T:
         """Run something that waits for the disk."""

@@ -146,3 +146,49 @@ async def test_a_flush_that_is_not_wanted_any_more_does_not_begin(rig) -> None:
     assert log.recovery_point == 0
     assert await flusher.flush_to(log, 0, lambda: False)
     flusher.stop()
+
+
+async def test_who_would_hold_a_log_has_a_turn_though_it_is_flushed_without_a_pause(rig) -> None:
+    log, flusher = rig.open(), Flusher(rig.files)
+
+    async def flush_on() -> None:
+        while True:
+            append(log)
+            await flusher.flush(log)
+
+    flushing = asyncio.ensure_future(flush_on())
+    await asyncio.sleep(0)
+    async with asyncio.timeout(30), flusher.holding(log):
+        held_at = log.recovery_point
+        await flusher.run(lambda: None)
+        assert log.recovery_point == held_at
+    flushing.cancel()
+    await asyncio.wait([flushing])
+    await flusher.until_idle(log)
+    flusher.stop()
+
+
+async def test_who_gives_up_waiting_for_a_log_lets_nobody_in_before_its_turn(
+    rig, monkeypatch
+) -> None:
+    log, flusher = rig.open(), Flusher(rig.files)
+    running, may_go = slow_disk(monkeypatch, log)
+    append(log)
+    first = asyncio.ensure_future(flusher.flush(log))
+    await running.wait()
+
+    async def hold() -> None:
+        async with flusher.holding(log):
+            pass
+
+    gives_up, patient = asyncio.ensure_future(hold()), asyncio.ensure_future(hold())
+    await asyncio.sleep(0)
+    gives_up.cancel()
+    await asyncio.wait([gives_up])
+    await asyncio.sleep(0)
+    assert not patient.done()
+    may_go.set()
+    await first
+    await patient
+    await flusher.flush(log)
+    flusher.stop()
