@@ -4,6 +4,9 @@ A file is what the process sees, plus the writes since its last fsync. At a powe
 (a prefix, or any of its 512-byte sectors), whatever the others are; the file may have grown without its data, which then is zeros. Names
 are journalled: of the creations, renames and removals that no fsync of their directory covers, some first ones survive.
 
+Directories may be renamed: durable with the one they are in, and with what was done in them before. What lies below different first
+directories ("/a", "/b") is on different file systems: of each some first changes survive, whatever the others do.
+
 It can fail, too: `fail_after` lets operations end with an OSError. A write that fails has written a part. What a failed fsync was to
 bring to the disk is lost at the next power loss, though later ones succeed, as on Linux.
 """
@@ -24,6 +27,9 @@ NEEDS_ROOM = frozenset({WRITE, CREATE})
 
 class PowerLoss(BaseException):
     """The machine stops here; no handler of the program's may run."""
+
+
+Change = Callable[[dict[str, "Inode"]], object]
 
 
 class Inode:
@@ -134,7 +140,8 @@ class SimDisk:
         self._directories = {"/"}
         # what the names would be without the changes that are not durable, and those changes
         self._durable_names: dict[str, Inode] = {}
-        self._journal: list[tuple[str, Callable[[dict[str, Inode]], object]]] = []
+        self._journal: list[tuple[str, Change]] = []
+        self._renamed: list[tuple[str, str]] = []  # directories, since the last start
 
     def step(self) -> None:
         if self.fuse is not None:
@@ -165,12 +172,23 @@ class SimDisk:
 
     def lose_power(self) -> None:
         """The next thing that happens is a start of the machine."""
-        for _, change in self._journal[: self._dice.randrange(len(self._journal) + 1)]:
-            change(self._durable_names)
+        systems: dict[str, list[Change]] = {
+            each.split("/")[1]: [] for each in sorted(self._directories - {"/"})
+        }
+        for directory, change in self._journal:
+            systems[directory.split("/")[1]].append(change)
+        for changes in systems.values():
+            for change in changes[: self._dice.randrange(len(changes) + 1)]:
+                change(self._durable_names)
         self._journal = []
         for inode in {id(inode): inode for inode in self._durable_names.values()}.values():
             inode.lose_power(self._dice)
         self._names = dict(self._durable_names)
+        for directories in self._renamed:  # a directory has the name under which its files are
+            in_use = {_parent(name) for name in self._names}
+            self._directories -= {each for each in directories if each not in in_use}
+        self._directories |= {_parent(name) for name in self._names}
+        self._renamed = []
         self.boots += 1
         self.locks.clear()
         self.fuse = None
@@ -222,6 +240,9 @@ class SimDisk:
         self._rename(_parent(path), lambda names: names.pop(path, None))
 
     def rename(self, source: str, target: str) -> None:
+        if source in self._directories:
+            self._rename_directory(source, target)
+            return
         self.open(source)
         self.may_fail(RENAME, source)
 
@@ -229,6 +250,23 @@ class SimDisk:
             if source in names:
                 names[target] = names.pop(source)
 
+        self._rename(_parent(target), move)
+
+    def _rename_directory(self, source: str, target: str) -> None:
+        assert target not in self._directories, f"{target} is there"
+        self.may_fail(RENAME, source)
+        inside = [change for directory, change in self._journal if directory == source]
+        self._journal = [entry for entry in self._journal if entry[0] != source]
+
+        def move(names: dict[str, Inode]) -> None:
+            if names is self._durable_names:
+                for change in inside:
+                    change(names)
+            for name in [name for name in names if _parent(name) == source]:
+                names[target + name.removeprefix(source)] = names.pop(name)
+
+        self._directories = (self._directories - {source}) | {target}
+        self._renamed.append((source, target))
         self._rename(_parent(target), move)
 
     def fsync_directory(self, path: str) -> None:

@@ -5,10 +5,14 @@ Source: `UnifiedLog.deleteOldSegments`.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 
 from logfleet.log.config import LogConfig
+
+REMOVED_AT_ONCE: Final = 4
+"""Segments; the files of each are renamed, which is four system calls."""
 
 
 class SegmentAge(msgspec.Struct, frozen=True, gc=False):

@@ -104,7 +104,7 @@ class Checkpointer:
         self, job: CheckpointJob, log_dir: LogDir, high_watermark_of: HighWatermarkOf
     ) -> None:
         """Each log is told as it is when it is looked at: what it says is true later, too. One that leaves meanwhile counts as departed."""
-        for partition in list(log_dir.logs):
+        for partition in {**log_dir.logs, **log_dir.incoming.futures}:
             log_dir.note(job, partition, high_watermark_of(partition))
             await self._slices.breathe()
         await self._flusher.run(job.run, self._files)

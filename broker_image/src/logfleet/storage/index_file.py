@@ -184,6 +184,11 @@ class IndexFile(Sequence[tuple[int, int]]):
         copied._pending = self._pending[:]
         return copied
 
+    def moved_to(self, path: str) -> None:
+        """The file goes by another name."""
+        self._files.forget(self.path)
+        self.path = path
+
     def _on_disk(self) -> int:
         if self._written < 0:
             try:

@@ -10,6 +10,7 @@ import base64
 import contextlib
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -53,6 +54,7 @@ from logfleet.log.names import (
 )
 from logfleet.storage.checkpoint_job import ALL, CheckpointJob
 from logfleet.storage.log_loader import LoadRequest, prepare_directory
+from logfleet.storage.moves.incoming import IncomingLogs
 from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.partition_log import PartitionLog
 from logfleet.storage.trash import Discarded, Trash
@@ -61,6 +63,11 @@ META_VERSION = "1"
 
 ConfigOf = Callable[[str], LogConfig]
 """A topic's configuration by its name."""
+
+
+def absolute(path: str) -> str:
+    """The path of a log directory as Kafka's tools know it (File.getAbsolutePath)."""
+    return str(Path(path).absolute())
 
 
 class LogDirRefused(Exception):
@@ -78,7 +85,8 @@ class Identity(msgspec.Struct, frozen=True):
 class LogDir:
     """An open log directory. `load` must be exhausted before partitions are asked for.
 
-    logs: the partitions' logs by topic and partition; only `create`, `delete` and `set_aside` change it.
+    logs: the partitions' logs by topic and partition; only `create`, `delete`, `set_aside` and `take_over` change it.
+    incoming: copies of logs of other directories.
     high_watermarks: as they were when last checkpointed. was_clean: the directory was closed properly; closed_by: by the broker of this
     epoch, None if that is not known. lost_nothing: all that was written is there, or the cluster knows of what is not; certain once
     it is loaded. begun: partitions of which
@@ -121,6 +129,7 @@ class LogDir:
             self._was_killed = marker is None and self._read(BOOT) == self._boot
             self.lost_nothing = self.closed_by is not None or self._was_killed
             self.high_watermarks = self._read_offsets(HIGH_WATERMARKS)
+            self.incoming = IncomingLogs(path, open_files, self._trash, self.notes.append)
             self._written = {
                 FIRST_DIRTY_OFFSETS: self._read(FIRST_DIRTY_OFFSETS) or format_offsets([])
             }
@@ -181,6 +190,11 @@ class LogDir:
             self.notes.append(f"{self.path}/{name} is unreadable and left out: {error}")
             return {}
 
+    @property
+    def absolute_path(self) -> str:
+        """As Kafka's tools are told it, and name it."""
+        return absolute(self.path)
+
     # Loading
 
     def load(
@@ -214,6 +228,8 @@ class LogDir:
             directory = f"{self.path}/{entry.name}"
             if leaving_suffix(entry.name) == DELETE_DIRECTORY:
                 self._trash.add(Discarded(directory, now_ms))
+                continue
+            if self.incoming.finds(entry.name):
                 continue
             partition = parse_partition_directory(entry.name)
             if partition is None:  # -stray, lost+found and whatever people put here
@@ -326,6 +342,40 @@ class LogDir:
         self.high_watermarks.pop(partition, None)
         return path
 
+    def drop_future(self, partition: TopicPartition, now_ms: int) -> None:
+        """The copy of the partition's log is not wanted. No flush of it may be running."""
+        self.incoming.drop(partition, now_ms)
+        self._departures += 1
+        if partition not in self.logs:
+            self.high_watermarks.pop(partition, None)
+
+    def take_over(self, partition: TopicPartition, source: "LogDir") -> None:
+        """The copy is the partition's log from here on, and that of `source` only bytes: one rename decides. Raises OSError: then it is not.
+
+        Not durable before `make_names_durable`; then `discard_moved`.
+        """
+        moved, future = source.logs[partition], self.incoming.futures[partition]
+        assert partition not in self.logs, f"{partition} exists"
+        directory = f"{self.path}/{partition}"
+        self._files.rename(future.directory, directory)
+        moved.become(future, directory)
+        del self.incoming.futures[partition]
+        del source.logs[partition]
+        source.high_watermarks.pop(partition, None)
+        self.logs[partition] = moved
+
+    def discard_moved(self, log: PartitionLog, now_ms: int) -> None:
+        """What the log was made of before another directory took it over goes, as deleted logs do. Raises OSError."""
+        name = leaving_directory(log.partition, uuid.uuid4().hex, DELETE_DIRECTORY)
+        self._files.rename(f"{self.path}/{log.partition}", f"{self.path}/{name}")
+        self._departures += 1
+        due_ms = now_ms + log.config.file_delete_delay_ms
+        self._trash.add(Discarded(f"{self.path}/{name}", due_ms))
+
+    def make_names_durable(self) -> None:
+        """A power loss takes no rename back. Blocks. Raises OSError."""
+        self._files.fsync_directory(self.path)
+
     def take_removals(self, now_ms: int) -> list[Discarded]:
         """Files and directories whose time has come: give them to `trash.remove` in a thread."""
         return self._trash.take_due(now_ms)
@@ -352,8 +402,8 @@ class LogDir:
     def note(
         self, job: CheckpointJob, partition: TopicPartition, high_watermark: int | None
     ) -> None:
-        """Put the log as it is now into the files, if it has not left. high_watermark: None if it is not hosted."""
-        log = self.logs.get(partition)
+        """Put the log as it is now into the files, or the copy that may become it, if it has not left. high_watermark: None if it is not hosted."""
+        log = self.logs.get(partition) or self.incoming.futures.get(partition)
         if log is None:
             return
         if high_watermark is not None:

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import structlog
@@ -21,6 +22,9 @@ from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.partition_log import PartitionLog
 
 log = structlog.get_logger(__name__)
+
+PREFERRED_MAX: Final = 10_000
+"""Partitions; Kafka's tool names those that are about to be moved to this broker."""
 
 
 class OnDisk(msgspec.Struct, frozen=True):
@@ -60,12 +64,17 @@ class LogDirError(OSError):
 
 
 class LogDirs:
-    """The open log directories of a broker. A failed one is taken out, never used again, and its path remembered in `failed`."""
+    """The open log directories of a broker. A failed one is taken out, never used again, and its path remembered in `failed`.
+
+    moving: partitions whose logs are being copied to another directory, and must not be compacted meanwhile.
+    """
 
     def __init__(self, open_files: OpenFiles, dirs: Sequence[LogDir]) -> None:
         self.open_files = open_files
         self.dirs = list(dirs)
         self.failed: list[str] = []
+        self.moving: set[TopicPartition] = set()
+        self._preferred: dict[TopicPartition, LogDir] = {}
         self._bad: set[str] = set()
         self._is_settled = False
         self._last_reason = ""
@@ -100,6 +109,8 @@ class LogDirs:
         async with asyncio.TaskGroup() as tasks:
             for log_dir in self:
                 tasks.create_task(self._load(log_dir, config_of, now_ms, threads))
+        for log_dir in self:
+            self._settle_moves(log_dir, now_ms)
         self.refuse_none()
 
     async def _load(self, log_dir: LogDir, config_of: ConfigOf, now_ms: int, threads: int) -> None:
@@ -122,6 +133,36 @@ class LogDirs:
             was_clean=was_clean,
             lost_nothing=log_dir.lost_nothing,
         )
+
+    def _settle_moves(self, log_dir: LogDir, now_ms: int) -> None:
+        """Whatever a stop has interrupted, each log is in one directory: the new one, once its copy had got the log's name.
+
+        What it was copied from is still named where that directory is not there, as it may come back. A copy that came
+        to nothing goes; not so the copy of a log that is nowhere else.
+        """
+        by_id = {each.identity.directory_id: each for each in self.dirs}
+        for name, origin in list(log_dir.incoming.origins.items()):
+            source = by_id.get(origin)
+            if source is None or log_dir not in self.dirs:
+                continue
+            try:
+                if name in log_dir.logs and name in source.logs:
+                    log.info("move_completed", partition=str(name), path=log_dir.path)
+                    source.delete(name, now_ms)
+                source.make_names_durable()
+            except OSError as error:
+                self.fail_at_start(source, error)
+                continue
+            try:
+                log_dir.incoming.note_origin(name, None)
+            except OSError as error:
+                self.fail_at_start(log_dir, error)
+                return
+        for name, path in log_dir.incoming.found:
+            if self.log_of(name) is not None:
+                log_dir.incoming.drop_found(path, now_ms)
+            else:
+                log.warning("log_directory_note", note=f"{path} is a copy of no log that is here")
 
     def as_found(self) -> LogDirectories:
         """What the start has found: to be asked once the logs are loaded and the strays set aside."""
@@ -198,13 +239,28 @@ class LogDirs:
                         "take one of them away, rather the one in the directory that failed or was away last"
                     )
 
+    def prefer(self, partition: TopicPartition, log_dir: LogDir) -> None:
+        """Its log, which is not here yet, is to be made there (Kafka: LogManager.maybeUpdatePreferredLogDir)."""
+        self._preferred.pop(partition, None)
+        while len(self._preferred) >= PREFERRED_MAX:
+            del self._preferred[next(iter(self._preferred))]
+        self._preferred[partition] = log_dir
+
     def create(
         self, partition: TopicPartition, topic_id: str, config: LogConfig, now_ms: int
     ) -> PartitionLog:
-        """A new log where it was begun before, else in the directory that holds the fewest (Kafka: LogManager.nextLogDirs). Raises LogDirError."""
+        """A new log where it was begun before, else where it is preferred, else in the directory that holds the fewest (Kafka: LogManager.nextLogDirs). Raises LogDirError."""
         if not self.dirs:
             raise OSError(errno.EIO, "no log directory is left")
-        chosen = min(self.dirs, key=lambda each: (partition not in each.begun, len(each.logs)))
+        preferred = self._preferred.pop(partition, None)
+        chosen = min(
+            self.dirs,
+            key=lambda each: (
+                partition not in each.begun,
+                each is not preferred,
+                len(each.logs),
+            ),
+        )
         try:
             return chosen.create(partition, topic_id, config, now_ms)
         except OSError as error:

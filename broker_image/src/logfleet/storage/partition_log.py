@@ -7,7 +7,7 @@ OSError means that the log directory is failing; the log in memory then still sa
 import random
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Self
 
 from logfleet.log.config import LONG_MAX, LogConfig
 from logfleet.log.epochs import LeaderEpochs
@@ -15,7 +15,7 @@ from logfleet.log.lookup import RecentBatches
 from logfleet.log.names import TopicPartition
 from logfleet.log.producers import SeenBatch
 from logfleet.log.replicated import replicated_batches
-from logfleet.log.retention import Retention, SegmentAge, plan_retention
+from logfleet.log.retention import REMOVED_AT_ONCE, Retention, SegmentAge, plan_retention
 from logfleet.log.segment import NO_ROOM, base_of_next, room_in, should_roll
 from logfleet.log.validation import AppendResult, NeedsThread, Prepared, Rejected, prepare
 from logfleet.records.batch import BatchHeader, assign_offsets
@@ -30,9 +30,6 @@ from logfleet.storage.trash import Trash
 from logfleet.storage.truncation import Truncation
 from logfleet.storage.unflushed import Stored
 from logfleet.wire.errors import ErrorCode
-
-REMOVED_AT_ONCE: Final = 4
-"""Segments; the files of each are renamed, which is four system calls."""
 
 
 class PartitionLog:
@@ -216,8 +213,7 @@ class PartitionLog:
             self._room = room_in(active, self._config, jitter_ms=self._jitter_ms)
 
     def _check_producer(self, header: BatchHeader) -> AppendResult | Rejected | None:
-        seen = self.producers.check(header, self._segments)
-        if seen is None:
+        if (seen := self.producers.check(header, self._segments)) is None:
             return None
         if isinstance(seen, SeenBatch):
             return AppendResult(seen.first_offset, seen.last_offset, seen.timestamp, duplicate=True)
@@ -238,7 +234,14 @@ class PartitionLog:
     def _roll(self, base_offset: int, now_ms: int) -> None:
         """Make the active segment the last of the old ones and begin another, at the log's end or behind it."""
         self._active.finish()
-        created = self._create_segment(base_offset, now_ms)
+        self._unflushed.renamed()
+        created = Segment.create(
+            self.open_files,
+            self.directory,
+            base_offset,
+            interval_bytes=self._config.index_interval_bytes,
+            created_ms=now_ms,
+        )
         self._unflushed.rolled(self._active)
         self._active = created
         self._room = NO_ROOM
@@ -248,20 +251,15 @@ class PartitionLog:
         # the last, as it may find no room; without a snapshot here a start reads from the one before
         self.producers.note_roll(self._segments, self.log_end_offset)
 
-    def _create_segment(self, base_offset: int, now_ms: int) -> Segment:
-        self._unflushed.renamed()
-        return Segment.create(
-            self.open_files,
-            self.directory,
-            base_offset,
-            interval_bytes=self._config.index_interval_bytes,
-            created_ms=now_ms,
-        )
-
     def _draw_jitter(self) -> None:
         """Segments that began together shall not all be rolled together (`segment.jitter.ms`)."""
         bound = min(self._config.segment_jitter_ms, self._config.segment_ms)
         self._jitter_ms = random.randrange(bound) if bound > 0 else 0
+
+    def skip_to(self, offset: int, now_ms: int) -> None:
+        """What follows begins at `offset`: a log that this is a copy of was compacted, and has nothing before it."""
+        self.log_end_offset = offset
+        self._roll(offset, now_ms)
 
     # Reading
 
@@ -390,25 +388,21 @@ class PartitionLog:
         if plan.count == len(self._segments):  # first a new active one; that is a step of its own
             self._roll(self.log_end_offset, now_ms)
             return Retention(0, plan.reason)
-        self._remove_oldest(plan.count, now_ms + self._config.file_delete_delay_ms)
+        due_ms = now_ms + self._config.file_delete_delay_ms
+        gone, self._segments = self._segments[: plan.count], self._segments[plan.count :]
+        self._discard(gone, gone, due_ms)
+        self.delete_records_before(self._segments[0].base_offset)
         return plan
 
-    def _remove_oldest(self, count: int, due_ms: int) -> None:
-        gone, self._segments = self._segments[:count], self._segments[count:]
-        self._discard(gone, due_ms)
-        self._drop_snapshots(gone, due_ms)
-        self.delete_records_before(self._segments[0].base_offset)
-
-    def _drop_snapshots(self, gone: Sequence[Segment], due_ms: int) -> None:
-        for segment in gone:
+    def _discard(
+        self, gone: Sequence[Segment], snapshots_of: Sequence[Segment], due_ms: int
+    ) -> None:
+        self._unflushed.renamed()
+        for path in (path for segment in gone for path in segment.paths):
+            self._trash.discard(path, due_ms)
+        for segment in snapshots_of:
             self._trash.discard(self.producers.path(segment.base_offset), due_ms)
             self.producers.forget(segment.base_offset)
-
-    def _discard(self, segments: Sequence[Segment], due_ms: int) -> None:
-        self._unflushed.renamed()
-        for segment in segments:
-            for path in segment.paths:
-                self._trash.discard(path, due_ms)
 
     # Compaction
 
@@ -427,8 +421,7 @@ class PartitionLog:
         swap, due_ms = self._swap, now_ms + self._config.file_delete_delay_ms
         assert swap is not None
         if not swap.is_cleared:
-            self._discard(swap.gone, due_ms)
-            self._drop_snapshots(swap.gone[1:], due_ms)
+            self._discard(swap.gone, swap.gone[1:], due_ms)
             swap.is_cleared = True
         self._unflushed.renamed()
         swap.complete(self.files, self.directory)
@@ -478,6 +471,27 @@ class PartitionLog:
             self.producers.write(self._segments, self.log_end_offset)
             self._unflushed.closed(self._active, self.log_end_offset)
         return self.begin_flush()
+
+    def become(self, future: Self, directory: str) -> None:
+        """Go on as what `future` is, whose directory has got this name just now: who has this log need not know.
+
+        It holds the same batches up to the same end, and is as durable. What begun to change this one before is refused, as after a truncation.
+        """
+        assert future.log_end_offset == self.log_end_offset
+        assert future.recovery_point >= self.recovery_point
+        self.forget_files()
+        future.producers.take_over(directory, self.producers.states)
+        future._unflushed.moved_to(directory)
+        for segment in future._segments:
+            segment.moved_to(directory)
+        self.directory, self.disk, self._trash = directory, future.disk, future._trash
+        self.producers, self._unflushed = future.producers, future._unflushed
+        self._segments, self._active = future._segments, future._active
+        self._recent = future._recent
+        self.checkpointed_point = future.checkpointed_point
+        self.first_dirty_offset = future.first_dirty_offset
+        self._room, self._written_end = NO_ROOM, None
+        self.truncations += 1
 
     def forget_files(self) -> None:
         """Close what is open as soon as nobody reads it: the directory is being renamed or given up."""

@@ -105,6 +105,11 @@ class ProducerHistory:
             self.states.update(header, base_offset)
         self._bytes_since_snapshot += LENGTH_OVERHEAD + header.batch_length
 
+    def take_over(self, directory: str, states: ProducerStates) -> None:
+        """The directory goes by another name, and this is what is known of the producers: more than its snapshots say."""
+        self._directory, self.states = directory, states
+        self._bytes_since_snapshot = SNAPSHOT_INTERVAL_BYTES
+
     # Snapshots
 
     def path(self, offset: int) -> str:

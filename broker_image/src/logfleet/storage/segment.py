@@ -143,6 +143,13 @@ class Segment:
         """All files that a segment may have."""
         return [self.log_path, self.offset_index.path, self.time_index.path]
 
+    def moved_to(self, directory: str) -> None:
+        """The directory that it is in goes by another name."""
+        self._files.forget(self.log_path)
+        self.log_path = f"{directory}/{offset_file(self.base_offset, LOG)}"
+        for index, suffix in ((self.offset_index, INDEX), (self.time_index, TIME_INDEX)):
+            index.moved_to(f"{directory}/{offset_file(self.base_offset, suffix)}")
+
     # Writing
 
     def append(

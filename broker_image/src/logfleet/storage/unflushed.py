@@ -108,6 +108,12 @@ class Unflushed:
         self.rolled(active)
         self._closed_end = end_offset
 
+    def moved_to(self, directory: str) -> None:
+        """The log's directory goes by another name, durably by the time of the next flush."""
+        if self._directory in self._directories:
+            self._directories = (self._directories - {self._directory}) | {directory}
+        self._directory = directory
+
     # Flushing
 
     def begin(

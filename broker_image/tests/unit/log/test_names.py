@@ -5,9 +5,11 @@ from logfleet.log.names import (
     SNAPSHOT,
     STRAY_DIRECTORY,
     TopicPartition,
+    future_directory,
     leaving_directory,
     leaving_suffix,
     offset_file,
+    parse_future_directory,
     parse_offset_file,
     parse_partition_directory,
 )
@@ -59,3 +61,20 @@ def test_a_leaving_directory_tells_why_and_fits_the_file_system(topic, suffix):
 def test_a_topic_may_be_called_as_if_it_were_leaving():
     assert leaving_suffix("my-delete") is None
     assert parse_partition_directory("x-stray-0") == TopicPartition("x-stray", 0)
+
+
+@pytest.mark.parametrize("topic, fits", [("t", True), ("x" * 213, True), ("x" * 214, False)])
+def test_the_directory_of_a_copy_names_its_partition_or_there_is_none(topic, fits):
+    """Kafka refuses the move of a topic whose name is too long (KAFKA-4893)."""
+    partition = TopicPartition(topic, 0)
+    name = future_directory(partition, HEX)
+    assert (name is not None) == fits
+    if name is not None:
+        assert parse_future_directory(name) == partition
+        assert parse_partition_directory(name) is None
+        assert leaving_suffix(name) is None
+
+
+def test_a_topic_may_be_called_as_if_it_were_a_copy():
+    assert parse_future_directory("x-future-0") is None
+    assert parse_partition_directory("x-future-0") == TopicPartition("x-future", 0)

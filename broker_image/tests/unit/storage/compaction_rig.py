@@ -54,7 +54,7 @@ class InPlace(Flusher):
 
 def swap(log, cleaned, now):
     """Put a new segment in place as the broker does, or leave all as it was and raise an OSError."""
-    steps = Swaps(log, log.truncations, InPlace(), lambda *_: None, lambda: None)
+    steps = Swaps(log, log.truncations, InPlace(), lambda *_: None, lambda: None, lambda: None)
     with contextlib.suppress(StopIteration):
         steps.put_in_place(cleaned, now).send(None)
 

@@ -1,10 +1,10 @@
 import pytest
 from logfleet.log.config import LogConfig
+from logfleet.log.retention import REMOVED_AT_ONCE
 from logfleet.log.validation import AppendResult, Rejected
 from logfleet.records.batch import crc_matches, iterate_headers, write_crc
 from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
 from logfleet.storage.file_slice import FileSlice
-from logfleet.storage.partition_log import REMOVED_AT_ONCE
 from logfleet.wire.errors import ErrorCode
 
 from broker_image.tests.unit.storage.retaining import retain

@@ -194,7 +194,8 @@ class Cleaner:
             partition.is_current
             and partition_log.config.compacts
             and partition_log not in self.uncleanable
-            and partition.log.partition not in self._rounds
+            and partition_log.partition not in self._rounds
+            and partition_log.partition not in self._log_dirs.moving
             and self._failures.get(partition_log, (0, 0.0))[1] <= time.monotonic()
         )
 

@@ -49,22 +49,30 @@ class RunningRound:
         self.process.kill()
 
     def check_wanted(self) -> None:
-        """It ends if the log's cleanup.policy lost `compact` meanwhile (LogManager.updateTopicConfig)."""
+        """It ends if the log's cleanup.policy lost `compact` meanwhile (LogManager.updateTopicConfig), or the log is moved (abortAndPauseCleaning)."""
         if not self.log.config.compacts:
             self.abort("its cleanup.policy no longer has compact")
+        elif (
+            self.name in self._log_dirs.moving
+            or self._log_dirs.dir_of(self.name) is not self.log_dir
+        ):
+            self.abort("it is moved to another directory, or was deleted")
 
     async def run(self, job: CleaningJob) -> Cleaned | NotCleaned:
         """Act on what the child process tells, to its end. Raises Aborted, OSError."""
         # what the round before could not remove: beside it the swaps of this one would not count after a crash
         await self._flusher.run(remove_cleaned, self.log.files, self.log.directory)
         swaps = Swaps(
-            self.log, self._truncations, self._flusher, self._on_disk_failure, self._check_present
+            self.log,
+            self._truncations,
+            self._flusher,
+            self._on_disk_failure,
+            self._check_present,
+            self._check_wanted_and_present,
         )
         async with aclosing(self.process.run(job)) as events:
             async for event in events:
-                self.check_wanted()
-                if self.aborted is not None:
-                    raise Aborted(self.aborted)
+                self._check_wanted_and_present()
                 if isinstance(event, CleanedSegment):
                     await swaps.put_in_place(event, now_ms())
                     continue
@@ -85,6 +93,12 @@ class RunningRound:
             or self.log_dir.logs.get(self.name) is not self.log
         ):
             raise Aborted("it was deleted, or its directory failed")
+
+    def _check_wanted_and_present(self) -> None:
+        self.check_wanted()
+        if self.aborted is not None:
+            raise Aborted(self.aborted)
+        self._check_present()
 
     async def remove_cleaned(self) -> None:
         """Remove what it leaves beside the log."""

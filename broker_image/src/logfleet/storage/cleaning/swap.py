@@ -18,8 +18,9 @@ class Aborted(Exception):
 
 
 class Swaps(msgspec.Struct, frozen=True):
-    """The swaps of one round. truncations: of the log when the round began. check_present: raises Aborted once the log is not there any more.
+    """The swaps of one round. truncations: of the log when the round began.
 
+    check_present: raises Aborted once the log is not there any more; check_wanted: also once nothing is to be put in place.
     What the refusal of a step means stands in `put_in_place`; that the way out is refused as well, in `_way_out`.
     """
 
@@ -28,6 +29,7 @@ class Swaps(msgspec.Struct, frozen=True):
     flusher: Flusher
     on_disk_failure: Failed
     check_present: Callable[[], None]
+    check_wanted: Callable[[], None]
 
     async def put_in_place(self, cleaned: CleanedSegment, now_ms: int) -> None:
         """The log has the new segment instead of the old ones, or is as it was. Raises Aborted, OSError."""
@@ -36,7 +38,7 @@ class Swaps(msgspec.Struct, frozen=True):
 
     async def _put_in_place(self, cleaned: CleanedSegment, now_ms: int) -> None:
         log, base_offset = self.log, cleaned.base_offsets[0]
-        self.check_present()
+        self.check_wanted()
         if not log.begin_swap(cleaned.base_offsets, self.truncations):
             raise Aborted("its segments are not what they were")
         try:

@@ -469,3 +469,29 @@ async def test_a_log_that_cannot_be_looked_at_again_does_not_end_the_cleaner(rig
     monkeypatch.setattr(cleaner, "look", look)
     await rig.clean_until(lambda: rig.cleaner.stats.cleanings)
     assert told == [errno.EMFILE]
+
+
+async def test_a_log_that_is_moved_is_not_compacted_and_its_round_ends(rig) -> None:
+    moved, other = rig.add(0), rig.add(1)
+    rig.cleaner._log_dirs.moving.add(moved.log.partition)
+    before = [segment.size for segment in moved.log.segments]
+    await rig.clean_until(lambda: rig.cleaner.stats.cleanings)
+    assert other.log.first_dirty_offset > 0
+    assert (moved.log.first_dirty_offset, [s.size for s in moved.log.segments]) == (0, before)
+
+
+async def test_nothing_is_put_in_place_once_the_log_is_moved(rig, monkeypatch) -> None:
+    partition = rig.add(0)
+    name = partition.log.partition
+    before = [segment.size for segment in partition.log.segments]
+    run = CleanerProcess.run
+
+    async def moved_meanwhile(process, job):
+        async for event in run(process, job):
+            rig.cleaner._log_dirs.moving.add(name)
+            yield event
+
+    monkeypatch.setattr(CleanerProcess, "run", moved_meanwhile)
+    await rig.clean_until(lambda: rig.cleaner._log_dirs.moving and name not in rig.cleaner._rounds)
+    assert [segment.size for segment in partition.log.segments] == before
+    assert rig.failed == []
