@@ -114,6 +114,7 @@ def _described(
         LogSize(TopicPartition(topic.name, row.partition_index), row.partition_size)
         for topic in result.topics
         for row in topic.partitions
+        if not row.is_future_key  # a copy on its way to that directory
     ]
     error = ErrorCode(result.error_code).name if result.error_code else None
     return LogDirDescription(

@@ -78,6 +78,9 @@ async def test_a_refusal_names_the_partition(broker, client) -> None:
 async def test_directories_are_described(broker, client) -> None:
     kind = DescribeLogDirsResponse
     rows = [kind.DescribeLogDirsPartition(partition_index=n, partition_size=n + 1) for n in (1, 0)]
+    rows.append(
+        kind.DescribeLogDirsPartition(partition_index=0, partition_size=7, is_future_key=True)
+    )
     good = kind.DescribeLogDirsResult(
         log_dir="/a",
         topics=[kind.DescribeLogDirsTopic(name="t", partitions=rows)],
