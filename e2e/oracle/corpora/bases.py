@@ -200,6 +200,13 @@ def _describe_log_dirs(stage: Stage) -> msgspec.Struct:
     return kind(topics=[kind.DescribableLogDirTopic(topic=stage.topic.name, partitions=[0])])
 
 
+def _alter_replica_log_dirs(stage: Stage) -> msgspec.Struct:
+    """To a directory that neither broker has: each has its own."""
+    kind = m.AlterReplicaLogDirsRequest
+    topic = kind.AlterReplicaLogDirTopic(name=stage.topic.name, partitions=[0])
+    return kind(dirs=[kind.AlterReplicaLogDir(path="/nowhere", topics=[topic])])
+
+
 def _elect_leaders(stage: Stage) -> msgspec.Struct:
     kind = m.ElectLeadersRequest
     row = kind.TopicPartitions(topic=stage.topic.name, partitions=[0])
@@ -318,6 +325,7 @@ BASES: Final[dict[str, Base]] = {
     "DeleteAcls": _delete_acls,
     "DescribeCluster": _describe_cluster,
     "DescribeLogDirs": _describe_log_dirs,
+    "AlterReplicaLogDirs": _alter_replica_log_dirs,
     "ElectLeaders": _elect_leaders,
     "AlterPartitionReassignments": _alter_reassignments,
     "ListPartitionReassignments": _list_reassignments,

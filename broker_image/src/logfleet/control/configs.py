@@ -60,6 +60,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     quota_window_num: int
     quota_window_size_seconds: int
     replication_quota_window_num: int
+    alter_log_dirs_replication_quota_window_num: int
+    alter_log_dirs_replication_quota_window_size_seconds: int
     replication_quota_window_size_seconds: int
     fetch_max_bytes: int
     max_incremental_fetch_session_cache_slots: int

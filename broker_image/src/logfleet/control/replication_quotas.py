@@ -1,7 +1,7 @@
 """How fast throttled replicas are copied at most (KIP-73): which replicas those are, and whether a rate is used up.
 
 Kafka's ReplicationQuotaManager and TopicConfigHandler.parseThrottledPartitions. A broker has two such quotas, one as leader and one as
-follower. A follower takes no more than BURST_MS' worth at once, where Kafka lets through what a window allows in its first moment: bursts are what producers feel. Times are milliseconds of one clock that never goes back.
+follower, and a third for copies between its own log directories (KIP-113), of which all are throttled. A follower takes no more than BURST_MS' worth at once, where Kafka lets through what a window allows in its first moment: bursts are what producers feel. Times are milliseconds of one clock that never goes back.
 """
 
 import math
@@ -29,13 +29,14 @@ ANSWER: Final = 2 * SLICE
 class Side(Enum):
     """On which side of a copy bytes are counted.
 
-    rate_key: of brokers, bytes per second. replicas_key: of topics, `partition:broker,...` or `*`.
+    rate_key: of brokers, bytes per second. replicas_key: of topics, `partition:broker,...` or `*`; None where all count.
     """
 
     LEADER = "leader.replication.throttled.rate", "leader.replication.throttled.replicas"
     FOLLOWER = "follower.replication.throttled.rate", "follower.replication.throttled.replicas"
+    LOG_DIRS = "replica.alter.log.dirs.io.max.bytes.per.second", None
 
-    def __init__(self, rate_key: str, replicas_key: str) -> None:
+    def __init__(self, rate_key: str, replicas_key: str | None) -> None:
         self.rate_key = rate_key
         self.replicas_key = replicas_key
 
@@ -75,6 +76,8 @@ class ReplicationQuota:
     def concerns(self, configs: Mapping[str, str], index: int) -> bool:
         """Whether this broker's replica of a partition is a throttled one. configs: those set for its topic."""
         key = self.side.replicas_key
+        if key is None:
+            return True
         text = configs.get(key)
         if text is None:
             return False

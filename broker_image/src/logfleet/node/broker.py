@@ -21,6 +21,7 @@ from logfleet.control.dynamic_configs import Piece
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.io import clock, descriptors
 from logfleet.io.files import Files, PosixFiles
+from logfleet.io.tasks import cancel
 from logfleet.io.timers import TimerWheel
 from logfleet.log.names import TopicPartition
 from logfleet.metadata.image import ClusterImage
@@ -55,6 +56,7 @@ from logfleet.node.partitions.following import Following
 from logfleet.node.partitions.leadership import Leadership
 from logfleet.node.partitions.local_partitions import LocalPartitions
 from logfleet.node.partitions.log_configs import LogConfigs
+from logfleet.node.partitions.log_moves import LogMoves
 from logfleet.node.partitions.maintenance import Maintenance
 from logfleet.node.partitions.missing_directories import MissingDirectories
 from logfleet.node.partitions.parked import Parked
@@ -115,6 +117,7 @@ class Broker:
     producer_ids: ProducerIds
     coordinators: CoordinatorLoop
     isr_writer: IsrWriter
+    log_moves: LogMoves
     membership: Membership
 
     def __init__(self, config: BrokerConfig, files: Files | None = None) -> None:
@@ -248,10 +251,9 @@ class Broker:
         self._spawn("decisions", self.journal.run(self._disk_failed.look))
         self._spawn("metadata", self.follower.run())
         image = await self.follower.until(lambda image: image.revision > 0)
+        threads = self._configs.recovery_threads(image)
         await self._log_dirs.load(
-            lambda topic: self._configs.of(image, topic),
-            clock.now_ms(),
-            self._configs.recovery_threads(image),
+            lambda topic: self._configs.of(image, topic), clock.now_ms(), threads
         )
         self._start_partitions()
         self._spawn(
@@ -307,9 +309,8 @@ class Broker:
         record = DirectoryRecord(self.store, self.node_id, self._log_dirs.as_found())
         missing = MissingDirectories(self.node_id, record, logs, self.partitions.offline)
         missing.take_offline(self.image)
-        lag_max_ms = self.config.replica_lag_time_max_ms
         self.leadership = Leadership(
-            self.node_id, self.partitions, self._flusher, rules, lag_max_ms
+            self.node_id, self.partitions, self._flusher, rules, self.config.replica_lag_time_max_ms
         )
         self.following = Following(self.node_id, self.partitions)
         self.local = LocalPartitions(
@@ -410,13 +411,9 @@ class Broker:
             await self.membership.unregister()
 
     async def _start_dynamic_config(self, maintenance: Maintenance) -> None:
-        async def producers(layers: BrokerLayers) -> None:
-            expiration = layers.effective("producer.id.expiration.ms")
-            maintenance.producer_id_expiration_ms = int(expiration or 0)
-
         tell = {
             Piece.CONNECTIONS: self._connection_rules.update,
-            Piece.PRODUCERS: producers,
+            Piece.PRODUCERS: maintenance.update,
             Piece.REPLICATION: self.replication_throttle.update,
         }
         dynamic = DynamicConfig(BrokerLayers(self.config.static), self.node_id, tell)
@@ -439,6 +436,16 @@ class Broker:
         self._stack.callback(self._disks.remember, self.partitions.high_watermarks)
         self._spawn("maintenance", maintenance.run())
         self._spawn("disk space", self.disk_space.run())
+        self.log_moves = LogMoves(
+            self.partitions,
+            self._log_dirs,
+            self._flusher,
+            self.checkpointer,
+            throttle=self.replication_throttle,
+            disk_space=self.disk_space,
+            on_disk_failure=self._disk_failed,
+        )
+        self._spawn("log moves", self.log_moves.run())
         cleaner = None
         if self.config.log_cleaner_enable:
             cleaner = Cleaner(
@@ -480,7 +487,7 @@ class Broker:
         """Run something for as long as the broker lives; the broker cannot go on without it."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         task.add_done_callback(self._task_ended)
-        self._stack.push_async_callback(_cancel, task)
+        self._stack.push_async_callback(cancel, task)
 
     def _task_ended(self, task: "asyncio.Task[None]") -> None:
         if task.cancelled():
@@ -489,8 +496,3 @@ class Broker:
         if error is not None and not isinstance(error, StoreError | RegistrationError):
             log.error("task_failed", task=task.get_name(), exc_info=error)
         self._fail(f"{task.get_name()}: {error}")
-
-
-async def _cancel(task: "asyncio.Task[None]") -> None:
-    task.cancel()
-    await asyncio.wait([task])

@@ -83,3 +83,13 @@ def test_what_is_in_force_is_a_share_of_the_rate():
     limited.factor = 0.5
     limited.record(MIB // 10, 0)
     assert limited.throttle_ms(0) == 150
+
+
+def test_all_copies_between_log_directories_count_against_one_rate() -> None:
+    quota = ReplicationQuota(Side.LOG_DIRS, 1, Windows(11, 1000))
+    assert quota.concerns({}, 0)
+    assert quota.throttle_ms(0) == 0
+    quota.rate = 1000
+    quota.record(3000, 0)
+    assert quota.throttle_ms(0) > 0
+    assert quota.throttle_ms(60_000) == 0

@@ -1,12 +1,12 @@
 """Keys of brokers: replication."""
 
 REPLICATION = """
-alter.log.dirs.replication.quota.window.num INT ro low 11 1.. | Windows over which the rate of moves between data directories is measured.
-alter.log.dirs.replication.quota.window.size.seconds INT ro low 1 1.. | Length of one such window.
+alter.log.dirs.replication.quota.window.num INT ro low 11 1.. | Windows over which the rate of moves between data directories is measured. | in node.quotas.replication_throttle
+alter.log.dirs.replication.quota.window.size.seconds INT ro low 1 1.. | Length of one such window. | in node.quotas.replication_throttle
 follower.replication.throttled.rate LONG cluster? medium 9223372036854775807 0.. | Bytes per second that throttled followers fetch at most. | in control.replication_quotas
 leader.replication.throttled.rate LONG cluster? medium 9223372036854775807 0.. | Bytes per second that leaders serve to throttled followers at most. | in control.replication_quotas
 num.replica.fetchers INT cluster high 1 1.. | Connections by which a broker follows each other broker; here one carries all partitions, whatever this says.
-replica.alter.log.dirs.io.max.bytes.per.second LONG cluster? medium 9223372036854775807 0.. | Bytes per second that are moved between data directories at most.
+replica.alter.log.dirs.io.max.bytes.per.second LONG cluster? medium 9223372036854775807 0.. | Bytes per second that are moved between data directories at most. | in control.replication_quotas
 replica.fetch.backoff.ms INT ro medium 1000 0.. | Pause of a follower after a failed fetch. | in node.replication.replica_fetcher
 replica.fetch.max.bytes INT ro medium 1048576 0.. | Bytes of one partition that a follower fetches at once. | in node.replication.replica_fetcher
 replica.fetch.min.bytes INT ro high 1 | Bytes that a follower waits for. | in node.replication.replica_fetcher

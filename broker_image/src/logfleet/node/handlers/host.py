@@ -12,6 +12,7 @@ from logfleet.node.dispatch import Dispatcher
 from logfleet.node.groups.coordinator_loop import CoordinatorLoop
 from logfleet.node.groups.group_shard import GroupShard
 from logfleet.node.handlers.metadata_creation import TopicCreator
+from logfleet.node.partitions.log_moves import LogMoves
 from logfleet.node.partitions.parked import Parked
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import Replica
@@ -49,6 +50,8 @@ class PartitionHost(Host, Protocol):
     def partitions(self) -> PartitionTable: ...
     @property
     def log_dirs(self) -> LogDirs: ...
+    @property
+    def log_moves(self) -> LogMoves: ...
     @property
     def checkpointer(self) -> Checkpointer: ...
     @property

@@ -1,18 +1,22 @@
-"""DescribeLogDirs: what lies in the directories of the broker that is asked, and how much room they have (KIP-113, KIP-827).
+"""The log directories of the broker that is asked: what lies in them, how much room they have, and where logs are to be (KIP-113, KIP-827).
 
-Source: ReplicaManager.describeLogDirs.
+Source: ReplicaManager.describeLogDirs, alterReplicaLogDirs.
 """
 
 import asyncio
-from pathlib import Path
 from typing import Any, Final
 
 from logfleet.log.names import TopicPartition
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.host import PartitionHost
-from logfleet.storage.log_dir import LogDir
+from logfleet.storage.log_dir import LogDir, absolute
 from logfleet.wire.errors import ErrorCode
-from logfleet.wire.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
+from logfleet.wire.messages import (
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
 
 ROOM_SINCE: Final = 4
 LOGS_AT_ONCE: Final = 500
@@ -21,6 +25,8 @@ LOGS_AT_ONCE: Final = 500
 _Result = DescribeLogDirsResponse.DescribeLogDirsResult
 _Topic = DescribeLogDirsResponse.DescribeLogDirsTopic
 _Row = DescribeLogDirsResponse.DescribeLogDirsPartition
+_Altered = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
+_AlteredRow = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
 
 
 async def describe_log_dirs(
@@ -36,18 +42,20 @@ async def describe_log_dirs(
         }
     results = []
     for log_dir in broker.log_dirs:
-        result = _Result(log_dir=_absolute(log_dir.path), topics=await _topics(log_dir, wanted))
+        topics = await _topics(log_dir, wanted)
+        _add_futures(broker, log_dir, wanted, topics)
+        result = _Result(log_dir=log_dir.absolute_path, topics=list(topics.values()))
         if context.api_version >= ROOM_SINCE:
             await _add_room(broker, result, log_dir.path)
         results.append(result)
     results += [
-        _Result(log_dir=_absolute(path), error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+        _Result(log_dir=absolute(path), error_code=ErrorCode.KAFKA_STORAGE_ERROR)
         for path in broker.log_dirs.failed
     ]
     return DescribeLogDirsResponse(results=results)
 
 
-async def _topics(log_dir: LogDir, wanted: set[TopicPartition] | None) -> list[_Topic]:
+async def _topics(log_dir: LogDir, wanted: set[TopicPartition] | None) -> dict[str, _Topic]:
     topics: dict[str, _Topic] = {}
     names = sorted(log_dir.logs if wanted is None else wanted)
     for number, name in enumerate(names):
@@ -57,7 +65,27 @@ async def _topics(log_dir: LogDir, wanted: set[TopicPartition] | None) -> list[_
         if log is not None:
             topic = topics.setdefault(name.topic, _Topic(name=name.topic))
             topic.partitions.append(_Row(partition_index=name.partition, partition_size=log.size))
-    return list(topics.values())
+    return topics
+
+
+def _add_futures(
+    broker: PartitionHost,
+    log_dir: LogDir,
+    wanted: set[TopicPartition] | None,
+    topics: dict[str, _Topic],
+) -> None:
+    """Copies that are to take the place of logs in other directories."""
+    for future in broker.log_moves.futures(log_dir):
+        name = future.partition
+        if wanted is None or name in wanted:
+            topic = topics.setdefault(name.topic, _Topic(name=name.topic))
+            row = _Row(
+                partition_index=name.partition,
+                partition_size=future.size,
+                offset_lag=future.offset_lag,
+                is_future_key=True,
+            )
+            topic.partitions.append(row)
 
 
 async def _add_room(broker: PartitionHost, result: _Result, path: str) -> None:
@@ -70,8 +98,27 @@ async def _add_room(broker: PartitionHost, result: _Result, path: str) -> None:
         result.total_bytes, result.usable_bytes = space.total_bytes, space.usable_bytes
 
 
-def _absolute(path: str) -> str:
-    return str(Path(path).absolute())
+async def alter_replica_log_dirs(
+    broker: PartitionHost, request: AlterReplicaLogDirsRequest, _context: RequestContext
+) -> AlterReplicaLogDirsResponse:
+    """Answered at once, the logs are copied afterwards. Of a partition that is named twice the last directory counts."""
+    paths = {
+        TopicPartition(topic.name, index): each.path
+        for each in request.dirs
+        for topic in each.topics
+        for index in topic.partitions
+    }
+    topics: dict[str, _Altered] = {}
+    for number, (name, path) in enumerate(paths.items()):
+        if number % LOGS_AT_ONCE == LOGS_AT_ONCE - 1:
+            await asyncio.sleep(0)
+        topic = topics.setdefault(name.topic, _Altered(topic_name=name.topic))
+        error_code = broker.log_moves.ask(name, path)
+        topic.partitions.append(_AlteredRow(partition_index=name.partition, error_code=error_code))
+    return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
 
-HANDLERS: dict[type, Handler[Any]] = {DescribeLogDirsRequest: describe_log_dirs}
+HANDLERS: dict[type, Handler[Any]] = {
+    AlterReplicaLogDirsRequest: alter_replica_log_dirs,
+    DescribeLogDirsRequest: describe_log_dirs,
+}

@@ -12,6 +12,7 @@ from typing import Final
 import structlog
 
 from logfleet.control.configs import BrokerConfig
+from logfleet.control.topic_configs import BrokerLayers
 from logfleet.io.clock import now_ms
 from logfleet.io.files import Files, is_shortage
 from logfleet.io.slices import Slices
@@ -65,6 +66,10 @@ class Maintenance:
         self._slots = asyncio.Semaphore(THREADS)
         self._moved: set[str] = set()  # directories whose checkpoints are behind
         self._checkpointed_s: dict[str, float] = {}  # when they were last written, monotonic
+
+    async def update(self, layers: BrokerLayers) -> None:
+        """What these values mean for it holds from now on."""
+        self.producer_id_expiration_ms = int(layers.effective("producer.id.expiration.ms") or 0)
 
     @property
     def flush_period_s(self) -> float:

@@ -100,10 +100,11 @@ class ReplicaLogs:
                 is_meant = indexes is None or name.partition in indexes
                 if is_meant and partition_log.topic_id == uuid:
                     await self._flusher.until_idle(partition_log)
+                    holder = self.log_dirs.dir_of(name) or log_dir  # a move may have ended
                     try:
-                        log_dir.delete(name, now_ms())
+                        holder.delete(name, now_ms())
                     except OSError as error:
-                        raise LogDirError(log_dir, error) from error
+                        raise LogDirError(holder, error) from error
                 await self._slices.breathe()
         await self._forget_departed()
 

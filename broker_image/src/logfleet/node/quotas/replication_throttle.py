@@ -1,4 +1,4 @@
-"""The replication quotas of one broker, as leader and as follower, and what it is told of them while it runs (KIP-73)."""
+"""The replication quotas of one broker, as leader, as follower and between its log directories, and what it is told of them while it runs (KIP-73)."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from logfleet.metadata.image import ClusterImage
 
 
 class ReplicationThrottle:
-    """leader, follower: the two quotas. image: the newest, which has the topics' lists of throttled replicas."""
+    """leader, follower, log_dirs: the quotas. image: the newest, which has the topics' lists of throttled replicas."""
 
     def __init__(self, config: BrokerConfig, image: Callable[[], ClusterImage]) -> None:
         windows = Windows(
@@ -21,11 +21,16 @@ class ReplicationThrottle:
         )
         self.leader = ReplicationQuota(Side.LEADER, config.node_id, windows)
         self.follower = ReplicationQuota(Side.FOLLOWER, config.node_id, windows)
+        moves = Windows(
+            config.alter_log_dirs_replication_quota_window_num,
+            1_000 * config.alter_log_dirs_replication_quota_window_size_seconds,
+        )
+        self.log_dirs = ReplicationQuota(Side.LOG_DIRS, config.node_id, moves)
         self._image = image
 
     async def update(self, layers: BrokerLayers) -> None:
         """The rates that these values mean hold from now on."""
-        for quota in (self.leader, self.follower):
+        for quota in (self.leader, self.follower, self.log_dirs):
             rate = BROKER_KEYS[quota.side.rate_key].parse(layers.effective(quota.side.rate_key))
             assert isinstance(rate, int), quota.side.rate_key
             quota.rate = rate
@@ -46,6 +51,14 @@ class ReplicationThrottle:
         if not self.concerns(quota, topic, index):
             return 0
         return quota.throttle_ms(monotonic_ms())
+
+    def moved(self, size: int) -> None:
+        """Count bytes that were copied to another log directory."""
+        self.log_dirs.record(size, monotonic_ms())
+
+    def move_wait_ms(self) -> int:
+        """For how long copies to other log directories have to wait; 0 if they have not."""
+        return self.log_dirs.throttle_ms(monotonic_ms())
 
     def record(self, quota: ReplicationQuota, topic: str, index: int, size: int) -> None:
         """Count bytes that were copied, if they are those of a throttled replica."""

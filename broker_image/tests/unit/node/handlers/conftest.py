@@ -15,6 +15,7 @@ from logfleet.metadata.image_builder import ImageBuilder
 from logfleet.metadata.store import KeyValue
 from logfleet.net.connection import Peer
 from logfleet.node.dispatch import RequestContext
+from logfleet.node.partitions.log_moves import LogMoves
 from logfleet.node.partitions.parked import Parked
 from logfleet.node.partitions.partition import CommitRule, Partition
 from logfleet.node.partitions.partition_table import PartitionTable
@@ -48,6 +49,8 @@ class Host:
             fetch_max_bytes=55 * 1024 * 1024,
             replica_selector_class=None,
             replication_quota_window_num=11,
+            alter_log_dirs_replication_quota_window_num=11,
+            alter_log_dirs_replication_quota_window_size_seconds=1,
             replication_quota_window_size_seconds=1,
         )
         self.image = ClusterImage()
@@ -64,6 +67,15 @@ class Host:
         self._flusher = Flusher(files)
         self.checkpointer = Checkpointer(files, self._flusher)
         self.disk_space = DiskSpace(files, self._flusher, self.log_dirs, 0)
+        self.log_moves = LogMoves(
+            self.partitions,
+            self.log_dirs,
+            self._flusher,
+            self.checkpointer,
+            throttle=self.replication_throttle,
+            disk_space=self.disk_space,
+            on_disk_failure=lambda *_: None,
+        )
         self._timers: TimerWheel | None = None
         self._revision = 0
 

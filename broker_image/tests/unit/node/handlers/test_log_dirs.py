@@ -1,11 +1,12 @@
 import pytest
 from logfleet.io.files import Space
 from logfleet.node.handlers import log_dirs
-from logfleet.node.handlers.log_dirs import describe_log_dirs
+from logfleet.node.handlers.log_dirs import alter_replica_log_dirs, describe_log_dirs
 from logfleet.records.record import Record, build_batch
+from logfleet.storage.log_dir import LogDir
 from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
-from logfleet.wire.messages import DescribeLogDirsRequest
+from logfleet.wire.messages import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
 
 pytestmark = pytest.mark.asyncio
 
@@ -62,3 +63,53 @@ async def test_a_directory_that_failed_is_told(host, monkeypatch) -> None:
     host.log_dirs.take_out(log_dir)
     (failed,) = await ask(host, version=3)
     assert (failed.error_code, failed.log_dir) == (ErrorCode.KAFKA_STORAGE_ERROR, log_dir.path)
+
+
+async def alter(host, paths: list[tuple[str, str, list[int]]], version: int):
+    kind = AlterReplicaLogDirsRequest
+    dirs = [
+        kind.AlterReplicaLogDir(
+            path=path, topics=[kind.AlterReplicaLogDirTopic(name=topic, partitions=indexes)]
+        )
+        for path, topic, indexes in paths
+    ]
+    answer = await alter_replica_log_dirs(host, kind(dirs=dirs), host.context(version))
+    encode(answer, version)
+    return {
+        (result.topic_name, row.partition_index): row.error_code
+        for result in answer.results
+        for row in result.partitions
+    }
+
+
+async def test_where_logs_are_to_be_is_taken_or_refused(host, tmp_path) -> None:
+    (log_dir,) = host.log_dirs
+    other = LogDir(host.log_dirs.open_files, str(tmp_path / "other"), "cluster", 1)
+    host.log_dirs.dirs.append(other)
+    record = build_batch([Record(None, b"value", NOW)])
+    host.host("t").append(record, NOW)
+    host.know_topic("t", {0: 1, 1: 2})
+    for version in (1, 2):
+        asked = [
+            ("/nowhere", "t", [0]),
+            (other.path, "t", [0, 1, 7]),  # the last counts
+            (other.path, "u", [0]),
+            (log_dir.path, "t" * 220, [0]),
+        ]
+        assert await alter(host, asked, version) == {
+            ("t", 0): ErrorCode.NONE,
+            ("t", 1): ErrorCode.REPLICA_NOT_AVAILABLE,
+            ("t", 7): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ("u", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ("t" * 220, 0): ErrorCode.INVALID_TOPIC_EXCEPTION,
+        }
+    here, there = await ask(host)
+    assert [row.is_future_key for row in here.topics[0].partitions] == [False]
+    (row,) = there.topics[0].partitions
+    assert (row.is_future_key, row.offset_lag, row.partition_size) == (True, 1, 0)
+    here, there = await ask(host, {"u": [0]})
+    assert there.topics == []
+    assert await alter(host, [(log_dir.path, "t", [0])], 2) == {("t", 0): ErrorCode.NONE}
+    here, there = await ask(host)
+    assert there.topics == []
+    other.abandon()
