@@ -20,10 +20,11 @@ from logfleet.control.balance.planner import evacuation, plan
 from logfleet.control.balance.waves import IN_ALL, PER_BROKER, next_moves
 from logfleet.control.replication_quotas import Side
 from logfleet.operations.fleet_load import bytes_left, fleet_load
+from logfleet.resources.plan import OF_MOVES
 from logfleet.telemetry.flows import Flow
 
-RATES: Final = tuple(side.rate_key for side in Side)
-REPLICAS: Final = tuple(side.replicas_key for side in Side)
+RATES: Final = (Side.LEADER.rate_key, Side.FOLLOWER.rate_key)
+REPLICAS: Final = tuple(sorted(OF_MOVES))
 
 
 class Goal(msgspec.Struct, frozen=True):
@@ -143,5 +144,5 @@ async def _unthrottle(client: Client) -> None:
 async def _throttled_topics(client: Client) -> list[str]:
     admin = Admin(client)
     names = [topic.name for topic in await admin.list_topics()]
-    values = await admin.topic_values(names, Side.FOLLOWER.replicas_key)
+    values = await admin.topic_values(names, REPLICAS[0])
     return [name for name, value in values.items() if value == "*"]
