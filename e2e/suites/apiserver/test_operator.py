@@ -133,12 +133,12 @@ def test_a_new_image_replaces_one_broker_at_a_time_and_the_budget_has_the_last_w
 
         def waits_for_the_first() -> bool:
             found = stage.kubernetes.get(CLUSTERS, "fleet", namespace)
-            return "will replace fleet-main-b-0 next" in found["status"]["why"]
+            there = uids(stage.kubernetes, namespace).get("fleet-main-a-0")
+            is_gone = there != before["fleet-main-a-0"]  # it may not have been made again yet
+            return is_gone and "will replace fleet-main-b-0 next" in found["status"]["why"]
 
-        wait_for("the roll to wait", waits_for_the_first, SOON_S)
+        wait_for("the first to go, and the roll to wait", waits_for_the_first, SOON_S)
         during = uids(stage.kubernetes, namespace)
-        # it may not have been made again yet
-        assert during.get("fleet-main-a-0") != before["fleet-main-a-0"]
         assert during["fleet-main-b-0"] == before["fleet-main-b-0"]
         drain = {
             "apiVersion": "policy/v1",
