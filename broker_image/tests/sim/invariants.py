@@ -203,6 +203,11 @@ class Checker:
         if history.state is not None and leader_epoch < history.state.leader_epoch:
             self._kernel.sometimes("a replaced leader took a record for out of order")
             return
+        if (
+            value in history.values
+        ):  # it was on its way for long; the client has its answer by another leader
+            self._kernel.sometimes("what came again after more than five others was refused")
+            return
         self._demand(
             history.unclean_epoch >= 0,
             "I10: partition %s: %s, sequence %s, is out of order", index, value, sequence,

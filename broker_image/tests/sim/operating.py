@@ -14,6 +14,7 @@ from logfleet.control.balance.planner import plan
 from logfleet.control.balance.waves import next_moves
 from logfleet.control.brokers.readiness import not_ready, out_of_sync
 from logfleet.control.transactions import Refusal
+from logfleet.metadata.image import ClusterImage
 from logfleet.node.decisions import may_i as brokers_word
 from logfleet.replication.reassignment import is_reassigning, target
 from logfleet.resources.cluster import ClusterResource
@@ -61,6 +62,7 @@ class Operating:
         self._ends: dict[int, int] = {}  # pods that were deleted: the life in which they were
         self._ready_since: dict[int, int] = {}
         self._is_at_work = False
+        self._answered: list[ClusterImage] = []  # what brokers saw that answered, at this look
         self._zones: dict[str, list[SimBroker]] = {}
         for broker in brokers.values():
             self._zones.setdefault(broker.rack, []).append(broker)
@@ -119,6 +121,7 @@ class Operating:
 
     def _roll(self) -> Process:
         observed = self._observed()
+        self._answered.clear()
         leave = asyncio.run(may_i.ask(self, CLUSTER, observed))
         sets = [name for _, name in observed.objects]
         planned = rollout.plan_rollout(dataclasses.replace(observed, leave=leave), BROKER, sets)
@@ -126,15 +129,15 @@ class Operating:
             return
         going = [self._broker_of(action.name) for action in planned.actions]
         is_asked = all(self._is_ready(each) for each in going)
-        seen = self._asked(going).image if is_asked else None
+        images = self._answered or ([self._asked(going).image] if is_asked else [])
         yield 1 + self._kernel.draw("operate.late", LATE_MS)
         gone = set()
         for broker, action in zip(going, planned.actions, strict=True):
             if not self._carry_out(broker, action):
                 break
             gone.add(broker.id)
-        if seen is not None and gone:
-            self._fleet.checker.allowed(seen, gone, only_curable=len(gone) == 1)
+        if is_asked and gone:
+            self._fleet.checker.allowed(images[-1], gone, only_curable=len(gone) == 1)
         if len(gone) > 1:
             self._kernel.sometimes("several brokers of a zone were replaced together")
 
@@ -213,7 +216,7 @@ class Operating:
         return not_ready(me, broker.epoch, out_of_sync(topic, broker.id)) is None
 
     def _asked(self, going: Sequence[SimBroker]) -> SimBroker:
-        """Who is asked about these: `may_i.ask` prefers one that stays."""
+        """Who would be asked about these, where nobody was: one that stays."""
         ready = [each for each in self._brokers.values() if self._is_ready(each)]
         return min(ready, key=lambda each: (each in going, each.rack, each.id))
 
@@ -234,6 +237,7 @@ class Operating:
                 answer = brokers_word.answer(image, ids, [])
             except brokers_word.WrongQuestion:
                 continue
+            self._answered.append(image)
             return msgspec.convert(msgspec.to_builtins(answer), may_i.Answer)
         return None
 
