@@ -9,12 +9,15 @@ min.insync.replicas asks for.
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from logfleet.control.elections import offline_replicas
 from logfleet.control.topics import refuse_assignment
 from logfleet.control.transactions import Refusal, partition_step
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Partition, Topic
 from logfleet.metadata.packing import Step
+from logfleet.metadata.store import Compare, exists
 from logfleet.replication.election import reassigned_state
 from logfleet.replication.partition_state import effective_min_isr
 from logfleet.replication.reassignment import is_reassigning, origin, target
@@ -74,7 +77,15 @@ def _step(image: ClusterImage, topic: Topic, index: int, wanted: Sequence[int]) 
             f"wait until more of {list(wanted)} are in sync.",
         )
     key = keys.partition(uuids.to_text(topic.id), index)
-    return partition_step(image, key, after, partition.revision)
+    step = partition_step(image, key, after, partition.revision)
+    added = sorted(set(after.replicas) - set(partition.replicas))
+    known = (_still_known(image, each) for each in added)
+    return msgspec.structs.replace(step, compares=(*step.compares, *known))
+
+
+def _still_known(image: ClusterImage, broker_id: int) -> Compare:
+    """That the broker has not been forgotten meanwhile (UnregisterBroker), which a controller whose watch stands still may not see."""
+    return exists(keys.fence(broker_id) if broker_id in image.fences else keys.broker(broker_id))
 
 
 def _holders(partition: Partition) -> set[int]:

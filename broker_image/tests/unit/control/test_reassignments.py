@@ -1,6 +1,7 @@
 import pytest
 from logfleet.control.reassignments import reassign, reassigning
-from logfleet.control.transactions import Refusal
+from logfleet.control.transactions import Refusal, pack
+from logfleet.control.unregistering import unregister
 from logfleet.metadata.keys import NO_LEADER
 from logfleet.metadata.packing import Step
 from logfleet.replication.reassignment import is_reassigning
@@ -55,6 +56,18 @@ def test_more_replicas_are_refused_to_who_does_not_want_more(cluster) -> None:
     assert isinstance(reassign(cluster.image, "t", 0, (2,), may_change_factor=False), Step), (
         "what is added and what will go are one of each"
     )
+
+
+def test_a_broker_that_is_forgotten_meanwhile_is_given_nothing(cluster) -> None:
+    """A controller whose watch stands still decides on an image that knows it."""
+    cluster.stop(4)
+    late = reassign(cluster.image, "u", 0, (2, 4), may_change_factor=True)
+    forgotten = unregister(cluster.image, 4)
+    assert isinstance(late, Step)
+    assert not isinstance(forgotten, Refusal)
+    cluster.do(list(forgotten))
+    assert [cluster.commit(txn) for txn in pack(cluster.epoch, [late])] == [False]
+    assert state(cluster).replicas == (2, 3)
 
 
 def test_it_is_listed_until_it_is_done_and_the_controller_ends_it(cluster) -> None:
