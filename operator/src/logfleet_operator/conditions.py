@@ -36,6 +36,12 @@ TROUBLES_MAX: Final = 20
 PODS_CANNOT_RUN: Final = "PodsCannotRun"
 
 
+def condition_of(live: Mapping[str, Any], kind: str) -> Status | None:
+    """The condition of that type that the live object's status has."""
+    conditions: list[Status] = live.get("status", {}).get("conditions", [])
+    return next((each for each in conditions if each["type"] == kind), None)
+
+
 def condition(
     live: Mapping[str, Any], kind: str, *, true: bool | None, reason: str, message: str, now: str
 ) -> Status:
@@ -44,10 +50,7 @@ def condition(
     live: the whole live object. true: None if it is not known. now: RFC 3339, UTC, whole seconds.
     """
     status = "Unknown" if true is None else str(true)
-    before: Status = {}
-    for old in live.get("status", {}).get("conditions", ()):
-        if old["type"] == kind:
-            before = old
+    before = condition_of(live, kind) or {}
     changed = before.get("status") != status
     return {
         "type": kind,
@@ -87,11 +90,11 @@ def cluster_failed(live: Mapping[str, Any], reason: Reason, message: str, now: s
 
 def ready_as_written(live: Mapping[str, Any]) -> bool:
     """True if it was Ready at the generation that it has now."""
-    return any(
-        condition["type"] == "Ready"
-        and condition["status"] == "True"
-        and condition["observedGeneration"] == live["metadata"].get("generation", 0)
-        for condition in live.get("status", {}).get("conditions", ())
+    ready = condition_of(live, READY)
+    generation = live["metadata"].get("generation", 0)
+    return ready is not None and (ready["status"], ready["observedGeneration"]) == (
+        "True",
+        generation,
     )
 
 
@@ -195,16 +198,13 @@ def _cluster_conditions(live: Mapping[str, Any], plan: ClusterPlan, now: str) ->
         message=plan.why if plan.stage.is_progress else "",
         now=now,
     )
-    if plan.paused:
+    if plan.paused and (ready := condition_of(live, READY)) is not None:
         # Whatever was true about Ready may still be; nobody looks at it while paused, but at partitions (`add_shortages`).
-        for old in live.get("status", {}).get("conditions", ()):
-            if old["type"] == READY and old["reason"] == Reason.OFFLINE_PARTITIONS:
-                ready = condition(
-                    live, READY, true=True, reason=Reason.READY, message=plan.why, now=now
-                )
-                return [ready, progressing, paused]
-            if old["type"] == READY:
-                return [old, progressing, paused]
+        if ready["reason"] == Reason.OFFLINE_PARTITIONS:
+            ready = condition(
+                live, READY, true=True, reason=Reason.READY, message=plan.why, now=now
+            )
+        return [ready, progressing, paused]
     reason: str = Reason.READY if plan.done else Reason.PROGRESSING
     if plan.refusal is not None:
         reason = plan.refusal.reason

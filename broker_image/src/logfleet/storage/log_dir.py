@@ -306,14 +306,7 @@ class LogDir:
         self.begun.add(partition)
         directory = f"{self.path}/{partition}"
         prepare_directory(self._open_files, directory, topic_id)
-        request = LoadRequest(
-            directory=directory,
-            config=config,
-            clean=True,
-            recovery_point=0,
-            log_start_offset=0,
-            now_ms=now_ms,
-        )
+        request = LoadRequest.of_new(directory, config, now_ms)
         created = self.open(partition, request)
         self.begun.discard(partition)
         return created

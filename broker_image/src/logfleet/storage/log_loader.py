@@ -7,6 +7,7 @@ only looked at where an index is missing, and nothing readable of it is given up
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Self
 
 import msgspec
 
@@ -57,6 +58,20 @@ class LoadRequest(msgspec.Struct, frozen=True):
     now_ms: int
     first_dirty_offset: int = 0
     gaps_are_damage: bool = True
+
+    @classmethod
+    def of_new(
+        cls, directory: str, config: LogConfig, now_ms: int, *, start_offset: int = 0
+    ) -> Self:
+        """Of a log that was begun just now (`prepare_directory`), and is empty."""
+        return cls(
+            directory=directory,
+            config=config,
+            clean=True,
+            recovery_point=0,
+            log_start_offset=start_offset,
+            now_ms=now_ms,
+        )
 
     @property
     def compacted_end(self) -> int:

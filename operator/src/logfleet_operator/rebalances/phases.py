@@ -12,7 +12,7 @@ from typing import Any, Final
 from logfleet.resources.plan import Reason
 from logfleet.resources.rebalance import RebalanceSpec
 
-from logfleet_operator.conditions import PROGRESSING, READY
+from logfleet_operator.conditions import PROGRESSING, READY, condition_of
 from logfleet_operator.names import Manifest
 
 PROPOSAL_S: Final = 600
@@ -148,8 +148,3 @@ def _age(live: Manifest) -> tuple[str, str]:
 def _status(cluster: Manifest, kind: str) -> str:
     found = condition_of(cluster, kind)
     return "Unknown" if found is None else str(found["status"])
-
-
-def condition_of(live: Manifest, kind: str) -> Manifest | None:
-    conditions: Iterable[Manifest] = live.get("status", {}).get("conditions", ())
-    return next((each for each in conditions if each["type"] == kind), None)

@@ -77,14 +77,7 @@ class IncomingLogs:
         assert name is not None, "the topic's name is too long"
         directory = f"{self._path}/{name}"
         prepare_directory(self._open_files, directory, topic_id)
-        request = LoadRequest(
-            directory=directory,
-            config=config,
-            clean=True,
-            recovery_point=0,
-            log_start_offset=start_offset,
-            now_ms=now_ms,
-        )
+        request = LoadRequest.of_new(directory, config, now_ms, start_offset=start_offset)
         future = PartitionLog(partition, self._open_files, self._trash, request)
         self.futures[partition] = future
         return future
