@@ -1,4 +1,4 @@
-"""`make test`: runs the parts one after another, prints minutes per part, fails if one failed.
+"""`make test`: runs the parts one after another, prints minutes per part and what failed in them, fails if one failed.
 
 A part that this machine cannot run, or for which it could not build what the part needs, is left out and said so in one line; under
 continuous integration (CI=true) that is a failure.
@@ -14,6 +14,9 @@ from collections.abc import Callable
 from e2e.lab.machine import obstacle
 
 Row = tuple[str, float, str]
+
+PYTEST_FAILED = ("FAILED ", "ERROR ")
+"""How the lines of pytest's summary begin that name a failed test; they are said again at the end, as what is kept of a long run's output is often that."""
 
 OBSTACLES: dict[str, Callable[[], str | None]] = {"build": obstacle, "e2e": obstacle}
 """Part -> why this machine cannot run it, if it cannot."""
@@ -31,15 +34,29 @@ def why_not(part: str, broken: set[str]) -> str | None:
     return reason
 
 
-def run_part(part: str, broken: set[str], *, is_ci: bool) -> Row:
-    """(part, minutes, result); the result is `ok`, or begins with `left out` or `FAILED`."""
+def make(part: str, failed: list[str]) -> int:
+    """The exit code of `make PART`, whose output is passed on; the lines that name failed tests are added to `failed`."""
+    command = ["make", "--no-print-directory", part]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            if line.startswith(PYTEST_FAILED):
+                failed.append(f"{part}: {line.rstrip()}")
+    return process.returncode
+
+
+def run_part(part: str, broken: set[str], failed: list[str], *, is_ci: bool) -> Row:
+    """(part, minutes, result); the result is `ok`, or begins with `left out` or `FAILED`. failed: see `make`."""
     missing = "FAILED" if is_ci else "left out"
     reason = why_not(part, broken)
     if reason is not None:
         return (part, 0.0, f"{missing}: {reason}")
     print(f"\n=== {part}", flush=True)
     started = time.monotonic()
-    code = subprocess.run(["make", "--no-print-directory", part], check=False).returncode
+    code = make(part, failed)
     minutes = (time.monotonic() - started) / 60
     if code == 0:
         return (part, minutes, "ok")
@@ -51,9 +68,11 @@ def main(parts: list[str]) -> int:
     # Started in the background by a script, we were told to ignore SIGINT, and so would be what the tests press Ctrl-C for.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     rows: list[Row] = []
+    failed: list[str] = []
     for part in parts:
         broken = {name for name, _, result in rows if result != "ok"}
-        rows.append(run_part(part, broken, is_ci=os.environ.get("CI") == "true"))
+        rows.append(run_part(part, broken, failed, is_ci=os.environ.get("CI") == "true"))
+    print("", *failed, sep="\n")
     print(f"\npart            minutes  result   (load average {os.getloadavg()[0]:.1f})")
     for part, minutes, result in rows:
         print(f"{part:<15} {minutes:>7.1f}  {result}")

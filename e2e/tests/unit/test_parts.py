@@ -26,6 +26,16 @@ def test_later_parts_run_although_an_earlier_one_failed(machine, capsys):
     assert "FAILED (2)" in capsys.readouterr().out
 
 
+def test_what_failed_is_said_again_at_the_end(machine, capsys):
+    (machine.parent / "Makefile").write_text(
+        "bad:\n\t@echo FAILED a.py::test_b - assert 1 == 2; echo 1 failed; false\ngood:\n\t@echo fine\n"
+    )
+    parts.main(["bad", "good"])
+    said = capsys.readouterr().out
+    assert "bad: FAILED a.py::test_b - assert 1 == 2" in said[said.index("fine") :].splitlines()
+    assert said.count("1 failed") == 1
+
+
 def test_a_part_can_be_interrupted_although_the_run_is_in_the_background(machine):
     """A shell without job control starts `make test &` with SIGINT ignored, and that is inherited."""
     (machine.parent / "Makefile").write_text("status:\n\t@grep SigIgn /proc/self/status > ran\n")
