@@ -2,11 +2,13 @@
 
 Each sends numbered records (`KIND.N`) with acks=all and idempotence and default timeouts, to the partitions in turns, until SIGTERM; then it waits for what is on its way.
 On standard output it says of each record what became of it: `N PARTITION OFFSET NANOSECONDS TOOK` (OFFSET -1: acknowledged, at one that the client was not told), the time being that of the answer on the
-monotonic clock of the machine and TOOK the nanoseconds since it was handed to the client; `N failed REASON` for one that was given up. The probe gives up on silent requests after a second, as nobody else does.
+monotonic clock of the machine and TOOK the nanoseconds since it was handed to the client; `N failed REASON` for one that was given up. Between them stands what librdkafka
+says of its producer epochs: it may send again under a new one what is written (its issue 4953). The probe gives up on silent requests after a second, as nobody else does.
 """
 
 import asyncio
 import contextlib
+import logging
 import signal
 import sys
 import time
@@ -40,8 +42,19 @@ def say_failed(number: int, reason: object) -> None:
 
 
 def confluent(bootstrap: str, topic: str, partitions: int, rate: float, stop: Stop) -> None:
+    said = logging.getLogger("librdkafka")
+    said.setLevel(logging.DEBUG)
+    handler = logging.StreamHandler(sys.stdout)  # written by `poll`, so that no line breaks another
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    said.addHandler(handler)
     producer = Producer(
-        {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5}
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 5,
+            "debug": "eos",
+        },
+        logger=said,
     )
 
     def delivered(number: int) -> Callable[[KafkaError | None, Message], None]:
