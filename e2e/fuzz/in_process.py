@@ -11,7 +11,8 @@ from typing import Any, Final, cast
 import msgspec
 import structlog
 from logfleet.control.configs import broker_config
-from logfleet.net.connection import CloseConnection, Peer
+from logfleet.net.connection import CloseConnection
+from logfleet.net.peer import Peer
 from logfleet.node.broker import Broker
 from logfleet.wire.apis import api_of
 from logfleet.wire.frame import SIZE_BYTES, decode_response, encode_request

@@ -19,8 +19,9 @@ import msgspec
 import structlog
 
 from logfleet.metadata.store import Lease
-from logfleet.net.connection import Answer, CloseConnection, Peer, Repeat
+from logfleet.net.connection import Answer, CloseConnection
 from logfleet.net.file_sender import Part
+from logfleet.net.peer import Peer, Repeat
 from logfleet.node.quotas.client_quotas import ClientQuotas
 from logfleet.node.quotas.throttling import Usage, charged
 from logfleet.telemetry.request_stats import RequestStats

@@ -8,12 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from logfleet.net.connection import (
-    Answer,
-    CloseConnection,
-    Peer,
-)
+from logfleet.net.connection import Answer, CloseConnection
 from logfleet.net.listener import Listener
+from logfleet.net.peer import Peer
 
 REQUEST_BYTES_MAX = 4 * 1024 * 1024
 THROTTLES_MS = {b"T": 3_600_000, b"t": 100}

@@ -8,9 +8,10 @@ import pytest
 import structlog
 from logfleet.control.connection_limits import connection_limits
 from logfleet.control.topic_configs import BrokerLayers
-from logfleet.net.connection import IDLE, Answer, Peer
+from logfleet.net.connection import IDLE, Answer
 from logfleet.net.connection_quotas import ConnectionQuotas
 from logfleet.net.listener import Listener, close_least_recently_used, unlimited
+from logfleet.net.peer import Peer
 
 from broker_image.tests.unit.net.listening import serving, stop_ticking
 from broker_image.tests.unit.waiting import Until

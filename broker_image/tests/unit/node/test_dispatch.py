@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 import structlog
-from logfleet.net.connection import CloseConnection, Peer
+from logfleet.net.connection import CloseConnection
+from logfleet.net.peer import Peer
 from logfleet.node.dispatch import Dispatcher, Handlers, RequestContext
 from logfleet.wire.apis import API_BY_NAME
 from logfleet.wire.codec import decode

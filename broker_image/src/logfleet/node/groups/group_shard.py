@@ -21,7 +21,7 @@ from logfleet.groups.topic_removal import TopicRemoval
 from logfleet.groups.turn import Turn, Write
 from logfleet.io.clock import monotonic_ms
 from logfleet.log.validation import AppendResult, Rejected, prepare_fully
-from logfleet.net.connection import Peer
+from logfleet.net.peer import Peer
 from logfleet.node.partitions.partition import NotLeading, Partition
 from logfleet.records.record import Record, build_batch
 from logfleet.wire.errors import ErrorCode

@@ -15,6 +15,7 @@ from logfleet.node.handlers.ack_waits import ack_error, wait_acked
 from logfleet.node.handlers.appending import ACKS, Sender, append
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.handlers.produce_repeats import remember
+from logfleet.node.handlers.refused_batches import error_behind, note_refused
 from logfleet.node.partitions.partition import Partition
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ProduceRequest, ProduceResponse
@@ -136,7 +137,31 @@ class _Turn:
         partition: Partition | None,
         prepared: Prepared | Rejected | None = None,
     ) -> _Row | NeedsThread:
-        """Append one partition's batch. prepared: what preparing it gave, if that was needed."""
+        """Append one partition's batch, or refuse it with the one before it. prepared: what preparing it gave, if that was needed."""
+        by_id = self._context.api_version >= TOPIC_IDS_SINCE
+        key = (topic.topic_id if by_id else topic.name, data.index)
+        refused, records = self._context.peer.refused, data.records or b""
+        error = error_behind(refused, key, records) if refused else None
+        row = (
+            self._try_append(topic, data, partition, prepared)
+            if error is None
+            else self._failure(data.index, error)
+        )
+        if isinstance(row, NeedsThread):
+            return row
+        if row.error_code:
+            note_refused(refused, key, records, ErrorCode(row.error_code))
+        elif refused:
+            refused.pop(key, None)
+        return row
+
+    def _try_append(
+        self,
+        topic: _TopicData,
+        data: _PartitionData,
+        partition: Partition | None,
+        prepared: Prepared | Rejected | None,
+    ) -> _Row | NeedsThread:
         records: Any = data.records or b""
         result = append(self._broker, partition, self._sender, records, prepared)
         if partition is None or result is None:

@@ -15,6 +15,7 @@ from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.ack_waits import ack_error, wait_acked
 from logfleet.node.handlers.appending import Sender, append
 from logfleet.node.handlers.host import PartitionHost
+from logfleet.node.handlers.refused_batches import note_refused
 from logfleet.node.partitions.partition import Partition
 from logfleet.node.partitions.partition_table import HostedTopic
 from logfleet.records.batch import HEADER_SIZE
@@ -75,6 +76,7 @@ class ProduceRepeat:
         "_is_flexible",
         "_names",
         "_pack",
+        "_refused",
         "_sender",
         "_tail",
         "_timeout_ms",
@@ -104,6 +106,7 @@ class ProduceRepeat:
         self._topic = topic.topic_id if by_id else topic.name
         self._sender = Sender(version, context.client_id, request.acks)
         self._index = data.index
+        self._refused = context.peer.refused
         self._is_flexible = api.request_header_version(version) == 2
         # as the codec writes it: a client that writes it otherwise is not recognised, and decoded each time
         pieces = encode_request(request, version, 0, context.client_id)
@@ -169,12 +172,13 @@ class ProduceRepeat:
             return None
         hosted = self._topics.get(self._topic)
         partition = None if hosted is None else hosted.partitions.get(self._index)
-        if partition is None or not partition.appends_at_once:
+        if partition is None or not partition.appends_at_once or self._refused:
             return None
         result = append(self._broker, partition, self._sender, frame[start:end])
         if type(result) is not AppendResult:
             if not isinstance(result, ErrorCode):
                 return None
+            note_refused(self._refused, (self._topic, self._index), frame[start:end], result)
             return self._failed(correlation_id, result)
         if result.last_offset >= partition.high_watermark:
             assert partition.has_followers, "acknowledged before it is committed"

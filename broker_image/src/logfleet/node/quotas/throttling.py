@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
 
-from logfleet.net.connection import Peer
+from logfleet.net.peer import Peer
 from logfleet.node.quotas.client_quotas import ClientQuotas
 from logfleet.wire.codec import encoder
 from logfleet.wire.encoded_rows import EncodedRows

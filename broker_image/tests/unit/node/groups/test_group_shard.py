@@ -9,7 +9,7 @@ from logfleet.groups.offsets import ZERO_UUID
 from logfleet.groups.records import GroupMetadataRecord, OffsetRecord
 from logfleet.groups.replay import Replay
 from logfleet.log.validation import Rejected
-from logfleet.net.connection import Peer
+from logfleet.net.peer import Peer
 from logfleet.node.groups.group_log import apply_record
 from logfleet.node.groups.group_shard import GroupShard, Waiter
 from logfleet.records.batch import iterate_headers

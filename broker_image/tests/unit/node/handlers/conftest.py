@@ -13,7 +13,7 @@ from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import ImageBuilder
 from logfleet.metadata.store import KeyValue
-from logfleet.net.connection import Peer
+from logfleet.net.peer import Peer
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.partitions.log_moves import LogMoves
 from logfleet.node.partitions.parked import Parked

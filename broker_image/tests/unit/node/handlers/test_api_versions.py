@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 from logfleet.metadata.image import ClusterImage, Features
-from logfleet.net.connection import Peer
+from logfleet.net.peer import Peer
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.api_versions import api_versions
 from logfleet.wire.apis import API_BY_NAME

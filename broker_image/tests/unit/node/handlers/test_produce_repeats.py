@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from logfleet.log.config import LogConfig
-from logfleet.net.connection import REPEATS_MAX, CloseConnection, Peer
+from logfleet.net.connection import CloseConnection
+from logfleet.net.peer import REPEATS_MAX, Peer
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.handlers.produce import HANDLERS
 from logfleet.node.partitions.partition import Partition

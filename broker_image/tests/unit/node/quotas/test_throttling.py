@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 from logfleet.control.quota_rates import Windows
 from logfleet.metadata.image import Quotas
-from logfleet.net.connection import Peer
+from logfleet.net.peer import Peer
 from logfleet.node.dispatch import Dispatcher, RequestContext
 from logfleet.node.quotas import throttling
 from logfleet.node.quotas.client_quotas import ClientQuotas

@@ -16,7 +16,7 @@ from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import BrokerValue, ControllerValue, Listener
 from logfleet.metadata.store import Delete, MetadataStore, Operation, Put, Txn
 from logfleet.net import listener as sockets
-from logfleet.net.connection import Peer
+from logfleet.net.peer import Peer
 from logfleet.node.cluster.controller_access import ControllerAccess
 from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.metadata_follower import MetadataFollower

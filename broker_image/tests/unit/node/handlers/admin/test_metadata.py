@@ -4,7 +4,7 @@ import pytest_asyncio
 from logfleet.metadata import keys
 from logfleet.metadata.keys import BrokerValue, FenceValue, Listener
 from logfleet.metadata.store import Put
-from logfleet.net.connection import Peer
+from logfleet.net.peer import Peer
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.admin.topics import create_one
 from logfleet.node.handlers.metadata import describe_topic_partitions

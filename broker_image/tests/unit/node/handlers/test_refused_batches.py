@@ -1,0 +1,110 @@
+"""What follows a batch that was refused for now, on the same connection: requests of an idempotent producer that were on their way together."""
+
+from typing import Any
+
+import pytest
+from logfleet.net.peer import Peer
+from logfleet.node.dispatch import RequestContext
+from logfleet.node.handlers.produce import produce
+from logfleet.records.record import ProducerStamp, Record, build_batch
+from logfleet.replication.partition_state import Member
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import ProduceRequest
+
+from broker_image.tests.unit.node.partitions.replicas_rig import A, B, replicated, shrink
+
+NONE, OUT_OF_ORDER = ErrorCode.NONE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+NOT_ENOUGH, NOT_LEADER = ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER
+NOW = 1_700_000_000_000
+
+
+class Connection:
+    """Sends batches of two records to one partition, acks=all."""
+
+    def __init__(self, host: Any) -> None:
+        self._host = host
+        self._peer = Peer("PLAINTEXT")
+
+    def send(self, sequence: int, *, producer: int = 7, epoch: int = 0, version: int = 12) -> int:
+        """The error, as far as it is known at once."""
+        records = [Record(None, b"x", NOW), Record(None, b"y", NOW)]
+        batch = build_batch(records, producer=ProducerStamp(producer, epoch, sequence))
+        data = ProduceRequest.PartitionProduceData(index=0, records=memoryview(batch))
+        topic_id = b"topic".ljust(16, b"-")
+        topic = ProduceRequest.TopicProduceData(
+            name="topic", topic_id=topic_id, partition_data=[data]
+        )
+        request = ProduceRequest(acks=-1, timeout_ms=0, topic_data=[topic])
+        answer: Any = produce(self._host, request, RequestContext(self._peer, version, "client", 1))
+        if hasattr(answer, "close"):  # it is appended, and waits for the others
+            answer.close()
+            return NONE
+        ((row,),) = [topic.partition_responses for topic in answer.responses]
+        return int(row.error_code)
+
+
+def in_sync(host: Any, *isr: Member) -> None:
+    """These are from now on; the topic's min.insync.replicas is 2."""
+    shrink(host.partitions.get("topic", 0), *isr)
+
+
+@pytest.fixture
+def connection(host: Any) -> Connection:
+    """To a leader that has the records 0 and 1 of producer 7."""
+    host.host(replicas_state=replicated(isr=(A, B)))
+    connection = Connection(host)
+    assert connection.send(0) == NONE
+    return connection
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_what_was_on_its_way_with_a_refused_batch_is_refused_with_it(
+    host, connection, version
+) -> None:
+    in_sync(host, A)
+    assert connection.send(2, version=version) == NOT_ENOUGH
+    in_sync(host, A, B)
+    assert [connection.send(each, version=version) for each in (4, 6, 8)] == [NOT_ENOUGH] * 3
+    assert host.partitions.get("topic", 0).log.log_end_offset == 2
+    assert [connection.send(each, version=version) for each in (2, 4, 6, 8)] == [NONE] * 4
+    assert host.partitions.get("topic", 0).log.log_end_offset == 10
+
+
+def test_a_gap_that_is_real_is_told_once_the_producer_tries_again(host, connection) -> None:
+    in_sync(host, A)
+    assert connection.send(2) == NOT_ENOUGH
+    in_sync(host, A, B)
+    assert connection.send(4) == NOT_ENOUGH
+    assert connection.send(4) == OUT_OF_ORDER
+    assert connection.send(8) == OUT_OF_ORDER
+
+
+def test_a_producer_that_is_new_here_begins_with_its_first_batch(host) -> None:
+    """Anything would be taken from it: its second batch, and then the first would be out of order for ever."""
+    connection = Connection(host)
+    host.know_topic("topic", {0: 2})
+    assert connection.send(0) == NOT_LEADER
+    host.host(replicas_state=replicated(isr=(A, B)))
+    assert connection.send(2) == NOT_LEADER
+    assert [connection.send(each) for each in (0, 2)] == [NONE, NONE]
+
+
+@pytest.mark.parametrize("other", [{"producer": 8}, {"epoch": 1}], ids=["producer", "epoch"])
+def test_others_are_not_held_to_it(host, connection, other) -> None:
+    in_sync(host, A)
+    assert connection.send(2) == NOT_ENOUGH
+    in_sync(host, A, B)
+    assert connection.send(0, **other) == NONE
+
+
+def test_another_connection_is_told_of_its_own_gap(host, connection) -> None:
+    in_sync(host, A)
+    assert connection.send(2) == NOT_ENOUGH
+    in_sync(host, A, B)
+    assert Connection(host).send(4) == OUT_OF_ORDER
+
+
+def test_an_error_that_lasts_is_told_of_the_batch_that_has_it(host, connection) -> None:
+    assert connection.send(6) == OUT_OF_ORDER
+    assert connection.send(2) == NONE
+    assert connection.send(4) == NONE
