@@ -22,7 +22,7 @@ WINDOWS_S = 2
 CONFIG = {"replication.quota.window.num": str(WINDOWS_S), "default.replication.factor": "3"}
 PATIENCE_S = 60
 LONG_SIZE = 30 * MIB
-STANDS_S = 0.3
+STANDS_S, RUNS_S = 0.6, 0.2
 CALM_RECORDS = 500
 
 
@@ -31,6 +31,14 @@ def fill(fleet: Fleet, topic: str, size: int = SIZE) -> None:
     for _ in range(size // 65536):
         producer.produce(topic, b"x" * 65536)
     assert producer.flush(PATIENCE_S) == 0
+
+
+def fill_calmly(fleet: Fleet, topic: str, size: int) -> None:
+    """One record after the other: what producers wait for meanwhile is what they wait for on a calm broker."""
+    producer = Producer({"bootstrap.servers": fleet.bootstrap, "acks": "all", "linger.ms": 0})
+    for _ in range(size // 65536):
+        producer.produce(topic, b"x" * 65536)
+        assert producer.flush(PATIENCE_S) == 0
 
 
 def in_sync_after(admin: AdminClient, topic: str, count: int) -> float:
@@ -61,7 +69,7 @@ class Slowed:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._is_over.wait(STANDS_S):
+        while not self._is_over.wait(RUNS_S):
             self._broker.pause()
             self._is_over.wait(STANDS_S)
             self._broker.resume()
@@ -127,7 +135,7 @@ def test_a_throttle_yields_while_producers_wait_and_comes_back_to_its_rate(rig: 
         until(lambda: len(offsets) > CALM_RECORDS, "it is known what producers wait for")
         behind.terminate()
         in_sync_after(admin, "copied", 1)
-        fill(fleet, "copied", LONG_SIZE)
+        fill_calmly(fleet, "copied", LONG_SIZE)
         behind.launch()
         until(lambda: rate(leader) == RATE, "the throttle is in force")
         with Slowed(slow):
