@@ -76,7 +76,8 @@ def test_three_brokers_become_six_and_three_again(rig: Rig) -> None:
     fill(fleet.bootstrap, TOPIC, PARTITIONS, 4 * SIZE)
     with load(fleet.bootstrap, TOPIC) as clients:
         first.wait_until(lambda: plan_of(first)["before"]["traffic"] > 0, 40)
-        assert "Nothing is to be moved." in said(first, "rebalance", "plan", "-o", "table")
+        # leaders may be proposed, as what is written is not the same everywhere at every moment
+        assert plan_of(first)["bytes"] == 0
         grow(rig, fleet)
         made = json.loads(said(first, "rebalance", "plan", "-o", "json"))
         assert made["bytes"] <= 1.3 * made["least_bytes"]
