@@ -136,8 +136,10 @@ def test_a_throttle_yields_while_producers_wait_and_comes_back_to_its_rate(rig: 
         behind.terminate()
         in_sync_after(admin, "copied", 1)
         fill_calmly(fleet, "copied", LONG_SIZE)
+        before = copied(leader)
         behind.launch()
-        until(lambda: rate(leader) == RATE, "the throttle is in force")
+        until(lambda: copied(leader) > before, "the throttled replica is copied")
+        assert rate(leader) == RATE
         with Slowed(slow):
             until(lambda: rate(leader) < RATE / 2, "the throttle yields")
         until(lambda: rate(leader) == RATE, "it is back at its rate")
@@ -147,6 +149,11 @@ def test_a_throttle_yields_while_producers_wait_and_comes_back_to_its_rate(rig: 
 def rate(broker: Broker) -> float:
     """What the throttle of its leader's side lets through, bytes per second."""
     return broker.metric('logfleet_replication_throttle_bytes_per_second{side="leader"')
+
+
+def copied(broker: Broker) -> float:
+    """Bytes of throttled replicas that others have fetched from it."""
+    return broker.metric('logfleet_replication_throttled_bytes_total{side="leader"')
 
 
 @contextmanager
