@@ -7,6 +7,8 @@ are journalled: of the creations, renames and removals that no fsync of their di
 Directories may be renamed: durable with the one they are in, and with what was done in them before. What lies below different first
 directories ("/a", "/b") is on different file systems: of each some first changes survive, whatever the others do.
 
+Threads may use it, as those do that open logs at a start: one operation is done after the other.
+
 It can fail, too: `fail_after` lets operations end with an OSError. A write that fails has written a part. What a failed fsync was to
 bring to the disk is lost at the next power loss, though later ones succeed, as on Linux.
 """
@@ -14,6 +16,9 @@ bring to the disk is lost at the next power loss, though later ones succeed, as 
 import errno
 import random
 from collections.abc import Callable
+from functools import wraps
+from threading import RLock
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from logfleet.io.files import Entry, File, FileLocked, Lock, Space, Status, Writable
 
@@ -30,6 +35,28 @@ class PowerLoss(BaseException):
 
 
 Change = Callable[[dict[str, "Inode"]], object]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Locked(Protocol):
+    turn: Any
+
+
+L = TypeVar("L", bound=_Locked)
+
+
+def in_turn(
+    operation: Callable[Concatenate[L, P], T],
+) -> Callable[Concatenate[L, P], T]:
+    """An operation of the disk or of a file on it: no other thread's comes between."""
+
+    @wraps(operation)
+    def done(self: L, /, *arguments: P.args, **named: P.kwargs) -> T:
+        with self.turn:
+            return operation(self, *arguments, **named)
+
+    return cast("Callable[Concatenate[L, P], T]", done)
 
 
 class Inode:
@@ -72,18 +99,22 @@ class Inode:
 class SimFile:
     def __init__(self, disk: "SimDisk", path: str, inode: Inode) -> None:
         self.path = path
+        self.turn = disk.turn
         self._disk, self._inode = disk, inode
 
     def fileno(self) -> int:
         raise NotImplementedError("there is no descriptor behind a simulated file")
 
+    @in_turn
     def size(self) -> int:
         return len(self._inode.data)
 
+    @in_turn
     def pread(self, length: int, position: int) -> bytes:
         self._disk.may_fail(READ, self.path)
         return bytes(self._inode.data[position : position + length])
 
+    @in_turn
     def pwrite(self, data: Writable, position: int) -> None:
         whole = bytes(data)
         try:
@@ -93,6 +124,7 @@ class SimFile:
             raise
         self._change(position, whole)
 
+    @in_turn
     def truncate(self, length: int) -> None:
         self._disk.may_fail(TRUNCATE, self.path)
         self._change(length, None)
@@ -103,6 +135,7 @@ class SimFile:
         inode.apply(inode.data, position, written)
         self._disk.step()
 
+    @in_turn
     def fsync(self) -> None:
         self._disk.step()
         inode = self._inode
@@ -129,11 +162,12 @@ class SimDisk:
     """Implements `Files`. fuse: after so many changes and syncs the power fails, None: never by itself."""
 
     def __init__(self, seed: int) -> None:
+        self.turn = RLock()
         self.fuse: int | None = None
         self.locks: set[str] = set()
         self.boots = 1
         self.faults = 0  # operations that have failed
-        self._fault: tuple[int, frozenset[str]] = (0, frozenset())
+        self._fault: tuple[int, frozenset[str], str] = (0, frozenset(), "/")
         self._fault_in = self._faults_left = 0
         self._dice = random.Random(seed)
         self._names: dict[str, Inode] = {}
@@ -149,15 +183,22 @@ class SimDisk:
             if self.fuse <= 0:
                 raise PowerLoss
 
+    @in_turn
     def fail_after(
-        self, operations: int, error: int, kinds: frozenset[str] = CHANGES, *, times: int = 1
+        self,
+        operations: int,
+        error: int,
+        kinds: frozenset[str] = CHANGES,
+        *,
+        times: int = 1,
+        below: str = "/",
     ) -> None:
-        """After so many operations of these kinds, the next `times` of them fail with that errno; 0: none fails any more."""
-        self._fault, self._fault_in, self._faults_left = (error, kinds), operations, times
+        """After so many operations of these kinds on paths that begin with `below`, the next `times` of them fail with that errno; 0: none fails any more."""
+        self._fault, self._fault_in, self._faults_left = (error, kinds, below), operations, times
 
     def may_fail(self, kind: str, path: str) -> None:
-        error, kinds = self._fault
-        if not self._faults_left or kind not in kinds:
+        error, kinds, below = self._fault
+        if not self._faults_left or kind not in kinds or not path.startswith(below):
             return
         if self._fault_in:
             self._fault_in -= 1
@@ -170,6 +211,7 @@ class SimDisk:
         """How much of a write that fails is there."""
         return self._dice.randrange(length) if length else 0
 
+    @in_turn
     def lose_power(self) -> None:
         """The next thing that happens is a start of the machine."""
         systems: dict[str, list[Change]] = {
@@ -198,6 +240,7 @@ class SimDisk:
         self._journal.append((directory, change))
         self.step()
 
+    @in_turn
     def open(self, path: str, *, create: bool = False) -> File:
         if path not in self._names:
             if not create:
@@ -207,12 +250,14 @@ class SimDisk:
             self._rename(_parent(path), lambda names: names.__setitem__(path, inode))
         return SimFile(self, path, self._names[path])
 
+    @in_turn
     def status(self, path: str) -> Status:
         return Status(self.open(path).size(), 0)
 
     def set_modified(self, path: str, modified_ms: int) -> None:  # noqa: ARG002  it keeps no times
         self.open(path)
 
+    @in_turn
     def list_directory(self, path: str) -> list[Entry]:
         if path not in self._directories:
             raise FileNotFoundError(errno.ENOENT, "No such directory", path)
@@ -226,12 +271,15 @@ class SimDisk:
         ]
         return files + inner
 
+    @in_turn
     def make_directory(self, path: str) -> None:
         self._directories.add(path)
 
+    @in_turn
     def remove_directory(self, path: str) -> None:
         self._directories.discard(path)
 
+    @in_turn
     def remove(self, path: str) -> None:
         if path in self._directories:
             raise IsADirectoryError(errno.EISDIR, "Is a directory", path)
@@ -239,6 +287,7 @@ class SimDisk:
         self.may_fail(REMOVE, path)
         self._rename(_parent(path), lambda names: names.pop(path, None))
 
+    @in_turn
     def rename(self, source: str, target: str) -> None:
         if source in self._directories:
             self._rename_directory(source, target)
@@ -269,6 +318,7 @@ class SimDisk:
         self._renamed.append((source, target))
         self._rename(_parent(target), move)
 
+    @in_turn
     def fsync_directory(self, path: str) -> None:
         self.step()
         self.may_fail(FSYNC_DIRECTORY, path)
@@ -283,6 +333,7 @@ class SimDisk:
     def boot_id(self) -> str:
         return f"boot {self.boots}"
 
+    @in_turn
     def lock(self, path: str, holder: str) -> Lock:
         if path in self.locks:
             raise FileLocked(path, holder)

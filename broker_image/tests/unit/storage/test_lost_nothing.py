@@ -115,7 +115,7 @@ async def test_a_machine_that_lost_power_may_have_lost_what_was_not_durable(disk
 
 async def test_what_the_disk_did_not_take_fails_the_directory(disk) -> None:
     append(await known(disk, ("/a", "/b")), 30)
-    disk.fail_after(0, errno.EIO, frozenset({FSYNC}))
+    disk.fail_after(0, errno.EIO, frozenset({FSYNC}), below=f"/a/{NAME}")
     again = await start(disk, ("/a", "/b"))
     assert again.failed == ["/a"]
     assert not again.lost_nothing
