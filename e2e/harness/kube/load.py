@@ -28,6 +28,9 @@ WHOLE_WITHIN_S = 180.0
 CALM_S = 20.0
 """For as long times of sends are taken before what is compared with them."""
 
+OUT_OF_ORDER = "ERRSEQ"
+"""How librdkafka's debug log names an answer after which it takes a new producer epoch (rd_kafka_handle_idempotent_Produce_error)."""
+
 HEADING = f"{'scenario':<36} {'records':>8} {'failed':>7} {'lost':>5} {'twice':>6}  longest stall"
 
 
@@ -35,6 +38,7 @@ class Row(NamedTuple):
     """What a scenario led to. stalls: of each client the longest time in which a partition acknowledged nothing.
 
     p99s: seconds from a send to its answer, by client, while it was calm and during the scenario; only where it was asked for.
+    out_of_order: what librdkafka says of each answer that took its producer epoch away.
     """
 
     scenario: str
@@ -44,6 +48,7 @@ class Row(NamedTuple):
     commits_back: list[str]
     stalls: dict[str, float]
     p99s: dict[str, tuple[float, float]]
+    out_of_order: list[str]
 
     def __str__(self) -> str:
         stalls = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.stalls.items())
@@ -53,7 +58,8 @@ class Row(NamedTuple):
             f"; p99 {name} {1000 * before:.1f} -> {1000 * during:.1f} ms"
             for name, (before, during) in self.p99s.items()
         )
-        return f"{self.scenario:<36} {counts}  {stalls}{p99s}"
+        epochs = f"; out of order {len(self.out_of_order)}" if self.out_of_order else ""
+        return f"{self.scenario:<36} {counts}  {stalls}{p99s}{epochs}"
 
 
 class Load:
@@ -117,6 +123,11 @@ class Load:
                 for kind, found in histories.items()
             },
             {} if self._calm_from_s is None else self._p99s(histories, self._calm_from_s),
+            [
+                line
+                for line in self._producers["confluent"].log.read_text().splitlines()
+                if OUT_OF_ORDER in line
+            ],
         )
 
     def _p99s(

@@ -148,7 +148,8 @@ def end(
         load.wait_served()
         row = load.end(scenario)
         table.append(row)
-        rig.say(str(row))
+        for said in (str(row), *row.out_of_order):
+            rig.say(said)
         assert row.verdict.is_clean, row
         assert row.failed == []
         assert row.commits_back == []
