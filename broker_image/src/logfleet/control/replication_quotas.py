@@ -1,7 +1,8 @@
 """How fast throttled replicas are copied at most (KIP-73): which replicas those are, and whether a rate is used up.
 
 Kafka's ReplicationQuotaManager and TopicConfigHandler.parseThrottledPartitions. A broker has two such quotas, one as leader and one as
-follower, and a third for copies between its own log directories (KIP-113), of which all are throttled. A follower takes no more than BURST_MS' worth at once, where Kafka lets through what a window allows in its first moment: bursts are what producers feel. Times are milliseconds of one clock that never goes back.
+follower, and a third for copies between its own log directories (KIP-113), of which all are throttled. Two more are for replicas that reassignments add, of which nobody has to make
+a list, nor take it away afterwards (as KIP-542 proposes); what is on a list of KIP-73 is throttled by that. A follower takes no more than BURST_MS' worth at once, where Kafka lets through what a window allows in its first moment: bursts are what producers feel. Times are milliseconds of one clock that never goes back.
 """
 
 import math
@@ -27,18 +28,29 @@ ANSWER: Final = 2 * SLICE
 
 
 class Side(Enum):
-    """On which side of a copy bytes are counted.
+    """On which side of which copies bytes are counted.
 
-    rate_key: of brokers, bytes per second. replicas_key: of topics, `partition:broker,...` or `*`; None where all count.
+    label: as metrics have it. rate_key: of brokers, bytes per second. replicas_key: of topics, `partition:broker,...` or `*`; None where all count.
     """
 
-    LEADER = "leader.replication.throttled.rate", "leader.replication.throttled.replicas"
-    FOLLOWER = "follower.replication.throttled.rate", "follower.replication.throttled.replicas"
-    LOG_DIRS = "replica.alter.log.dirs.io.max.bytes.per.second", None
+    LEADER = "leader", "leader.replication.throttled.rate", "leader.replication.throttled.replicas"
+    FOLLOWER = (
+        "follower",
+        "follower.replication.throttled.rate",
+        "follower.replication.throttled.replicas",
+    )
+    LOG_DIRS = "log_dirs", "replica.alter.log.dirs.io.max.bytes.per.second", None
+    ADDED_LEADER = "added_leader", "logfleet.reassignment.throttled.rate", None
+    ADDED_FOLLOWER = "added_follower", "logfleet.reassignment.throttled.rate", None
 
-    def __init__(self, rate_key: str, replicas_key: str | None) -> None:
+    def __init__(self, label: str, rate_key: str, replicas_key: str | None) -> None:
+        self.label = label
         self.rate_key = rate_key
         self.replicas_key = replicas_key
+
+    @property
+    def is_leaders(self) -> bool:
+        return self in {Side.LEADER, Side.ADDED_LEADER}
 
 
 @lru_cache(maxsize=256)
@@ -98,7 +110,7 @@ class ReplicationQuota:
             return 0
         if self.rate <= 0:
             return self._windows.length_ms
-        ahead_ms = 0.0 if self.side is Side.LEADER else self._paid_ms - now_ms - BURST_MS
+        ahead_ms = 0.0 if self.side.is_leaders else self._paid_ms - now_ms - BURST_MS
         return max(self._meter.throttle_ms(self.in_force, now_ms), math.ceil(ahead_ms), 0)
 
     @property

@@ -153,3 +153,31 @@ def is_same(admin: AdminClient, topic: str, plan: Plan) -> bool:
 def fleet_stopped(fleet: Fleet) -> None:
     for broker in fleet.brokers:
         broker.kill()
+
+
+def test_replicas_that_are_added_keep_to_their_rate_and_nothing_has_to_be_taken_away(
+    rig: Rig, tmp_path: Path
+) -> None:
+    """Without --throttle, as a Topic that gets more replicas; a topic beside it is not slowed down."""
+    fleet = rig.fleet(3, zones=["a", "b", "c"], config={"replication.quota.window.num": "2"})
+    admin = AdminClient({"bootstrap.servers": fleet.bootstrap})
+    topic, size = "growing", 8 * MIB
+    made = admin.create_topics([NewTopic(topic, 1, replica_assignment=[[1]])])
+    made[topic].result(PATIENCE_S)
+    fill(fleet.bootstrap, topic, 1, size)
+    rate = f"logfleet.reassignment.throttled.rate={MIB}"
+    entity = ["--bootstrap-server", fleet.bootstrap, "--entity-type", "brokers", "--entity-default"]
+    run_tool("kafka.admin.ConfigCommand", [*entity, "--alter", "--add-config", rate])
+    wanted: Plan = {0: (1, 2)}
+    Mover(fleet, topic, tmp_path).run("--execute", wanted)
+    began = time.monotonic()
+    until(lambda: is_at(admin, topic, wanted), "the replica is there")
+    took_s = time.monotonic() - began
+    print(f"{size} bytes in {took_s:.1f} s")
+    # the tool itself takes a second or two, in which it is copied already
+    assert 0.6 * size / MIB <= took_s <= 2 * size / MIB
+    described = run_tool(
+        "kafka.admin.ConfigCommand",
+        [*entity[:2], "--entity-type", "topics", "--entity-name", topic, "--describe"],
+    )
+    assert "throttled" not in described

@@ -9,6 +9,7 @@ fewer by a part of a batch, which is no reason to let it wait for min_bytes.
 from collections.abc import Callable
 from typing import Any
 
+from logfleet.control.replication_quotas import Side
 from logfleet.io.clock import monotonic_ms
 from logfleet.log.epochs import NO_EPOCH
 from logfleet.node.dispatch import RequestContext
@@ -155,9 +156,12 @@ class Reading:
             return
         self._table.replicated.bytes_out += self.bytes
         throttle = self._broker.replication_throttle
-        if throttle.leader.is_limited:
+        if throttle.is_limited(Side.LEADER):
             for partition, size in self._read:
-                throttle.record(throttle.leader, partition.topic, partition.index, size)
+                in_sync = self._is_in_sync(partition)
+                throttle.record(
+                    Side.LEADER, partition.topic, partition.index, size, in_sync=in_sync
+                )
 
     def answer(self, rows: Rows, session_id: int = 0) -> FetchResponse:
         """An answer with these of the rows; neighbours of one topic stand together."""
@@ -269,11 +273,17 @@ class Reading:
     def _is_held_back(self, partition: Partition | FollowedPartition) -> bool:
         """Whether this follower is to get nothing for now: it is not in sync, throttled, and the rate is used up (ReplicaManager.shouldLeaderThrottle)."""
         throttle = self._broker.replication_throttle
-        if not throttle.leader.is_limited or not isinstance(partition, Partition):
+        if not throttle.is_limited(Side.LEADER) or not isinstance(partition, Partition):
             return False
-        if any(member == self._replica for member, _ in partition.replicas_state.state.isr):
+        if self._is_in_sync(partition):
             return False
-        return throttle.is_held_back(throttle.leader, partition.topic, partition.index)
+        return throttle.is_held_back(Side.LEADER, partition.topic, partition.index)
+
+    def _is_in_sync(self, partition: Partition | FollowedPartition) -> bool:
+        """Whether this follower is, as its leader has it."""
+        return isinstance(partition, Partition) and any(
+            member == self._replica for member, _ in partition.replicas_state.state.isr
+        )
 
     def _note_progress(
         self, partition: Partition, wanted: FetchRequest.FetchPartition

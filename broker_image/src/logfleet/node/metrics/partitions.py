@@ -135,15 +135,15 @@ def replication(
     yield single(table.ISR_UPDATES_FAILED, isr_writer.failed)
     yield single(table.REPLICATION_BYTES_IN, partitions.replicated.bytes_in)
     yield single(table.REPLICATION_BYTES_OUT, partitions.replicated.bytes_out)
-    sides = (throttle.leader, throttle.follower)
+    quotas = throttle.between_brokers
     yield labelled(
         table.REPLICATION_THROTTLED_BYTES,
-        [((quota.side.name.lower(),), quota.bytes) for quota in sides],
+        [((quota.side.label,), quota.bytes) for quota in quotas],
     )
     yield labelled(
         table.REPLICATION_THROTTLE_RATE,
         [
-            ((quota.side.name.lower(),), round(quota.in_force) if quota.is_limited else 0)
-            for quota in sides
+            ((quota.side.label,), round(quota.in_force) if quota.is_limited else 0)
+            for quota in quotas
         ],
     )

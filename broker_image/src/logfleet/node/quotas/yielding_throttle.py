@@ -31,13 +31,13 @@ class YieldingThrottle:
 
     def look(self) -> None:
         """A second is over."""
-        stats, sides = self._produce(), (self._throttle.leader, self._throttle.follower)
+        stats, quotas = self._produce(), self._throttle.between_brokers
         now = stats.at_once.plus(stats.total)
         new = now.minus(self._before)
         self._before = now
-        copied = sum(quota.bytes for quota in sides)
+        copied = sum(quota.bytes for quota in quotas)
         p99_s = new.quantile(SHARE) if new.count >= REQUESTS_MIN else None
         self._rule.second(p99_s, copied=copied > self._copied)
         self._copied = copied
-        for quota in sides:
+        for quota in quotas:
             quota.factor = self._rule.factor

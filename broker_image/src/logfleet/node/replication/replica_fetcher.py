@@ -14,7 +14,7 @@ import structlog
 from logfleet.client.connection import Connection
 from logfleet.client.errors import ClientError
 from logfleet.control.configs import BrokerConfig
-from logfleet.control.replication_quotas import ANSWER, SLICE
+from logfleet.control.replication_quotas import ANSWER, SLICE, Side
 from logfleet.io import clock
 from logfleet.io.slices import Slices
 from logfleet.log.replicated import UnexpectedAppendOffset
@@ -313,7 +313,7 @@ class ReplicaFetcher:
             followed.pause_s = RECONNECT_S_MIN
             self._host.replicated.bytes_in += len(row.records)
             throttle = self._host.throttle
-            throttle.record(throttle.follower, partition.topic, partition.index, len(row.records))
+            throttle.record(Side.FOLLOWER, partition.topic, partition.index, len(row.records))
         partition.lag = max(0, row.high_watermark - partition_log.log_end_offset)
         if row.records:
             self._want_once_written(key, followed)
@@ -369,15 +369,15 @@ class ReplicaFetcher:
         """Whether it is behind and throttled: then it is copied in slices, so that it takes neither side's loop for long."""
         throttle = self._host.throttle
         return bool(partition.lag) and throttle.concerns(
-            throttle.follower, partition.topic, partition.index
+            Side.FOLLOWER, partition.topic, partition.index
         )
 
     def _throttle_ms(self, partition: FollowedPartition) -> int:
         """How long it is not fetched as it is behind, throttled, and the rate is used up (ReplicaFetcherThread.shouldFollowerThrottle); asked again by then."""
         throttle = self._host.throttle
-        if not partition.lag or not throttle.follower.is_limited:
+        if not partition.lag or not throttle.is_limited(Side.FOLLOWER):
             return 0
-        wait_ms = throttle.wait_ms(throttle.follower, partition.topic, partition.index)
+        wait_ms = throttle.wait_ms(Side.FOLLOWER, partition.topic, partition.index)
         return min(wait_ms, THROTTLED_MS_MAX)
 
     def _stop(self, key: Key, followed: _Followed) -> None:

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from logfleet.control.replication_quotas import UNLIMITED
+from logfleet.control.replication_quotas import UNLIMITED, Side
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
 from logfleet.metadata import keys
@@ -183,7 +183,7 @@ def throttled_at(host: Host, rate: int) -> None:
     uuid = uuids.to_text(topic_id_of("topic"))
     configs = {"leader.replication.throttled.replicas": "0:1"}
     host.put(keys.topic("topic"), keys.TopicValue(uuid, configs))
-    host.replication_throttle.leader.rate = rate
+    host.replication_throttle.quotas[Side.LEADER].rate = rate
 
 
 def out_of_sync(partition: Partition) -> None:
@@ -203,5 +203,28 @@ def test_a_throttled_follower_that_is_not_in_sync_gets_nothing_once_the_rate_is_
     out_of_sync(partition)
     held = only_row(ask(host, of_follower(0)))
     assert (held.error_code, values(held)) == (0, [])
-    host.replication_throttle.leader.rate = UNLIMITED
+    host.replication_throttle.quotas[Side.LEADER].rate = UNLIMITED
     assert values(only_row(ask(host, of_follower(0)))) == [b"a"]
+
+
+def test_replicas_that_are_added_are_held_back_without_a_list_and_what_others_take_does_not_count(
+    host, looked_at
+) -> None:
+    host.know_topic("topic", {0: 1})
+    quota = host.replication_throttle.quotas[Side.ADDED_LEADER]
+    quota.rate = 1
+    partition = host_replicated(host)
+    append(partition, b"a")
+    out_of_sync(partition)
+    assert values(only_row(ask(host, of_follower(0)))) == [b"a"], "nothing is added"
+    state = partition.replicas_state.state
+    uuid = uuids.to_text(topic_id_of("topic"))
+    host.put(keys.partition(uuid, 0), state.changed(adding=(2,)))
+    assert values(only_row(ask(host, of_follower(0)))) == [b"a"]
+    assert quota.bytes > 0
+    assert values(only_row(ask(host, of_follower(0)))) == []
+    taken = quota.bytes
+    in_sync = state.changed(isr=((1, 10), (2, 20)), adding=(2,))
+    assert partition.learned(in_sync, partition.replicas_state.revision + 1)
+    assert values(only_row(ask(host, of_follower(0)))) == [b"a"]
+    assert quota.bytes == taken

@@ -64,8 +64,10 @@ def test_isr_changes_and_replicated_bytes_are_told() -> None:
     table: Any = SimpleNamespace(replicated=Traffic(bytes_in=10, bytes_out=20))
     writer: Any = SimpleNamespace(shrinks=1, expands=2, failed=3)
     throttle: Any = SimpleNamespace(
-        leader=SimpleNamespace(side=Side.LEADER, bytes=30, is_limited=True, in_force=7.0),
-        follower=SimpleNamespace(side=Side.FOLLOWER, bytes=40, is_limited=True, in_force=7.0),
+        between_brokers=[
+            SimpleNamespace(side=Side.LEADER, bytes=30, is_limited=True, in_force=7.0),
+            SimpleNamespace(side=Side.FOLLOWER, bytes=40, is_limited=True, in_force=7.0),
+        ]
     )
     said = told(replication(table, writer, throttle))
     changes = ("isr_shrinks", "isr_expands", "isr_updates_failed")

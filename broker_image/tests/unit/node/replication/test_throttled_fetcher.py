@@ -1,7 +1,7 @@
 """A follower that copies no faster than follower.replication.throttled.rate says (KIP-73)."""
 
 import pytest
-from logfleet.control.replication_quotas import UNLIMITED
+from logfleet.control.replication_quotas import UNLIMITED, Side
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import ImageBuilder
@@ -24,15 +24,15 @@ from broker_image.tests.unit.node.replication.test_replica_fetcher import (
 pytestmark = pytest.mark.asyncio
 
 
-def throttled(replicas: str) -> ClusterImage:
-    """Of these replicas of `topic`, as a follower."""
+def throttled(replicas: str = "", *, adding: tuple[int, ...] = ()) -> ClusterImage:
+    """Of these replicas of `topic`, as a follower; those of `adding` are new."""
     uuid = uuids.to_text(TOPIC)
-    configs = {"follower.replication.throttled.replicas": replicas}
+    configs = {"follower.replication.throttled.replicas": replicas} if replicas else {}
     partition = keys.PartitionValue((1, 2), ((1, 10),), 1, 5, 0, 1)
     builder = ImageBuilder(ClusterImage())
     for key, value in (
         (keys.topic("topic"), keys.TopicValue(uuid, configs)),
-        (keys.partition(uuid, 0), partition),
+        (keys.partition(uuid, 0), partition.changed(adding=adding)),
         (keys.partition(uuid, 1), partition),
         (keys.ready(uuid), keys.ReadyValue(2)),
     ):
@@ -44,7 +44,7 @@ async def test_a_partition_that_is_behind_waits_while_others_are_fetched(me, lea
     """Until the rate allows it again, or another rate is set."""
     one, other = me.follow(0), me.follow(1)
     me.throttle = ReplicationThrottle(me.config, lambda: throttled(f"0:{me.config.node_id}"))
-    me.throttle.follower.rate = 1
+    me.throttle.quotas[Side.FOLLOWER].rate = 1
     async with fetching(me, leader, one, other):
         await leader.asked()
         leader.answer(
@@ -54,15 +54,41 @@ async def test_a_partition_that_is_behind_waits_while_others_are_fetched(me, lea
         asked = await leader.asked()
         assert (named(asked), forgotten(asked)) == ([(1, 1)], [0])
         assert asked.max_wait_ms <= THROTTLED_MS_MAX + 1
-        me.throttle.follower.rate = UNLIMITED
+        me.throttle.quotas[Side.FOLLOWER].rate = UNLIMITED
         leader.answer()
         await leader.asked_about(0)
+
+
+async def test_a_replica_that_is_added_waits_without_being_listed(me, leader):  # noqa: F811
+    one, other = me.follow(0), me.follow(1)
+    me.throttle = ReplicationThrottle(me.config, lambda: throttled(adding=(me.config.node_id,)))
+    me.throttle.quotas[Side.ADDED_FOLLOWER].rate = 1
+    async with fetching(me, leader, one, other):
+        await leader.asked()
+        leader.answer(
+            row(records=batch(0, b"x"), high_watermark=9),
+            row(1, records=batch(0, b"x"), high_watermark=9),
+        )
+        asked = await leader.asked()
+        assert (named(asked), forgotten(asked)) == ([(1, 1)], [0])
+
+
+async def test_a_list_holds_before_the_rate_of_added_replicas(me, leader):  # noqa: F811
+    one = me.follow(0)
+    image = throttled(f"0:{me.config.node_id}", adding=(me.config.node_id,))
+    me.throttle = ReplicationThrottle(me.config, lambda: image)
+    me.throttle.quotas[Side.FOLLOWER].rate = 1 << 30
+    me.throttle.quotas[Side.ADDED_FOLLOWER].rate = 1
+    async with fetching(me, leader, one):
+        await leader.asked()
+        leader.answer(row(records=batch(0, b"x"), high_watermark=9))
+        assert named(await leader.asked()) == [(0, 1)]
 
 
 async def test_who_has_all_that_is_committed_is_never_held_back(me, leader):  # noqa: F811
     one = me.follow(0)
     me.throttle = ReplicationThrottle(me.config, lambda: throttled("*"))
-    me.throttle.follower.rate = 1
+    me.throttle.quotas[Side.FOLLOWER].rate = 1
     async with fetching(me, leader, one):
         await leader.asked()
         leader.answer(row(records=batch(0, b"x"), high_watermark=1))
