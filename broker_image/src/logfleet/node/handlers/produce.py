@@ -141,7 +141,8 @@ class _Turn:
         by_id = self._context.api_version >= TOPIC_IDS_SINCE
         key = (topic.topic_id if by_id else topic.name, data.index)
         refused, records = self._context.peer.refused, data.records or b""
-        error = error_behind(refused, key, records) if refused else None
+        is_led = partition is not None and partition.is_current  # else it is refused anyway
+        error = error_behind(refused, key, records) if refused and is_led else None
         row = (
             self._try_append(topic, data, partition, prepared)
             if error is None

@@ -53,8 +53,10 @@ def remember(
         return
     if not peer.repeat_end:
         peer.repeats = {}
-    peer.repeats_left -= 1
     repeat = ProduceRepeat(broker, request, context, by_id=by_id)
+    if repeat.around in peer.repeats:
+        return
+    peer.repeats_left -= 1
     # one length for all, so that one look-up tells: those of a topic with a name as long, at least
     if peer.repeat_end in (0, repeat.end):
         peer.repeat_end = repeat.end
@@ -172,7 +174,9 @@ class ProduceRepeat:
             return None
         hosted = self._topics.get(self._topic)
         partition = None if hosted is None else hosted.partitions.get(self._index)
-        if partition is None or not partition.appends_at_once or self._refused:
+        if partition is None or not partition.appends_at_once:
+            return None
+        if self._refused and (self._topic, self._index) in self._refused:
             return None
         result = append(self._broker, partition, self._sender, frame[start:end])
         if type(result) is not AppendResult:

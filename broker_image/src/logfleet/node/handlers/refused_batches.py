@@ -1,7 +1,7 @@
 """What follows a batch that was refused for now is refused with it, even if it could be taken by the time its turn comes.
 
 An idempotent producer has up to five requests on their way. Say the first is refused because this broker does not lead the partition yet,
-or too few replicas are in sync, and that is over before the second is looked at. Apache Kafka finds the second out of order, or, where it does not know the producer yet,
+does not know a new one, or too few replicas are in sync, and that is over before the second is looked at. Apache Kafka finds the second out of order, or, where it does not know the producer yet,
 lets it begin with the second. librdkafka answers the former by a new producer epoch, for all of its partitions, and may send
 again under that what is written already: records stand there twice (its issue 4953; rd_kafka_handle_idempotent_Produce_error).
 Both kinds of clients try again, in order, what is refused for now.
@@ -21,8 +21,12 @@ FOR_NOW: Final = frozenset(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.NOT_ENOUGH_REPLICAS,
         ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )
+PARTITIONS_MAX: Final = 1_000
+"""Remembered of a connection; their names are the client's. All are forgotten where there are more."""
 
 Follower = tuple[int, int, int]
 """Producer id, producer epoch and first sequence of the batch that comes next."""
@@ -43,6 +47,8 @@ def note_refused(
             header.producer_epoch,
             increment_sequence(header.last_sequence, 1),
         )
+        if len(refused) >= PARTITIONS_MAX:
+            refused.clear()
         refused[partition] = follower, error
 
 

@@ -6,6 +6,7 @@ import pytest
 from logfleet.net.peer import Peer
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.produce import produce
+from logfleet.node.handlers.refused_batches import PARTITIONS_MAX, error_behind, note_refused
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.replication.partition_state import Member
 from logfleet.wire.errors import ErrorCode
@@ -15,6 +16,7 @@ from broker_image.tests.unit.node.partitions.replicas_rig import A, B, replicate
 
 NONE, OUT_OF_ORDER = ErrorCode.NONE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 NOT_ENOUGH, NOT_LEADER = ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER
+UNKNOWN = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
 NOW = 1_700_000_000_000
 
 
@@ -25,8 +27,13 @@ class Connection:
         self._host = host
         self._peer = Peer("PLAINTEXT")
 
-    def send(self, sequence: int, *, producer: int = 7, epoch: int = 0, version: int = 12) -> int:
+    def send(self, sequence: int, **how: int) -> int:
         """The error, as far as it is known at once."""
+        row = self.row(sequence, **how)
+        return NONE if row is None else row.error_code
+
+    def row(self, sequence: int, *, producer: int = 7, epoch: int = 0, version: int = 12) -> Any:
+        """The answer, None if it waits for the others."""
         records = [Record(None, b"x", NOW), Record(None, b"y", NOW)]
         batch = build_batch(records, producer=ProducerStamp(producer, epoch, sequence))
         data = ProduceRequest.PartitionProduceData(index=0, records=memoryview(batch))
@@ -38,9 +45,9 @@ class Connection:
         answer: Any = produce(self._host, request, RequestContext(self._peer, version, "client", 1))
         if hasattr(answer, "close"):  # it is appended, and waits for the others
             answer.close()
-            return NONE
+            return None
         ((row,),) = [topic.partition_responses for topic in answer.responses]
-        return int(row.error_code)
+        return row
 
 
 def in_sync(host: Any, *isr: Member) -> None:
@@ -79,14 +86,34 @@ def test_a_gap_that_is_real_is_told_once_the_producer_tries_again(host, connecti
     assert connection.send(8) == OUT_OF_ORDER
 
 
-def test_a_producer_that_is_new_here_begins_with_its_first_batch(host) -> None:
+@pytest.mark.parametrize("version", [12, 13])
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_producer_that_is_new_here_begins_with_its_first_batch(host, is_known, version) -> None:
     """Anything would be taken from it: its second batch, and then the first would be out of order for ever."""
     connection = Connection(host)
-    host.know_topic("topic", {0: 2})
-    assert connection.send(0) == NOT_LEADER
+    if is_known:
+        host.know_topic("topic", {0: 2})
+    error = connection.send(0, version=version)
+    assert (error in UNKNOWN) is not is_known
     host.host(replicas_state=replicated(isr=(A, B)))
-    assert connection.send(2) == NOT_LEADER
-    assert [connection.send(each) for each in (0, 2)] == [NONE, NONE]
+    assert connection.send(2, version=version) == error
+    assert [connection.send(each, version=version) for each in (0, 2)] == [NONE, NONE]
+
+
+def test_what_is_remembered_of_a_connection_has_a_bound(host) -> None:
+    refused: dict[Any, Any] = {}
+    batch = build_batch([Record(None, b"x", NOW)], producer=ProducerStamp(7, 0, 0))
+    for index in range(2 * PARTITIONS_MAX):
+        note_refused(refused, ("topic", index), batch, NOT_LEADER)
+        assert len(refused) <= PARTITIONS_MAX
+    assert error_behind(refused, ("topic", 2 * PARTITIONS_MAX - 1), batch) is None
+
+
+def test_every_refusal_tells_who_leads(host) -> None:
+    connection = Connection(host)
+    host.know_topic("topic", {0: 2})
+    for sequence in (0, 2):
+        assert connection.row(sequence).current_leader.leader_id == 2
 
 
 @pytest.mark.parametrize("other", [{"producer": 8}, {"epoch": 1}], ids=["producer", "epoch"])
