@@ -11,8 +11,6 @@ from .world import World
 
 pytestmark = pytest.mark.asyncio
 READY = ("True", "Ready")
-OF_MOVES = {"logfleet.reassignment.throttled.rate": str(50 << 20)}
-"""What spec.scaling.throttle means, whatever else is set."""
 
 
 def brokers(world: World) -> dict[str, str]:
@@ -33,17 +31,13 @@ async def test_a_key_that_changes_while_brokers_run_replaces_none_and_can_be_tak
     world.put(cluster(config={"log.retention.ms": 1000, "min.insync.replicas": 1}))
     await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == READY
-    assert world.dynamic_config == {
-        **OF_MOVES,
-        "log.retention.ms": "1000",
-        "min.insync.replicas": "1",
-    }
+    assert world.dynamic_config == {"log.retention.ms": "1000", "min.insync.replicas": "1"}
     world.put(cluster(config={"min.insync.replicas": 2}))
     await operation.until_at_rest()
-    assert world.dynamic_config == {**OF_MOVES, "min.insync.replicas": "2"}
+    assert world.dynamic_config == {"min.insync.replicas": "2"}
     assert brokers(world) == before
     changes = [note for _, reason, note in told(world, "Cluster") if reason == "ConfigChanged"]
-    assert changes[1] == "log.retention.ms, min.insync.replicas"
+    assert changes[0] == "log.retention.ms, min.insync.replicas"
 
 
 async def test_a_key_that_brokers_read_when_they_start_replaces_each_once() -> None:
@@ -54,7 +48,7 @@ async def test_a_key_that_brokers_read_when_they_start_replaces_each_once() -> N
     assert not set(before.values()) & set(brokers(world).values())
     properties = world.one("ConfigMap", "fleet-config")["data"]["server.properties"]
     assert "num.partitions=4" in properties
-    assert world.dynamic_config == OF_MOVES
+    assert world.dynamic_config == {}
 
 
 async def test_an_unknown_key_is_a_warning_and_replaces_nothing() -> None:
@@ -87,19 +81,7 @@ async def test_of_a_spec_that_is_refused_nothing_is_set() -> None:
     world, operation = await at_rest()
     world.put(cluster(config={"log.retention.ms": 1000, "num.partitions": "many"}))
     await operation.until_at_rest()
-    assert world.dynamic_config == OF_MOVES
-
-
-async def test_the_throttle_of_moves_holds_for_whatever_adds_replicas_and_changes_in_place() -> (
-    None
-):
-    world, operation = await at_rest()
-    assert world.dynamic_config == OF_MOVES
-    before = brokers(world)
-    world.put(cluster(scaling={"throttle": "1Mi"}))
-    await operation.until_at_rest()
-    assert world.dynamic_config == dict.fromkeys(OF_MOVES, str(1 << 20))
-    assert brokers(world) == before
+    assert world.dynamic_config == {}
 
 
 NEWER: dict[str, Any] = {"broker_image": "logfleet/broker:2"}

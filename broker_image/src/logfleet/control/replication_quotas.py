@@ -1,8 +1,8 @@
 """How fast throttled replicas are copied at most (KIP-73): which replicas those are, and whether a rate is used up.
 
 Kafka's ReplicationQuotaManager and TopicConfigHandler.parseThrottledPartitions. A broker has two such quotas, one as leader and one as
-follower, and a third for copies between its own log directories (KIP-113), of which all are throttled. Two more are for replicas that reassignments add, of which nobody has to make
-a list, nor take it away afterwards (as KIP-542 proposes); what is on a list of KIP-73 is throttled by that. A follower takes no more than BURST_MS' worth at once, where Kafka lets through what a window allows in its first moment: bursts are what producers feel. Times are milliseconds of one clock that never goes back.
+follower, and a third for copies between its own log directories (KIP-113), of which all are throttled. One more is for what a follower copies
+of replicas that reassignments add: nobody has to make a list of them, nor take it away afterwards (as KIP-542 proposes). What is on a list of KIP-73 is throttled by that. A follower takes no more than BURST_MS' worth at once, where Kafka lets through what a window allows in its first moment: bursts are what producers feel. Times are milliseconds of one clock that never goes back.
 """
 
 import math
@@ -40,17 +40,12 @@ class Side(Enum):
         "follower.replication.throttled.replicas",
     )
     LOG_DIRS = "log_dirs", "replica.alter.log.dirs.io.max.bytes.per.second", None
-    ADDED_LEADER = "added_leader", "logfleet.reassignment.throttled.rate", None
-    ADDED_FOLLOWER = "added_follower", "logfleet.reassignment.throttled.rate", None
+    ADDED = "added", "logfleet.reassignment.throttled.rate", None
 
     def __init__(self, label: str, rate_key: str, replicas_key: str | None) -> None:
         self.label = label
         self.rate_key = rate_key
         self.replicas_key = replicas_key
-
-    @property
-    def is_leaders(self) -> bool:
-        return self in {Side.LEADER, Side.ADDED_LEADER}
 
 
 @lru_cache(maxsize=256)
@@ -110,7 +105,7 @@ class ReplicationQuota:
             return 0
         if self.rate <= 0:
             return self._windows.length_ms
-        ahead_ms = 0.0 if self.side.is_leaders else self._paid_ms - now_ms - BURST_MS
+        ahead_ms = 0.0 if self.side is Side.LEADER else self._paid_ms - now_ms - BURST_MS
         return max(self._meter.throttle_ms(self.in_force, now_ms), math.ceil(ahead_ms), 0)
 
     @property

@@ -15,6 +15,9 @@ import msgspec
 from logfleet.resources.cluster import ClusterResource
 from logfleet.resources.topic import TopicResource
 
+RATE_OF_ADDED: Final = "logfleet.reassignment.throttled.rate"
+"""Key of brokers: how fast replicas that are added may be copied (`Side.ADDED` of `logfleet.control.replication_quotas`)."""
+LONG_MAX: Final = 2**63 - 1
 OF_MOVES: Final = frozenset(
     {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
 )
@@ -284,12 +287,16 @@ def plan_cluster(desired: ClusterResource, brokers: Sequence[ObservedBroker]) ->
         wanted, found = ", ".join(desired.spec.zones), ", ".join(sorted(racks))
         differences.append(f"spec.zones are {wanted or 'none'}, brokers run in {found or 'none'}")
     changed: dict[str, str] = {}
-    for key, value in sorted(desired.config.items()):
+    # what spec.scaling.throttle means for whatever adds replicas
+    of_moves = {RATE_OF_ADDED: str(min(desired.spec.scaling.bytes_per_s, LONG_MAX))}
+    wanted_config = of_moves | desired.config
+    for key, value in sorted(wanted_config.items()):
         entries = [broker.config.get(key) for broker in brokers]
         if all(entry is not None and (entry.own or entry.value == value) for entry in entries):
             continue
         if any(entry is None for entry in entries):
-            differences.append(f"spec.config.{key}: brokers do not know this key")
+            if key in desired.config:
+                differences.append(f"spec.config.{key}: brokers do not know this key")
         elif any(entry.read_only for entry in entries if entry is not None):
             seen = sorted({str(entry.value) for entry in entries if entry is not None})
             differences.append(
@@ -303,7 +310,7 @@ def plan_cluster(desired: ClusterResource, brokers: Sequence[ObservedBroker]) ->
             key
             for broker in brokers
             for key, entry in broker.config.items()
-            if entry.cluster_wide and key not in desired.config
+            if entry.cluster_wide and key not in wanted_config
         }
     )
     actions = [AlterClusterConfig(changed, removed)] if changed or removed else []

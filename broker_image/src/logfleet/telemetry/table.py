@@ -223,12 +223,12 @@ REPLICATION_BYTES_OUT = counter(
 )
 REPLICATION_THROTTLE_RATE = gauge(
     "logfleet_replication_throttle_bytes_per_second",
-    "Rate of this side (leader, follower; added_leader, added_follower: for replicas that reassignments add) that is in force: less than was set while producers are slow; 0 without a throttle",
+    "Rate of this side (leader, follower; added: for replicas that reassignments add) that is in force: less than was set while producers are slow; 0 without a throttle",
     labels="side",
 )
 REPLICATION_THROTTLED_BYTES = counter(
     "logfleet_replication_throttled_bytes_total",
-    "Bytes of throttled replicas, which count against the rate of this side (leader, follower, added_leader, added_follower)",
+    "Bytes of throttled replicas, which count against the rate of this side (leader, follower, added)",
     "kafka.server:type=LeaderReplication, type=FollowerReplication: byte-rate",
     labels="side",
 )

@@ -2,11 +2,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from logfleet.control.replication_quotas import Side
 from logfleet.resources.cluster import ClusterResource, parse_cluster
 from logfleet.resources.plan import (
     OF_MOVES,
+    RATE_OF_ADDED,
     AlterClusterConfig,
     AlterTopicConfig,
+    ClusterPlan,
     CreateTopic,
     GrowTopic,
     ObservedBroker,
@@ -189,6 +192,20 @@ def test_a_fleet_as_written_needs_nothing() -> None:
     assert plan.actions == []
     assert plan.differences == []
     assert plan.why == "as written"
+
+
+def test_the_throttle_of_moves_is_set_for_whatever_adds_replicas() -> None:
+    """By `logfleet apply` as by the operator, so that neither takes it away from the other."""
+    key, rate = RATE_OF_ADDED, str(50 << 20)
+    assert key == Side.ADDED.rate_key
+
+    def plan(entry: ObservedConfig) -> ClusterPlan:
+        keys = {key: entry}
+        return plan_cluster(fleet(), [ObservedBroker(1, "a", keys), ObservedBroker(2, "b", keys)])
+
+    unset = plan(ObservedConfig("9223372036854775807", read_only=False))
+    assert unset.actions == [AlterClusterConfig({key: rate}, [])]
+    assert plan(ObservedConfig(rate, read_only=False, cluster_wide=True)).actions == []
 
 
 def test_only_dynamic_keys_of_a_running_fleet_are_changed() -> None:

@@ -14,7 +14,6 @@ from typing import Final
 import msgspec
 from logfleet.control.broker_configs import base_key
 from logfleet.control.config_keys import BROKER_KEYS, UpdateMode
-from logfleet.control.replication_quotas import Side
 from logfleet.resources.cluster import (
     ADMIN_PORT,
     ADMIN_PORT_NAME,
@@ -195,9 +194,8 @@ def etcd_endpoints(cluster: ClusterResource) -> list[str]:
 
 
 def dynamic_config(cluster: ClusterResource) -> dict[str, str]:
-    """What is set while brokers run, for all of them (Kafka: cluster-wide update mode): of spec.config, and the throttle of moves for whatever adds replicas, as a Topic does."""
-    of_moves = {Side.ADDED_FOLLOWER.rate_key: str(cluster.spec.scaling.bytes_per_s)}
-    return of_moves | {
+    """What of spec.config is set while brokers run, for all of them (Kafka: cluster-wide update mode)."""
+    return {
         key: value
         for key, value in cluster.config.items()
         if key in BROKER_KEYS and BROKER_KEYS[key].mode is UpdateMode.CLUSTER_WIDE

@@ -158,10 +158,7 @@ class Reading:
         throttle = self._broker.replication_throttle
         if throttle.is_limited(Side.LEADER):
             for partition, size in self._read:
-                in_sync = self._is_in_sync(partition)
-                throttle.record(
-                    Side.LEADER, partition.topic, partition.index, size, in_sync=in_sync
-                )
+                throttle.record(Side.LEADER, partition.topic, partition.index, size)
 
     def answer(self, rows: Rows, session_id: int = 0) -> FetchResponse:
         """An answer with these of the rows; neighbours of one topic stand together."""
@@ -275,15 +272,9 @@ class Reading:
         throttle = self._broker.replication_throttle
         if not throttle.is_limited(Side.LEADER) or not isinstance(partition, Partition):
             return False
-        if self._is_in_sync(partition):
+        if any(member == self._replica for member, _ in partition.replicas_state.state.isr):
             return False
         return throttle.is_held_back(Side.LEADER, partition.topic, partition.index)
-
-    def _is_in_sync(self, partition: Partition | FollowedPartition) -> bool:
-        """Whether this follower is, as its leader has it."""
-        return isinstance(partition, Partition) and any(
-            member == self._replica for member, _ in partition.replicas_state.state.isr
-        )
 
     def _note_progress(
         self, partition: Partition, wanted: FetchRequest.FetchPartition

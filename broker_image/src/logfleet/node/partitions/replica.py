@@ -105,7 +105,7 @@ class Waiter(Protocol):
 class FollowedPartition(Replica):
     """A replica of a partition that the broker `leader` leads in `leader_epoch`. Consumers may read what it knows to be committed (KIP-392).
 
-    lag: committed records that were still missing after the leader's last answer.
+    lag: committed records that were still missing after the leader's last answer, -1 before the first.
     """
 
     __slots__ = ("_uncommitted", "_waiters", "lag", "leader")
@@ -121,7 +121,7 @@ class FollowedPartition(Replica):
             led_epoch=replica.led_epoch,
         )
         self.leader = leader
-        self.lag = 0
+        self.lag = -1
         self._uncommitted = Uncommitted()
         self._waiters: set[Waiter] = set()
         replica.log.on_start_moved = self._log_start_moved

@@ -33,14 +33,14 @@ class ReplicationThrottle:
             for side in Side
         }
         # every fetch of a follower looks here: members of an Enum are slow as keys
-        self._leaders = self.quotas[Side.LEADER], self.quotas[Side.ADDED_LEADER]
-        self._followers = self.quotas[Side.FOLLOWER], self.quotas[Side.ADDED_FOLLOWER]
+        self._leader, self._follower = self.quotas[Side.LEADER], self.quotas[Side.FOLLOWER]
+        self._added = self.quotas[Side.ADDED]
         self._node_id = config.node_id
         self._image = image
 
     @property
     def between_brokers(self) -> Iterable[ReplicationQuota]:
-        return [quota for side, quota in self.quotas.items() if side is not Side.LOG_DIRS]
+        return (self._leader, self._follower, self._added)
 
     async def update(self, layers: BrokerLayers) -> None:
         """The rates that these values mean hold from now on."""
@@ -51,24 +51,27 @@ class ReplicationThrottle:
 
     def is_limited(self, side: Side) -> bool:
         """Whether anything can be throttled on that side at all: what a hot path asks first."""
-        listed, of_added = self._followers if side is Side.FOLLOWER else self._leaders
-        return listed.is_limited or of_added.is_limited
+        if side is Side.LEADER:
+            return self._leader.is_limited
+        return self._follower.is_limited or self._added.is_limited
 
     def concerns(self, side: Side, topic: str, index: int) -> bool:
         """Whether a rate is set, and this broker's replica of the partition is a throttled one."""
-        return self.is_limited(side) and self._quota(side, topic, index) is not None
+        return self._quota(side, topic, index) is not None
 
     def _quota(self, side: Side, topic: str, index: int) -> ReplicationQuota | None:
-        """The one of those that list it (KIP-73), else that of replicas that are added, if this is one or its leader."""
+        """The one of those that list it (KIP-73), else that of replicas that are added, if this is one."""
+        if not self.is_limited(side):
+            return None
         known = self._image().topic(topic)
         if known is None or index >= len(known.partitions):
             return None
-        listed, of_added = self._followers if side is Side.FOLLOWER else self._leaders
+        listed = self._leader if side is Side.LEADER else self._follower
         if listed.is_limited and listed.concerns(known.configs, index):
             return listed
-        adding = known.partitions[index].adding
-        is_added = self._node_id in adding if side is Side.FOLLOWER else bool(adding)
-        return of_added if of_added.is_limited and is_added else None
+        if side is Side.FOLLOWER and self._added.is_limited:
+            return self._added if self._node_id in known.partitions[index].adding else None
+        return None
 
     def is_held_back(self, side: Side, topic: str, index: int) -> bool:
         """Whether a replica that is not in sync has to wait."""
@@ -76,16 +79,20 @@ class ReplicationThrottle:
 
     def wait_ms(self, side: Side, topic: str, index: int) -> int:
         """For how long it has to wait; 0 if it has not."""
-        quota = self._quota(side, topic, index) if self.is_limited(side) else None
+        quota = self._quota(side, topic, index)
         return 0 if quota is None else quota.throttle_ms(monotonic_ms())
 
     def record(
-        self, side: Side, topic: str, index: int, size: int, *, in_sync: bool = False
+        self, side: Side, topic: str, index: int, size: int, *, caught_up: float = 1.0
     ) -> None:
-        """Count bytes that were copied, if they are those of a throttled replica; what replicas copy that are in sync counts where they are listed, as with Kafka."""
-        quota = self._quota(side, topic, index) if self.is_limited(side) else None
-        if quota is not None and not (in_sync and quota.side is Side.ADDED_LEADER):
-            quota.record(size, monotonic_ms())
+        """Count bytes that were copied, if they are those of a throttled replica.
+
+        caught_up: share of them by which the replica came nearer to its leader. Of one that is added only that counts: it gets in sync however much is written to it meanwhile.
+        """
+        quota = self._quota(side, topic, index)
+        if quota is not None:
+            counted = int(size * caught_up) if quota is self._added else size
+            quota.record(counted, monotonic_ms())
 
     def moved(self, size: int) -> None:
         """Count bytes that were copied to another log directory."""

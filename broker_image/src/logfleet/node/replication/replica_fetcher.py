@@ -298,6 +298,7 @@ class ReplicaFetcher:
         """Take over what the leader has: records, high watermark, log start."""
         partition = followed.partition
         partition_log = partition.log
+        end_before, lag_before, size = partition_log.log_end_offset, partition.lag, 0
         if row.records:
             try:
                 partition_log.append_as_follower(
@@ -309,12 +310,21 @@ class ReplicaFetcher:
             except (OSError, RecordsError) as error:
                 self._failed(key, followed, error)
                 return
-            partition.appended(len(row.records))
+            size = len(row.records)
+            partition.appended(size)
             followed.pause_s = RECONNECT_S_MIN
-            self._host.replicated.bytes_in += len(row.records)
-            throttle = self._host.throttle
-            throttle.record(Side.FOLLOWER, partition.topic, partition.index, len(row.records))
+            self._host.replicated.bytes_in += size
         partition.lag = max(0, row.high_watermark - partition_log.log_end_offset)
+        if size:
+            copied = partition_log.log_end_offset - end_before
+            nearer = copied if lag_before < 0 else lag_before - partition.lag
+            self._host.throttle.record(
+                Side.FOLLOWER,
+                partition.topic,
+                partition.index,
+                size,
+                caught_up=min(1.0, max(0.0, nearer / max(copied, 1))),
+            )
         if row.records:
             self._want_once_written(key, followed)
         high_watermark = follower.high_watermark(
@@ -366,7 +376,7 @@ class ReplicaFetcher:
         partition_log.disk.when_written(written)
 
     def _is_slow(self, partition: FollowedPartition) -> bool:
-        """Whether it is behind and throttled: then it is copied in slices, so that it takes neither side's loop for long."""
+        """Whether it is behind, for all that is known, and throttled: then it is copied in slices, so that it takes neither side's loop for long."""
         throttle = self._host.throttle
         return bool(partition.lag) and throttle.concerns(
             Side.FOLLOWER, partition.topic, partition.index
@@ -375,7 +385,7 @@ class ReplicaFetcher:
     def _throttle_ms(self, partition: FollowedPartition) -> int:
         """How long it is not fetched as it is behind, throttled, and the rate is used up (ReplicaFetcherThread.shouldFollowerThrottle); asked again by then."""
         throttle = self._host.throttle
-        if not partition.lag or not throttle.is_limited(Side.FOLLOWER):
+        if partition.lag <= 0:  # not known: it may be in sync, and the new leader wait for it
             return 0
         wait_ms = throttle.wait_ms(Side.FOLLOWER, partition.topic, partition.index)
         return min(wait_ms, THROTTLED_MS_MAX)

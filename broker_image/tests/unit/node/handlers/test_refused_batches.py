@@ -102,7 +102,7 @@ def test_a_producer_that_is_new_here_begins_with_its_first_batch(host, is_known,
 
 def test_what_is_remembered_of_a_connection_has_a_bound(host) -> None:
     refused: dict[Any, Any] = {}
-    batch = build_batch([Record(None, b"x", NOW)], producer=ProducerStamp(7, 0, 0))
+    batch = memoryview(build_batch([Record(None, b"x", NOW)], producer=ProducerStamp(7, 0, 0)))
     for index in range(2 * PARTITIONS_MAX):
         note_refused(refused, ("topic", index), batch, NOT_LEADER)
         assert len(refused) <= PARTITIONS_MAX

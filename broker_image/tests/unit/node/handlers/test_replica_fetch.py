@@ -205,26 +205,3 @@ def test_a_throttled_follower_that_is_not_in_sync_gets_nothing_once_the_rate_is_
     assert (held.error_code, values(held)) == (0, [])
     host.replication_throttle.quotas[Side.LEADER].rate = UNLIMITED
     assert values(only_row(ask(host, of_follower(0)))) == [b"a"]
-
-
-def test_replicas_that_are_added_are_held_back_without_a_list_and_what_others_take_does_not_count(
-    host, looked_at
-) -> None:
-    host.know_topic("topic", {0: 1})
-    quota = host.replication_throttle.quotas[Side.ADDED_LEADER]
-    quota.rate = 1
-    partition = host_replicated(host)
-    append(partition, b"a")
-    out_of_sync(partition)
-    assert values(only_row(ask(host, of_follower(0)))) == [b"a"], "nothing is added"
-    state = partition.replicas_state.state
-    uuid = uuids.to_text(topic_id_of("topic"))
-    host.put(keys.partition(uuid, 0), state.changed(adding=(2,)))
-    assert values(only_row(ask(host, of_follower(0)))) == [b"a"]
-    assert quota.bytes > 0
-    assert values(only_row(ask(host, of_follower(0)))) == []
-    taken = quota.bytes
-    in_sync = state.changed(isr=((1, 10), (2, 20)), adding=(2,))
-    assert partition.learned(in_sync, partition.replicas_state.revision + 1)
-    assert values(only_row(ask(host, of_follower(0)))) == [b"a"]
-    assert quota.bytes == taken

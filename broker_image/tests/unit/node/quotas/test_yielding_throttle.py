@@ -18,7 +18,7 @@ def throttle() -> ReplicationThrottle:
     return made
 
 
-@pytest.mark.parametrize("side", [Side.FOLLOWER, Side.ADDED_LEADER])
+@pytest.mark.parametrize("side", [Side.FOLLOWER, Side.ADDED])
 def test_a_second_in_which_producers_waited_while_replicas_were_copied_takes_from_the_rate(
     side: Side,
 ) -> None:

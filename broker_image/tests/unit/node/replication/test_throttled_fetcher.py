@@ -1,7 +1,7 @@
 """A follower that copies no faster than follower.replication.throttled.rate says (KIP-73)."""
 
 import pytest
-from logfleet.control.replication_quotas import UNLIMITED, Side
+from logfleet.control.replication_quotas import ANSWER, SLICE, UNLIMITED, Side
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import ImageBuilder
@@ -62,7 +62,7 @@ async def test_a_partition_that_is_behind_waits_while_others_are_fetched(me, lea
 async def test_a_replica_that_is_added_waits_without_being_listed(me, leader):  # noqa: F811
     one, other = me.follow(0), me.follow(1)
     me.throttle = ReplicationThrottle(me.config, lambda: throttled(adding=(me.config.node_id,)))
-    me.throttle.quotas[Side.ADDED_FOLLOWER].rate = 1
+    me.throttle.quotas[Side.ADDED].rate = 1
     async with fetching(me, leader, one, other):
         await leader.asked()
         leader.answer(
@@ -73,12 +73,45 @@ async def test_a_replica_that_is_added_waits_without_being_listed(me, leader):  
         assert (named(asked), forgotten(asked)) == ([(1, 1)], [0])
 
 
+async def test_what_is_written_meanwhile_does_not_count_for_a_replica_that_is_added(
+    me,  # noqa: F811
+    leader,  # noqa: F811
+):
+    """It gets in sync however much that is."""
+    one = me.follow(0)
+    me.throttle = ReplicationThrottle(me.config, lambda: throttled(adding=(me.config.node_id,)))
+    quota = me.throttle.quotas[Side.ADDED]
+    quota.rate = 1 << 30
+    async with fetching(me, leader, one):
+        await leader.asked()
+        leader.answer(row(records=batch(0, b"x"), high_watermark=9))
+        await leader.asked()
+        first = quota.bytes
+        assert first == len(batch(0, b"x"))
+        leader.answer(row(records=batch(1, b"x", b"y"), high_watermark=11))
+        await leader.asked()
+        assert quota.bytes == first, "it is as far behind as before"
+        leader.answer(row(records=batch(3, b"x", b"y"), high_watermark=12))
+        await leader.asked()
+        assert quota.bytes == first + len(batch(3, b"x", b"y")) // 2
+
+
+async def test_what_may_be_behind_is_asked_for_in_slices_from_the_first_on(me, leader):  # noqa: F811
+    one = me.follow(0)
+    me.throttle = ReplicationThrottle(me.config, lambda: throttled(adding=(me.config.node_id,)))
+    me.throttle.quotas[Side.ADDED].rate = 1 << 30
+    async with fetching(me, leader, one):
+        asked = await leader.asked()
+        ((partition,),) = [topic.partitions for topic in asked.topics]
+        assert (partition.partition_max_bytes, asked.max_bytes) == (SLICE, ANSWER)
+
+
 async def test_a_list_holds_before_the_rate_of_added_replicas(me, leader):  # noqa: F811
     one = me.follow(0)
     image = throttled(f"0:{me.config.node_id}", adding=(me.config.node_id,))
     me.throttle = ReplicationThrottle(me.config, lambda: image)
     me.throttle.quotas[Side.FOLLOWER].rate = 1 << 30
-    me.throttle.quotas[Side.ADDED_FOLLOWER].rate = 1
+    me.throttle.quotas[Side.ADDED].rate = 1
     async with fetching(me, leader, one):
         await leader.asked()
         leader.answer(row(records=batch(0, b"x"), high_watermark=9))
