@@ -1,10 +1,10 @@
 """What follows a batch that was refused for now is refused with it, even if it could be taken by the time its turn comes.
 
 An idempotent producer has up to five requests on their way. Say the first is refused because this broker does not lead the partition yet,
-does not know a new one, or too few replicas are in sync, and that is over before the second is looked at. Apache Kafka finds the second out of order, or, where it does not know the producer yet,
-lets it begin with the second. librdkafka answers the former by a new producer epoch, for all of its partitions, and may send
-again under that what is written already: records stand there twice (its issue 4953; rd_kafka_handle_idempotent_Produce_error).
-Both kinds of clients try again, in order, what is refused for now.
+does not know a new one, or too few replicas are in sync, and that is over before the second is looked at. Apache Kafka finds the second
+out of order, or, where it does not know the producer yet, lets it begin with the second. librdkafka answers the former by a new producer epoch,
+for all of its partitions, and may send again under that what is written already: records stand there twice (its issue 4953;
+rd_kafka_handle_idempotent_Produce_error). What is refused for now librdkafka and the Java client send again, in order.
 
 A batch is refused for this reason once. If it comes again while the one before it has not, the log has the word: the gap is real.
 """
