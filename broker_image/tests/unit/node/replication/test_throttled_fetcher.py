@@ -40,19 +40,25 @@ def throttled(replicas: str = "", *, adding: tuple[int, ...] = ()) -> ClusterIma
     return builder.build(1)[0]
 
 
+async def asked_without_the_first(leader):  # noqa: F811
+    """Both partitions are behind after an answer; what is asked for next is the second only."""
+    await leader.asked()
+    leader.answer(
+        row(records=batch(0, b"x"), high_watermark=9),
+        row(1, records=batch(0, b"x"), high_watermark=9),
+    )
+    asked = await leader.asked()
+    assert (named(asked), forgotten(asked)) == ([(1, 1)], [0])
+    return asked
+
+
 async def test_a_partition_that_is_behind_waits_while_others_are_fetched(me, leader):  # noqa: F811
     """Until the rate allows it again, or another rate is set."""
     one, other = me.follow(0), me.follow(1)
     me.throttle = ReplicationThrottle(me.config, lambda: throttled(f"0:{me.config.node_id}"))
     me.throttle.quotas[Side.FOLLOWER].rate = 1
     async with fetching(me, leader, one, other):
-        await leader.asked()
-        leader.answer(
-            row(records=batch(0, b"x"), high_watermark=9),
-            row(1, records=batch(0, b"x"), high_watermark=9),
-        )
-        asked = await leader.asked()
-        assert (named(asked), forgotten(asked)) == ([(1, 1)], [0])
+        asked = await asked_without_the_first(leader)
         assert asked.max_wait_ms <= THROTTLED_MS_MAX + 1
         me.throttle.quotas[Side.FOLLOWER].rate = UNLIMITED
         leader.answer()
@@ -64,13 +70,7 @@ async def test_a_replica_that_is_added_waits_without_being_listed(me, leader):  
     me.throttle = ReplicationThrottle(me.config, lambda: throttled(adding=(me.config.node_id,)))
     me.throttle.quotas[Side.ADDED].rate = 1
     async with fetching(me, leader, one, other):
-        await leader.asked()
-        leader.answer(
-            row(records=batch(0, b"x"), high_watermark=9),
-            row(1, records=batch(0, b"x"), high_watermark=9),
-        )
-        asked = await leader.asked()
-        assert (named(asked), forgotten(asked)) == ([(1, 1)], [0])
+        await asked_without_the_first(leader)
 
 
 async def test_what_is_written_meanwhile_does_not_count_for_a_replica_that_is_added(
