@@ -12,6 +12,12 @@ from logfleet.replication.partition_state import Member
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ProduceRequest
 
+from broker_image.tests.unit.node.handlers.test_produce_repeats import (
+    batch,
+    frame,
+    row,
+    sides,  # noqa: F401  a fixture
+)
 from broker_image.tests.unit.node.partitions.replicas_rig import A, B, replicated, shrink
 
 NONE, OUT_OF_ORDER = ErrorCode.NONE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -135,3 +141,24 @@ def test_an_error_that_lasts_is_told_of_the_batch_that_has_it(host, connection) 
     assert connection.send(6) == OUT_OF_ORDER
     assert connection.send(2) == NONE
     assert connection.send(4) == NONE
+
+
+@pytest.mark.asyncio
+async def test_requests_that_are_known_by_their_bytes_are_held_to_it_too(sides) -> None:  # noqa: F811
+    """The first of the connection is of no producer; what follows differs from it in the records only."""
+    side, _ = sides
+    side.host.host("topic", 0, replicas_state=replicated(isr=(A, B)))
+
+    async def send(sequence: int | None = None) -> int:
+        stamp = {} if sequence is None else {"producer": ProducerStamp(7, 0, sequence)}
+        answer = side.ask(frame(9, batch(**stamp), timeout_ms=1))
+        return int(row(answer if isinstance(answer, bytes) else await answer, 9).error_code)
+
+    late = ErrorCode.REQUEST_TIMED_OUT  # it is appended, and waits for the others
+    assert await send() == late
+    assert side.peer.repeats
+    in_sync(side.host, A)
+    assert await send(0) == NOT_ENOUGH
+    in_sync(side.host, A, B)
+    assert await send(1) == NOT_ENOUGH
+    assert [await send(each) for each in (0, 1)] == [late, late]
