@@ -192,7 +192,7 @@ class Controlling:
             topic,
             BrokerLayers({}, {}),
             may_be_unclean=may_be_unclean,
-            fresh=elections.fresh_brokers(image, fleet.kernel.wall_ms),
+            preferred=elections.preferences(image, fleet.kernel.wall_ms),
         )
         return (yield from self._write(epoch, steps))
 

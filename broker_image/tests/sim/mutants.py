@@ -242,7 +242,7 @@ MUTANTS = (
     Mutant("an ISR change compares no version", isr_write, "modified_at", _without_version, seed=3),
     Mutant("a read settles an unknown transaction", SimStore, "settle", _settled_by_a_read, seed=1757),
     Mutant("any disk will do for the last leader", election, "_has_disk", lambda _: lambda *_: True, seed=154),
-    Mutant("any replica may be elected", election, "_elected", lambda rule: lambda *arguments, fresh, **_: rule(*arguments, unclean=True, fresh=fresh), seed=3),
+    Mutant("any replica may be elected", election, "_elected", lambda rule: lambda *arguments, preferences, **_: rule(*arguments, unclean=True, preferences=preferences), seed=3),
     Mutant("a leader is elected in the epoch of the last", election, "_led_by", lambda rule: lambda one, state, epoch: rule(one, state, epoch - 1), seed=0),
     Mutant("a leader begins again in an epoch that has ended", replica.Replica, "lead", _leads_again, seed=974),
     Mutant("followers forget producers", replica.Replica, "append", _follower_forgets_producers, seed=1),

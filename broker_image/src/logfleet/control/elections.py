@@ -15,7 +15,12 @@ from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.keys import PartitionValue
 from logfleet.metadata.packing import Step
-from logfleet.replication.election import next_state, preferred_state
+from logfleet.replication.election import (
+    NO_PREFERENCES,
+    Preferences,
+    next_state,
+    preferred_state,
+)
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 
@@ -24,6 +29,8 @@ _UNCLEAN: Final = "unclean.leader.election.enable"
 SETTLED_MS: Final = 30_000
 """How long a broker runs, or a preferred replica is in sync, before it is given the lead where another one can have it. Its clients may have the address of its former pod
 until then: Java keeps one that failed for 10 s, kube-proxy and DNS servers hear of a new one after seconds, and who connects to the old one gets no answer at all."""
+REPLACED_MS: Final = 600_000
+"""A broker that has started within this is taken for one that a roll has replaced: most rolls take less."""
 
 
 def min_isr(topic_configs_value: str | None, layers: BrokerLayers) -> int:
@@ -33,11 +40,21 @@ def min_isr(topic_configs_value: str | None, layers: BrokerLayers) -> int:
     return int(text)
 
 
-def fresh_brokers(image: ClusterImage, now_ms: int) -> list[int]:
-    """Ids of those that have started less than SETTLED_MS ago, the last one last. now_ms: wall clock. Hosts whose clocks differ lead to another preference, to nothing else."""
-    since = {each.id: each.value.since_ms for each in image.brokers.values()}
-    fresh = [each for each, at_ms in since.items() if 0 <= now_ms - at_ms < SETTLED_MS]
-    return sorted(fresh, key=lambda each: (since[each], each))
+def preferences(image: ClusterImage, now_ms: int) -> dict[int, int]:
+    """Whom elections prefer: who has started within SETTLED_MS comes last, the newest behind all; where a leader hands over, who has started within REPLACED_MS comes first, the newest before all.
+
+    now_ms: wall clock; hosts whose clocks differ lead to another preference, to nothing else. In a roll a leader moves away once from each broker that has it and is replaced
+    after that: so it had better be with one that was. That is the newest where another roll has just ended. A leader that died says nothing of a roll, and who was started
+    anew because it had died before is no better successor.
+    """
+    ages = {each.id: now_ms - each.value.since_ms for each in image.brokers.values()}
+    replaced = [each for each, age_ms in ages.items() if SETTLED_MS <= age_ms < REPLACED_MS]
+    fresh = [each for each, age_ms in ages.items() if 0 <= age_ms < SETTLED_MS]
+    first = sorted(replaced, key=lambda each: (-ages[each], each))
+    last = sorted(fresh, key=lambda each: (-ages[each], each))
+    return {each: -place for place, each in enumerate(first, 1)} | {
+        each: place for place, each in enumerate(last, 1)
+    }
 
 
 def election_steps(
@@ -47,12 +64,12 @@ def election_steps(
     *,
     indexes: Iterable[int] | None = None,
     may_be_unclean: bool = True,
-    fresh: Sequence[int] = (),
+    preferred: Preferences = NO_PREFERENCES,
 ) -> Iterator[Step]:
     """Writes for the partitions of a topic whose state is not what it should be.
 
     indexes: of the partitions that are looked at, None for all. may_be_unclean: False while there are newcomers, of whom one may be the leader that is missed.
-    fresh: as `fresh_brokers` has them.
+    preferred: as `preferences` has them.
     """
     wanted = min_isr(topic.configs.get(_MIN_ISR), layers)
     text = topic.configs.get(_UNCLEAN) or topic_default(_UNCLEAN, layers)
@@ -65,7 +82,7 @@ def election_steps(
             min_isr=wanted,
             unclean=unclean,
             offline=_offline(image, topic, index),
-            fresh=fresh,
+            preferences=preferred,
         )
         if value is not None:
             yield _election(image, topic, index, value)

@@ -3,8 +3,8 @@
 In this order:
 
 1. the leader stays while it is in the ISR and active;
-2. else the first active replica of the ISR, in the order of assignment; those that have started lately come last, as their clients may still have the addresses of
-   before; a draining one only where no active one is left;
+2. else the first active replica of the ISR, in the order of preference and then of assignment: those that have only just started come last, and
+   where a leader that stops hands over, those that a roll may already have replaced come first (`logfleet.control.elections.preferences`); a draining one only where no active one is left;
 3. the ISR is empty: the first active eligible leader (KIP-966), as it holds every committed record;
 4. nobody is eligible either: the last leader, if it has the disk on which it led (KIP-858; KIP-966: last known leader);
 5. the ISR is empty and unclean.leader.election.enable is set, or the partition was given up: the first active replica;
@@ -24,6 +24,9 @@ from logfleet.replication.reassignment import completed, is_reassigning, with_ta
 
 Brokers = Mapping[int, Broker]
 """Those registered, by id, as an image shows them."""
+Preferences = Mapping[int, int]
+"""By broker id, the lowest first; 0 where it has none. What is below 0 counts only where a leader hands over."""
+NO_PREFERENCES: Preferences = {}
 
 
 def first_state(replicas: Sequence[int], brokers: Brokers, min_isr: int) -> PartitionValue | None:
@@ -43,17 +46,19 @@ def next_state(
     min_isr: int,
     unclean: bool = False,
     offline: Collection[int] = (),
-    fresh: Sequence[int] = (),
+    preferences: Preferences = NO_PREFERENCES,
 ) -> PartitionValue | None:
     """The state that replaces `state`; None if it is right.
 
-    min_isr: min.insync.replicas in force. unclean: whether rule 5 holds. offline: replicas in log directories that failed. fresh: brokers that have started lately,
-    the last one last.
+    min_isr: min.insync.replicas in force. unclean: whether rule 5 holds. offline: replicas in log directories that failed. preferences: between those that may
+    lead by rule 2.
     """
     if _is_settled(state, brokers, min_isr, offline):
         return None
     wanted = state.changed(min_isr=min_isr, last_leader=_last_leader(state))
-    after = _replacing(state, wanted, brokers, unclean=unclean, offline=offline, fresh=fresh)
+    after = _replacing(
+        state, wanted, brokers, unclean=unclean, offline=offline, preferences=preferences
+    )
     return None if after == state.changed() else after
 
 
@@ -75,7 +80,7 @@ def _replacing(
     *,
     unclean: bool,
     offline: Collection[int],
-    fresh: Sequence[int] = (),
+    preferences: Preferences = NO_PREFERENCES,
 ) -> PartitionValue:
     """What replaces `state`: `wanted`, with those in sync who are still, at the end of its reassignment if it has come there, and with a leader.
 
@@ -87,7 +92,11 @@ def _replacing(
     done = completed(in_sync)
     there = {each: present[each] for each in done.replicas if each in present}
     after = _elected(
-        done, there, state.leader_epoch + 1, unclean=unclean or state.given_up, fresh=fresh
+        done,
+        there,
+        state.leader_epoch + 1,
+        unclean=unclean or state.given_up,
+        preferences=preferences,
     )
     has_lost_any = not set(state.replicas) <= set(after.replicas)
     leader_epoch = state.leader_epoch + 1 if has_lost_any else after.leader_epoch
@@ -160,7 +169,7 @@ def _elected(
     leader_epoch: int,
     *,
     unclean: bool,
-    fresh: Sequence[int],
+    preferences: Preferences,
 ) -> PartitionValue:
     """With a leader, if there can be one. state: its ISR holds whom it should; leader_epoch: of another leader than `state` has."""
     active = [broker for broker in present.values() if broker.is_active]
@@ -169,7 +178,10 @@ def _elected(
         candidates = [broker.id for broker in active if broker.id in ids] or ids
         if state.leader in candidates:
             return state
-        best = min(candidates, key=lambda each: fresh.index(each) + 1 if each in fresh else 0)
+        hands_over = (last := present.get(state.last_leader)) is not None and last.is_draining
+        if not hands_over:
+            preferences = {each: place for each, place in preferences.items() if place > 0}
+        best = min(candidates, key=lambda each: preferences.get(each, 0))
         return _led_by(present[best], state, leader_epoch)
     with_disk = [broker for broker in active if _has_disk(state, broker)]
     eligible = next((broker for broker in with_disk if broker.id in state.elr), None)

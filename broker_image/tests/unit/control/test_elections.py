@@ -3,13 +3,14 @@ import pytest
 from logfleet.control.brokers.feature_level import GIVING_UP
 from logfleet.control.brokers.fencing import admission_steps, newcomers
 from logfleet.control.elections import (
+    REPLACED_MS,
     SETTLED_MS,
     balance_steps,
     elect,
     election_steps,
-    fresh_brokers,
     imbalances,
     min_isr,
+    preferences,
 )
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.transactions import Refusal, pack
@@ -51,12 +52,17 @@ def test_a_restart_between_two_looks_is_a_new_term_under_the_new_broker_epoch(cl
     assert after.isr != before.isr
 
 
-def test_who_has_started_lately_is_told_by_its_own_clock_the_last_one_last(cluster):
+def test_who_was_replaced_comes_first_and_who_has_only_just_started_last_by_its_own_clock(cluster):
     now_ms = 1_000_000
-    since = {1: 0, 2: now_ms - SETTLED_MS, 3: now_ms - 5, 4: now_ms - SETTLED_MS + 1, 5: now_ms + 9}
+    ages_ms = {2: SETTLED_MS, 3: 5, 4: SETTLED_MS - 1, 6: REPLACED_MS - 1, 7: REPLACED_MS}
+    ahead = {5: now_ms + 9}
+    untold = {1: 0}
+    since = {each: now_ms - age_ms for each, age_ms in ages_ms.items()} | ahead | untold
     for broker_id, at_ms in since.items():
         cluster.put(keys.broker(broker_id), keys.BrokerValue("i", (), since_ms=at_ms))
-    assert fresh_brokers(cluster.image, now_ms) == [4, 3], "5 is ahead of this clock, or we behind"
+    assert preferences(cluster.image, now_ms) == {2: -2, 6: -1, 4: 1, 3: 2}, (
+        "5 is ahead of this clock, or we behind"
+    )
 
 
 def test_other_brokers_partitions_are_left_alone(cluster):

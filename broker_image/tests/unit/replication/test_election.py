@@ -64,15 +64,22 @@ def test_the_first_in_sync_replica_by_assignment_follows_a_leader_that_died() ->
     assert state.isr == ((2, 20), (3, 30))
 
 
-def test_who_has_started_lately_leads_only_if_nobody_else_can() -> None:
+def test_who_is_preferred_leads_of_those_who_may() -> None:
     both = (broker(2), broker(3))
-    assert after(LED, *both, fresh=[2]).leader == 3, (
-        "clients of 2 may still go to its former address"
+    assert after(LED, *both, preferences={2: 1}).leader == 3
+    assert after(LED, *both, preferences={3: -1}).leader == 2, (
+        "1 is gone, and no roll asks for more"
     )
-    assert after(LED, *both, fresh=[3, 2]).leader == 3, "it has run for longer"
-    assert after(LED, *both, fresh=[2, 3]).leader == 2
-    assert after(LED, broker(2), fresh=[2]).leader == 2
-    assert next_state(LED, ALL, min_isr=MIN_ISR, fresh=[1]) is None, "it keeps what it leads"
+    hands_over = (broker(1, state=DRAINING), *both)
+    assert after(LED, *hands_over, preferences={3: -1}).leader == 3
+    assert after(LED, *hands_over, preferences={2: -1, 3: -2}).leader == 3
+    assert after(LED, *hands_over, preferences={2: 1}).leader == 3
+    assert after(LED, *both, preferences={3: 1, 2: 2}).leader == 3
+    assert after(LED, *both, preferences={2: 1, 3: 1}).leader == 2, "the first by assignment"
+    assert after(LED, broker(2), preferences={2: 1}).leader == 2
+    assert next_state(LED, ALL, min_isr=MIN_ISR, preferences={1: 1}) is None, (
+        "it keeps what it leads"
+    )
 
 
 def test_a_partition_that_was_given_up_begins_with_whoever_is_there_and_is_an_ordinary_one_then() -> (

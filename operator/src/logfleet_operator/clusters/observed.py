@@ -52,8 +52,10 @@ READ_AGAIN: Final = (f"metadata.labels.{GROUP}/", "data.", "spec.replicas")
 FIELDS_TOLD_MAX: Final = 3
 
 # An etcd member whose gate (etcd.py) does not let it start.
-FRESH: Final = timedelta(seconds=10)
-"""For so long a pod that has become ready may not be reached at its new address by everybody: kube-proxy gathers changes for a second, name servers keep answers for some."""
+FRESH: Final = timedelta(seconds=30)
+"""For so long a pod that has become ready may not be reached at its new address by everybody: kube-proxy gathers changes for a second, name servers keep answers for up to
+thirty (CoreDNS, plugin cache). Brokers hand over to one that has run for as long (`logfleet.control.elections.SETTLED_MS`), so the next wave's leaders go to those that
+were replaced, and move no second time."""
 EMPTY_VOLUME: Final = "EmptyVolume"
 
 

@@ -2,8 +2,8 @@
 
 StatefulSets here never replace pods themselves (OnDelete). A pod is out of date when its revision
 is not its set's. A pod that runs goes only while no other is missing or going and all that are up
-to date are ready, brokers for some seconds (as with minReadySeconds of a Deployment: until load
-balancers and name servers have their new addresses). Of brokers a wave goes at once: all that are out of date in one zone, or as many
+to date are ready, brokers for half a minute (as with minReadySeconds of a Deployment: until load
+balancers and name servers have their new addresses, and leaders may go to them). Of brokers a wave goes at once: all that are out of date in one zone, or as many
 of them as the brokers say may stop together (`may_i`); none while no broker can be asked. The first
 of a wave goes by eviction, not deletion: so the disruption budget has the last word, also about what
 happens at the same moment elsewhere; the others, for which the budget has no room, are deleted only

@@ -18,7 +18,7 @@ from logfleet.control.brokers import leaving
 from logfleet.control.brokers.fencing import admission_steps, fence_steps, newcomers
 from logfleet.control.brokers.internal_topics import raising_steps
 from logfleet.control.brokers.may_i import Objection
-from logfleet.control.elections import election_steps, fresh_brokers
+from logfleet.control.elections import election_steps, preferences
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.topics import remove_unfinished
 from logfleet.control.transactions import Refusal, pack, repeatable, witness
@@ -273,7 +273,7 @@ class Term:
         self, image: ClusterImage, topic_ids: Iterable[bytes], *, may_be_unclean: bool
     ) -> None:
         layers = self._layers(image)
-        fresh = fresh_brokers(image, now_ms())
+        preferred = preferences(image, now_ms())
         steps: list[Step] = []
         looked_at = elected = 0
         async with AtOnce(TXNS_AT_ONCE) as commits:
@@ -284,7 +284,7 @@ class Term:
                     layers,
                     indexes=indexes,
                     may_be_unclean=may_be_unclean,
-                    fresh=fresh,
+                    preferred=preferred,
                 )
                 looked_at += len(indexes)
                 if looked_at >= ELECTION_PARTITIONS:
