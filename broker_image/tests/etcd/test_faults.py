@@ -6,6 +6,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+from grpc import ChannelConnectivity
 from logfleet.io.etcd import endpoints
 from logfleet.io.etcd.endpoints import Addresses
 from logfleet.io.etcd.lease import EtcdLease
@@ -235,10 +236,29 @@ async def test_leases_move_to_the_next_member(binary: EtcdBinary, tmp_path: Path
         store = connect(*servers)
         lease = await store.grant_lease(15)
         await settle(store, Txn([absent("a")], [Put("a", b"", lease.id)], [Get("a")]))
-        target = store._keeper._addresses.targets[store._keeper._current]
+        target = store._keeper._members[0]._target
         next(s for s in servers if target.endswith(f":{s.port}")).pause()
         await kept_until(lease, lease.deadline_s)
         assert await store.get("a") is not None
+        await store.close()
+
+
+async def test_who_keeps_a_lease_is_connected_to_all_members(
+    binary: EtcdBinary, tmp_path: Path
+) -> None:
+    """Where the member in use goes together with all name servers, the others have to be found without one."""
+    with etcd_cluster(binary, tmp_path, 3) as servers:
+        store = connect(*servers)
+        lease = await store.grant_lease(6)
+        async with asyncio.timeout(PATIENCE_S):
+            for member in store._members._members:
+                while (state := member.channel.get_state()) is not ChannelConnectivity.READY:
+                    await member.channel.wait_for_state_change(state)
+        for _ in servers:
+            await kept_until(lease, lease.deadline_s)
+        assert all(member._channel is not None for member in store._keeper._members), (
+            "each has renewed it in its turn"
+        )
         await store.close()
 
 

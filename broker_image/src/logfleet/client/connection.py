@@ -6,7 +6,6 @@ JoinGroup) keeps all later ones waiting: whoever sends such requests uses a conn
 
 import asyncio
 import os
-import re
 import socket
 from collections import deque
 from typing import Generic, Self, TypeVar, cast
@@ -14,6 +13,7 @@ from typing import Generic, Self, TypeVar, cast
 import msgspec
 
 from logfleet.client.errors import ClientError, ConnectionLost, NotSupported, RequestTimedOut
+from logfleet.io.host_names import HOST_NAMES
 from logfleet.wire.apis import API_BY_NAME, Api, api_of
 from logfleet.wire.errors import ErrorCode, MalformedMessage, UnencodableMessage, UnsupportedVersion
 from logfleet.wire.frame import SIZE_BYTES, decode_response, encode_request
@@ -67,11 +67,16 @@ class Connection(asyncio.BufferedProtocol):
     async def connect(cls, host: str, port: int, client_id: str) -> Self:
         """A connection whose versions are negotiated. Raises ConnectionLost, RequestTimedOut, NotSupported."""
         loop = asyncio.get_running_loop()
+
+        async def opened(address: str) -> Self:
+            _, made = await loop.create_connection(
+                lambda: cls(host, port, client_id), address, port
+            )
+            return made
+
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
-                _, connection = await loop.create_connection(
-                    lambda: cls(host, port, client_id), host, port
-                )
+                connection: Self = await HOST_NAMES.first(host, opened)
                 try:
                     await connection.negotiate()
                 except BaseException:
@@ -326,12 +331,6 @@ class Connection(asyncio.BufferedProtocol):
 
 
 def _reason(error: OSError) -> str:
-    # asyncio writes the address into strerror, and the failures of several addresses into one text without errno
-    if isinstance(error, socket.gaierror):
+    if error.errno is None or isinstance(error, socket.gaierror):
         return error.strerror or str(error)
-    if error.errno is None:
-        reasons = [
-            os.strerror(int(number)) for number in re.findall(r"\[Errno (\d+)\]", str(error))
-        ]
-        return ", ".join(dict.fromkeys(reasons)) or str(error)
-    return os.strerror(error.errno)
+    return os.strerror(error.errno)  # asyncio writes the address into strerror

@@ -4,7 +4,6 @@ import socket
 import struct
 
 import pytest
-from logfleet.client import connection as connection_module
 from logfleet.client.connection import Connection
 from logfleet.client.errors import ConnectionLost, NotSupported, RequestTimedOut
 from logfleet.wire.apis import API_BY_NAME
@@ -152,12 +151,6 @@ async def test_nobody_listening_is_said_in_one_line() -> None:
         port = broker.port
     with pytest.raises(ConnectionLost, match=rf"cannot connect to 127.0.0.1:{port}: Connection"):
         await Connection.connect("127.0.0.1", port, "test")
-
-
-async def test_the_failures_of_a_hosts_addresses_are_told_once() -> None:
-    both = "Multiple exceptions: [Errno 111] Connect call failed ('::1', 1), [Errno 111] Connect call failed"
-    assert connection_module._reason(OSError(both)) == "Connection refused"
-    assert connection_module._reason(OSError("something else")) == "something else"
 
 
 async def test_a_cancelled_request_does_not_disturb_the_next() -> None:

@@ -38,6 +38,10 @@ CHANNEL_OPTIONS = (
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
+    # A member that is started anew has another address on Kubernetes. By default its name is looked up once in 30 s, mostly too early (grpc issue #12295), and a question may
+    # wait for its answer for 120 s, though only one name server among several is gone. c-ares asks the next one after 2 s.
+    ("grpc.dns_min_time_between_resolutions_ms", 1_000),
+    ("grpc.dns_ares_query_timeout", 5_000),
     # Else channels to one address share a connection, the lease thread's with the loop's.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),
@@ -142,6 +146,11 @@ class Members:
     @property
     def current(self) -> Member:
         return self._members[self._current]
+
+    def stay_connected(self) -> None:
+        """Begin to connect to whom no connection stands: when the current one fails there may be no name server left to find the others by."""
+        for member in self._members:
+            member.channel.get_state(try_to_connect=True)
 
     def rotate(self, failed: Member) -> None:
         """The next member becomes current, unless another call has already turned away from `failed`."""

@@ -3,17 +3,21 @@
 Not from the loop: a long step of it would let a healthy broker's lease expire; and not by a second asyncio loop, since grpc.aio shares one
 poller among loops (grpc issue #25364). The reverse is as important: a broker whose loop hangs must lose its lease, so
 the thread goes on only while the loop ticks.
+
+Members are asked in turn, each over a channel of its own that stays while its connection does: while etcd elects a leader nobody answers, and who would only then connect
+to another member may need a name server for it that went with the same zone.
 """
 
 import asyncio
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import grpc
 
-from logfleet.io.etcd.endpoints import CHANNEL_OPTIONS, Addresses
+from logfleet.io.etcd.endpoints import CHANNEL_OPTIONS, Addresses, TlsFiles
 from logfleet.io.etcd.shim import rpc, stubs
 from logfleet.metadata.store import StoreRefused
 
@@ -22,6 +26,35 @@ TICK_S = 0.25
 TICK_AGE_S_MAX = 2.0
 """Without a tick for so long, the loop counts as hung: its leases are left to expire."""
 RETRY_S = 0.1
+AVOIDED_S = 10.0
+"""For so long a member that did not answer comes after all others."""
+TIMEOUT_SHARE = 0.4
+"""Of the time until the first lease is lost, for one member: 0.8 s at first where a lease lasts 3 s, then less, as nobody else may have been asked yet."""
+
+
+class _Member:
+    """A member's channel, made when it is asked first. avoided_until_s: time.monotonic."""
+
+    def __init__(self, target: str, tls: TlsFiles | None) -> None:
+        self._target = target
+        self._tls = tls
+        self._channel: Any = None
+        self.avoided_until_s = 0.0
+
+    def channel(self) -> Any:
+        """Raises StoreRefused if the TLS files cannot be read."""
+        if self._channel is None:
+            self._channel = (
+                grpc.secure_channel(self._target, self._tls.credentials(), options=CHANNEL_OPTIONS)
+                if self._tls is not None
+                else grpc.insecure_channel(self._target, options=CHANNEL_OPTIONS)
+            )
+        return self._channel
+
+    def close(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
 
 
 class EtcdLease:
@@ -58,13 +91,12 @@ class LeaseKeeper:
     """Renews leases every third of their TTL until they are dropped, lost, or the keeper is stopped."""
 
     def __init__(self, addresses: Addresses, first: int = 0) -> None:
-        self._addresses = addresses
-        self._current = first % len(addresses.targets)
+        self._members = deque(_Member(target, addresses.tls) for target in addresses.targets)
+        self._members.rotate(-first)
         self._leases: dict[int, EtcdLease] = {}
         self._wakeup = threading.Condition()
         self._stopping = False
         self._ticked_s = time.monotonic()
-        self._channel: Any = None
         self._call: Any = None
         self._thread = threading.Thread(target=self._run, name="etcd-leases", daemon=True)
 
@@ -101,7 +133,8 @@ class LeaseKeeper:
             while (leases := self._next(not_before_s)) is not None:
                 not_before_s = self._turn(leases)
         finally:
-            self._disconnect()
+            for member in self._members:
+                member.close()
 
     def _next(self, not_before_s: float) -> list[EtcdLease] | None:
         """All leases, once one of them is due and that time (time.monotonic) has come; None when the keeper is stopped.
@@ -134,13 +167,15 @@ class LeaseKeeper:
         return time.monotonic() + RETRY_S
 
     def _renew(self, leases: list[EtcdLease]) -> bool:
-        """One stream that asks for all of them; False if the member did not answer."""
+        """One stream that asks the next member for all of them; False if it did not answer."""
         requests = [rpc.LeaseKeepAliveRequest(ID=lease.id) for lease in leases]
         by_id = {lease.id: lease for lease in leases}
         sent_s = time.monotonic()
-        timeout_s = min(1.0, min(lease.ttl_s for lease in leases) / 4)
+        left_s = min(lease.deadline_s for lease in leases) - sent_s
+        timeout_s = min(1.0, TIMEOUT_SHARE * left_s)
+        member = self._next_member()
         try:
-            call = stubs.LeaseStub(self._connect()).LeaseKeepAlive(
+            call = stubs.LeaseStub(member.channel()).LeaseKeepAlive(
                 iter(requests), timeout=timeout_s
             )
             self._call = call
@@ -151,9 +186,14 @@ class LeaseKeeper:
                     lease.deadline_s = sent_s + response.TTL
                 else:
                     self._lose(lease)
-        except (grpc.RpcError, StopIteration, StoreRefused):  # the last: unreadable TLS files
-            self._disconnect()
-            self._current = (self._current + 1) % len(self._addresses.targets)
+        except (
+            grpc.RpcError,
+            StopIteration,
+            StoreRefused,
+        ) as error:  # the last: unreadable TLS files
+            if _is_disconnected(error):
+                member.close()  # a new channel connects at once, gRPC's own attempts come at growing intervals
+            member.avoided_until_s = time.monotonic() + AVOIDED_S
             return False
         finally:
             self._call = None
@@ -164,20 +204,23 @@ class LeaseKeeper:
         self.drop(lease)
         lease.end_from_thread()
 
-    def _connect(self) -> Any:
-        if self._channel is None:
-            target, tls = self._addresses.targets[self._current], self._addresses.tls
-            self._channel = (
-                grpc.secure_channel(target, tls.credentials(), options=CHANNEL_OPTIONS)
-                if tls is not None
-                else grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
-            )
-        return self._channel
+    def _next_member(self) -> _Member:
+        """Who has not been asked for longest, of those that are not avoided if there are such."""
+        now_s = time.monotonic()
+        usable = (each for each in self._members if each.avoided_until_s <= now_s)
+        member = next(usable, self._members[0])
+        self._members.remove(member)
+        self._members.append(member)
+        return member
 
-    def _disconnect(self) -> None:
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
+
+def _is_disconnected(error: Exception) -> bool:
+    """Whether the connection is gone or did not come about; etcd says UNAVAILABLE, too, while it has no leader (api/v3rpc/rpctypes/error.go)."""
+    return (
+        isinstance(error, grpc.RpcError)
+        and error.code() is grpc.StatusCode.UNAVAILABLE
+        and not (error.details() or "").startswith("etcdserver: ")
+    )
 
 
 def _due_s(lease: EtcdLease) -> float:

@@ -140,10 +140,11 @@ class EtcdStore:
         await self._members.close()
 
     def _tick(self) -> None:
-        """Tell the lease thread that this loop runs, now and every TICK_S."""
+        """From the first lease on: tell the thread that keeps them that this loop runs, and stay connected, now and every TICK_S."""
         if self._ticking is not None:
             self._ticking.cancel()
         self._keeper.tick()
+        self._members.stay_connected()
         self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick)
 
     async def _confirm(self) -> None:

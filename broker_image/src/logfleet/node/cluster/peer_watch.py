@@ -16,6 +16,7 @@ from typing import Final
 import structlog
 
 from logfleet.control.brokers.suspects import fence_suspect, to_be_probed, watched_by
+from logfleet.io.host_names import HOST_NAMES
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import Listener, SuspectValue
@@ -205,10 +206,14 @@ class PeerWatch:
 
 
 async def _connect(address: Listener) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Raises OSError; TimeoutError if nobody refused."""
+    """Raises OSError; TimeoutError if nobody refused. A former address of the peer proves nothing."""
     try:
         async with asyncio.timeout(CONNECT_S_MAX):
-            return await asyncio.open_connection(address.host, address.port)
+            return await HOST_NAMES.first(
+                address.host,
+                lambda host: asyncio.open_connection(host, address.port),
+                only_current=True,
+            )
     except UnicodeError as error:  # from IDNA, which getaddrinfo writes names in
         raise TimeoutError(f"{address.host!r} is not a name of a host") from error
     except OSError as error:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from logfleet.io.etcd.endpoints import Addresses, TlsFiles
 from logfleet.io.etcd.lease import EtcdLease, LeaseKeeper
@@ -109,6 +110,22 @@ async def test_credentials_that_cannot_be_read_are_no_answer_and_do_not_end_the_
     await keeper.stop()
 
 
+async def test_members_are_asked_in_turn_and_who_did_not_answer_comes_last() -> None:
+    keeper = LeaseKeeper(Addresses.parse(["a:1", "b:1", "c:1"]), first=1)
+
+    def asked(count: int) -> str:
+        return "".join(keeper._next_member()._target[0] for _ in range(count))
+
+    assert asked(4) == "bcab"
+    next(each for each in keeper._members if each._target == "a:1").avoided_until_s = (
+        time.monotonic() + 3600
+    )
+    assert asked(3) == "cbc"
+    for member in keeper._members:
+        member.avoided_until_s = time.monotonic() + 3600
+    assert asked(4) == "abca", "nobody answers: who was asked longest ago"
+
+
 class SlowEtcd:
     """Its own clock, and what is asked of it: each answer takes two seconds."""
 
@@ -149,7 +166,6 @@ async def test_a_deadline_is_counted_from_when_the_keepalive_was_sent(slow_etcd:
     keeper = LeaseKeeper(NOWHERE)
     leases = [lease_of(1), lease_of(2)]
     assert keeper._renew(leases)
-    keeper._disconnect()
     assert slow_etcd.now_s == 1004
     assert [lease.deadline_s for lease in leases] == [1060, 1060]
 
@@ -163,3 +179,48 @@ async def test_the_first_deadline_is_counted_from_when_the_lease_was_asked_for(
     await store.close()
     assert slow_etcd.now_s == 1002
     assert lease.deadline_s == 1060
+
+
+class NoAnswer(grpc.RpcError):  # type: ignore[misc]  # gRPC has no types
+    def __init__(self, code: grpc.StatusCode, details: str) -> None:
+        super().__init__(details)
+        self._said = code, details
+
+    def code(self) -> grpc.StatusCode:
+        return self._said[0]
+
+    def details(self) -> str:
+        return self._said[1]
+
+
+@pytest.mark.parametrize(
+    "error, stays_connected",
+    [
+        (NoAnswer(grpc.StatusCode.UNAVAILABLE, "etcdserver: leader changed"), True),
+        (NoAnswer(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded"), True),
+        (NoAnswer(grpc.StatusCode.UNAVAILABLE, "failed to connect to all addresses"), False),
+        (NoAnswer(grpc.StatusCode.UNAVAILABLE, "DNS resolution failed"), False),
+    ],
+    ids=str,
+)
+async def test_a_channel_goes_with_its_connection_and_a_member_that_answers_nobody_keeps_it(
+    error: NoAnswer,
+    *,
+    stays_connected: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Stub:
+        def __init__(self, _channel: object) -> None: ...
+
+        def LeaseKeepAlive(self, *_: object, **__: object) -> None:  # noqa: N802
+            raise error
+
+    monkeypatch.setattr("logfleet.io.etcd.lease.stubs.LeaseStub", Stub)
+    keeper = LeaseKeeper(Addresses.parse(["127.0.0.1:1", "127.0.0.1:2"]))
+    asked = keeper._members[0]
+    before = asked.channel()
+    assert not keeper._renew([lease_of(1)])
+    assert (asked.channel() is before) == stays_connected
+    assert keeper._next_member() is not asked
+    for member in keeper._members:
+        member.close()
