@@ -4,6 +4,7 @@ The switch is a bridge in a network namespace of its own, so that the host's fir
 see the lab's traffic. Each node gets one cable to it; routes to the other nodes' pod ranges are static.
 """
 
+import json
 from pathlib import Path
 
 from e2e.lab.commands import LabError, run, succeeds
@@ -73,6 +74,23 @@ def namespaces() -> list[str]:
 
 def links() -> list[str]:
     return [HOST_LINK] if succeeds("ip", "link", "show", HOST_LINK) else []
+
+
+def pod_links(zone: Zone) -> list[str]:
+    """The node's ends of the cables to its pods, as the CNI plugin `ptp` names them."""
+    shown = json.loads(run("ip", "-n", zone.netns, "-json", "link", "show", "type", "veth"))
+    names = (each.get("ifname", "") for each in shown)  # empty objects stand for other links
+    return [name for name in names if name.startswith("veth")]
+
+
+def cut_pods_off(zone: Zone) -> None:
+    """Remove those cables, and with them the routes to the pods.
+
+    For a node that is down: the kernel takes its pods' namespaces apart some time later, and a route that is left would pass for that of a
+    new pod with the address of a former one, which cannot be reached once it goes.
+    """
+    for link in pod_links(zone):
+        succeeds("ip", "-n", zone.netns, "link", "del", link)  # the kernel may be faster
 
 
 def set_cable(zone: Zone, *, plugged: bool) -> None:

@@ -10,6 +10,7 @@ from e2e.lab.cgroups import ROOT, Hierarchies
 from e2e.lab.commands import Argument, LabError, run, succeeds, wait_until
 from e2e.lab.folders import ensure_folders
 from e2e.lab.machine import memory_of_this_machine, memory_reserved_per_node
+from e2e.lab.network import cut_pods_off
 from e2e.lab.node_config import containerd_major, node_files
 from e2e.lab.processes import Daemons
 from e2e.lab.settings import Settings, Zone
@@ -66,6 +67,7 @@ class Nodes:
         self._hierarchies.kill(group)
         # As a reboot would: the next kubelet start spends 3 s on each container group left over.
         self._hierarchies.remove(group)
+        cut_pods_off(zone)
 
     def freeze(self, name: str, *, frozen: bool) -> None:
         """Every process of the node stops where it stands, or goes on."""

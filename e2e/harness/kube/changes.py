@@ -13,12 +13,16 @@ from e2e.harness.kube.fleet import (
     operator_pods,
     wait_brokers,
 )
-from e2e.harness.kube.kubernetes import Object
+from e2e.harness.kube.kubernetes import Object, wait_for
 from e2e.harness.kube.kubernetes_rig import Rig
 from e2e.harness.kube.load import PARTITIONS
 from e2e.lab.commands import LabError
 
 DRAINED_WITHIN = "--timeout=240s"
+ETCD_PODS = "app.kubernetes.io/component=etcd"
+LED_WITHIN_S = 120
+LEADERS_TRIED = 12
+"""Each comes to one of the two others."""
 
 
 def change(fleet: Fleet, kind: str, name: str, spec: Object) -> None:
@@ -101,6 +105,33 @@ def is_spread(fleet: Fleet) -> bool:
 
 def node_of(fleet: Fleet, zone: str) -> str:
     return next(name for name, its in fleet.kubernetes.zone_of_node().items() if its == zone)
+
+
+def etcd_leader(fleet: Fleet) -> str | None:
+    """The pod of etcd's leader, by what the members' metrics say."""
+    for pod in fleet.kubernetes.items("pods", fleet.namespace, ETCD_PODS):
+        name = str(pod["metadata"]["name"])
+        path = f"/api/v1/namespaces/{fleet.namespace}/pods/http:{name}:2381/proxy/metrics"
+        if "etcd_server_is_leader 1" in fleet.kubernetes.attempt("get", "--raw", path):
+            return name
+    return None
+
+
+def zone_of_etcd_leader(fleet: Fleet) -> str:
+    leader = wait_for("a leader of etcd", lambda: etcd_leader(fleet), LED_WITHIN_S)
+    node = fleet.kubernetes.get("pod", leader, fleet.namespace)["spec"]["nodeName"]
+    return fleet.kubernetes.zone_of_node()[node]
+
+
+def lead_etcd_from(fleet: Fleet, zone: str) -> None:
+    """Restart whoever leads etcd until the leader is in this zone."""
+    for _ in range(LEADERS_TRIED):
+        if zone_of_etcd_leader(fleet) == zone:
+            return
+        leader = wait_for("a leader of etcd", lambda: etcd_leader(fleet), LED_WITHIN_S)
+        fleet.kubernetes.delete("pod", leader, fleet.namespace)
+        fleet.kubernetes.wait_pod(leader, fleet.namespace, LED_WITHIN_S)
+    raise LabError(f"etcd's leader did not come to zone {zone} in {LEADERS_TRIED} elections")
 
 
 def drain(fleet: Fleet, node: str) -> None:

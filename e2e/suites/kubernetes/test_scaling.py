@@ -15,8 +15,10 @@ from e2e.harness.kube.changes import (
     held,
     is_spread,
     kill_operator,
+    lead_etcd_from,
     set_brokers,
     status,
+    zone_of_etcd_leader,
 )
 from e2e.harness.kube.fleet import REBALANCES, TOPICS, example, wait_brokers
 from e2e.harness.kube.kubernetes import wait_for
@@ -45,9 +47,14 @@ def test_three_brokers_become_six_while_a_zone_has_no_power(fleet, rig, load, en
 
 
 def test_six_brokers_become_three_while_a_zone_has_no_power(fleet, rig, load, end):
+    """With the zone go etcd's leader and, in this lab, one of two name servers."""
+    with rig.part("etcd's leader is in zone b"):
+        lead_etcd_from(fleet, "b")
+        fleet.wait_ready()
     with rig.part("six brokers become three"):
         set_brokers(fleet, 3)
         wait_for("a drain", lambda: "draining brokers" in str(status(fleet)["why"]), 60)
+        assert zone_of_etcd_leader(fleet) == "b"
         rig.power_off("b")
         try:
             kill_operator(fleet)
@@ -57,7 +64,7 @@ def test_six_brokers_become_three_while_a_zone_has_no_power(fleet, rig, load, en
         wait_for("three pods", lambda: len(fleet.broker_pods()) == 3, EMPTY_WITHIN_S)
         fleet.wait_ready()
     assert len(held(fleet)) == 3
-    end("6 -> 3 brokers, power cut, operator killed")
+    end("6 -> 3 brokers, power of etcd's leader cut, operator killed")
 
 
 def test_a_rebalance_is_approved_and_carried_out_over_the_death_of_the_operator(
