@@ -1,10 +1,13 @@
 """What a person does to a fleet while it runs, and what is seen of it from outside."""
 
+import asyncio
 import json
 import time
 from collections import Counter
 
 from confluent_kafka.admin import AdminClient
+from logfleet.client.connection import Connection
+from logfleet.wire.messages import MetadataRequest, MetadataResponse
 
 from e2e.harness.kube.fleet import (
     CLUSTERS,
@@ -88,6 +91,30 @@ def held(fleet: Fleet) -> dict[int, int]:
         for partition in topic.partitions.values()
         for replica in partition.replicas
     )
+
+
+def leader_epochs(fleet: Fleet) -> dict[tuple[str, int], int]:
+    """Of every partition, by topic and number."""
+
+    async def ask() -> MetadataResponse:
+        host, _, port = fleet.outside.split(",")[0].rpartition(":")
+        connection = await Connection.connect(host, int(port), "leader-epochs")
+        try:
+            return await connection.request(MetadataRequest(topics=None), MetadataResponse)
+        finally:
+            connection.close()
+
+    return {
+        (str(topic.name), partition.partition_index): partition.leader_epoch
+        for topic in asyncio.run(ask()).topics
+        for partition in topic.partitions
+    }
+
+
+def moves_of_leaders(before: dict[tuple[str, int], int], fleet: Fleet) -> list[int]:
+    """How often each partition got another leader since `before`, as leader epochs tell."""
+    now = leader_epochs(fleet)
+    return [now[each] - epoch for each, epoch in before.items() if each in now]
 
 
 def has_replicas(fleet: Fleet, topic: str, count: int) -> bool:

@@ -3,6 +3,7 @@
 Part of `make e2e-full`. The fleet gets six brokers for it, and three again in the end.
 """
 
+import statistics
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,8 @@ from e2e.harness.kube.changes import (
     held,
     is_spread,
     kill_operator,
+    leader_epochs,
+    moves_of_leaders,
     renew,
     set_brokers,
     status,
@@ -65,11 +68,15 @@ def wait_rolled(fleet, before):
 
 
 def test_six_brokers_are_replaced_zone_by_zone(fleet, rig, load, end):
-    before = uids(fleet)
+    """A leader has to move once for each broker that has it and is replaced: 4/3 times on average, where it goes to those that were."""
+    before, epochs = uids(fleet), leader_epochs(fleet)
     load.measure_calm()
     with rig.part("six brokers are replaced"):
         renew(fleet)
         wait_rolled(fleet, before)
+    moves = moves_of_leaders(epochs, fleet)
+    rig.say(f"leaders moved {statistics.mean(moves):.2f} times, at most {max(moves)}")
+    assert statistics.mean(moves) < 2
     end("6 brokers rolled")
 
 
