@@ -38,7 +38,7 @@ def look_up(host: str) -> list[str]:
 
 @dataclass(slots=True)
 class _Question:
-    """Lookups of one host; the first one that finds it answers for all. begun, running: how many; last_s: when the last one began (time.monotonic)."""
+    """Lookups of one host; the first one that finds it answers for all, and ends it. begun, running: how many; last_s: when the last one began (time.monotonic)."""
 
     answer: Future[list[str]] = field(default_factory=Future)
     begun: int = 0
@@ -122,7 +122,7 @@ class HostNames:
                 question.running -= 1
                 if not question.answer.done():
                     self._known[host] = found
-                    self._end(host, question)
+                    del self._asked[host]
                     question.answer.set_result(found)
 
     def _failed(self, host: str, question: _Question, error: Exception) -> None:
@@ -132,12 +132,8 @@ class HostNames:
             return
         if _is_unknown(error):
             self._known.pop(host, None)
-        self._end(host, question)
+        del self._asked[host]
         question.answer.set_exception(error)
-
-    def _end(self, host: str, question: _Question) -> None:
-        if self._asked.get(host) is question:
-            del self._asked[host]
 
 
 HOST_NAMES: Final = HostNames()

@@ -3,8 +3,8 @@
 In this order:
 
 1. the leader stays while it is in the ISR and active;
-2. else the first active replica of the ISR, in the order of preference and then of assignment: those that have only just started come last, and
-   where a leader that stops hands over, those that a roll may already have replaced come first (`logfleet.control.elections.preferences`); a draining one only where no active one is left;
+2. else the first active replica of the ISR, in the order of preference and then of assignment: those that have only just started come last, and where a leader that
+   stops hands over, those that a roll may already have replaced come first (`logfleet.control.elections.preferences`); a draining one only where no active one is left;
 3. the ISR is empty: the first active eligible leader (KIP-966), as it holds every committed record;
 4. nobody is eligible either: the last leader, if it has the disk on which it led (KIP-858; KIP-966: last known leader);
 5. the ISR is empty and unclean.leader.election.enable is set, or the partition was given up: the first active replica;

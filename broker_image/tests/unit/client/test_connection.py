@@ -4,8 +4,10 @@ import socket
 import struct
 
 import pytest
+from logfleet.client import connection as connection_module
 from logfleet.client.connection import Connection
 from logfleet.client.errors import ConnectionLost, NotSupported, RequestTimedOut
+from logfleet.io.host_names import HostNames
 from logfleet.wire.apis import API_BY_NAME
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.frame import encode_unsupported_api_versions
@@ -151,6 +153,30 @@ async def test_nobody_listening_is_said_in_one_line() -> None:
         port = broker.port
     with pytest.raises(ConnectionLost, match=rf"cannot connect to 127.0.0.1:{port}: Connection"):
         await Connection.connect("127.0.0.1", port, "test")
+
+
+async def test_a_broker_is_found_at_its_last_address_while_no_name_server_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers: list[list[str] | OSError] = [
+        ["127.0.0.1"],
+        socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"),
+    ]
+
+    def look_up(host: str) -> list[str]:
+        assert host == "peer.invalid"
+        answer = answers.pop(0)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(connection_module, "HOST_NAMES", HostNames(look_up))
+    async with FakeBroker().running() as broker:
+        for _ in range(2):
+            connection = await Connection.connect("peer.invalid", broker.port, "test")
+            assert str(connection) == f"peer.invalid:{broker.port}"
+            connection.close()
+    assert not answers
 
 
 async def test_a_cancelled_request_does_not_disturb_the_next() -> None:

@@ -186,11 +186,8 @@ class LeaseKeeper:
                     lease.deadline_s = sent_s + response.TTL
                 else:
                     self._lose(lease)
-        except (
-            grpc.RpcError,
-            StopIteration,
-            StoreRefused,
-        ) as error:  # the last: unreadable TLS files
+        except (grpc.RpcError, StopIteration, StoreRefused) as error:
+            # StoreRefused: TLS files that cannot be read
             if _is_disconnected(error):
                 member.close()  # a new channel connects at once, gRPC's own attempts come at growing intervals
             member.avoided_until_s = time.monotonic() + AVOIDED_S
