@@ -8,7 +8,9 @@ import msgspec
 import pytest
 from logfleet.control.brokers import leaving
 from logfleet.control.config_changes import ConfigChange, ConfigOperation, alter_topic_configs
+from logfleet.control.elections import SETTLED_MS
 from logfleet.control.topics import TopicCreation
+from logfleet.io.clock import now_ms
 from logfleet.metadata import keys
 from logfleet.metadata.keys import BrokerValue, PartitionValue
 from logfleet.metadata.store import Put
@@ -34,15 +36,17 @@ OFTEN = {"leader.imbalance.check.interval.seconds": "0.001"}
 pytestmark = pytest.mark.asyncio
 
 
-async def _replicated(node: Node, store: Store, partitions: int) -> None:
-    """Brokers 1 and 2, and a topic `t` that both of them hold."""
-    for broker_id in (1, 2):
+async def _replicated(node: Node, store: Store, partitions: int, replicas: int = 2) -> None:
+    """So many brokers, from 1 on, and a topic `t` that all of them hold."""
+    for broker_id in range(1, replicas + 1):
         await start_broker(store, broker_id)
     await node.elected()
     await soon(
-        node.follower.until(lambda image: sum(b.is_active for b in image.brokers.values()) == 2)
+        node.follower.until(
+            lambda image: sum(b.is_active for b in image.brokers.values()) == replicas
+        )
     )
-    assert isinstance(await node.create("t", partitions, replicas=2), TopicCreation)
+    assert isinstance(await node.create("t", partitions, replicas=replicas), TopicCreation)
 
 
 async def test_elections_of_a_broker_that_died_do_not_wait_for_one_another(store):
@@ -143,6 +147,23 @@ async def test_a_broker_that_would_leave_hands_over_what_it_leads(store):
         )
         image = await soon(node.follower.until(lambda image: leaving.may_exit(image, 2)))
         assert [state.leader for state in image.topic("t").partitions] == [1, 1]
+
+
+@pytest.mark.parametrize("age_ms, is_preferred", [(2 * SETTLED_MS, True), (0, False)])
+async def test_who_leaves_hands_over_to_whom_a_roll_has_replaced_and_who_has_settled(
+    store, age_ms, is_preferred
+):
+    async with running(store) as node:
+        await _replicated(node, store, 1, replicas=3)
+        leader, first, second = node.partition("t").replicas
+        replaced = second if is_preferred else first
+        for broker_id, said in (
+            (replaced, {"since_ms": now_ms() - age_ms}),
+            (leader, {"leaving": True}),
+        ):
+            value = BrokerValue(f"incarnation-{broker_id}", (), **said)
+            await store.write(Put(keys.broker(broker_id), keys.encode(value)))
+        await until_leader(node, "t", second)
 
 
 async def test_a_broker_that_is_needed_is_kept_until_others_are_in_sync(store):
