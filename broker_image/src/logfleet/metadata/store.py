@@ -200,7 +200,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class Lease(Protocol):
-    """Keys that end together. The store keeps it alive from `grant_lease` on, until it is revoked or lost."""
+    """Keys that end together. It is kept alive from `grant_lease` on, until it is revoked or lost, however long the store does not answer."""
 
     @property
     def id(self) -> int: ...
@@ -214,12 +214,13 @@ class Lease(Protocol):
     def deadline_s(self) -> float:
         """Until then (time.monotonic) no other process can have seen it expire.
 
-        Counted from the moment the last answered keepalive was sent. Infinite where the store lives in this process.
+        Counted from the moment the last answered keepalive was sent. Infinite where the store lives in this process. Once it
+        has passed the lease may have ended or not: while the store does not answer, nobody knows.
         """
         ...
 
     async def lost(self) -> None:
-        """Return when the lease has ended, for whatever reason: expired, revoked, deadline passed."""
+        """Return when the lease has ended: it was revoked, or the store answers that it expired."""
         ...
 
     async def revoke(self) -> None:

@@ -4,6 +4,10 @@ Not from the loop: a long step of it would let a healthy broker's lease expire; 
 poller among loops (grpc issue #25364). The reverse is as important: a broker whose loop hangs must lose its lease, so
 the thread goes on only while the loop ticks.
 
+While etcd does not answer, the thread keeps asking, also past a lease's deadline: etcd lets no lease expire without a
+leader, and grants all of them their full time again once it has one (lessor.Promote). So a lease may outlive any absence
+of etcd. It is lost only when etcd says so.
+
 Members are asked in turn, each over a channel of its own that stays while its connection does: while etcd elects a leader nobody answers, and who would only then connect
 to another member may need a name server for it that went with the same zone.
 """
@@ -26,10 +30,15 @@ TICK_S = 0.25
 TICK_AGE_S_MAX = 2.0
 """Without a tick for so long, the loop counts as hung: its leases are left to expire."""
 RETRY_S = 0.1
+"""Before the next try while a lease can still be renewed in time."""
+OVERDUE_RETRY_S = 0.25
+"""Before the next try once a deadline has passed: etcd may be away for hours."""
 AVOIDED_S = 10.0
 """For so long a member that did not answer comes after all others."""
 TIMEOUT_SHARE = 0.4
-"""Of the time until the first lease is lost, for one member: 0.8 s at first where a lease lasts 3 s, then less, as nobody else may have been asked yet."""
+"""Of the time until the first deadline, for one member: 0.8 s at first where a lease lasts 3 s, then less, as nobody else may have been asked yet."""
+TIMEOUT_S_MIN, TIMEOUT_S_MAX = 0.2, 1.0
+"""Bounds of that time. Past the deadline a member gets the longest one."""
 
 
 class _Member:
@@ -88,7 +97,7 @@ class EtcdLease:
 
 
 class LeaseKeeper:
-    """Renews leases every third of their TTL until they are dropped, lost, or the keeper is stopped."""
+    """Renews leases every third of their TTL until they are dropped, etcd has ended them, or the keeper is stopped."""
 
     def __init__(self, addresses: Addresses, first: int = 0) -> None:
         self._members = deque(_Member(target, addresses.tls) for target in addresses.targets)
@@ -154,17 +163,16 @@ class LeaseKeeper:
             return None
 
     def _turn(self, leases: list[EtcdLease]) -> float:
-        """Renew what is due, give up what is lost; returns a time (time.monotonic) before which nothing is to be tried again."""
+        """Renew what is due; returns a time (time.monotonic) before which nothing is to be tried again."""
         now_s = time.monotonic()
-        for lease in leases:
-            if now_s >= lease.deadline_s:
-                self._lose(lease)
-        due = [lease for lease in leases if _due_s(lease) <= now_s < lease.deadline_s]
+        due = [lease for lease in leases if _due_s(lease) <= now_s]
         if not due:
             return 0.0
         if now_s - self._ticked_s <= TICK_AGE_S_MAX and self._renew(due):
             return 0.0
-        return time.monotonic() + RETRY_S
+        now_s = time.monotonic()
+        is_overdue = now_s >= min(lease.deadline_s for lease in due)
+        return now_s + (OVERDUE_RETRY_S if is_overdue else RETRY_S)
 
     def _renew(self, leases: list[EtcdLease]) -> bool:
         """One stream that asks the next member for all of them; False if it did not answer."""
@@ -172,7 +180,9 @@ class LeaseKeeper:
         by_id = {lease.id: lease for lease in leases}
         sent_s = time.monotonic()
         left_s = min(lease.deadline_s for lease in leases) - sent_s
-        timeout_s = min(1.0, TIMEOUT_SHARE * left_s)
+        timeout_s = TIMEOUT_S_MAX
+        if left_s > 0:
+            timeout_s = min(TIMEOUT_S_MAX, max(TIMEOUT_S_MIN, TIMEOUT_SHARE * left_s))
         member = self._next_member()
         try:
             call = stubs.LeaseStub(member.channel()).LeaseKeepAlive(

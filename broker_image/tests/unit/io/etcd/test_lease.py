@@ -87,13 +87,36 @@ async def test_without_a_tick_of_the_loop_nothing_is_renewed() -> None:
     keeper = BusyKeeper()
     keeper.go_on.set()
     lease = lease_of(1, ttl_s=1)
-    lease.deadline_s = time.monotonic() + 0.2
-    keeper._leases[1] = lease
     keeper._ticked_s -= 10
-    keeper._thread.start()
+    assert keeper._turn([lease]) > time.monotonic()
+    assert keeper.asked == []
+    keeper.tick()
+    assert keeper._turn([lease]) == 0
+    assert keeper.asked == [1]
+
+
+@pytest.mark.usefixtures("alive")
+async def test_a_lease_past_its_deadline_is_asked_for_until_etcd_says_that_it_has_ended() -> None:
+    """etcd lets nothing expire while it has no leader, and renews all leases when it has one again."""
+
+    class SilentKeeper(BusyKeeper):
+        def _renew(self, leases: list[EtcdLease]) -> bool:
+            if len(self.asked) < 3:
+                self.asked += [lease.id for lease in leases]
+                return False
+            return super()._renew(leases)
+
+    keeper = SilentKeeper()
+    keeper.go_on.set()
+    lease = lease_of(1, ttl_s=1)
+    lease.deadline_s = time.monotonic() - 1
+    keeper.keep(lease)
+    await wait(keeper.renewing)
+    assert keeper.asked[:4] == [1, 1, 1, 1]
+    keeper.revoked.add(1)
+    lease.deadline_s = time.monotonic()
     async with asyncio.timeout(30):
         await lease.lost()
-    assert keeper.asked == []
     await keeper.stop()
 
 
@@ -102,11 +125,11 @@ async def test_credentials_that_cannot_be_read_are_no_answer_and_do_not_end_the_
 ) -> None:
     tls = TlsFiles(tmp_path / "ca.crt")
     keeper = LeaseKeeper(Addresses.parse(["https://127.0.0.1:1"], tls))
-    for number in (1, 2):
-        lease = lease_of(number, ttl_s=1)
-        keeper.keep(lease)
-        async with asyncio.timeout(30):
-            await lease.lost()
+    member, lease = keeper._members[0], lease_of(1, ttl_s=1)
+    for _ in range(2):
+        member.avoided_until_s = 0.0
+        assert not keeper._renew([lease])
+        assert member.avoided_until_s > time.monotonic(), "it was asked"
     await keeper.stop()
 
 
