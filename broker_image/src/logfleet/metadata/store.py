@@ -212,7 +212,7 @@ class Lease(Protocol):
 
     @property
     def deadline_s(self) -> float:
-        """Until then (time.monotonic) no other process can have seen it expire.
+        """Until then (`logfleet.io.clock.boot_s`) no other process can have seen it expire.
 
         Counted from the moment the last answered keepalive was sent. Infinite where the store lives in this process. Once it
         has passed the lease may have ended or not: while the store does not answer, nobody knows.

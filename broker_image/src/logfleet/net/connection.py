@@ -21,6 +21,7 @@ from typing import Protocol, TypeAlias, cast
 import msgspec
 import structlog
 
+from logfleet.io.clock import boot_s
 from logfleet.net.file_sender import FileSender, Part, read_inline
 from logfleet.net.frame_buffers import FrameBuffers
 from logfleet.net.peer import Peer
@@ -300,7 +301,7 @@ class Connection(asyncio.BufferedProtocol):
         """Others have their turn before this connection goes on with `rest`."""
         self._head = bytes(rest)
         self._in_progress = True
-        self._gave_way_at = perf_counter()
+        self._gave_way_at = boot_s()
         self._pause_reading()  # also so that a close by the peer is not seen before its requests
         self._owner.turns.wait(self._have_turn)
 

@@ -27,7 +27,7 @@ class Peer:
     on_leave: set by a handler that parks a request, and cleared by it afterwards; called when the
         connection is lost or the broker stops, so that the request is answered at once.
     on_throttle: how its connection is held, None where there is none.
-    queued_since: since when (perf_counter) the requests that are being served have waited, as the others had their turn; else 0.
+    queued_since: since when (boot_s) the requests that are being served have waited, as the others had their turn; else 0.
     repeats: requests that need no decoding, by the bytes of a frame from behind the correlation id to `repeat_end`, which is 0
         while there are none. repeats_left: how many more may be remembered.
     refused: batches that were refused for now, by partition; see `node.handlers.refused_batches`.

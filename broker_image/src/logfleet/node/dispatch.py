@@ -12,12 +12,12 @@ a request that came in under a lease is handed out before the lease's deadline o
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from time import perf_counter
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 import structlog
 
+from logfleet.io.clock import boot_s
 from logfleet.metadata.store import Lease
 from logfleet.net.connection import Answer, CloseConnection
 from logfleet.net.file_sender import Part
@@ -72,13 +72,15 @@ Handlers = Mapping[type[msgspec.Struct], Handler[B]]
 
 
 def answered_at(lease: Lease | None) -> float:
-    """The time (perf_counter), for an answer that is ready. Raises CloseConnection if others may lead by now what this broker leads by the lease.
+    """The time (boot_s), for an answer that is ready.
 
-    Before the deadline nobody else can: it is counted from when the last answered keepalive was sent, and the store counts from
-    when that came. So whatever is done by now was done by the leader. Should the process be stopped between this look at the
-    clock and the sending, it is as if the answer had taken long on the network. The clock is time.monotonic's, as CPython has it.
+    Raises CloseConnection if others may lead by now what this broker leads by the lease. Before the
+    deadline nobody else can: it is counted from when the last answered keepalive was sent, and the
+    store counts from when that came. So whatever is done by now was done by the leader. If the
+    process is stopped after this reading of the clock and before the answer is sent, the effect is
+    that of a slow network.
     """
-    now_s = perf_counter()
+    now_s = boot_s()
     if lease is not None and now_s >= lease.deadline_s:
         raise CloseConnection("the lease of the broker's registration has run out")
     return now_s
@@ -170,7 +172,7 @@ class Dispatcher(Generic[B]):
         return {route.api.name: route.stats for route in self._routes.values()}
 
     def __call__(self, peer: Peer, frame: memoryview) -> Answer | Awaitable[Answer]:
-        started = perf_counter()
+        started = boot_s()
         if peer.queued_since:
             self._queued(frame, started - peer.queued_since)
         end = peer.repeat_end
@@ -212,12 +214,12 @@ class Dispatcher(Generic[B]):
                 return encoded
         except Exception as error:  # noqa: BLE001  the supervisor of all handlers
             if self._counts(served, error):
-                served.stats.at_once.observe(perf_counter() - started)
+                served.stats.at_once.observe(boot_s() - started)
             raise self._failed(served, error) from None
         if response is None:
             if usage is not None:
                 usage.charge(request, None)
-            served.stats.at_once.observe(perf_counter() - started)
+            served.stats.at_once.observe(boot_s() - started)
             return None
         pending = cast("Awaitable[Response]", response)
         if memory > SMALL_REQUEST_BYTES:
@@ -288,10 +290,10 @@ class Dispatcher(Generic[B]):
     ) -> Answer:
         """pending: what is to be encoded, or the whole answer."""
         stats = served.stats
-        parked = perf_counter()
+        parked = boot_s()
         try:
             response = await pending
-            ready = perf_counter()
+            ready = boot_s()
             answer: Answer = None
             if isinstance(response, bytes):
                 answer = response
@@ -300,7 +302,7 @@ class Dispatcher(Generic[B]):
             ended = answered_at(lease)
         except Exception as error:  # noqa: BLE001  as above
             if self._counts(served, error):
-                stats.waited(parked - started, perf_counter() - parked)
+                stats.waited(parked - started, boot_s() - parked)
             raise self._failed(served, error) from None
         stats.waited(parked - started + ended - ready, ready - parked)
         if usage is not None and usage.throttle_ms:

@@ -1,11 +1,10 @@
 import asyncio
-import time
-from time import perf_counter
 from typing import Any
 
 import msgspec
 import pytest
 import structlog
+from logfleet.io.clock import boot_s
 from logfleet.net.connection import CloseConnection
 from logfleet.net.peer import Peer
 from logfleet.node.dispatch import Dispatcher, Handlers, RequestContext
@@ -86,7 +85,7 @@ def test_a_handler_may_answer_later_or_not_at_all() -> None:
         assert dispatch.stats["Produce"].requests == 1
 
         peer = Peer("PLAINTEXT")
-        peer.queued_since = perf_counter() - 7
+        peer.queued_since = boot_s() - 7
         await dispatch(peer, frame_of(ListGroupsRequest(), 3))  # type: ignore[misc]
         assert 7 <= stats.queue.total < 8
         assert stats.queue.count == 1
@@ -261,14 +260,14 @@ class HeldLease:
     ttl_s = 60
 
     def __init__(self, until_s: float) -> None:
-        self.deadline_s = time.monotonic() + until_s
+        self.deadline_s = boot_s() + until_s
 
     async def lost(self) -> None: ...
 
     async def revoke(self) -> None: ...
 
     def run_out(self) -> None:
-        self.deadline_s = time.monotonic()
+        self.deadline_s = boot_s()
 
 
 @pytest.mark.parametrize("is_later", [False, True])
@@ -291,6 +290,19 @@ def test_what_is_done_while_the_lease_runs_out_is_not_acknowledged(*, is_later: 
         assert dispatch.stats["Produce"].failures == 0
 
     asyncio.run(main())
+
+
+def test_a_lease_runs_out_while_the_machine_is_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only CLOCK_BOOTTIME goes on then; the broker has had no step of its loop to notice."""
+
+    def suspended(*_: object) -> ProduceResponse:
+        monkeypatch.setattr("logfleet.node.dispatch.boot_s", lambda: boot_s() + 600)
+        return ProduceResponse()
+
+    dispatch = dispatcher({ProduceRequest: suspended})
+    dispatch.lease = HeldLease(60)
+    with pytest.raises(CloseConnection, match="lease"):
+        dispatch(PEER, frame_of(ProduceRequest(), 9))
 
 
 def test_what_came_in_under_a_lease_is_not_acknowledged_under_the_next() -> None:

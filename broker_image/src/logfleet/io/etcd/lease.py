@@ -14,13 +14,13 @@ to another member may need a name server for it that went with the same zone.
 
 import asyncio
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import grpc
 
+from logfleet.io.clock import boot_s
 from logfleet.io.etcd.endpoints import CHANNEL_OPTIONS, Addresses, TlsFiles
 from logfleet.io.etcd.shim import rpc, stubs
 from logfleet.metadata.store import StoreRefused
@@ -42,7 +42,7 @@ TIMEOUT_S_MIN, TIMEOUT_S_MAX = 0.2, 1.0
 
 
 class _Member:
-    """A member's channel, made when it is asked first. avoided_until_s: time.monotonic."""
+    """A member's channel, made when it is asked first. avoided_until_s: by boot_s."""
 
     def __init__(self, target: str, tls: TlsFiles | None) -> None:
         self._target = target
@@ -105,13 +105,13 @@ class LeaseKeeper:
         self._leases: dict[int, EtcdLease] = {}
         self._wakeup = threading.Condition()
         self._stopping = False
-        self._ticked_s = time.monotonic()
+        self._ticked_s = boot_s()
         self._call: Any = None
         self._thread = threading.Thread(target=self._run, name="etcd-leases", daemon=True)
 
     def keep(self, lease: EtcdLease) -> None:
         with self._wakeup:
-            self._ticked_s = time.monotonic()
+            self._ticked_s = boot_s()
             self._leases[lease.id] = lease
             if not self._thread.is_alive() and not self._stopping:
                 self._thread.start()
@@ -123,7 +123,7 @@ class LeaseKeeper:
 
     def tick(self) -> None:
         """The loop is alive. Called by it every TICK_S."""
-        self._ticked_s = time.monotonic()
+        self._ticked_s = boot_s()
 
     async def stop(self) -> None:
         """End the thread. The leases are left to expire."""
@@ -146,7 +146,7 @@ class LeaseKeeper:
                 member.close()
 
     def _next(self, not_before_s: float) -> list[EtcdLease] | None:
-        """All leases, once one of them is due and that time (time.monotonic) has come; None when the keeper is stopped.
+        """All leases, once one of them is due and that time (boot_s) has come; None when the keeper is stopped.
 
         `keep` and `stop` may have come while nobody waited for a notification: what they changed is looked at before each wait.
         """
@@ -155,7 +155,7 @@ class LeaseKeeper:
                 leases = list(self._leases.values())
                 if leases:
                     due_s = max(not_before_s, min(map(_due_s, leases)))
-                    if (pause_s := due_s - time.monotonic()) <= 0:
+                    if (pause_s := due_s - boot_s()) <= 0:
                         return leases
                     self._wakeup.wait(pause_s)
                 else:
@@ -163,14 +163,14 @@ class LeaseKeeper:
             return None
 
     def _turn(self, leases: list[EtcdLease]) -> float:
-        """Renew what is due; returns a time (time.monotonic) before which nothing is to be tried again."""
-        now_s = time.monotonic()
+        """Renew what is due; returns a time (boot_s) before which nothing is to be tried again."""
+        now_s = boot_s()
         due = [lease for lease in leases if _due_s(lease) <= now_s]
         if not due:
             return 0.0
         if now_s - self._ticked_s <= TICK_AGE_S_MAX and self._renew(due):
             return 0.0
-        now_s = time.monotonic()
+        now_s = boot_s()
         is_overdue = now_s >= min(lease.deadline_s for lease in due)
         return now_s + (OVERDUE_RETRY_S if is_overdue else RETRY_S)
 
@@ -178,7 +178,7 @@ class LeaseKeeper:
         """One stream that asks the next member for all of them; False if it did not answer."""
         requests = [rpc.LeaseKeepAliveRequest(ID=lease.id) for lease in leases]
         by_id = {lease.id: lease for lease in leases}
-        sent_s = time.monotonic()
+        sent_s = boot_s()
         left_s = min(lease.deadline_s for lease in leases) - sent_s
         timeout_s = TIMEOUT_S_MAX
         if left_s > 0:
@@ -200,7 +200,7 @@ class LeaseKeeper:
             # StoreRefused: TLS files that cannot be read
             if _is_disconnected(error):
                 member.close()  # a new channel connects at once, gRPC's own attempts come at growing intervals
-            member.avoided_until_s = time.monotonic() + AVOIDED_S
+            member.avoided_until_s = boot_s() + AVOIDED_S
             return False
         finally:
             self._call = None
@@ -213,7 +213,7 @@ class LeaseKeeper:
 
     def _next_member(self) -> _Member:
         """Who has not been asked for longest, of those that are not avoided if there are such."""
-        now_s = time.monotonic()
+        now_s = boot_s()
         usable = (each for each in self._members if each.avoided_until_s <= now_s)
         member = next(usable, self._members[0])
         self._members.remove(member)

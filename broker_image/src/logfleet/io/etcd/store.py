@@ -2,10 +2,10 @@
 
 import asyncio
 import random
-import time
 from collections.abc import AsyncGenerator
 from typing import Any
 
+from logfleet.io.clock import boot_s
 from logfleet.io.etcd.endpoints import Addresses, Compacted, Members
 from logfleet.io.etcd.lease import TICK_S, EtcdLease, LeaseKeeper
 from logfleet.io.etcd.messages import Codec
@@ -89,7 +89,7 @@ class EtcdStore:
         return self._codec.txn_result(txn, response)
 
     async def grant_lease(self, ttl_s: int) -> EtcdLease:
-        sent_s = time.monotonic()
+        sent_s = boot_s()
         request = rpc.LeaseGrantRequest(TTL=ttl_s)
         try:
             response = await self._members.once(lambda member: member.lease.LeaseGrant, request)

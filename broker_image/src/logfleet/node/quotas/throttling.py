@@ -7,11 +7,11 @@ encoding, not the waiting between them, and not what the kernel does to send seg
 """
 
 from collections.abc import Awaitable, Generator
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
 
+from logfleet.io.clock import boot_s
 from logfleet.net.peer import Peer
 from logfleet.node.quotas.client_quotas import ClientQuotas
 from logfleet.wire.codec import encoder
@@ -34,7 +34,7 @@ _SIZE_BYTES: Final = 4
 
 
 class Usage:
-    """What one request uses. Made when its frame is there, `started` by perf_counter; frame_bytes without the length.
+    """What one request uses. Made when its frame is there, `started` by boot_s; frame_bytes without the length.
 
     throttle_ms: for how long the client is throttled, once that is known.
     """
@@ -73,11 +73,11 @@ class Usage:
 
     def resume(self) -> None:
         """The loop works on the request again."""
-        self._resumed = perf_counter()
+        self._resumed = boot_s()
 
     def pause(self) -> None:
         """The request waits for something."""
-        self._busy_s += perf_counter() - self._resumed
+        self._busy_s += boot_s() - self._resumed
 
     def fetched(self, answer: FetchResponse) -> int:
         """To be called with what a consumer would be sent: for how many ms to throttle it instead, 0 to send it."""

@@ -2,13 +2,13 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+from logfleet.io.clock import boot_s
 from logfleet.io.etcd.endpoints import Addresses, TlsFiles
 from logfleet.io.etcd.lease import EtcdLease, LeaseKeeper
 from logfleet.io.etcd.shim import rpc
@@ -36,12 +36,12 @@ class BusyKeeper(LeaseKeeper):
             if lease.id in self.revoked:
                 self._lose(lease)
             else:
-                lease.deadline_s = time.monotonic() + lease.ttl_s
+                lease.deadline_s = boot_s() + lease.ttl_s
         return True
 
 
 def lease_of(number: int, *, ttl_s: int = 60, due: bool = True) -> EtcdLease:
-    deadline_s = time.monotonic() + (0.5 if due else 1.0) * ttl_s
+    deadline_s = boot_s() + (0.5 if due else 1.0) * ttl_s
     return EtcdLease(number, ttl_s, deadline_s, revoke=lambda _: None)
 
 
@@ -88,7 +88,7 @@ async def test_without_a_tick_of_the_loop_nothing_is_renewed() -> None:
     keeper.go_on.set()
     lease = lease_of(1, ttl_s=1)
     keeper._ticked_s -= 10
-    assert keeper._turn([lease]) > time.monotonic()
+    assert keeper._turn([lease]) > boot_s()
     assert keeper.asked == []
     keeper.tick()
     assert keeper._turn([lease]) == 0
@@ -109,12 +109,12 @@ async def test_a_lease_past_its_deadline_is_asked_for_until_etcd_says_that_it_ha
     keeper = SilentKeeper()
     keeper.go_on.set()
     lease = lease_of(1, ttl_s=1)
-    lease.deadline_s = time.monotonic() - 1
+    lease.deadline_s = boot_s() - 1
     keeper.keep(lease)
     await wait(keeper.renewing)
     assert keeper.asked[:4] == [1, 1, 1, 1]
     keeper.revoked.add(1)
-    lease.deadline_s = time.monotonic()
+    lease.deadline_s = boot_s()
     async with asyncio.timeout(30):
         await lease.lost()
     await keeper.stop()
@@ -129,7 +129,7 @@ async def test_credentials_that_cannot_be_read_are_no_answer_and_do_not_end_the_
     for _ in range(2):
         member.avoided_until_s = 0.0
         assert not keeper._renew([lease])
-        assert member.avoided_until_s > time.monotonic(), "it was asked"
+        assert member.avoided_until_s > boot_s(), "it was asked"
     await keeper.stop()
 
 
@@ -141,11 +141,11 @@ async def test_members_are_asked_in_turn_and_who_did_not_answer_comes_last() -> 
 
     assert asked(4) == "bcab"
     next(each for each in keeper._members if each._target == "a:1").avoided_until_s = (
-        time.monotonic() + 3600
+        boot_s() + 3600
     )
     assert asked(3) == "cbc"
     for member in keeper._members:
-        member.avoided_until_s = time.monotonic() + 3600
+        member.avoided_until_s = boot_s() + 3600
     assert asked(4) == "abca", "nobody answers: who was asked longest ago"
 
 
@@ -153,10 +153,10 @@ class SlowEtcd:
     """Its own clock, and what is asked of it: each answer takes two seconds."""
 
     def __init__(self) -> None:
-        self.now_s = 1000.0
+        self.began_s = self.now_s = boot_s()
         self._asked: Iterator[Any] = iter(())
 
-    def monotonic(self) -> float:
+    def boot_s(self) -> float:
         return self.now_s
 
     def LeaseKeepAlive(self, requests: Iterator[Any], timeout: float) -> "SlowEtcd":  # noqa: N802
@@ -179,7 +179,7 @@ class SlowEtcd:
 def slow_etcd(monkeypatch: pytest.MonkeyPatch) -> SlowEtcd:
     etcd = SlowEtcd()
     for module in ("lease", "store"):
-        monkeypatch.setattr(f"logfleet.io.etcd.{module}.time", etcd)
+        monkeypatch.setattr(f"logfleet.io.etcd.{module}.boot_s", etcd.boot_s)
     monkeypatch.setattr("logfleet.io.etcd.lease.stubs.LeaseStub", lambda _channel: etcd)
     return etcd
 
@@ -189,8 +189,8 @@ async def test_a_deadline_is_counted_from_when_the_keepalive_was_sent(slow_etcd:
     keeper = LeaseKeeper(NOWHERE)
     leases = [lease_of(1), lease_of(2)]
     assert keeper._renew(leases)
-    assert slow_etcd.now_s == 1004
-    assert [lease.deadline_s for lease in leases] == [1060, 1060]
+    assert slow_etcd.now_s == slow_etcd.began_s + 4
+    assert [lease.deadline_s for lease in leases] == [slow_etcd.began_s + 60] * 2
 
 
 async def test_the_first_deadline_is_counted_from_when_the_lease_was_asked_for(
@@ -200,8 +200,8 @@ async def test_the_first_deadline_is_counted_from_when_the_lease_was_asked_for(
     monkeypatch.setattr(store._members, "once", slow_etcd.once)
     lease = await store.grant_lease(60)
     await store.close()
-    assert slow_etcd.now_s == 1002
-    assert lease.deadline_s == 1060
+    assert slow_etcd.now_s == slow_etcd.began_s + 2
+    assert lease.deadline_s == slow_etcd.began_s + 60
 
 
 class NoAnswer(grpc.RpcError):  # type: ignore[misc]  # gRPC has no types

@@ -45,8 +45,8 @@ class Rig:
         self.quotas = ClientQuotas(Windows(), Windows(), lambda: NOW_MS)
         self.peer = Peer("PLAINTEXT")
         self.peer.on_throttle = self.throttled.append
-        monkeypatch.setattr(throttling, "perf_counter", lambda: self.seconds)
-        monkeypatch.setattr("logfleet.node.dispatch.perf_counter", lambda: self.seconds)
+        monkeypatch.setattr(throttling, "boot_s", lambda: self.seconds)
+        monkeypatch.setattr("logfleet.node.dispatch.boot_s", lambda: self.seconds)
         self.dispatcher: Dispatcher[None] = Dispatcher(
             None,
             {

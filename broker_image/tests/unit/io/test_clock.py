@@ -1,0 +1,25 @@
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+SUSPENDED_S = 1000
+
+
+def test_the_clock_of_leases_counts_the_time_for_which_the_machine_was_suspended() -> None:
+    """In a time namespace whose CLOCK_BOOTTIME is ahead, as after a suspend (time_namespaces(7))."""
+    program = (
+        "import time; from logfleet.io.clock import boot_s; print(boot_s() - time.monotonic())"
+    )
+    unshare = ["unshare", "--user", "--map-root-user", "--fork", "--time"]
+    suspended = [*unshare, "--boottime", str(SUSPENDED_S)]
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*suspended, "true"], check=False).returncode
+    ):
+        pytest.skip("this machine gives us no time namespace")
+    found = subprocess.run(
+        [*suspended, sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert float(found.stdout) == pytest.approx(SUSPENDED_S, abs=5)
