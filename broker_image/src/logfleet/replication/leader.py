@@ -286,6 +286,10 @@ class LeaderReplicas:
 
     # What others ask
 
+    def others_in_sync(self) -> list[Member]:
+        """The other members of the ISR, and those that a change in flight may have brought in: a clean election takes one of them."""
+        return [member for member in dict.fromkeys(self._maximal_isr()) if member[0] != self.me]
+
     def low_watermark(self, log_start_offset: int, is_alive: Callable[[int], bool]) -> int:
         """The earliest start of the leader's log and those of its live followers: before it all is deleted (Partition.lowWatermarkIfLeader)."""
         starts = (

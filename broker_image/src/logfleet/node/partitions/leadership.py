@@ -1,6 +1,10 @@
 """What this broker leads: a partition only if the image says so for its present registration.
 
 It serves the partition once the new leader epoch is on disk (KAFKA-16541).
+
+While the metadata store does not answer, a partition for which nobody vouches is suspended (`logfleet.node.cluster.failsafe`): this broker
+stops leading it, but keeps what it knew of the replicas. If the store answers again and the registration still stands, it goes
+on with that in the same leader epoch.
 """
 
 import asyncio
@@ -50,6 +54,8 @@ class Leadership:
         self.lag_max_ms = lag_max_ms
         self._epoch_writes = asyncio.Semaphore(EPOCH_WRITES_MAX)
         self._slices = Slices()
+        self._suspended: dict[tuple[bytes, int], LeaderReplicas] = {}
+        self._resuming: dict[tuple[bytes, int], LeaderReplicas] = {}
 
     @property
     def member(self) -> Member | None:
@@ -84,6 +90,8 @@ class Leadership:
             leads = self.leads(state)
             if not leads:
                 self._table.unstarted.discard((topic.id, index))
+                self._suspended.pop((topic.id, index), None)
+                self._resuming.pop((topic.id, index), None)
             if partition is not None:
                 same = leads and partition.leader_epoch == state.leader_epoch
                 if not (same and partition.learned(state, state.revision)):
@@ -97,11 +105,12 @@ class Leadership:
     async def begin(self, state: PartitionState, replica: Replica) -> None:
         """Lead the partition, if nothing has come in between when its leader epoch is on disk. Raises OSError.
 
-        No leader epoch is led twice (Kafka: Partition.makeLeader): that it has ended may be known sooner than from the image.
+        No leader epoch is led twice (Kafka: Partition.makeLeader), but by `resume`: an answer of the store may tell of its end sooner than
+        the image does.
         """
-        if state.leader_epoch <= replica.led_epoch:
-            return
         key = (replica.topic_id, replica.index)
+        if state.leader_epoch <= replica.led_epoch and key not in self._resuming:
+            return
         replica.log.start_epoch(state.leader_epoch)
         async with self._epoch_writes:
             await self._flusher.flush(replica.log)
@@ -110,28 +119,38 @@ class Leadership:
             return  # the registration ended meanwhile
         if key in self._table.offline:
             return  # its directory failed meanwhile
+        kept = self._resuming.pop(key, None)
+        if kept is not None and kept.learned(state, state.revision):
+            self._lead(replica, kept)
+        elif state.leader_epoch > replica.led_epoch:
+            self._lead(replica, self._new_replicas(state, replica))
+
+    def _new_replicas(self, state: PartitionState, replica: Replica) -> LeaderReplicas:
+        """What the leader of a new leader epoch knows: nothing but the image and its own log."""
+        return LeaderReplicas(
+            self._node_id,
+            state,
+            state.revision,
+            log_end_offset=replica.log.log_end_offset,
+            high_watermark=replica.high_watermark,
+            lag_max_ms=self.lag_max_ms,
+            now_ms=monotonic_ms(),
+        )
+
+    def _lead(self, replica: Replica, replicas_state: LeaderReplicas) -> None:
+        leader_epoch = replicas_state.state.leader_epoch
         partition = Partition(
             replica.topic,
-            *key,
+            replica.topic_id,
+            replica.index,
             replica.log,
-            state.leader_epoch,
+            leader_epoch,
             rule=self._rule,
-            replicas_state=LeaderReplicas(
-                self._node_id,
-                state,
-                state.revision,
-                log_end_offset=replica.log.log_end_offset,
-                high_watermark=replica.high_watermark,
-                lag_max_ms=self.lag_max_ms,
-                now_ms=monotonic_ms(),
-            ),
+            replicas_state=replicas_state,
         )
         self._table.add(partition)
         log.debug(
-            "leading",
-            topic=partition.topic,
-            partition=partition.index,
-            leader_epoch=state.leader_epoch,
+            "leading", topic=partition.topic, partition=partition.index, leader_epoch=leader_epoch
         )
         for callback in self.on_led:
             callback(partition)
@@ -143,8 +162,35 @@ class Leadership:
         for callback in self.on_lost:
             callback(partition)
 
+    @property
+    def suspended(self) -> int:
+        """How many partitions are suspended."""
+        return len(self._suspended)
+
+    def suspend(self, partition: Partition) -> None:
+        """Stop leading the partition for now; after `resume` this broker may go on in the same leader epoch.
+
+        What is known of the replicas is kept: a change of the ISR that is in flight may be written at any time, and its
+        members count until that is settled (KIP-497).
+        """
+        self._suspended[partition.topic_id, partition.index] = partition.replicas_state
+        self.end(partition)
+
+    def resume(self) -> set[bytes]:
+        """Let suspended partitions begin again; the ids of their topics, to be applied by the present image.
+
+        Those with a change of the ISR in flight stay suspended until it is settled: call this again.
+        """
+        settled = {key: kept for key, kept in self._suspended.items() if kept.pending is None}
+        for key in settled:
+            del self._suspended[key]
+        self._resuming |= settled
+        return {topic_id for topic_id, _ in settled}
+
     def resign(self) -> None:
         """The registration is over: nothing is led until there is another."""
         self.broker_epoch = None
+        self._suspended.clear()
+        self._resuming.clear()
         for partition in self._table.led():
             self.end(partition)

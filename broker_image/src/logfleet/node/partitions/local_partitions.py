@@ -76,6 +76,12 @@ class LocalPartitions:
         self._leadership.resign()
         self._following.resign()
 
+    def resume(self) -> None:
+        """Lead again what was suspended, as far as the present image gives it to this broker."""
+        topics = self._leadership.resume()
+        if topics:
+            self._look_at(Changes(topics=topics))
+
     async def run(self) -> None:
         """Follow the image until cancelled."""
         self._subscription = self._follower.subscribe()

@@ -5,12 +5,14 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 from logfleet.metadata.image import ClusterImage, Partition, Topic
-from logfleet.node.partitions.leadership import Leadership
+from logfleet.node.partitions.leadership import LAG_MAX_MS, Leadership
+from logfleet.node.partitions.partition import Partition as Led
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import Replica
 from logfleet.records.record import Record, build_batch
 from logfleet.storage.flusher import Flusher
 from logfleet.storage.partition_log import PartitionLog
+from logfleet.wire.errors import ErrorCode
 
 from broker_image.tests.unit.storage.log_rig import LogRig
 
@@ -178,3 +180,76 @@ async def test_what_is_offline_is_not_led_and_not_waited_for(bench: Bench) -> No
     assert await bench.lead(topic(0, 0)) == [0]
     await bench.begin(topic(0, 0), 1)
     assert bench.table.get("topic", 1) is None
+
+
+def replicated(partition_epoch: int = 0, **changes: object) -> Topic:
+    """One partition with a follower, broker 2, in leader epoch 3."""
+    (state,) = topic(3).partitions
+    wanted = {"replicas": (NODE, 2), "isr": ((NODE, REGISTERED), (2, 6)), **changes}
+    state = msgspec.structs.replace(state, partition_epoch=partition_epoch, **wanted)
+    return Topic(ID, "topic", partitions=(state,))
+
+
+def lead_by(bench: Bench) -> Led:
+    led = bench.table.get("topic", 0)
+    assert led is not None
+    return led
+
+
+async def test_a_suspended_partition_goes_on_in_its_leader_epoch_with_what_it_knew(
+    bench: Bench,
+) -> None:
+    await bench.lead(replicated())
+    led = lead_by(bench)
+    led.append(build_batch([Record(None, b"value", 0)]), 0)
+    bench.leadership.suspend(led)
+    assert (bench.table.get("topic", 0), led.is_leading) == (None, False)
+    await bench.lead(replicated())
+    assert bench.table.get("topic", 0) is None, "an image alone does not end the suspension"
+    assert bench.leadership.resume() == {ID}
+    await bench.lead(replicated())
+    again = lead_by(bench)
+    assert (again.leader_epoch, again.replicas_state, again.is_leading) == (
+        3,
+        led.replicas_state,
+        True,
+    )
+    assert bench.told == [("led", 0), ("lost", 0), ("led", 0)]
+    assert again.fetched(2, 6, 1, 0, now_ms=0) is ErrorCode.NONE
+    assert again.high_watermark == 1
+
+
+async def test_a_partition_stays_suspended_while_a_change_of_its_isr_is_in_flight(
+    bench: Bench,
+) -> None:
+    """The change may still be written: forgotten, its new member would be elected without what was committed meanwhile (KIP-497)."""
+    await bench.lead(replicated())
+    led = lead_by(bench)
+    change = led.isr_change(LAG_MAX_MS + 1 << 40, lambda *_: True)
+    assert change is not None
+    bench.leadership.suspend(led)
+    assert (bench.leadership.resume(), bench.leadership.suspended) == (set(), 1)
+    led.isr_won(2)
+    assert (bench.leadership.resume(), bench.leadership.suspended) == ({ID}, 0)
+    await bench.lead(replicated(1, isr=((NODE, REGISTERED),), revision=2))
+    assert lead_by(bench).replicas_state.state.isr == ((NODE, REGISTERED),)
+
+
+async def test_what_was_suspended_begins_as_new_in_a_new_leader_epoch(bench: Bench) -> None:
+    await bench.lead(replicated())
+    led = lead_by(bench)
+    bench.leadership.suspend(led)
+    bench.leadership.resume()
+    await bench.lead(replicated(1, leader_epoch=4))
+    assert lead_by(bench).leader_epoch == 4
+    assert lead_by(bench).replicas_state is not led.replicas_state
+
+
+async def test_a_registration_that_ended_resumes_nothing(bench: Bench) -> None:
+    await bench.lead(replicated())
+    bench.leadership.suspend(lead_by(bench))
+    bench.leadership.resign()
+    bench.leadership.broker_epoch = REGISTERED
+    assert bench.leadership.resume() == set()
+    await bench.lead(replicated())
+    assert bench.table.get("topic", 0) is None
