@@ -15,7 +15,6 @@ from typing import Any, Final, Self, TypeVar
 import msgspec
 import structlog
 
-from logfleet.control.cleaner_settings import settings_of
 from logfleet.control.configs import BrokerConfig
 from logfleet.control.dynamic_configs import Piece
 from logfleet.control.topic_configs import BrokerLayers
@@ -32,11 +31,13 @@ from logfleet.net.listener import Listener
 from logfleet.node.cluster.controller_access import ControllerAccess
 from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.directory_record import DirectoryRecord
+from logfleet.node.cluster.failsafe import Failsafe
 from logfleet.node.cluster.membership import Membership
 from logfleet.node.cluster.metadata_follower import MetadataFollower
 from logfleet.node.cluster.metadata_store import open_store
 from logfleet.node.cluster.producer_ids import ProducerIds
 from logfleet.node.cluster.registration import Registration, RegistrationError, join_cluster
+from logfleet.node.cluster.silent_peers import SilentPeers
 from logfleet.node.decisions.disks import NotedDisks
 from logfleet.node.decisions.journal import Journal
 from logfleet.node.disks import Disks
@@ -57,6 +58,7 @@ from logfleet.node.partitions.leadership import Leadership
 from logfleet.node.partitions.local_partitions import LocalPartitions
 from logfleet.node.partitions.log_configs import LogConfigs
 from logfleet.node.partitions.log_moves import LogMoves
+from logfleet.node.partitions.log_tasks import LogTasks
 from logfleet.node.partitions.maintenance import Maintenance
 from logfleet.node.partitions.missing_directories import MissingDirectories
 from logfleet.node.partitions.parked import Parked
@@ -70,8 +72,8 @@ from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.node.replication.isr_writer import IsrWriter
 from logfleet.node.replication.replica_fetchers import ReplicaFetchers
 from logfleet.sessions.cache import SessionCache
+from logfleet.sessions.followers import FollowerFetches
 from logfleet.storage.checkpointer import Checkpointer
-from logfleet.storage.cleaning.cleaner import Cleaner
 from logfleet.storage.disk_failure import DiskFailure
 from logfleet.storage.disk_space import DiskSpace
 from logfleet.storage.flusher import Flusher
@@ -119,6 +121,7 @@ class Broker:
     isr_writer: IsrWriter
     log_moves: LogMoves
     membership: Membership
+    failsafe: Failsafe
 
     def __init__(self, config: BrokerConfig, files: Files | None = None) -> None:
         self.config = config
@@ -131,6 +134,7 @@ class Broker:
             # not to be guessed from others': a session is whoever knows its id
             partial(random.SystemRandom().randrange, 1, 2**31),
         )
+        self.follower_fetches = FollowerFetches()
         self.partitions = PartitionTable(lambda: self.image)
         self.dispatcher: Dispatcher[WholeHost] = Dispatcher(self, all_handlers(), UNFENCED)
         self.quotas = quotas_of(config)
@@ -259,6 +263,7 @@ class Broker:
         self._spawn(
             "quotas", self.quotas.follow(self.follower.subscribe(), self.dispatcher.measure)
         )
+        self._start_failsafe()
         self._start_replication()
         self._start_control()
         self._start_coordinators()
@@ -324,6 +329,18 @@ class Broker:
             missing=missing,
             on_disk_failure=self._disk_failed,
         )
+
+    def _start_failsafe(self) -> None:
+        listener = self.config.inter_broker_listener_name
+        self.failsafe = Failsafe(
+            self.partitions,
+            self.leadership,
+            self.local,
+            followers=self.follower_fetches,
+            peers=SilentPeers(self.node_id, listener, lambda: self.image),
+            decisions=self.decisions,
+        )
+        self._spawn("failsafe", self.failsafe.run())
 
     def _start_replication(self) -> None:
         """Copying what others lead, and saying who is in sync with what this broker leads."""
@@ -399,11 +416,13 @@ class Broker:
 
     def _registered(self, registration: Registration) -> None:
         self._disks.broker_epoch = registration.epoch
-        self.dispatcher.lease = registration.lease
+        self.failsafe.registered(registration.lease)
+        self.dispatcher.lease = self.failsafe
         self.local.registered(registration.epoch)
 
     def _unregistered(self) -> None:
         self.local.lost_registration()
+        self.failsafe.unregistered()
         self.dispatcher.lease = None
 
     async def _unregister(self) -> None:
@@ -424,47 +443,27 @@ class Broker:
         self._spawn("dynamic-config", dynamic.run(subscription))
 
     def _start_maintenance(self) -> Maintenance:
-        maintenance = Maintenance(
+        tasks = LogTasks(
             self._files,
             self.config,
             table=self.partitions,
             log_dirs=self._log_dirs,
             flusher=self._flusher,
             checkpointer=self.checkpointer,
+            disk_space=self.disk_space,
+            throttle=self.replication_throttle,
+            image=lambda: self.image,
             on_disk_failure=self._disk_failed,
         )
         self._stack.callback(self._disks.remember, self.partitions.high_watermarks)
-        self._spawn("maintenance", maintenance.run())
-        self._spawn("disk space", self.disk_space.run())
-        self.log_moves = LogMoves(
-            self.partitions,
-            self._log_dirs,
-            self._flusher,
-            self.checkpointer,
-            throttle=self.replication_throttle,
-            disk_space=self.disk_space,
-            on_disk_failure=self._disk_failed,
-        )
-        self._spawn("log moves", self.log_moves.run())
-        cleaner = None
-        if self.config.log_cleaner_enable:
-            cleaner = Cleaner(
-                lambda: settings_of(self.config.static, self.image, self.node_id),
-                table=self.partitions,
-                log_dirs=self._log_dirs,
-                flusher=self._flusher,
-                checkpoint=partial(
-                    self.checkpointer.write, high_watermark_of=self.partitions.high_watermark_of
-                ),
-                room=self.disk_space.room_to_compact,
-                on_disk_failure=self._disk_failed,
-            )
-            self.leadership.on_lost.append(cleaner.lost)
-            self.following.on_unfollowed.append(cleaner.lost)
-            self._spawn("cleaner", cleaner.run())
-        self._observation.tell_all(cleaner)
+        self.log_moves = tasks.log_moves
+        if tasks.cleaner is not None:
+            self.leadership.on_lost.append(tasks.cleaner.lost)
+            self.following.on_unfollowed.append(tasks.cleaner.lost)
+        tasks.start(self._spawn)
+        self._observation.tell_all(tasks.cleaner)
         self._spawn("observation", self._observation.run())
-        return maintenance
+        return tasks.maintenance
 
     async def _serve(self) -> None:
         for listener in self._listeners:

@@ -12,13 +12,12 @@ a request that came in under a lease is handed out before the lease's deadline o
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import msgspec
 import structlog
 
 from logfleet.io.clock import boot_s
-from logfleet.metadata.store import Lease
 from logfleet.net.connection import Answer, CloseConnection
 from logfleet.net.file_sender import Part
 from logfleet.net.peer import Peer, Repeat
@@ -71,7 +70,16 @@ Handler = Callable[[B, Any, RequestContext], Response | Awaitable[Response]]
 Handlers = Mapping[type[msgspec.Struct], Handler[B]]
 
 
-def answered_at(lease: Lease | None) -> float:
+class Tenure(Protocol):
+    """For how long this broker may answer as a leader: a lease, or what goes on past it (`logfleet.node.cluster.failsafe`)."""
+
+    @property
+    def deadline_s(self) -> float:
+        """Until then, by boot_s."""
+        ...
+
+
+def answered_at(lease: Tenure | None) -> float:
     """The time (boot_s), for an answer that is ready.
 
     Raises CloseConnection if others may lead by now what this broker leads by the lease. Before the
@@ -82,7 +90,7 @@ def answered_at(lease: Lease | None) -> float:
     """
     now_s = boot_s()
     if lease is not None and now_s >= lease.deadline_s:
-        raise CloseConnection("the lease of the broker's registration has run out")
+        raise CloseConnection("this broker may no longer answer as a leader: its lease has run out")
     return now_s
 
 
@@ -135,7 +143,7 @@ class Dispatcher(Generic[B]):
 
     handlers: request class -> handler; together they are what ApiVersions advertises.
     unfenced: requests whose answers hold whoever leads by then; any other's rests on the lease.
-    lease: of the registration by which this broker leads; None while it leads nothing.
+    lease: by which this broker leads; None while it leads nothing.
     quotas: what clients are measured by; None, which costs next to nothing, while none has a quota.
     waiting_memory: bytes that were counted for large requests whose answer is not there yet.
     """
@@ -149,7 +157,7 @@ class Dispatcher(Generic[B]):
         self._broker = broker
         self._routes: dict[int, _Route] = {}
         self._bugs: set[tuple[object, ...]] = set()
-        self.lease: Lease | None = None
+        self.lease: Tenure | None = None
         self.quotas: ClientQuotas | None = None
         self.waiting_memory = 0
         for request, handler in handlers.items():
@@ -286,7 +294,7 @@ class Dispatcher(Generic[B]):
         started: float,
         *,
         usage: Usage | None,
-        lease: Lease | None,
+        lease: Tenure | None,
     ) -> Answer:
         """pending: what is to be encoded, or the whole answer."""
         stats = served.stats

@@ -43,6 +43,8 @@ class Kind(StrEnum):
     TRUNCATION = "truncation"
     DIRECTORY_FAILED = "directory_failed"
     STALL = "stall"
+    FAILSAFE_BEGAN = "failsafe_began"
+    FAILSAFE_ENDED = "failsafe_ended"
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):

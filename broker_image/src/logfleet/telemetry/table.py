@@ -325,6 +325,15 @@ QUOTA_CLIENTS = gauge("logfleet_quota_clients", "Clients that are measured", lab
 # The cluster
 
 READY = gauge("logfleet_ready", "1 while /readyz says that clients may be sent here, else 0")
+STORE_SILENT_SECONDS = gauge(
+    "logfleet_metadata_store_silent_seconds",
+    "For how long the metadata store has not answered this broker's keepalives, 0 while it does: meanwhile nobody is elected, no ISR changes, "
+    "and this broker leads what its followers or most brokers vouch for",
+)
+PARTITIONS_SUSPENDED = gauge(
+    "logfleet_partitions_suspended",
+    "Partitions that this broker leads and does not serve, as the metadata store does not answer and nobody vouches for it",
+)
 ACTIVE_CONTROLLER = gauge(
     "logfleet_active_controller",
     "1 on the broker that is the controller, else 0: their sum is 1 in a cluster that is well",

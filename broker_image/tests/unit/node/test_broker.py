@@ -12,6 +12,7 @@ import pytest
 from logfleet.io.files import File, PosixFiles
 from logfleet.log.names import TopicPartition
 from logfleet.node.broker import Broker, StartError
+from logfleet.node.cluster import failsafe
 from logfleet.node.partitions import local_partitions
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
@@ -107,13 +108,14 @@ async def test_a_vital_task_that_ends_ends_the_broker(tmp_path: Path) -> None:
 async def test_what_it_leads_by_its_registration_is_answered_for_by_its_lease(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(failsafe, "CHECK_S", 3_600.0)
     async with Broker(config(tmp_path)) as broker:
         (listener,) = broker._listeners
         registrar = broker.membership._registrar
         assert registrar is not None
         first = registrar.registration
         assert first is not None
-        assert broker.dispatcher.lease is first.lease
+        assert broker.dispatcher.lease is broker.failsafe
         monkeypatch.setattr(first.lease, "deadline_s", 0.0)
         with pytest.raises(asyncio.IncompleteReadError):
             await ask(listener.port, ListGroupsRequest(), 3)

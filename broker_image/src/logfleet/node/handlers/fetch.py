@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any, Final
 
+from logfleet.io.clock import monotonic_ms
 from logfleet.io.timers import Timer, TimerWheel
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.fetch_rows import TOPIC_IDS_SINCE, Reading, replica_id
@@ -57,12 +58,25 @@ def fetch(
     )
     if isinstance(session, ErrorCode):
         return FetchResponse(error_code=session)
+    if by_id and replica_id(request, context.api_version) >= 0:
+        _note_follower(broker, request, session, wanted)
     turn = (
         _Turn(broker, request, context, wanted)
         if session is None
         else _SessionTurn(broker, request, context, session)
     )
     return turn.answer_or_wait(turn.read())
+
+
+def _note_follower(
+    broker: PartitionHost, request: FetchRequest, session: FetchSession | None, wanted: _Wanted
+) -> None:
+    """A follower that says its broker epoch (KIP-903) fetches what its session or the request names."""
+    state = request.replica_state
+    if state is not None:
+        broker.follower_fetches.fetched(
+            state.replica_id, state.replica_epoch, session, wanted, monotonic_ms()
+        )
 
 
 def _read(

@@ -7,6 +7,7 @@ from logfleet.control.configs import BrokerConfig
 from logfleet.io.timers import TimerWheel
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.cluster.controller_access import ControllerAccess
+from logfleet.node.cluster.failsafe import Failsafe
 from logfleet.node.cluster.producer_ids import ProducerIds
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.groups.coordinator_loop import CoordinatorLoop
@@ -19,6 +20,7 @@ from logfleet.node.partitions.replica import Replica
 from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.node.replication.isr_writer import IsrWriter
 from logfleet.sessions.cache import SessionCache
+from logfleet.sessions.followers import FollowerFetches
 from logfleet.storage.checkpointer import Checkpointer
 from logfleet.storage.disk_space import DiskSpace
 from logfleet.storage.log_dirs import LogDirs
@@ -63,6 +65,8 @@ class PartitionHost(Host, Protocol):
     @property
     def fetch_sessions(self) -> SessionCache: ...
     @property
+    def follower_fetches(self) -> FollowerFetches: ...
+    @property
     def isr_writer(self) -> IsrWriter: ...
     @property
     def replication_throttle(self) -> ReplicationThrottle: ...
@@ -97,6 +101,8 @@ class AdminHost(Host, Protocol):
     def topic_creator(self) -> TopicCreator: ...
     @property
     def producer_ids(self) -> ProducerIds: ...
+    @property
+    def failsafe(self) -> Failsafe: ...
 
 
 class WholeHost(PartitionHost, GroupHost, AdminHost, Protocol):

@@ -308,7 +308,11 @@ def _last_known_elr(partition: Partition) -> list[int]:
 def describe_cluster(
     host: AdminHost, request: DescribeClusterRequest, context: RequestContext
 ) -> DescribeClusterResponse:
-    """The brokers, and those whose registration is not active if they are asked for (KIP-700, KIP-1073)."""
+    """The brokers, and those whose registration is not active if they are asked for (KIP-700, KIP-1073).
+
+    While the metadata store does not answer this broker, it names no controller, and itself as fenced if fenced brokers are asked
+    for: other brokers find out by that whether they are alone with it (`logfleet.node.cluster.silent_peers`).
+    """
     if request.endpoint_type != BROKER_ENDPOINT:
         error = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
         message = f"Unsupported endpoint type {request.endpoint_type}"
@@ -320,20 +324,24 @@ def describe_cluster(
             )
         return DescribeClusterResponse(error_code=error, error_message=message)
     view = _View.of(host.image, context.listener)
+    is_silent = bool(host.failsafe.silent_s)
+    doubts_itself = is_silent and request.include_fenced_brokers
     brokers = [
         DescribeClusterResponse.DescribeClusterBroker(
             broker_id=broker.id,
             host=address.host,
             port=address.port,
             rack=broker.rack,
-            is_fenced=broker.is_fenced,
+            is_fenced=broker.is_fenced or (doubts_itself and broker.id == host.node_id),
         )
         for broker in view.image.brokers.values()
         if (address := broker.listener(context.listener)) is not None
         and (not broker.is_fenced or request.include_fenced_brokers)
     ]
     response = DescribeClusterResponse(
-        cluster_id=host.cluster_id, controller_id=view.controller_id(), brokers=brokers
+        cluster_id=host.cluster_id,
+        controller_id=NO_ID if is_silent else view.controller_id(),
+        brokers=brokers,
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.cluster.controller_loop import ControllerLoop
+from logfleet.node.cluster.failsafe import Failsafe
 from logfleet.telemetry import table
 from logfleet.telemetry.exposition import Family, Row, single
 
@@ -30,6 +31,12 @@ def _offline(image: ClusterImage) -> Iterator[Row]:
         offline += sum(not partition.has_leader for partition in topic.partitions)
         yield None
     yield "", offline
+
+
+def store(failsafe: Failsafe, suspended: int) -> Iterator[Family]:
+    """How this broker fares with the metadata store. suspended: how many partitions it does not serve for want of it."""
+    yield single(table.STORE_SILENT_SECONDS, failsafe.silent_s)
+    yield single(table.PARTITIONS_SUSPENDED, suspended)
 
 
 def readiness(reason: Callable[[], str | None]) -> Iterator[Family]:

@@ -9,11 +9,12 @@ from logfleet.control.configs import BrokerConfig
 from logfleet.metadata.image import ClusterImage
 from logfleet.net.listener import Listener
 from logfleet.node.cluster.controller_loop import ControllerLoop
+from logfleet.node.cluster.failsafe import Failsafe
 from logfleet.node.decisions.journal import Journal
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.groups.coordinator_loop import CoordinatorLoop
 from logfleet.node.listening import CannotListen
-from logfleet.node.metrics.cluster import cluster, readiness
+from logfleet.node.metrics.cluster import cluster, readiness, store
 from logfleet.node.metrics.connections import connections, fetch_sessions, throttled_clients
 from logfleet.node.metrics.groups import GroupFigures
 from logfleet.node.metrics.loop_lag import LoopLag
@@ -23,6 +24,7 @@ from logfleet.node.metrics.requests import requests
 from logfleet.node.metrics.sources import Sources
 from logfleet.node.metrics.storage import compaction, disks
 from logfleet.node.metrics.traffic import TrafficWatch
+from logfleet.node.partitions.leadership import Leadership
 from logfleet.node.partitions.parked import Parked
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.quotas.client_quotas import ClientQuotas
@@ -55,6 +57,8 @@ class Observed(Protocol):
     controller: ControllerLoop
     coordinators: CoordinatorLoop
     isr_writer: IsrWriter
+    leadership: Leadership
+    failsafe: Failsafe
 
     @property
     def dispatcher(self) -> Dispatcher[Any]: ...
@@ -138,5 +142,6 @@ class Observation:
                 broker.coordinators.shards(), broker.partitions, broker.parked, series_max
             ).families(),
             lambda: cluster(broker.image, broker.controller),
+            lambda: store(broker.failsafe, broker.leadership.suspended),
             lambda: compaction(cleaner, broker.log_dirs),
         )

@@ -25,6 +25,8 @@ from logfleet.storage.flusher import Flusher
 
 log = structlog.get_logger(__name__)
 
+Key = tuple[bytes, int]
+"""Topic id and index of a partition."""
 # Leader epochs written at the same time.
 EPOCH_WRITES_MAX = 8
 LAG_MAX_MS = 30_000
@@ -54,8 +56,8 @@ class Leadership:
         self.lag_max_ms = lag_max_ms
         self._epoch_writes = asyncio.Semaphore(EPOCH_WRITES_MAX)
         self._slices = Slices()
-        self._suspended: dict[tuple[bytes, int], LeaderReplicas] = {}
-        self._resuming: dict[tuple[bytes, int], LeaderReplicas] = {}
+        self._suspended: dict[Key, LeaderReplicas] = {}
+        self._resuming: dict[Key, LeaderReplicas] = {}
 
     @property
     def member(self) -> Member | None:
@@ -176,16 +178,20 @@ class Leadership:
         self._suspended[partition.topic_id, partition.index] = partition.replicas_state
         self.end(partition)
 
-    def resume(self) -> set[bytes]:
+    def resume(self, may_lead: Callable[[Key, LeaderReplicas], bool]) -> set[bytes]:
         """Let suspended partitions begin again; the ids of their topics, to be applied by the present image.
 
-        Those with a change of the ISR in flight stay suspended until it is settled: call this again.
+        may_lead: which of them. Those with a change of the ISR in flight stay suspended until it is settled.
         """
-        settled = {key: kept for key, kept in self._suspended.items() if kept.pending is None}
-        for key in settled:
+        resumed = {
+            key: kept
+            for key, kept in self._suspended.items()
+            if kept.pending is None and may_lead(key, kept)
+        }
+        for key in resumed:
             del self._suspended[key]
-        self._resuming |= settled
-        return {topic_id for topic_id, _ in settled}
+        self._resuming |= resumed
+        return {topic_id for topic_id, _ in resumed}
 
     def resign(self) -> None:
         """The registration is over: nothing is led until there is another."""

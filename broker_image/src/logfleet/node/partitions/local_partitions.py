@@ -17,13 +17,14 @@ from logfleet.metadata.image_builder import Changes
 from logfleet.node.cluster.metadata_follower import MetadataFollower, Subscription
 from logfleet.node.partitions.deletions import Deletions
 from logfleet.node.partitions.following import Following
-from logfleet.node.partitions.leadership import Leadership
+from logfleet.node.partitions.leadership import Key, Leadership
 from logfleet.node.partitions.log_configs import LogConfigs
 from logfleet.node.partitions.missing_directories import MissingDirectories
 from logfleet.node.partitions.partition import Partition
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import FollowedPartition, Replica
 from logfleet.node.partitions.replica_logs import ReplicaLogs
+from logfleet.replication.leader import LeaderReplicas
 from logfleet.storage.disk_failure import Failed
 from logfleet.storage.partition_log import PartitionLog
 from logfleet.wire import uuids
@@ -76,9 +77,9 @@ class LocalPartitions:
         self._leadership.resign()
         self._following.resign()
 
-    def resume(self) -> None:
-        """Lead again what was suspended, as far as the present image gives it to this broker."""
-        topics = self._leadership.resume()
+    def resume(self, may_lead: Callable[[Key, LeaderReplicas], bool]) -> None:
+        """Lead again what was suspended and `may_lead`, as far as the present image gives it to this broker."""
+        topics = self._leadership.resume(may_lead)
         if topics:
             self._look_at(Changes(topics=topics))
 

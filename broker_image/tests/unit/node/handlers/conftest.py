@@ -22,6 +22,7 @@ from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.sessions.cache import SessionCache
+from logfleet.sessions.followers import FollowerFetches
 from logfleet.storage.checkpointer import Checkpointer
 from logfleet.storage.disk_space import DiskSpace
 from logfleet.storage.flusher import Flusher
@@ -56,6 +57,7 @@ class Host:
         self.image = ClusterImage()
         self.partitions = PartitionTable(lambda: self.image)
         self.replication_throttle: Any = ReplicationThrottle(self.config, lambda: self.image)  # type: ignore[arg-type]
+        self.follower_fetches = FollowerFetches()
         self.fetch_sessions = SessionCache(2, iter(range(100, 1000)).__next__)
         self.parked = Parked()
         self.decisions = Decisions(1, self.now_ms)

@@ -190,6 +190,10 @@ def replicated(partition_epoch: int = 0, **changes: object) -> Topic:
     return Topic(ID, "topic", partitions=(state,))
 
 
+def all_of_them(*_: object) -> bool:
+    return True
+
+
 def lead_by(bench: Bench) -> Led:
     led = bench.table.get("topic", 0)
     assert led is not None
@@ -206,7 +210,8 @@ async def test_a_suspended_partition_goes_on_in_its_leader_epoch_with_what_it_kn
     assert (bench.table.get("topic", 0), led.is_leading) == (None, False)
     await bench.lead(replicated())
     assert bench.table.get("topic", 0) is None, "an image alone does not end the suspension"
-    assert bench.leadership.resume() == {ID}
+    assert bench.leadership.resume(lambda *_: False) == set()
+    assert bench.leadership.resume(all_of_them) == {ID}
     await bench.lead(replicated())
     again = lead_by(bench)
     assert (again.leader_epoch, again.replicas_state, again.is_leading) == (
@@ -228,9 +233,9 @@ async def test_a_partition_stays_suspended_while_a_change_of_its_isr_is_in_fligh
     change = led.isr_change(LAG_MAX_MS + 1 << 40, lambda *_: True)
     assert change is not None
     bench.leadership.suspend(led)
-    assert (bench.leadership.resume(), bench.leadership.suspended) == (set(), 1)
+    assert (bench.leadership.resume(all_of_them), bench.leadership.suspended) == (set(), 1)
     led.isr_won(2)
-    assert (bench.leadership.resume(), bench.leadership.suspended) == ({ID}, 0)
+    assert (bench.leadership.resume(all_of_them), bench.leadership.suspended) == ({ID}, 0)
     await bench.lead(replicated(1, isr=((NODE, REGISTERED),), revision=2))
     assert lead_by(bench).replicas_state.state.isr == ((NODE, REGISTERED),)
 
@@ -239,7 +244,7 @@ async def test_what_was_suspended_begins_as_new_in_a_new_leader_epoch(bench: Ben
     await bench.lead(replicated())
     led = lead_by(bench)
     bench.leadership.suspend(led)
-    bench.leadership.resume()
+    bench.leadership.resume(all_of_them)
     await bench.lead(replicated(1, leader_epoch=4))
     assert lead_by(bench).leader_epoch == 4
     assert lead_by(bench).replicas_state is not led.replicas_state
@@ -250,6 +255,6 @@ async def test_a_registration_that_ended_resumes_nothing(bench: Bench) -> None:
     bench.leadership.suspend(lead_by(bench))
     bench.leadership.resign()
     bench.leadership.broker_epoch = REGISTERED
-    assert bench.leadership.resume() == set()
+    assert bench.leadership.resume(all_of_them) == set()
     await bench.lead(replicated())
     assert bench.table.get("topic", 0) is None

@@ -16,10 +16,12 @@ from logfleet.wire.messages import (
     AlterClientQuotasRequest,
     AlterConfigsRequest,
     AlterPartitionReassignmentsRequest,
+    ApiVersionsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DescribeClientQuotasRequest,
+    DescribeClusterRequest,
     DescribeConfigsRequest,
     ElectLeadersRequest,
     EnvelopeRequest,
@@ -43,8 +45,11 @@ WORK: Final[dict[type[msgspec.Struct], ControllerWork]] = {
     AlterPartitionReassignmentsRequest: partitions.REASSIGN,
     UpdateFeaturesRequest: features.UPDATE,
 }
-UNFENCED: Final[frozenset[type[msgspec.Struct]]] = frozenset({*WORK, EnvelopeRequest})
-"""What they change they change by transactions that compare what they rest on: a success is one, whoever leads by now."""
+UNFENCED: Final[frozenset[type[msgspec.Struct]]] = frozenset(
+    {*WORK, EnvelopeRequest, ApiVersionsRequest, DescribeClusterRequest}
+)
+"""Requests whose answers do not rest on leading anything. Changes are transactions that compare what they rest on: a success is one, whoever
+leads by now. The last two are what brokers ask of one another while the metadata store does not answer (`logfleet.node.cluster.failsafe`)."""
 ADDRESS_BYTES: Final = (4, 16)
 
 

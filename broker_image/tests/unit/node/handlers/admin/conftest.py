@@ -2,6 +2,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
+from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -72,6 +73,7 @@ class Node:
         )
         self.topic_creator = TopicCreator(self.controller_access)
         self.producer_ids = ProducerIds(store)
+        self.failsafe = SimpleNamespace(silent_s=0.0)
         self.dispatcher = Dispatcher(self, HANDLERS)
         self.port = 0
         self._stack = AsyncExitStack()

@@ -1,0 +1,184 @@
+"""Lets this broker go on leading while the metadata store does not answer.
+
+A lease says that nobody else leads what this broker leads, until its deadline. While the store is away no keepalive is
+answered and the deadline passes, though nothing else is wrong: without the store nobody is elected either. Kafka's brokers go on
+without their controllers, and Patroni's primaries without their store if the other members agree ("DCS failsafe mode").
+
+Past the deadline this broker goes on leading a partition if somebody else vouches for it, within the last VOUCHED_MS:
+- more than half of the other active brokers answer that the store does not answer them either (`silent_peers`): then nobody can
+  be elected; or
+- every other member of the ISR fetches from it in this leader epoch: a clean election takes one of them, and a broker stops fetching
+  from its former leader before it leads. acks=all would be safe without this rule, as the high watermark needs these
+  fetches. The rule bounds how old what consumers, group members and acks=1 get may be.
+All others are suspended: partitions whose ISR is this broker alone, and coordinators that can commit nothing.
+
+If the store answers again and the registration still stands (`io.etcd.lease`), what was suspended goes on in the same leader epoch, and the broker
+keeps its broker epoch. If the registration has ended, the broker leads nothing until it has registered again.
+"""
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from logfleet.io.clock import boot_s, monotonic_ms
+from logfleet.io.slices import Slices
+from logfleet.metadata.store import Lease
+from logfleet.node.cluster.silent_peers import SilentPeers
+from logfleet.node.partitions.leadership import Key, Leadership
+from logfleet.node.partitions.local_partitions import LocalPartitions
+from logfleet.node.partitions.partition_table import PartitionTable
+from logfleet.replication.leader import LeaderReplicas
+from logfleet.sessions.followers import FollowerFetches
+from logfleet.telemetry.decisions import Decisions, Kind
+
+log = structlog.get_logger(__name__)
+
+VOUCHED_MS: Final = 2_000
+"""How old a follower's fetch or a peer's answer may be. Followers fetch every replica.fetch.wait.max.ms (0.5 s) at least."""
+CHECK_S: Final = 0.25
+EXTENSION_S: Final = 1.0
+"""How long a check lets this broker answer past its lease's deadline: some checks may come late."""
+SETTLING_MS: Final = 1_750
+"""After this process did not run for a while: followers have connected and fetched again (they pause for up to 1 s), and peers have answered
+again, by then."""
+SILENT_SHARE: Final = 0.5
+"""Of the lease's time: without an answered keepalive for so long, the store counts as silent. Keepalives are sent after a third of it."""
+
+
+class Failsafe:
+    """Until when this broker may answer as a leader; `run` keeps that up while the store is silent.
+
+    deadline_s, as a lease's, is what the dispatcher compares. followers: what fetches this broker as a follower.
+    """
+
+    def __init__(
+        self,
+        table: PartitionTable,
+        leadership: Leadership,
+        local: LocalPartitions,
+        *,
+        followers: FollowerFetches,
+        peers: SilentPeers,
+        decisions: Decisions,
+    ) -> None:
+        self._table = table
+        self._leadership = leadership
+        self._local = local
+        self._followers = followers
+        self._peers = peers
+        self._decisions = decisions
+        self._lease: Lease | None = None
+        self._is_active = False
+        self._extended_s = 0.0  # until when the last check lets it answer
+        self._checked_s = 0.0
+        self._counted_from_ms = (
+            0  # what came before may have waited in a socket while this process did not run
+        )
+        self._slices = Slices()
+
+    @property
+    def deadline_s(self) -> float:
+        """Until then (boot_s) this broker may answer as the leader of what it leads."""
+        lease = self._lease
+        return self._extended_s if lease is None else max(lease.deadline_s, self._extended_s)
+
+    @property
+    def silent_s(self) -> float:
+        """For how long the store has not answered keepalives, 0 as long as that is usual."""
+        lease = self._lease
+        if lease is None:
+            return 0.0
+        unanswered_s = boot_s() - (lease.deadline_s - lease.ttl_s)
+        return unanswered_s if unanswered_s > SILENT_SHARE * lease.ttl_s else 0.0
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker leads past its lease's deadline."""
+        return self._is_active
+
+    def registered(self, lease: Lease) -> None:
+        """This broker is registered by this lease."""
+        self._lease = lease
+
+    def unregistered(self) -> None:
+        """The registration has ended, and with it all leading."""
+        self._lease = None
+        self._extended_s = 0.0
+        self._is_active = False
+
+    async def run(self) -> None:
+        """Check every CHECK_S, until cancelled."""
+        try:
+            while True:
+                await asyncio.sleep(CHECK_S)
+                await self._check()
+        finally:
+            await self._peers.stop()
+
+    async def _check(self) -> None:
+        lease, now_s = self._lease, boot_s()
+        if now_s - self._checked_s > EXTENSION_S:
+            self._counted_from_ms = monotonic_ms()
+        self._checked_s = now_s
+        if lease is None or not self.silent_s:
+            await self._peers.stop()
+        else:
+            self._peers.start()
+        if lease is None:
+            return
+        if now_s + CHECK_S < lease.deadline_s:
+            self._end()
+            return
+        self._begin()
+        if monotonic_ms() - self._counted_from_ms < SETTLING_MS:
+            return  # nothing that came since says much, and nothing is answered meanwhile
+        await self._suspend_what_nobody_vouches_for()
+        if self._lease is lease:
+            self._extended_s = now_s + EXTENSION_S
+
+    def _begin(self) -> None:
+        if self._is_active:
+            return
+        self._is_active = True
+        cause = (
+            "the metadata store does not answer: it leads what followers or most brokers vouch for"
+        )
+        log.warning("failsafe_began", silent_s=round(self.silent_s, 1))
+        self._decisions.note(Kind.FAILSAFE_BEGAN, cause)
+
+    def _end(self) -> None:
+        if self._is_active:
+            self._is_active = False
+            cause = "the metadata store answers again, and the registration stands"
+            log.info("failsafe_ended", suspended=self._leadership.suspended)
+            self._decisions.note(Kind.FAILSAFE_ENDED, cause)
+        if self._leadership.suspended:
+            self._local.resume(lambda *_: True)
+
+    async def _suspend_what_nobody_vouches_for(self) -> None:
+        """And lead again what somebody vouches for again."""
+        since_ms = max(monotonic_ms() - VOUCHED_MS, self._counted_from_ms)
+        if self._peers.agree(since_ms):
+            self._local.resume(lambda *_: True)
+            return
+        suspended = 0
+        for partition in self._table.led():
+            key = (partition.topic_id, partition.index)
+            if partition.is_leading and not self._is_followed(
+                key, partition.replicas_state, since_ms
+            ):
+                self._leadership.suspend(partition)
+                suspended += 1
+            await self._slices.breathe()
+        if suspended:
+            log.warning("partitions_suspended", partitions=suspended)
+        else:
+            self._local.resume(lambda key, kept: self._is_followed(key, kept, since_ms))
+
+    def _is_followed(self, key: Key, replicas: LeaderReplicas, since_ms: int) -> bool:
+        """Whether every other member of the ISR fetches from this leader; not if there is no other."""
+        others, leader_epoch = replicas.others_in_sync(), replicas.state.leader_epoch
+        return bool(others) and all(
+            self._followers.follows(*member, key, leader_epoch, since_ms) for member in others
+        )

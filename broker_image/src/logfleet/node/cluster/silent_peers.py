@@ -1,0 +1,105 @@
+"""Asks the other brokers whether the metadata store answers them, while it does not answer this one.
+
+They say so by DescribeCluster (KIP-700, KIP-1073): a broker whose own keepalives get no answer names no controller, and itself as
+fenced. No Kafka API asks just this; Patroni's members answer the same question by its "failsafe" endpoint.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection
+from typing import Final
+
+import structlog
+
+from logfleet.client.connection import Connection
+from logfleet.client.errors import ClientError
+from logfleet.io.clock import monotonic_ms
+from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.keys import NO_LEADER
+from logfleet.wire.messages import DescribeClusterRequest, DescribeClusterResponse
+
+log = structlog.get_logger(__name__)
+
+NO_CONTROLLER: Final = NO_LEADER
+ASK_S: Final = 0.5
+ANSWER_MS_MAX: Final = 1_000
+
+
+def is_majority(silent: Collection[int], peers: Collection[int]) -> bool:
+    """Whether more than half of the peers are among `silent`. Of no peers there is no majority: nobody can confirm anything."""
+    return 2 * len(set(silent) & set(peers)) > len(peers)
+
+
+def names_itself_fenced(answer: DescribeClusterResponse, broker_id: int) -> bool:
+    """Whether the broker `broker_id` answers that the metadata store does not answer it."""
+    return answer.controller_id == NO_CONTROLLER and any(
+        broker.broker_id == broker_id and broker.is_fenced for broker in answer.brokers
+    )
+
+
+class SilentPeers:
+    """While started, asks each other active broker every ASK_S.
+
+    image: the newest; it does not change while the store is silent.
+    """
+
+    def __init__(self, node_id: int, listener_name: str, image: Callable[[], ClusterImage]) -> None:
+        self._node_id = node_id
+        self._listener_name = listener_name
+        self._image = image
+        self._asking: dict[int, asyncio.Task[None]] = {}
+        self._silent_ms: dict[int, int] = {}  # when each last answered that it is
+
+    def start(self) -> None:
+        """Ask from now on, until `stop`. Nothing happens if it does already."""
+        for broker_id in self._peers() - self._asking.keys():
+            self._asking[broker_id] = asyncio.ensure_future(self._ask(broker_id))
+
+    async def stop(self) -> None:
+        """Ask no more, and forget what was answered."""
+        if not self._asking:
+            return
+        tasks = list(self._asking.values())
+        self._asking.clear()
+        self._silent_ms.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def agree(self, since_ms: int) -> bool:
+        """Whether more than half of the other active brokers have answered since then (monotonic) that the store does not answer them."""
+        silent = [each for each, at_ms in self._silent_ms.items() if at_ms >= since_ms]
+        return is_majority(silent, self._peers())
+
+    def _peers(self) -> set[int]:
+        brokers = self._image().brokers.values()
+        return {each.id for each in brokers if each.is_active and each.id != self._node_id}
+
+    async def _ask(self, broker_id: int) -> None:
+        """Ask one peer until cancelled, over one connection for as long as it lasts."""
+        while True:
+            with contextlib.suppress(ClientError):
+                await self._ask_by_one_connection(broker_id)
+            await asyncio.sleep(ASK_S)
+
+    async def _ask_by_one_connection(self, broker_id: int) -> None:
+        """Raises ClientError once the connection ends, or none can be had."""
+        broker = self._image().brokers.get(broker_id)
+        address = None if broker is None else broker.listener(self._listener_name)
+        if address is None:
+            return
+        name = f"broker-{self._node_id}-failsafe"
+        connection = await Connection.connect(address.host, address.port, name)
+        with contextlib.closing(connection):
+            while True:
+                asked_ms = monotonic_ms()
+                answer = await connection.request(
+                    DescribeClusterRequest(include_fenced_brokers=True),
+                    DescribeClusterResponse,
+                    timeout_ms=ANSWER_MS_MAX,
+                )
+                if names_itself_fenced(answer, broker_id):
+                    self._silent_ms[broker_id] = asked_ms
+                else:
+                    self._silent_ms.pop(broker_id, None)
+                await asyncio.sleep(ASK_S)

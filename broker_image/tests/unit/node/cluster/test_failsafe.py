@@ -1,0 +1,156 @@
+"""Three whole brokers that work; of some of them the leases are no longer answered."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from logfleet.io.clock import boot_s
+from logfleet.node.broker import Broker
+from logfleet.node.cluster import failsafe
+from logfleet.telemetry.decisions import Kind
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import DescribeClusterRequest, DescribeClusterResponse
+
+from broker_image.tests.unit.node.broker_rig import ask_broker
+from broker_image.tests.unit.node.cluster.controller_rig import noted
+from broker_image.tests.unit.node.replication.fleet_rig import Fleet, fleet_of, until
+
+pytestmark = pytest.mark.asyncio
+
+TTL_S = 3
+
+
+class SilentLease:
+    """A lease whose keepalives get no answer: its deadline has passed, for as long as it is not answered."""
+
+    id = 1
+    ttl_s = TTL_S
+
+    def __init__(self) -> None:
+        self.deadline_s = boot_s() - 1
+
+    def answered(self) -> None:
+        self.deadline_s = boot_s() + 3_600
+
+    async def lost(self) -> None: ...
+
+    async def revoke(self) -> None: ...
+
+
+def silence(*brokers: Broker) -> list[SilentLease]:
+    """From now on the store does not answer these brokers."""
+    leases = [SilentLease() for _ in brokers]
+    for broker, lease in zip(brokers, leases, strict=True):
+        broker.failsafe._checked_s = boot_s()
+        broker.failsafe._extended_s = boot_s() + failsafe.EXTENSION_S
+        broker.failsafe.registered(lease)
+    return leases
+
+
+@pytest_asyncio.fixture
+async def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Fleet]:
+    """`shared` is led by broker 1, and all brokers are in sync; `alone` has broker 1 only."""
+    async with fleet_of(tmp_path / "fleet", monkeypatch, 1, 2, 3) as made:
+        await made.create_topic("shared", 1, 2, 3)
+        await made.create_topic("alone", 1)
+        for topic in ("shared", "alone"):
+            assert (await made.produce(topic, b"before")).error_code == 0
+        yield made
+
+
+def serves(broker: Broker, topic: str) -> bool:
+    return broker.partitions.get(topic, 0) is not None
+
+
+async def test_a_leader_goes_on_with_what_its_followers_fetch_and_suspends_what_it_has_alone(
+    fleet: Fleet,
+) -> None:
+    """The store answers the other brokers: one of them may be elected."""
+    leader = fleet.brokers[1]
+    silence(leader)
+    await until(lambda: not serves(leader, "alone"))
+    assert leader.partitions.find("alone", 0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert leader.leadership.suspended == 1
+    past_s = leader.failsafe.deadline_s
+    await until(lambda: leader.failsafe.deadline_s > past_s)
+    assert (await fleet.produce("shared", b"while silent")).error_code == 0
+
+
+async def test_what_was_suspended_goes_on_in_its_leader_epoch_once_the_store_answers(
+    fleet: Fleet,
+) -> None:
+    leader = fleet.brokers[1]
+    epoch = leader.partitions.get("alone", 0).leader_epoch  # type: ignore[union-attr]
+    (lease,) = silence(leader)
+    await until(lambda: not serves(leader, "alone"))
+    lease.answered()
+    await until(lambda: serves(leader, "alone"))
+    assert leader.partitions.get("alone", 0).leader_epoch == epoch  # type: ignore[union-attr]
+    assert (await fleet.produce("alone", b"after")).base_offset == 1
+    assert noted(leader.decisions, Kind.FAILSAFE_BEGAN)
+    assert noted(leader.decisions, Kind.FAILSAFE_ENDED)
+
+
+async def test_nothing_is_suspended_while_most_brokers_hear_nothing_of_the_store_either(
+    fleet: Fleet,
+) -> None:
+    """So nobody can be elected: the whole fleet goes on, partitions with one replica too."""
+    leader = fleet.brokers[1]
+    peers = leader.failsafe._peers
+    leases = silence(*fleet.brokers.values())
+    peers.start()
+    await until(lambda: peers.agree(0) or leader.leadership.suspended == 1)
+    await until(lambda: serves(leader, "alone"))
+    past_s = leader.failsafe.deadline_s
+    await until(lambda: leader.failsafe.deadline_s > past_s + 1)
+    for topic in ("alone", "shared"):
+        assert (await fleet.produce(topic, b"while silent")).error_code == 0
+    for lease in leases:
+        lease.answered()
+    await until(lambda: not leader.failsafe.is_active)
+
+
+async def test_a_partition_that_its_follower_has_left_is_suspended(fleet: Fleet) -> None:
+    """It may be led elsewhere by now, and nobody tells this broker."""
+    leader, follower = fleet.brokers[1], fleet.brokers[2]
+    silence(leader)
+    await until(lambda: not serves(leader, "alone"))
+    topic_id = fleet.any.image.topic("shared").id  # type: ignore[union-attr]
+    follower.following.end(follower.partitions.replica(topic_id, 0))  # type: ignore[arg-type]
+    await until(lambda: not serves(leader, "shared"))
+
+
+async def test_a_process_that_did_not_run_answers_nothing_until_others_vouch_for_it_again(
+    fleet: Fleet,
+) -> None:
+    """What has waited in its sockets meanwhile is no evidence: it was sent before others may have been elected."""
+    leader = fleet.brokers[1]
+    silence(leader)
+    await until(lambda: not serves(leader, "alone"))
+    leader.failsafe._checked_s -= 10
+    leader.failsafe._extended_s = 0.0
+    await leader.failsafe._check()
+    assert leader.failsafe.deadline_s < boot_s()
+    await until(lambda: leader.failsafe.deadline_s > boot_s())
+    assert serves(leader, "shared")
+
+
+async def test_a_broker_that_hears_nothing_of_the_store_says_so(fleet: Fleet) -> None:
+    async def described() -> DescribeClusterResponse:
+        request = DescribeClusterRequest(include_fenced_brokers=True)
+        answer = await ask_broker(fleet.brokers[1], request, 2)
+        assert isinstance(answer, DescribeClusterResponse)
+        return answer
+
+    before = await described()
+    assert (before.controller_id, [each.is_fenced for each in before.brokers]) == (
+        fleet.brokers[1].image.controller.broker,  # type: ignore[union-attr]
+        [False] * 3,
+    )
+    (lease,) = silence(fleet.brokers[1])
+    silent = await described()
+    assert silent.controller_id == -1
+    assert {each.broker_id for each in silent.brokers if each.is_fenced} == {1}
+    lease.answered()
+    assert await described() == before

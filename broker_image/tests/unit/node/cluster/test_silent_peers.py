@@ -1,0 +1,92 @@
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from logfleet.io.clock import monotonic_ms
+from logfleet.metadata.image import Broker, ClusterImage
+from logfleet.metadata.keys import ACTIVE, BrokerValue, Listener
+from logfleet.node.cluster import silent_peers
+from logfleet.node.cluster.silent_peers import SilentPeers, is_majority, names_itself_fenced
+from logfleet.wire.messages import DescribeClusterRequest, DescribeClusterResponse
+
+from broker_image.tests.unit.client.fake_broker import FakeBroker
+
+ME, PEER = 1, 2
+PATIENCE_S = 20
+
+
+@pytest.mark.parametrize(
+    "silent, peers, majority",
+    [
+        ({}, {}, False),
+        ({2}, {2}, True),
+        ({}, {2}, False),
+        ({2}, {2, 3}, False),
+        ({2, 3}, {2, 3}, True),
+        ({2, 3}, {2, 3, 4, 5}, False),
+        ({2, 3, 4}, {2, 3, 4, 5}, True),
+        ({2, 9}, {2, 3}, False),
+    ],
+)
+def test_more_than_half_of_the_peers_are_a_majority(silent, peers, majority) -> None:
+    assert is_majority(set(silent), set(peers)) is majority
+
+
+def described(controller_id: int, *fenced: int) -> DescribeClusterResponse:
+    """What the peer answers; the brokers in `fenced` are, by its word."""
+    brokers = [
+        DescribeClusterResponse.DescribeClusterBroker(broker_id=each, is_fenced=each in fenced)
+        for each in (ME, PEER)
+    ]
+    return DescribeClusterResponse(controller_id=controller_id, brokers=brokers)
+
+
+@pytest.mark.parametrize(
+    "answer, silent",
+    [
+        (described(-1, PEER), True),
+        (described(1, PEER), False),  # the controller has fenced it
+        (described(-1), False),  # no controller has been elected yet
+        (described(-1, ME), False),
+    ],
+)
+def test_a_peer_is_silent_by_its_own_word_only(
+    answer: DescribeClusterResponse, *, silent: bool
+) -> None:
+    assert names_itself_fenced(answer, PEER) is silent
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110  what is waited for has no event
+            await asyncio.sleep(0.005)
+
+
+@pytest.mark.asyncio
+async def test_peers_are_asked_again_and_again_while_they_are_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(silent_peers, "ASK_S", 0.01)
+    async with FakeBroker().running() as broker:
+        answers = [described(-1, PEER)]
+        broker.answers[DescribeClusterRequest] = lambda _: answers[0]
+        address = (Listener("PLAINTEXT", "127.0.0.1", broker.port),)
+        brokers = {
+            each: Broker(each, each, BrokerValue("", address), ACTIVE) for each in (ME, PEER)
+        }
+        peers = SilentPeers(ME, "PLAINTEXT", lambda: ClusterImage(1, brokers=brokers))
+        assert not peers.agree(0)
+        began_ms = monotonic_ms()
+        peers.start()
+        await until(lambda: peers.agree(began_ms))
+        assert not peers.agree(monotonic_ms() + 60_000), "an answer grows old"
+        broker.disconnect()
+        again_ms = monotonic_ms() + 1
+        await until(lambda: peers.agree(again_ms))
+        answers[0] = described(ME)
+        await until(lambda: not peers.agree(began_ms))
+        answers[0] = described(-1, PEER)
+        await until(lambda: peers.agree(began_ms))
+        await peers.stop()
+        assert not peers.agree(began_ms)
+        assert all(each.include_fenced_brokers for each in broker.of(DescribeClusterRequest))
