@@ -29,6 +29,7 @@ WANTED = {
     "SIGSTOP": 20,
     "etcd member": 3,
     "etcd": 3,
+    "etcd for 5 minutes": 1,
     "disk full": 3,
     "EIO": 3,
 }

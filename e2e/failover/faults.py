@@ -11,6 +11,7 @@ from e2e.failover.fleet import TOPIC, FailoverFleet
 STOPPED_S = (5.0, 60.0)
 """How long a process is stopped by SIGSTOP: log-uniform between these."""
 ETCD_AWAY_S = 6.0
+ETCD_LONG_AWAY_S = 300.0
 
 
 class Injected(NamedTuple):
@@ -82,12 +83,22 @@ def kill_etcd_member(fleet: FailoverFleet, dice: random.Random) -> Injected:
 def kill_etcd(fleet: FailoverFleet, dice: random.Random) -> Injected:
     """All members, and back after longer than a lease lasts."""
     del dice
+    return _kill_etcd(fleet, ETCD_AWAY_S)
+
+
+def kill_etcd_for_minutes(fleet: FailoverFleet, dice: random.Random) -> Injected:
+    """As an upgrade that failed, a full disk or a certificate that ran out would have it."""
+    del dice
+    return _kill_etcd(fleet, ETCD_LONG_AWAY_S)
+
+
+def _kill_etcd(fleet: FailoverFleet, away_s: float) -> Injected:
     at_s = time.monotonic()
     for member in fleet.fleet.etcd_members:
         member.kill()
 
     def heal() -> None:
-        time.sleep(ETCD_AWAY_S)  # that is the fault itself
+        time.sleep(away_s)  # that is the fault itself
         for member in fleet.fleet.etcd_members:
             member.launch()
         for member in fleet.fleet.etcd_members:
@@ -134,6 +145,7 @@ FAULTS: dict[str, Callable[[FailoverFleet, random.Random], Injected]] = {
     "SIGSTOP": stop,
     "etcd member": kill_etcd_member,
     "etcd": kill_etcd,
+    "etcd for 5 minutes": kill_etcd_for_minutes,
     "disk full": fill_disk,
     "EIO": fail_log_dir,
 }

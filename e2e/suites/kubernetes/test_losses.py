@@ -3,14 +3,18 @@
 Part of `make e2e-full`.
 """
 
+import time
+
 import pytest
 
 from e2e.harness.kube.changes import change_cluster, claims, held, kill_operator, status
+from e2e.harness.kube.fleet import set_operator
 from e2e.harness.kube.kubernetes import condition, wait_for
 
 pytestmark = pytest.mark.full
 SEEN_WITHIN_S = 90
 HEALED_WITHIN_S = 300
+ETCD_AWAY_S = 60.0
 
 
 def lose(fleet, pod):
@@ -50,6 +54,43 @@ def test_a_member_of_etcd_that_loses_its_volume(fleet, rig, load, end):
         fleet.kubernetes.wait_pod(member, fleet.namespace, HEALED_WITHIN_S)
         fleet.wait_ready()
     end("volume of an etcd member lost")
+
+
+def test_etcd_is_scaled_to_zero_and_back(fleet, rig, load, end):
+    """Nobody is elected meanwhile, and nobody has to be: what is led goes on, and no broker has to register again."""
+    etcd, members = f"statefulset/{fleet.name}-etcd", 3
+    before = {pod["metadata"]["name"]: restarts(pod) for pod in fleet.broker_pods()}
+    set_operator(fleet.kubernetes, running=False)
+    try:
+        with rig.part("etcd is away"):
+            scale(fleet, etcd, 0)
+            wait_for("etcd to be gone", lambda: not etcd_pods(fleet), SEEN_WITHIN_S)
+            load.wait_served()
+            away_until_s = time.monotonic() + ETCD_AWAY_S
+            wait_for("its time", lambda: time.monotonic() > away_until_s, 2 * ETCD_AWAY_S)
+            load.wait_served()
+            scale(fleet, etcd, members)
+            for number in range(members):
+                pod = f"{fleet.name}-etcd-{number}"
+                fleet.kubernetes.wait_pod(pod, fleet.namespace, HEALED_WITHIN_S)
+    finally:
+        set_operator(fleet.kubernetes, running=True)
+    fleet.wait_ready()
+    assert {pod["metadata"]["name"]: restarts(pod) for pod in fleet.broker_pods()} == before
+    end("etcd scaled to 0 for a minute")
+
+
+def scale(fleet, name, replicas):
+    fleet.kubernetes.kubectl("scale", name, f"--replicas={replicas}", "-n", fleet.namespace)
+
+
+def etcd_pods(fleet):
+    names = (pod["metadata"]["name"] for pod in fleet.kubernetes.items("pod", fleet.namespace))
+    return [name for name in names if name.startswith(f"{fleet.name}-etcd-")]
+
+
+def restarts(pod):
+    return sum(each["restartCount"] for each in pod["status"]["containerStatuses"])
 
 
 def test_a_mistyped_zone_is_written_back(fleet, rig, load, end):
