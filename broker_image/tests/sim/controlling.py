@@ -10,16 +10,16 @@ from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.transactions import Refusal
 from logfleet.control.unregistering import unregister
 from logfleet.metadata import keys
-from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.metadata.keys import ControllerValue
 from logfleet.metadata.packing import Step
+from logfleet.metadata.receipts import Receipts
 from logfleet.metadata.store import (
     Delete,
     Get,
     LeaseNotFound,
     Put,
     Txn,
-    TxnResult,
     absent,
     created_at,
 )
@@ -37,6 +37,7 @@ class Controlling:
 
     def __init__(self, node: Node) -> None:
         self.term: int | None = None
+        self._receipts = Receipts(0, node.id, ())
         self._node = node
         self._waiting: list[Future] = []
         self._operations: deque[Callable[[int], Process]] = deque()
@@ -107,6 +108,12 @@ class Controlling:
         believing[self._node.id] = epoch
         if len(believing) > 1:
             self._node.fleet.kernel.sometimes("two brokers believed that they controlled")
+        held = None
+        while held is None and self._controls(epoch):
+            held = yield self._node.fleet.store.range(self._node.host, keys.receipts(self._node.id))
+        if held is None:
+            return
+        self._receipts = Receipts(epoch, self._node.id, held.items)
         self._node.fleet.kernel.spawn(self._node.host, "ctl.balance", self._balancing(epoch))
         while self._controls(epoch):
             seen = self._image.revision
@@ -166,12 +173,14 @@ class Controlling:
         if not (yield from self._write(epoch, fencing.fence_steps(self._image))):
             return False
         new = fencing.newcomers(self._image)
-        if not (yield from self._elect(epoch, may_be_unclean=not new)):
+        changed = self._elections(may_be_unclean=not new)
+        written = yield from self._write(epoch, changed)
+        if not _is_swept(new, changed, written=written):
             return False
         if new:
             if not (yield from self._write(epoch, fencing.admission_steps(new))):
                 return False
-            if not (yield from self._elect(epoch, may_be_unclean=True)):
+            if not (yield from self._write(epoch, self._elections(may_be_unclean=True))):
                 return False
         decided: list[Step] = []
         for broker_id, step in leaving.decide(self._image):
@@ -182,11 +191,11 @@ class Controlling:
                 self._node.fleet.kernel.sometimes("a broker had to wait before it left")
         return (yield from self._write(epoch, decided))
 
-    def _elect(self, epoch: int, *, may_be_unclean: bool) -> Process:
+    def _elections(self, *, may_be_unclean: bool) -> list[Step]:
         image, fleet = self._image, self._node.fleet
         topic = image.topic_by_id(fleet.topic_id)
         if topic is None:
-            return True
+            return []
         steps = elections.election_steps(
             image,
             topic,
@@ -194,31 +203,30 @@ class Controlling:
             may_be_unclean=may_be_unclean,
             preferred=elections.preferences(image, fleet.kernel.wall_ms),
         )
-        return (yield from self._write(epoch, steps))
+        return list(steps)
 
     def _write(self, epoch: int, steps: Iterable[Step]) -> Process:
         """Commit them and see them in the image; False if something had changed under the decision."""
-        fleet = self._node.fleet
+        fleet, receipts = self._node.fleet, self._receipts
         for txn in transactions.pack(epoch, steps):
-            result, unanswered = yield from fleet.store.settle(
-                self._node.host, transactions.repeatable(txn)
-            )
-            if not isinstance(result, TxnResult) or not _is_done(
-                txn, result, unanswered=unanswered
-            ):
+            receipt = receipts.take()
+            result, unanswered = yield from fleet.store.settle(self._node.host, receipt.on(txn))
+            was_done = receipt.settled(result, unanswered=unanswered)
+            revision = receipt.revision
+            receipts.give_back(receipt)
+            if not was_done:
                 fleet.kernel.sometimes("a controller decided too late")
                 return False
+            if not result.succeeded:
+                fleet.kernel.sometimes("a controller knew a write by its receipt")
             waited = fleet.kernel.now
-            while self._image.revision < result.revision:
+            while self._image.revision < revision:
                 if not self._controls(epoch) or fleet.kernel.now - waited > CATCH_UP_MS:
                     return False
                 yield self._news(500)
         return True
 
 
-def _is_done(txn: Txn, result: TxnResult, *, unanswered: bool) -> bool:
-    """Also by an attempt that went unanswered: its witness is as the transaction leaves it (Term._commit)."""
-    if result.succeeded or not unanswered:
-        return result.succeeded
-    last, present = transactions.witness(txn), result.reads[1]
-    return present is not None and isinstance(last, Put) and last.value == present.value
+def _is_swept(new: list[Broker], changed: list[Step], *, written: bool) -> bool:
+    """Whether to go on. Newcomers are let in by an image in which nothing is left to change."""
+    return written and not (new and changed)

@@ -50,6 +50,7 @@ class Faults:
         self._operating.start()
         store, net = self._fleet.store, self._fleet.net
         store.faults.unknown = store.faults.late = store.faults.refused = net.spikes = 0
+        store.faults.dropped = 0
         store.poke()
 
     def _target(self, number: int) -> SimBroker:

@@ -249,6 +249,9 @@ class Checker:
 
     def committed_metadata(self, batch: WatchBatch, image: ClusterImage) -> None:
         self._hold_known(image)
+        for event in batch.events:
+            if event.key.startswith(keys.FENCES):
+                self._let_in(image.brokers.get(int(event.key.removeprefix(keys.FENCES))), image)
         if not any(event.key.startswith(keys.PARTITIONS) for event in batch.events):
             return
         topic = image.topic_by_id(self.topic_id)
@@ -257,6 +260,15 @@ class Checker:
             before, history.state = history.state, after
             if before is not None and before.revision != after.revision:
                 self._changed(history, index, before, after, image)
+
+    def _let_in(self, broker: Broker | None, image: ClusterImage) -> None:
+        """No partition counts on an earlier registration of a broker that becomes active (KIP-903, KIP-966)."""
+        topic = image.topic_by_id(self.topic_id)
+        if broker is None or not broker.is_active:
+            return
+        for index, each in enumerate(topic.partitions if topic else ()):
+            self._demand(dict(each.isr).get(broker.id, broker.epoch) == broker.epoch, "I28: partition %s: broker %s is let in as %s, isr %s", index, broker.id, broker.epoch, each.isr)  # fmt: skip
+            self._demand(not broker.value.unclean or broker.id not in each.elr, "I28: partition %s: broker %s lost records and is let in, elr %s", index, broker.id, each.elr)  # fmt: skip
 
     def _hold_known(self, image: ClusterImage) -> None:
         """Nobody is forgotten (UnregisterBroker) whom a partition names."""

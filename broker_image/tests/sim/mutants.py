@@ -1,17 +1,19 @@
 """One rule broken at a time: each of these must be found, else the simulation proves nothing about that rule (ablations).
 
 A mutant replaces a function of the product, or a step of the shell that the simulation has in its place. seed: one that finds it, tried first.
-also: modules that call the same function by a name of their own.
+also: modules that call the same function by a name of their own. beside: broken with it, where one rule alone covers for the other.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import msgspec
 from logfleet.control import reassignments, transactions, unregistering
 from logfleet.control.brokers import fencing, leaving, may_i
-from logfleet.metadata.store import TxnResult, UnknownOutcome, exists
+from logfleet.metadata import keys
+from logfleet.metadata.receipts import Receipt
+from logfleet.metadata.store import Get, Put, Txn, TxnResult, UnknownOutcome, exists
 from logfleet.replication import election, fetch_check, follower, isr_write, leader, reassignment
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.replication.partition_state import with_isr
@@ -33,11 +35,21 @@ class Mutant(msgspec.Struct, frozen=True):
     made: Callable[[Any], Any]
     seed: int = 0
     also: tuple[Any, ...] = ()
+    beside: tuple["Mutant", ...] = ()
 
 
 @contextmanager
 def broken(mutant: Mutant) -> Iterator[None]:
     """While this lasts the rule is not kept."""
+    with ExitStack() as others:
+        for each in mutant.beside:
+            others.enter_context(broken(each))
+        with _replaced(mutant):
+            yield
+
+
+@contextmanager
+def _replaced(mutant: Mutant) -> Iterator[None]:
     places = (mutant.where, *mutant.also)
     rules = [place.__dict__[mutant.attribute] for place in places]
     for place, rule in zip(places, rules, strict=True):
@@ -80,9 +92,9 @@ def _below_min_isr(rule: Any) -> Any:
 
 def _any_broker_epoch(rule: Any) -> Any:
     def fetched(
-        self: LeaderReplicas, each: int, _epoch: int, offset: int, start: int, *, now_ms: int
+        self: LeaderReplicas, each: int, epoch: int, offset: int, start: int, *, now_ms: int
     ) -> Any:
-        known = self.followers[each].broker_epoch
+        known = self.followers[each].broker_epoch if each in self.followers else epoch
         return rule(self, each, known, offset, start, now_ms=now_ms)
 
     return fetched
@@ -117,6 +129,17 @@ def _admit_first(rule: Any) -> Any:
         return (yield from rule(self, epoch))
 
     return converge
+
+
+def _by_content(rule: Any) -> Any:
+    def on(self: Receipt, txn: Any) -> Any:
+        last = txn.success[-1]
+        if not isinstance(last, Put):
+            return rule(self, txn)
+        self.begin(last.value)
+        return Txn(txn.compares, txn.success, (Get(keys.CONTROLLER), Get(last.key)))
+
+    return on
 
 
 def _settled_by_a_read(rule: Any) -> Any:
@@ -223,6 +246,12 @@ def _asks_about_one(rule: Any) -> Any:
     return if_the_first_may
 
 
+_UNCONFIRMED = Mutant(
+    "newcomers are let in by the image of the sweep",
+    controlling,
+    "_is_swept",
+    lambda _: lambda *_, written: written,
+)
 MUTANTS = (
     Mutant("an ISR change in flight does not count", LeaderReplicas, "_count", _not_pending, seed=18),
     Mutant("the high watermark moves below min ISR", LeaderReplicas, "_move", _below_min_isr, seed=5),
@@ -237,6 +266,8 @@ MUTANTS = (
     Mutant("an unclean start is not told", broker.SimBroker, "start", _unclean_is_forgotten, seed=3),
     Mutant("an unclean start is not told again by the next registration", broker.SimBroker, "_keeping", _unclean_is_told_once, seed=902),
     Mutant("newcomers are let in before the sweep", controlling.Controlling, "_converge", _admit_first, seed=3),
+    Mutant("admission does not wait for the sweep", controlling, "_is_swept", lambda _: lambda *_, **__: True, seed=200),
+    Mutant("a controller's own write is recognised by content", Receipt, "on", _by_content, beside=(_UNCONFIRMED,), seed=456),
     Mutant("an election compares no registration", transactions, "still_active", lambda _: lambda *_: (), seed=11),
     Mutant("an ISR change compares no registration", isr_write, "still_active", lambda _: lambda *_: (), seed=39),
     Mutant("an ISR change compares no version", isr_write, "modified_at", _without_version, seed=3),

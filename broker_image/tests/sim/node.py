@@ -29,6 +29,7 @@ class Settings(msgspec.Struct, frozen=True):
     unknown: int = 0
     late: int = 0
     refused: int = 0
+    dropped: int = 0
 
 
 class Fleet:
@@ -48,7 +49,7 @@ class Fleet:
         self.net.delay_ms, self.net.spikes = settings.delay_ms, settings.spikes
         faults = self.store.faults
         faults.unknown, faults.late = settings.unknown, settings.late
-        faults.refused = settings.refused
+        faults.refused, faults.dropped = settings.refused, settings.dropped
 
     def topic_put(self, min_isr: int) -> Put:
         """The topic, with its configs."""

@@ -36,6 +36,8 @@ from broker_image.tests.sim.net import SimNet
 
 DEADLINE_MS = 1_000
 """After which a client gives up on an answer."""
+NEVER = -1
+"""A scripted transaction that is not done, and not answered either, though the store can be reached."""
 PAUSE_MS = 100
 """Before an unanswered transaction is committed again."""
 
@@ -127,6 +129,7 @@ class StoreFaults(msgspec.Struct):
     unknown: int = 0
     late: int = 0
     refused: int = 0
+    dropped: int = 0
 
 
 class Watcher:
@@ -146,7 +149,7 @@ class SimStore:
         self.state = StoreState()
         self.host = Host("store")
         self.faults = StoreFaults()
-        # host -> of its next transactions: done after so many ms, and the answer lost; None: as ever
+        # host -> of its next transactions: done after so many ms (or NEVER), and the answer lost; None: as ever
         self.scripted: dict[str, list[int | None]] = {}
         self.is_out = False
         self.on_commit: Callable[[WatchBatch, ClusterImage], None] = lambda _batch, _image: None
@@ -167,6 +170,9 @@ class SimStore:
         if fate >= 100 - self.faults.refused:
             kernel.at(5, host, "refused", answer.resolve, StoreUnavailable())
             return answer
+        if scripted == NEVER or self._is_dropped():
+            kernel.sometimes("a transaction was neither done nor answered")
+            return kernel.expire(host, answer, DEADLINE_MS, UnknownOutcome())
         delay, late = self._net.delay(), fate >= 100 - self.faults.refused - self.faults.late
         if late:  # its client has given up by then, and what it has written since stands before it
             delay += DEADLINE_MS + kernel.draw("store.late", 3_000)
@@ -181,6 +187,10 @@ class SimStore:
         kernel.at(delay, self.host, "txn", self._arrive, host, txn, None if lost else answer)
         return kernel.expire(host, answer, DEADLINE_MS, UnknownOutcome())
 
+    def _is_dropped(self) -> bool:
+        percent = self.faults.dropped
+        return percent > 0 and self._kernel.draw("drop.fate", 100) >= 100 - percent
+
     def settle(self, host: Host, txn: Txn) -> Process:
         """Commit it until the answer is definite, as `node.cluster.claims`: (result, whether an attempt went unanswered)."""
         unanswered = False
@@ -194,6 +204,10 @@ class SimStore:
     def grant_lease(self, host: Host, ttl_s: int) -> Future:
         """Resolves to the lease's id or None."""
         return self._ask(host, "grant", lambda: self._granted(ttl_s))
+
+    def range(self, host: Host, prefix: str) -> Future:
+        """Resolves to the keys under a prefix as a Snapshot, None if nobody answered."""
+        return self._ask(host, "range", lambda: self.state.range(prefix))
 
     def keep_alive(self, host: Host, lease: int) -> Future:
         """Resolves to True, False if it has ended, None if nobody answered."""

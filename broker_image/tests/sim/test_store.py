@@ -20,7 +20,7 @@ from logfleet.metadata.store import (
 from broker_image.tests.contract.metadata_store import MetadataStoreContract
 from broker_image.tests.sim.kernel import Host, Kernel
 from broker_image.tests.sim.net import SimNet
-from broker_image.tests.sim.store import SimStore, StoreState
+from broker_image.tests.sim.store import NEVER, SimStore, StoreState
 from broker_image.tests.sim.tape import Tape
 
 
@@ -145,6 +145,15 @@ def test_an_answer_may_be_lost_of_what_was_done() -> None:
     rig.store.scripted["b1"] = [1]
     assert isinstance(rig.put("other/a"), UnknownOutcome)
     assert list(rig.store.state.items) == ["other/a"]
+
+
+def test_neither_may_a_transaction_be_done_nor_answered_though_the_store_is_there() -> None:
+    rig = Rig()
+    rig.store.scripted["b1"] = [NEVER]
+    assert isinstance(rig.put("other/a"), UnknownOutcome)
+    rig.after(60_000)
+    assert rig.store.state.items == {}
+    assert isinstance(rig.put("other/a"), TxnResult)
 
 
 def test_no_lease_ends_without_quorum_and_afterwards_each_is_as_new() -> None:

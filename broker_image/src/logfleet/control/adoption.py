@@ -293,7 +293,7 @@ def _quotas(kraft: KraftMetadata) -> tuple[dict[QuotaEntity, dict[str, float]], 
 
 
 def adoption_txns(adoption: Adoption) -> Iterator[Txn]:
-    """What to commit, in this order. If one does not succeed, the store has a cluster by now."""
+    """What to commit, in this order; all but the last may be done twice. If one does not succeed, the store has a cluster by now."""
     assert not adoption.problems, "what cannot be adopted is not written"
     condition = (absent(keys.CLUSTER_ID),)
     emptied = tuple(DeletePrefix(prefix) for prefix in _PREFIXES)

@@ -6,7 +6,6 @@ transaction is cut into several that are safe to stop between.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 import msgspec
 
@@ -14,14 +13,12 @@ from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import NO_LEADER, PartitionValue
 from logfleet.metadata.packing import Step, pack_steps
+from logfleet.metadata.receipts import RECEIPT_BYTES_MAX
 from logfleet.metadata.store import (
     Compare,
-    Delete,
-    Get,
     Put,
     Txn,
     created_at,
-    entry_bytes,
     modified_at,
 )
 from logfleet.replication.partition_state import still_active
@@ -47,7 +44,7 @@ def pack(
     first: Sequence[Compare] = (),
     rest: Sequence[Compare] = (),
 ) -> tuple[Txn, ...]:
-    """The steps in their order, in as few transactions as the store's limits allow.
+    """The steps in their order, in as few transactions as the store's limits allow, with room for a receipt in each.
 
     first: compares of the first transaction only; rest: those of each later one.
     """
@@ -57,25 +54,10 @@ def pack(
             steps,
             first=(who, *first),
             rest=(who, *rest),
-            reserved_bytes=entry_bytes(_WHO_CONTROLS),
+            reserved=1,
+            reserved_bytes=RECEIPT_BYTES_MAX,
         )
     )
-
-
-_WHO_CONTROLS: Final = Get(keys.CONTROLLER)
-
-
-def repeatable(txn: Txn) -> Txn:
-    """The transaction as it is committed: should its compares fail, it reads who controls, and the key of its witness."""
-    return Txn(txn.compares, txn.success, (_WHO_CONTROLS, Get(witness(txn).key)))
-
-
-def witness(txn: Txn) -> Put | Delete:
-    """The last write of a single key; in a transaction that must be recognised, one that only controllers write.
-
-    A controller that finds its own key unchanged, and this one as the transaction leaves it, has made it so itself.
-    """
-    return next(write for write in reversed(txn.success) if isinstance(write, Put | Delete))
 
 
 def partition_step(

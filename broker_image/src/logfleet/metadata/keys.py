@@ -5,6 +5,7 @@
 | `cluster/id` | the cluster's id | the first broker, once |
 | `features` | FeaturesValue; without it the level is 1 | the first broker of a cluster; the controller, to raise it; every broker that registers, as it finds it |
 | `ctl` | ControllerValue | the winner of the election, on its lease; its create revision is the controller epoch |
+| `receipt/ID/SLOT` | the controller epoch and a number | broker ID while it controls, with each of its transactions (`logfleet.metadata.receipts`) |
 | `broker/ID` | BrokerValue | the broker, on its lease, again and again; its create revision is the broker epoch |
 | `fence/ID` | FenceValue | the controller |
 | `suspect/ID/REPORTER` | SuspectValue | a broker that can no longer connect to another, on its own lease |
@@ -31,6 +32,8 @@ import msgspec
 CLUSTER_ID: Final = "cluster/id"
 FEATURES: Final = "features"
 CONTROLLER: Final = "ctl"
+RECEIPTS: Final = "receipt/"
+"""Nothing that is in an image, and no beginning of what an earlier version reads, as `ctl/` would be."""
 BROKERS: Final = "broker/"
 FENCES: Final = "fence/"
 SUSPECTS: Final = "suspect/"
@@ -194,6 +197,15 @@ QuotaValue = dict[str, float]
 
 def broker(broker_id: int) -> str:
     return f"{BROKERS}{broker_id}"
+
+
+def receipts(broker_id: int) -> str:
+    """Prefix of all receipts of a broker."""
+    return f"{RECEIPTS}{broker_id}/"
+
+
+def receipt(broker_id: int, slot: int) -> str:
+    return f"{RECEIPTS}{broker_id}/{slot}"
 
 
 def fence(broker_id: int) -> str:

@@ -10,7 +10,6 @@ from logfleet.metadata.store import (
     Compare,
     Delete,
     DeletePrefix,
-    Get,
     Put,
     Txn,
     entry_bytes,
@@ -29,17 +28,21 @@ def pack_steps(
     *,
     first: Sequence[Compare],
     rest: Sequence[Compare],
+    reserved: int = 0,
     reserved_bytes: int = 0,
     steps_max: int = TXN_OPERATIONS_MAX,
 ) -> Iterator[Txn]:
     """The steps in their order, in as few transactions as the store's limits and steps_max allow.
 
-    first: compares of the first transaction only; rest: those of each later one. reserved_bytes: left free in each, besides room for the longest
-    key that it writes: for what it reads should its compares fail. What is too large by itself stands alone, and `check_txn` says so.
+    first: compares of the first transaction only; rest: those of each later one.
+    reserved, reserved_bytes: entries of each list, and bytes, that are left free in each transaction.
+    A step that is too large by itself stands alone, and `check_txn` refuses it.
     """
+    entries_max = TXN_OPERATIONS_MAX - reserved
+    steps_max = min(steps_max, entries_max)
     filling = _Filling(first, reserved_bytes)
     for step in steps:
-        if not filling.has_room(step, steps_max):
+        if not filling.has_room(step, steps_max, entries_max):
             yield filling.txn()
             filling = _Filling(rest, reserved_bytes)
         filling.add(step)
@@ -53,22 +56,17 @@ class _Filling:
     def __init__(self, compares: Iterable[Compare], reserved_bytes: int) -> None:
         self.compares = dict.fromkeys(compares)
         self.writes: list[Put | Delete | DeletePrefix] = []
-        self._key_bytes = 0
         self._bytes = reserved_bytes + sum(map(entry_bytes, self.compares))
 
-    def has_room(self, step: Step, steps_max: int) -> bool:
-        if not self.writes:
-            return True
-        read_bytes = max(self._key_bytes, _key_bytes(step.write))
-        return (
+    def has_room(self, step: Step, steps_max: int, compares_max: int) -> bool:
+        return not self.writes or (
             len(self.writes) < steps_max
-            and len(self.compares) + len(self._new(step)) <= TXN_OPERATIONS_MAX
-            and self._bytes + self._bytes_of(step) + read_bytes <= TXN_BYTES_MAX
+            and len(self.compares) + len(self._new(step)) <= compares_max
+            and self._bytes + self._bytes_of(step) <= TXN_BYTES_MAX
         )
 
     def add(self, step: Step) -> None:
         self._bytes += self._bytes_of(step)
-        self._key_bytes = max(self._key_bytes, _key_bytes(step.write))
         self.compares.update(dict.fromkeys(step.compares))
         self.writes.append(step.write)
 
@@ -80,8 +78,3 @@ class _Filling:
 
     def _bytes_of(self, step: Step) -> int:
         return entry_bytes(step.write) + sum(map(entry_bytes, self._new(step)))
-
-
-def _key_bytes(write: Put | Delete | DeletePrefix) -> int:
-    """What reading its key takes, for which there is room whichever of the writes is read."""
-    return 0 if isinstance(write, DeletePrefix) else entry_bytes(Get(write.key))

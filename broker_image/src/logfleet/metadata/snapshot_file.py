@@ -22,8 +22,8 @@ FORMAT: Final = 1
 EPOCHS_UP: Final = 1_000_000
 PRODUCER_IDS_UP: Final = 1 << 40
 SINCE_THEN: Final = "what-moved-away-since-the-snapshot"
-LEFT_OUT: Final = (keys.FENCES, keys.SUSPECTS, keys.BROKERS, keys.CONTROLLER)
-"""What is said of registrations, which end with their leases."""
+LEFT_OUT: Final = (keys.FENCES, keys.SUSPECTS, keys.BROKERS, keys.CONTROLLER, keys.RECEIPTS)
+"""What is about registrations, which end with their leases, and about terms of control."""
 
 
 class DamagedSnapshot(Exception):

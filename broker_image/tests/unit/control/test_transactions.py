@@ -1,5 +1,6 @@
 import pytest
-from logfleet.control.transactions import controls, pack, partition_step, repeatable
+from logfleet.metadata.receipts import RECEIPT_BYTES_MAX, check_with_receipt
+from logfleet.control.transactions import controls, pack, partition_step
 from logfleet.metadata import keys
 from logfleet.metadata.keys import NO_LEADER, PartitionValue
 from logfleet.metadata.packing import Step
@@ -9,7 +10,6 @@ from logfleet.metadata.store import (
     Put,
     Txn,
     absent,
-    check_txn,
     exists,
     modified_at,
 )
@@ -24,7 +24,8 @@ def step(number: int, *compares) -> Step:
 
 def test_little_is_one_transaction_that_compares_the_controller_epoch():
     txns = pack(9, [step(1), step(2, FIRST)], first=[REST])
-    assert txns == (Txn((controls(9), REST, FIRST), (Put("k/1", b""), Put("k/2", b""))),)
+    puts = Put("k/1", b""), Put("k/2", b"")
+    assert txns == (Txn((controls(9), REST, FIRST), puts),)
 
 
 def test_nothing_is_no_transaction():
@@ -33,7 +34,7 @@ def test_nothing_is_no_transaction():
 
 def test_writes_are_cut_at_the_limit_and_every_part_compares_the_controller_epoch():
     txns = pack(9, [step(number) for number in range(300)], first=[FIRST], rest=[REST])
-    assert [len(txn.success) for txn in txns] == [128, 128, 44]
+    assert [len(txn.success) for txn in txns] == [127, 127, 46]
     assert [txn.compares for txn in txns] == [
         (controls(9), FIRST),
         (controls(9), REST),
@@ -51,11 +52,11 @@ def test_bytes_are_cut_at_the_limit_too(key_length, value_bytes):
     steps = [Step(Put(key, bytes(value_bytes)), (modified_at(key, 1),)) for key in keys_written]
     txns = pack(9, steps, first=[FIRST], rest=[REST])
     for txn in txns:
-        check_txn(repeatable(txn))
+        check_with_receipt(txn)
     assert [write for txn in txns for write in txn.success] == [each.write for each in steps]
     step_bytes = 2 * key_length + value_bytes + 16
-    full = (TXN_BYTES_MAX - key_length - 200) // step_bytes
-    assert len(txns) <= -(-150 // min(full, TXN_OPERATIONS_MAX - 2))
+    full = (TXN_BYTES_MAX - RECEIPT_BYTES_MAX - 100) // step_bytes
+    assert len(txns) <= -(-150 // min(full, TXN_OPERATIONS_MAX - 3))
 
 
 def test_a_partition_is_written_only_while_its_leader_is_the_broker_that_was_elected(cluster):

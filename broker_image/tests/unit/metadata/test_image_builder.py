@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -216,6 +217,16 @@ def test_controller_cluster_id_and_broker_configs_are_read():
     assert image.cluster_id is None
     assert image.controller is None
     assert set(image.broker_configs) == {None}
+
+
+def test_receipts_change_nothing_but_the_revision():
+    """Nor in an image of an earlier version: `ctl/` would be taken for the controller's key."""
+    history = History()
+    before = history.commit(put(keys.CONTROLLER, keys.ControllerValue(1, "i1")))
+    after = history.commit(Put(keys.receipt(1, 0), b"5/1"), Put(keys.receipt(1, 7), b"5/2"))
+    assert history.changes == Changes()
+    assert after == msgspec.structs.replace(before, revision=before.revision + 1)
+    assert not any(keys.RECEIPTS.startswith(prefix) for prefix, _ in ImageBuilder._READERS)
 
 
 def test_configs_of_groups_are_read():

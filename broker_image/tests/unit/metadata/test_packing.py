@@ -3,7 +3,6 @@ from logfleet.metadata.store import (
     TXN_BYTES_MAX,
     TXN_OPERATIONS_MAX,
     Compare,
-    DeletePrefix,
     Put,
     Txn,
     absent,
@@ -44,14 +43,20 @@ def test_writes_and_compares_are_cut_at_the_limit():
     assert [len(txn.success) for txn in txns] == [63, 37]
 
 
-def test_bytes_are_cut_so_that_the_longest_key_can_be_read_too():
+def test_entries_can_be_left_free_in_each_list():
+    assert [len(txn.success) for txn in pack([step(n) for n in range(255)], reserved=1)] == [
+        127,
+        127,
+        1,
+    ]
+    steps = [step(n, modified_at(f"a/{n}", 1)) for n in range(127)]
+    assert [len(txn.compares) for txn in pack(steps, reserved=1)] == [127, 2]
+
+
+def test_bytes_are_cut_at_the_limit_and_some_can_be_left_free():
     steps = [Step(Put(f"{n}", bytes(TXN_BYTES_MAX // 4))) for n in range(8)]
     assert [len(txn.success) for txn in pack(steps)] == [3, 3, 2]
     assert [len(txn.success) for txn in pack(steps, reserved_bytes=TXN_BYTES_MAX // 4)] == [2] * 4
-    steps = [Step(Put("k" * (TXN_BYTES_MAX // 3), b"")), Step(DeletePrefix("p" * 100)), step(1)]
-    assert len(pack(steps)) == 1
-    steps = [Step(Put(letter * (TXN_BYTES_MAX // 3), b"")) for letter in "ab"]
-    assert len(pack(steps)) == 2
 
 
 def test_what_is_too_large_by_itself_stands_alone():

@@ -29,11 +29,12 @@ def snapshot(items: dict[str, bytes] = ITEMS) -> Snapshot:
         KeyValue(keys.broker(1), b"{}", 7, 7, 1, lease=5),
         KeyValue(keys.fence(1), b"{}", 7, 7, 1),
         KeyValue(keys.CONTROLLER, b"{}", 7, 7, 1, lease=5),
+        KeyValue(keys.receipt(1, 0), b"7/1", 8, 8, 1),
     ]
     return Snapshot(41, (*(KeyValue(key, value, 3, 7, 2) for key, value in items.items()), *bound))
 
 
-def test_all_is_in_it_but_what_ends_with_a_lease() -> None:
+def test_all_is_in_it_but_what_is_about_registrations_and_terms() -> None:
     head, items = decode(encode("fleet", snapshot(), "2026-01-01T00:00:00Z"))
     assert (head.cluster, head.revision, head.taken, head.keys) == (
         "fleet",

@@ -153,7 +153,14 @@ class ControllerLoop:
     async def _control(self, epoch: int, lease: Lease) -> None:
         log.info("controller_elected", broker=self._value.broker, epoch=epoch)
         self.noted.began(self._value.broker, epoch)
-        term = self._term = Term(self._store, self._follower, epoch, self._static, noted=self.noted)
+        term = self._term = Term(
+            self._store,
+            self._follower,
+            epoch,
+            self._value.broker,
+            self._static,
+            noted=self.noted,
+        )
         try:
             reason = await _first(
                 _ends(term.run(), "another controller was elected"),

@@ -21,18 +21,14 @@ from logfleet.control.brokers.may_i import Objection
 from logfleet.control.elections import election_steps, preferences
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.topics import remove_unfinished
-from logfleet.control.transactions import Refusal, pack, repeatable, witness
+from logfleet.control.transactions import Refusal, pack
 from logfleet.io.clock import now_ms
+from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.image_builder import Changes
 from logfleet.metadata.packing import Step
-from logfleet.metadata.store import (
-    MetadataStore,
-    Put,
-    StoreRefused,
-    Txn,
-    check_txn,
-)
+from logfleet.metadata.receipts import SLOTS, Receipts, check_with_receipt
+from logfleet.metadata.store import MetadataStore, StoreRefused, Txn
 from logfleet.node.cluster.at_once import AtOnce
 from logfleet.node.cluster.claims import settle_or_recognise
 from logfleet.node.cluster.metadata_follower import MetadataFollower
@@ -48,8 +44,6 @@ CATCH_UP_S_MAX: Final = 2.0
 """Longest wait for the image to show what made a decision come too late."""
 ELECTION_PARTITIONS: Final = 100
 """Partitions looked at without letting the loop do something else: 0.1 ms, up to 3 ms with the transaction if all of them change."""
-TXNS_AT_ONCE: Final = 8
-"""Transactions of elections on their way: a broker that led 4,000 partitions is replaced within about a second."""
 OUTCOME_UNKNOWN: Final = Refusal(
     ErrorCode.REQUEST_TIMED_OUT,
     "The controller stopped before the metadata store had answered; the change may have been made.",
@@ -78,7 +72,7 @@ Operation = Callable[[ClusterImage, int, BrokerLayers], Decision[T] | Refusal]
 
 
 class Term:
-    """The term that began with the create revision `epoch` of the controller's key. Runs until cancelled.
+    """The term of broker `broker_id` that began with the create revision `epoch` of the controller's key. Runs until cancelled.
 
     static: this broker's server.properties, the last word on defaults that the cluster does not set.
     has_converged: it has brought the cluster to where nothing was left to do, once at least.
@@ -90,11 +84,14 @@ class Term:
         store: MetadataStore,
         follower: MetadataFollower,
         epoch: int,
+        broker_id: int,
         static: Mapping[str, str],
         *,
         noted: NotedControl,
     ) -> None:
         self.epoch = epoch
+        self._broker_id = broker_id
+        self._receipts = Receipts(epoch, broker_id, ())
         self.has_converged = False
         self._noted = noted
         self._kept: dict[int, Objection] = {}
@@ -115,12 +112,14 @@ class Term:
         return await future
 
     async def run(self) -> None:
-        """Work until cancelled. Raises NotControllerError, StoreRefused, StoreReplaced.
+        """Work until cancelled. Raises NotControllerError, StoreUnavailable, StoreRefused, StoreReplaced.
 
         An operation that fails, or that the store refuses, is refused; the term goes on. Whatever else it raises, a rule met what
         it was not made for in the cluster itself: the term has failed.
         """
         await self._follower.until_revision(self.epoch)
+        held = await self._store.range(keys.receipts(self._broker_id))
+        self._receipts = Receipts(self.epoch, self._broker_id, held.items)
         while True:
             self._wake.clear()
             await self._converge()
@@ -208,7 +207,7 @@ class Term:
             decision = operation(image, self.epoch, self._layers(image))
             if isinstance(decision, Decision):
                 for txn in decision.txns:
-                    check_txn(repeatable(txn))
+                    check_with_receipt(txn)
         except Exception as error:
             log.exception("decision_failed", epoch=self.epoch)
             message = f"The controller could not do this: {error}"
@@ -223,14 +222,17 @@ class Term:
             if self._due == Changes():
                 return
             try:
-                await self._converge_once(image)
+                if await self._converge_once(image):
+                    self._due = Changes()
             except _ConflictError:
                 await self._catch_up(image)
-            else:
-                self._due = Changes()
 
-    async def _converge_once(self, image: ClusterImage) -> None:
-        """Fence who is gone, take them out of all partitions, let in who is new (logfleet.control.brokers.fencing)."""
+    async def _converge_once(self, image: ClusterImage) -> bool:
+        """Fence who is gone, take them out of all partitions, let in who is new (logfleet.control.brokers.fencing).
+
+        Whether that is all. If not, there are newcomers and partitions were changed: only an image in which nothing is left to
+        change lets newcomers in.
+        """
         due = self._due
         await self._commit_all(pack(self.epoch, fence_steps(image)))
         # An election compares the fence, so it has to know the revision that wrote it.
@@ -242,12 +244,15 @@ class Term:
         new = newcomers(image)
         if due.everything or due.brokers or due.broker_configs or new:
             due.topics = {topic.id for topic in image.topics()}
-        await self._elect(image, due.topics, may_be_unclean=not new)
+        changed = await self._elect(image, due.topics, may_be_unclean=not new)
+        if new and changed:
+            return False
         if new:
             await self._commit_all(pack(self.epoch, admission_steps(new)))
             await self._elect(self._follower.image, due.topics, may_be_unclean=True)
         await self._raise_internal_topics(self._follower.image)
         await self._let_leave(self._follower.image)
+        return True
 
     async def _raise_internal_topics(self, image: ClusterImage) -> None:
         steps = tuple(raising_steps(image, self._layers(image)))
@@ -271,12 +276,13 @@ class Term:
 
     async def _elect(
         self, image: ClusterImage, topic_ids: Iterable[bytes], *, may_be_unclean: bool
-    ) -> None:
+    ) -> int:
+        """How many partitions were changed."""
         layers = self._layers(image)
         preferred = preferences(image, now_ms())
         steps: list[Step] = []
         looked_at = elected = 0
-        async with AtOnce(TXNS_AT_ONCE) as commits:
+        async with AtOnce(SLOTS) as commits:
             for topic, indexes in _slices(image, topic_ids):
                 steps += election_steps(
                     image,
@@ -299,41 +305,33 @@ class Term:
                 await commits.start(self._commit(txn))
         if elected:
             log.info("partitions_elected", partitions=elected, epoch=self.epoch)
+        return elected
 
     async def _commit_all(self, txns: Sequence[Txn], cause: str | None = None) -> None:
         """Commit what may be done in any order. All that was begun has got its answer when this ends or raises, as `_commit` does."""
-        async with AtOnce(TXNS_AT_ONCE) as commits:
+        async with AtOnce(SLOTS) as commits:
             for txn in txns:
                 await commits.start(self._commit(txn, cause))
 
     async def _commit(self, txn: Txn, cause: str | None = None) -> None:
-        """Commit it, note it, and see it in the image. Raises NotControllerError, and _ConflictError: look and decide anew.
+        """Commit it, note it, and see it in the image. Raises NotControllerError; _ConflictError if it has to be decided again.
 
-        An attempt without an answer may have been done. Then the repetition's compares fail, and the witness is as the
-        transaction leaves it; others may have gone on from there, as a broker does that confirms a deletion. So it is if the
-        controller has been replaced since: what is there as it was wanted need not be asked of the next one.
+        An attempt without an answer may have been applied; its receipt tells (`logfleet.metadata.receipts`). That holds
+        whatever others have written since, and if the controller has been replaced since.
         """
-        image, present = self._follower.image, None
-        settled = await settle_or_recognise(self._store, repeatable(txn))
-        result = settled.result
-        if not result.succeeded:
-            control, present = result.reads
-            last = witness(txn)
-            wanted = last.value if isinstance(last, Put) else None
-            if not settled.unanswered or wanted != (present.value if present else None):
-                is_mine = control is not None and control.create_revision == self.epoch
-                raise _ConflictError if is_mine else NotControllerError
-        self._noted.written(image, txn, cause)
-        if present is not None or not settled.unanswered:
-            revision = result.revision if present is None else present.mod_revision
-            await self._follower.until_revision(revision)
-            return
+        image, receipt = self._follower.image, self._receipts.take()
         try:
-            async with asyncio.timeout(CATCH_UP_S_MAX):
-                await self._follower.until_revision(result.revision)
-        except TimeoutError:
-            # It may have found nothing left to delete, and named a revision of somebody else, which this watch need not show.
-            log.warning("metadata_follower_behind", revision=result.revision)
+            settled = await settle_or_recognise(self._store, receipt.on(txn))
+            was_done = receipt.settled(settled.result, unanswered=settled.unanswered)
+            revision = receipt.revision
+        finally:
+            self._receipts.give_back(receipt)
+        if not was_done:
+            control, _ = settled.result.reads
+            is_mine = control is not None and control.create_revision == self.epoch
+            raise _ConflictError if is_mine else NotControllerError
+        self._noted.written(image, txn, cause)
+        await self._follower.until_revision(revision)
 
     async def _catch_up(self, decided_on: ClusterImage) -> None:
         """Wait until the image has moved on from the one that was too old, but not for ever: it may have already."""

@@ -1,6 +1,8 @@
 """`logfleet adopt`: reads a stopped Kafka's directories, decides, and writes the metadata store that a broker starts from."""
 
+import uuid
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -11,8 +13,9 @@ from logfleet.io.clock import now_ms
 from logfleet.io.files import Files
 from logfleet.log.config import LogConfig
 from logfleet.metadata import keys
+from logfleet.metadata.receipts import Receipt
 from logfleet.metadata.store import MetadataStore
-from logfleet.node.cluster.claims import settle
+from logfleet.node.cluster.claims import settle, settle_or_recognise
 from logfleet.node.cluster.metadata_store import embedded_file, open_store
 from logfleet.node.tools.kafka_directories import (
     AdoptionRefused,
@@ -122,11 +125,18 @@ async def _is_there(
 
 
 async def _write(store: MetadataStore, adoption: Adoption) -> None:
-    for txn in adoption_txns(adoption):
-        result = await settle(store, txn)
-        if not result.succeeded:
-            held = await store.get(keys.CLUSTER_ID)
-            if held is None or held.value.decode() != adoption.cluster_id:
-                raise AdoptionRefused(
-                    "another cluster has begun to use this metadata store meanwhile: name another one"
-                )
+    """Raises AdoptionRefused if a cluster is there by now, also one with this id: somebody else has adopted it too."""
+    *before, last = adoption_txns(adoption)
+    key = keys.receipt(adoption.node_id, 0)
+    held = await store.get(key)
+    receipt = Receipt(key, 0 if held is None else held.mod_revision)
+    receipt.begin(uuid.uuid4().hex.encode())
+    for txn in before:  # these may be done twice
+        if not (await settle(store, txn)).succeeded:
+            raise AdoptionRefused(_IN_USE)
+    settled = await settle_or_recognise(store, receipt.on(last))
+    if not receipt.settled(settled.result, unanswered=settled.unanswered):
+        raise AdoptionRefused(_IN_USE)
+
+
+_IN_USE: Final = "a cluster has begun to use this metadata store meanwhile: name another one"

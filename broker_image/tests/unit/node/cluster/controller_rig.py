@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from logfleet.control.topics import (
     NewTopic,
@@ -170,8 +170,8 @@ def noted(decisions: Decisions, kind: Kind) -> list[Noted]:
     return [decision for decision, _ in parse(b"".join(lines))]
 
 
-async def start_broker(store: Store, broker_id: int) -> int:
-    value = keys.encode(BrokerValue(f"incarnation-{broker_id}", ()))
+async def start_broker(store: Store, broker_id: int, **told: Any) -> int:
+    value = keys.encode(BrokerValue(f"incarnation-{broker_id}", (), **told))
     return await store.write(Put(keys.broker(broker_id), value))
 
 

@@ -295,7 +295,10 @@ async def test_what_a_lost_controller_left_half_made_is_removed(store):
     async with running(store) as node:
         await node.elected()
         await soon(node.follower.until(lambda image: bool(image.revision) and not image.unfinished))
-        assert [item.key for item in (await store.range("")).items] == [keys.CONTROLLER]
+        assert [item.key for item in (await store.range("")).items] == [
+            keys.CONTROLLER,
+            keys.receipt(1, 0),
+        ]
 
 
 async def test_an_operation_decided_too_late_is_decided_anew(store):

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 from logfleet.control.configs import broker_config
 from logfleet.io.files import PosixFiles
+from logfleet.io.sqlite import SqliteStore
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
 from logfleet.log.producers import ProducerStates
 from logfleet.metadata import keys
-from logfleet.metadata.store import Put, Txn
+from logfleet.metadata.store import Put, Txn, UnknownOutcome
 from logfleet.node.broker import Broker
 from logfleet.node.cluster.metadata_store import open_store
 from logfleet.node.tools import adoption
@@ -84,6 +85,40 @@ async def test_a_broker_serves_what_was_adopted(left):
         assert broker.cluster_id == CLUSTER
     assert metadata_log(left).exists(), "Kafka would need it to come back"
     assert (await adopted(left)).was_there
+
+
+class LosesTheLastAnswer(SqliteStore):
+    """No answer comes to the transaction that makes the cluster; applied: it was done all the same, else by others."""
+
+    applied = True
+
+    async def txn(self, txn: Txn):
+        makes = [put for put in txn.success if isinstance(put, Put) and put.key == keys.CLUSTER_ID]
+        is_first = makes and await self.get(keys.CLUSTER_ID) is None
+        if is_first:
+            await super().txn(txn if self.applied else Txn((), tuple(makes)))
+            raise UnknownOutcome("no answer")
+        return await super().txn(txn)
+
+
+@pytest.mark.parametrize("applied", [True, False])
+async def test_an_adoption_without_an_answer_is_done_only_if_it_was_this_one(
+    left, monkeypatch, applied
+):
+    """Somebody who adopts a copy of the same directories writes the same cluster id."""
+
+    async def opened(config):
+        store = await LosesTheLastAnswer.open(left / "logfleet-metadata.db")
+        assert isinstance(store, LosesTheLastAnswer)
+        store.applied = applied
+        return store
+
+    monkeypatch.setattr(adoption, "open_store", opened)
+    if applied:
+        assert (await adopted(left)).written
+    else:
+        with pytest.raises(AdoptionRefused, match="meanwhile"):
+            await adopted(left)
 
 
 async def test_a_directory_that_is_left_out_after_the_adoption_is_missed(left, tmp_path):
