@@ -172,13 +172,14 @@ class Controlling:
         """Fence who is gone, take them out of all partitions, let in who is new. Whether all of it was written."""
         if not (yield from self._write(epoch, fencing.fence_steps(self._image))):
             return False
-        new = fencing.newcomers(self._image)
+        image = self._image
+        new = fencing.newcomers(image)
         changed = self._elections(may_be_unclean=not new)
         written = yield from self._write(epoch, changed)
         if not _is_swept(new, changed, written=written):
             return False
         if new:
-            if not (yield from self._write(epoch, fencing.admission_steps(new))):
+            if not (yield from self._write(epoch, fencing.admission_steps(image))):
                 return False
             if not (yield from self._write(epoch, self._elections(may_be_unclean=True))):
                 return False

@@ -124,8 +124,7 @@ def _truncate_to_high_watermark(rule: Any) -> Any:
 
 def _admit_first(rule: Any) -> Any:
     def converge(self: controlling.Controlling, epoch: int) -> Any:
-        new = fencing.newcomers(self._image)
-        yield from self._write(epoch, fencing.admission_steps(new))
+        yield from self._write(epoch, fencing.admission_steps(self._image))
         return (yield from rule(self, epoch))
 
     return converge

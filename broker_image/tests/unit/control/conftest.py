@@ -65,7 +65,7 @@ class Cluster:
     def converge(self) -> None:
         """Do what the controller does when something has changed."""
         self.sweep()
-        self.do(admission_steps(newcomers(self.image)))
+        self.do(admission_steps(self.image))
         self._elect()
 
     def sweep(self) -> None:

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 from logfleet.control.brokers.feature_level import GIVING_UP
-from logfleet.control.brokers.fencing import admission_steps, newcomers
+from logfleet.control.brokers.fencing import admission_steps
 from logfleet.control.elections import (
     REPLACED_MS,
     SETTLED_MS,
@@ -80,7 +80,7 @@ def test_an_election_from_an_old_image_does_not_win_against_a_restart(cluster):
     cluster.create("t")
     cluster.stop(1)
     cluster.put(keys.broker(1), keys.BrokerValue("i", ()))
-    cluster.do(admission_steps(newcomers(cluster.image)))
+    cluster.do(admission_steps(cluster.image))
     topic = cluster.topic("t")
     (late,) = pack(cluster.epoch, election_steps(cluster.image, topic, cluster.layers))
     assert cluster.commit(Txn(success=[Delete(keys.broker(1))]))

@@ -1,9 +1,9 @@
 import pytest
-from logfleet.metadata.receipts import RECEIPT_BYTES_MAX, check_with_receipt
 from logfleet.control.transactions import controls, pack, partition_step
 from logfleet.metadata import keys
 from logfleet.metadata.keys import NO_LEADER, PartitionValue
 from logfleet.metadata.packing import Step
+from logfleet.metadata.receipts import RECEIPT_BYTES_MAX, check_with_receipt
 from logfleet.metadata.store import (
     TXN_BYTES_MAX,
     TXN_OPERATIONS_MAX,

@@ -7,7 +7,7 @@ it is taken out of all of them; and only then a new registration of that broker 
 (`unclean`) is no eligible leader any more either by then (KIP-966).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from logfleet.metadata import keys
 from logfleet.metadata.image import Broker, ClusterImage
@@ -20,7 +20,8 @@ def fence_steps(image: ClusterImage) -> Iterator[Step]:
     """Brokers that are gone become fenced."""
     for broker_id, fence in image.fences.items():
         if fence.state != FENCED and broker_id not in image.brokers:
-            yield _step(broker_id, fence.broker_epoch, FENCED, absent(keys.broker(broker_id)))
+            is_gone = absent(keys.broker(broker_id))
+            yield _step(image, broker_id, fence.broker_epoch, FENCED, is_gone)
 
 
 def newcomers(image: ClusterImage) -> list[Broker]:
@@ -34,12 +35,11 @@ def newcomers(image: ClusterImage) -> list[Broker]:
     ]
 
 
-def admission_steps(brokers: Iterable[Broker]) -> Iterator[Step]:
+def admission_steps(image: ClusterImage) -> Iterator[Step]:
     """Newcomers become active. Of an image by which every partition is as it should be."""
-    for broker in brokers:
-        yield _step(
-            broker.id, broker.epoch, ACTIVE, created_at(keys.broker(broker.id), broker.epoch)
-        )
+    for broker in newcomers(image):
+        registered = created_at(keys.broker(broker.id), broker.epoch)
+        yield _step(image, broker.id, broker.epoch, ACTIVE, registered)
 
 
 def suspect_step(image: ClusterImage, broker_id: int, broker_epoch: int) -> Step | None:
@@ -47,17 +47,17 @@ def suspect_step(image: ClusterImage, broker_id: int, broker_epoch: int) -> Step
 
     None if it counts no longer. Should it be alive, it sees this, leads nothing from then on, and registers anew.
     """
-    broker, fence = image.brokers.get(broker_id), image.fences.get(broker_id)
-    if broker is None or fence is None or broker.epoch != broker_epoch or broker.is_fenced:
+    broker = image.brokers.get(broker_id)
+    if broker is None or broker.epoch != broker_epoch or broker.is_fenced:
         return None
-    return _step(
-        broker_id,
-        broker_epoch,
-        FENCED,
-        created_at(keys.broker(broker_id), broker_epoch),
-        modified_at(keys.fence(broker_id), fence.revision),
-    )
+    registered = created_at(keys.broker(broker_id), broker_epoch)
+    return _step(image, broker_id, broker_epoch, FENCED, registered)
 
 
-def _step(broker_id: int, broker_epoch: int, state: str, *compares: Compare) -> Step:
-    return Step(Put(keys.fence(broker_id), keys.encode(FenceValue(broker_epoch, state))), compares)
+def _step(
+    image: ClusterImage, broker_id: int, broker_epoch: int, state: str, compare: Compare
+) -> Step:
+    """If nobody has written the fence since: a duplicate that the store applies late changes nothing."""
+    key, fence = keys.fence(broker_id), image.fences.get(broker_id)
+    unchanged = modified_at(key, 0 if fence is None else fence.revision)
+    return Step(Put(key, keys.encode(FenceValue(broker_epoch, state))), (compare, unchanged))

@@ -248,7 +248,7 @@ class Term:
         if new and changed:
             return False
         if new:
-            await self._commit_all(pack(self.epoch, admission_steps(new)))
+            await self._commit_all(pack(self.epoch, admission_steps(image)))
             await self._elect(self._follower.image, due.topics, may_be_unclean=True)
         await self._raise_internal_topics(self._follower.image)
         await self._let_leave(self._follower.image)

@@ -52,10 +52,33 @@ def test_a_broker_that_came_back_meanwhile_is_not_fenced(cluster):
 
 def test_a_broker_that_restarted_unseen_is_not_made_active_by_an_old_decision(cluster):
     cluster.register(1)
-    (late,) = pack(cluster.epoch, admission_steps(newcomers(cluster.image)))
+    (late,) = pack(cluster.epoch, admission_steps(cluster.image))
     cluster.vanish(1)
     cluster.register(1)
     assert not cluster.commit(late)
+
+
+def test_a_late_duplicate_of_an_admission_lets_no_suspect_in_again(cluster):
+    cluster.register(1)
+    (admission,) = pack(cluster.epoch, admission_steps(cluster.image))
+    assert cluster.commit(admission)
+    suspect = suspect_step(cluster.image, 1, cluster.image.brokers[1].epoch)
+    assert suspect is not None
+    cluster.do([suspect])
+    assert not cluster.commit(admission)
+    assert cluster.image.brokers[1].is_fenced
+
+
+def test_a_late_duplicate_of_a_fencing_undoes_no_later_one(cluster):
+    """The fence of a broker that is gone names its last registration."""
+    cluster.start(1)
+    cluster.vanish(1)
+    (late,) = pack(cluster.epoch, fence_steps(cluster.image))
+    cluster.start(1)
+    last = cluster.image.brokers[1].epoch
+    cluster.stop(1)
+    assert not cluster.commit(late)
+    assert cluster.image.fences[1].broker_epoch == last
 
 
 def test_a_broker_that_restarted_unseen_is_let_in_once_it_is_in_no_isr(cluster):
@@ -63,7 +86,7 @@ def test_a_broker_that_restarted_unseen_is_let_in_once_it_is_in_no_isr(cluster):
     cluster.create("t", 3, replication_factor=3)
     cluster.vanish(1)
     cluster.register(1)
-    admission = list(admission_steps(newcomers(cluster.image)))
+    admission = list(admission_steps(cluster.image))
     cluster.sweep()
     assert not cluster.image.brokers[1].is_active
     for state in cluster.topic("t").partitions:
