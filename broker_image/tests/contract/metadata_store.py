@@ -1,4 +1,7 @@
-"""What every implementation of MetadataStore must do. A test module subclasses it and brings the fixture `store`."""
+"""What every implementation of MetadataStore must do. A test module subclasses it and brings the fixture `store`.
+
+Revisions grow, but not by one: in a store that others use too, under another prefix, each of their writes takes one.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -69,7 +72,7 @@ class MetadataStoreContract:
         first = await write(store, Put("a", b"1"))
         assert await store.get("a") == KeyValue("a", b"1", first.revision, first.revision, 1)
         second = await write(store, Put("a", b"2"))
-        assert second.revision == first.revision + 1
+        assert second.revision > first.revision
         assert await store.get("a") == KeyValue("a", b"2", first.revision, second.revision, 2)
 
     async def test_a_key_made_again_begins_anew(self, store: MetadataStore) -> None:
@@ -82,15 +85,19 @@ class MetadataStoreContract:
     async def test_one_transaction_is_one_revision(self, store: MetadataStore) -> None:
         before = await write(store, Put("old/1", b""), Put("old/2", b""), Put("older", b""))
         result = await write(store, Put("a", b"1"), Put("b", b"2"), DeletePrefix("old/"))
-        assert result.revision == before.revision + 1
         left = await store.range("")
         assert [item.key for item in left.items] == ["a", "b", "older"]
-        assert left.items[0].mod_revision == left.items[1].mod_revision == result.revision
+        (batch,) = await collect(store, before.revision, 1)
+        assert isinstance(batch, WatchBatch)
+        assert batch.revision == result.revision
+        assert [each.key for each in batch.events] == ["a", "b", "old/1", "old/2"]
 
     async def test_what_writes_nothing_makes_no_revision(self, store: MetadataStore) -> None:
         before = await write(store, Put("a", b"1"))
-        result = await write(store, Delete("nothing"), DeletePrefix("none/"), Get("a"))
-        assert (result.succeeded, result.revision) == (True, before.revision)
+        assert (await write(store, Delete("nothing"), DeletePrefix("none/"), Get("a"))).succeeded
+        after = await write(store, Put("b", b"1"))
+        (batch,) = await collect(store, before.revision, 1)
+        assert batch.revision == after.revision
 
     @pytest.mark.parametrize(
         "compare, holds",
@@ -179,7 +186,7 @@ class MetadataStoreContract:
             await write(store, *(Put(f"p/{start + number:05}", b"x") for number in range(125)))
         last = await write(store, Put("q", b""))
         found = await store.range("p/")
-        assert found.revision == last.revision
+        assert found.revision >= last.revision
         assert [item.key for item in found.items] == [f"p/{number:05}" for number in range(2500)]
         assert len((await store.range("")).items) == 2501
 
@@ -187,9 +194,9 @@ class MetadataStoreContract:
         first = await write(store, Put("p/a", b"1"), Put("other", b""))
         async with aclosing(store.watch("p/")) as changes:
             snapshot = await soon(changes)
-            assert snapshot == Snapshot(
-                first.revision, (KeyValue("p/a", b"1", first.revision, first.revision, 1),)
-            )
+            assert isinstance(snapshot, Snapshot)
+            assert snapshot.revision >= first.revision
+            assert snapshot.items == (KeyValue("p/a", b"1", first.revision, first.revision, 1),)
             await write(store, Put("other", b"2"))
             second = await write(store, Put("p/b", b"2"), Delete("p/a"), Put("other", b"3"))
             assert await soon(changes) == WatchBatch(
@@ -224,7 +231,7 @@ class MetadataStoreContract:
         async with aclosing(store.watch(after_revision=first.revision)) as changes:
             snapshot = await soon(changes)
             assert isinstance(snapshot, Snapshot)
-            assert snapshot.revision == last.revision
+            assert snapshot.revision >= last.revision
             assert [item.key for item in snapshot.items] == ["a", "b"]
             after = await write(store, Put("c", b""))
             batch = await soon(changes)
@@ -251,7 +258,7 @@ class MetadataStoreContract:
         await asyncio.wait_for(lease.lost(), PATIENCE_S)
         (batch,) = await collect(store, made.revision, 1)
         assert isinstance(batch, WatchBatch)
-        assert batch.revision == made.revision + 1
+        assert batch.revision > made.revision
         assert {event.key for event in batch.events} == {"a", "b", "own"}
         assert all(isinstance(event, Deleted) for event in batch.events)
         await lease.revoke()

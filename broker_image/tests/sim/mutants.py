@@ -146,7 +146,7 @@ def _settled_by_a_read(rule: Any) -> Any:
         if (
             not host.name.startswith("b")
             or txn.success[0].key[:5] != "part/"
-            or txn.failure[0].key[:5] != "part/"
+            or txn.failure[0].key == keys.CONTROLLER
         ):
             return (yield from rule(self, host, txn))
         result = yield self.txn(host, txn)

@@ -166,7 +166,8 @@ class TxnResult(msgspec.Struct, frozen=True):
     """The definite answer to a transaction.
 
     succeeded: the compares held.
-    revision: the one that this transaction made; the store's newest if it wrote nothing.
+    revision: the one that this transaction made; the store's newest if it wrote nothing. That may be of a key under another
+    prefix, and no watch need ever reach it.
     reads: one entry per Get of the list that was done, in its order; None for an absent key.
     """
 
@@ -183,7 +184,10 @@ Event = KeyValue | Deleted
 
 
 class WatchBatch(msgspec.Struct, frozen=True):
-    """Everything that one revision changed (under the watched prefix), in the transaction's order."""
+    """Everything that one revision changed (under the watched prefix), in the transaction's order.
+
+    Without events: nothing that is still to come belongs to this revision or an earlier one.
+    """
 
     revision: int
     events: tuple[Event, ...]

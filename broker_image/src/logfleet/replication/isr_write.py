@@ -18,7 +18,15 @@ from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import PartitionValue
 from logfleet.metadata.packing import Step, pack_steps
-from logfleet.metadata.store import Get, Put, Txn, TxnResult, modified_at
+from logfleet.metadata.store import (
+    Compare,
+    Get,
+    KeyValue,
+    Put,
+    Txn,
+    TxnResult,
+    modified_at,
+)
 from logfleet.replication.leader import IsrChange
 from logfleet.replication.partition_state import Member, still_active
 
@@ -36,8 +44,8 @@ class Won(msgspec.Struct, frozen=True):
 class Lost(msgspec.Struct, frozen=True):
     """The change was not written and never will be; `state` is there, None for nothing, written by `revision`.
 
-    It is the one that the change rests on if somebody's registration or fence has changed: then the same change need not be tried again before
-    the image has reached the answer's revision.
+    It is the one that the change rests on if somebody's registration or fence has changed: then the same change is lost again
+    unless the image shows that first (`is_shown`).
     """
 
     state: PartitionValue | None
@@ -73,7 +81,7 @@ def isr_txns(image: ClusterImage, me: Member, changes: Mapping[str, IsrChange]) 
         if all(_may_join(image, member) for member in change.added)
     )
     return [
-        Txn(txn.compares, txn.success, tuple(Get(write.key) for write in _writes(txn)))
+        Txn(txn.compares, txn.success, tuple(Get(compare.key) for compare in txn.compares))
         for txn in pack_steps(steps, first=mine, rest=mine, steps_max=CHANGES_MAX)
     ]
 
@@ -83,11 +91,12 @@ def read_answer(
 ) -> dict[str, Won | Lost | Alone]:
     """What the definite answer to a transaction of `isr_txns` says of each of its changes, by key."""
     told: dict[str, Won | Lost | Alone] = {}
-    for at, write in enumerate(_writes(txn)):
+    found = _found(txn, answer)
+    for write in _writes(txn):
         if answer.succeeded:
             told[write.key] = Won(answer.revision)
             continue
-        item = answer.reads[at]
+        item = found[write.key]
         if item is None:
             told[write.key] = Lost(None, 0)
         elif item.mod_revision == changes[write.key].revision and len(txn.success) > 1:
@@ -95,6 +104,33 @@ def read_answer(
         else:
             told[write.key] = Lost(_PARTITION.decode(item.value), item.mod_revision)
     return told
+
+
+def is_shown(image: ClusterImage, txn: Txn, answer: TxnResult) -> bool:
+    """Whether the image shows what made a transaction of `isr_txns` fail, or something newer.
+
+    The answer's own revision does not tell: in an etcd that others use too it may be theirs, and never be shown here.
+    """
+    found = _found(txn, answer)
+    newest = max((item.mod_revision for item in found.values() if item is not None), default=0)
+    return image.revision >= newest and not any(
+        found[compare.key] is None and _is_still_registered(image, compare)
+        for compare in txn.compares
+    )
+
+
+def _is_still_registered(image: ClusterImage, compare: Compare) -> bool:
+    """Whether the compare is about a registration, and the image shows that very one."""
+    if not compare.key.startswith(keys.BROKERS):
+        return False
+    broker_id = int(compare.key.removeprefix(keys.BROKERS))
+    return isinstance(compare.operand, int) and _is_registered(image, (broker_id, compare.operand))
+
+
+def _found(txn: Txn, answer: TxnResult) -> dict[str, KeyValue | None]:
+    """What a failed transaction read, by key; nothing of one that succeeded."""
+    read = (get.key for get in txn.failure if isinstance(get, Get))
+    return {} if answer.succeeded else dict(zip(read, answer.reads, strict=True))
 
 
 def _writes(txn: Txn) -> list[Put]:

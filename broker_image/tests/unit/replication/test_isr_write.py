@@ -3,7 +3,15 @@ import pytest
 from logfleet.metadata import keys
 from logfleet.metadata.keys import PartitionValue
 from logfleet.metadata.store import Put, check_txn
-from logfleet.replication.isr_write import CHANGES_MAX, Alone, Lost, Won, isr_txns, read_answer
+from logfleet.replication.isr_write import (
+    CHANGES_MAX,
+    Alone,
+    Lost,
+    Won,
+    is_shown,
+    isr_txns,
+    read_answer,
+)
 from logfleet.replication.leader import IsrChange
 from logfleet.replication.partition_state import Member, with_isr
 
@@ -42,7 +50,8 @@ def test_a_change_is_written_if_nothing_has_changed(store) -> None:
 def test_a_change_is_lost_if_whoever_it_rests_on_has_changed_and_stays_so(store, who, what) -> None:
     me, other = store.start(1), store.start(2)
     change = expanded(store, me, other)
-    (txn,) = isr_txns(store.image, me, {KEY: change})
+    image = store.image
+    (txn,) = isr_txns(image, me, {KEY: change})
     broker_id, epoch = me if who == "leader" else other
     if what == "registered anew":
         store.start(broker_id)
@@ -53,6 +62,8 @@ def test_a_change_is_lost_if_whoever_it_rests_on_has_changed_and_stays_so(store,
     base = written(store)
     answer = store.commit(txn)
     assert read_answer(txn, answer, {KEY: change}) == {KEY: Lost(base, change.revision)}
+    assert not is_shown(image, txn, answer), "it would be lost again"
+    assert is_shown(store.image, txn, answer)
     store.fence(*me, keys.ACTIVE)
     store.fence(*other, keys.ACTIVE)
     assert not store.commit(txn).succeeded  # also of an attempt that the store held until now
@@ -73,7 +84,10 @@ def test_a_change_that_came_too_late_brings_what_is_there(store) -> None:
     (txn,) = isr_txns(store.image, me, {KEY: change})
     there = change.state.changed(leader=2, leader_epoch=4)
     revision = store.put(KEY, there)
-    assert read_answer(txn, store.commit(txn), {KEY: change}) == {KEY: Lost(there, revision)}
+    answer = store.commit(txn)
+    assert read_answer(txn, answer, {KEY: change}) == {KEY: Lost(there, revision)}
+    newest = msgspec.structs.replace(answer, revision=revision + 1)
+    assert is_shown(store.image, txn, newest), "what is newer belongs to others"
 
 
 def test_a_change_that_an_earlier_attempt_wrote_brings_itself(store) -> None:

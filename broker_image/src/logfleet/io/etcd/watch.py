@@ -1,7 +1,8 @@
 """Follows the history of a prefix through lost connections, restarts, elections and compactions.
 
 Each stream goes on behind the last event or progress notice that was seen. The `created` notice does not count: its revision is the
-newest of the store, and events before it are still to come. Where etcd has compacted that place away, the keys are listed
+newest of the store, and events before it are still to come. A progress notice is handed on as a revision without events: others may
+write to the same etcd, and so it has revisions that change nothing under the prefix. Where etcd has compacted that place away, the keys are listed
 at one revision and handed on as a Snapshot.
 """
 
@@ -60,8 +61,9 @@ async def follow(
                     for batch in codec.batches(response):
                         position = batch.revision
                         yield batch
-                    if not response.events:
-                        position = max(position, response.header.revision)
+                    if not response.events and response.header.revision > position:
+                        position = response.header.revision
+                        yield WatchBatch(position, ())
         except Compacted:
             position = None
         except (NoAnswer, StoreUnavailable):

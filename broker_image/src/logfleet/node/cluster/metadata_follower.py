@@ -92,7 +92,10 @@ class MetadataFollower:
         return self._image
 
     async def until_revision(self, revision: int) -> ClusterImage:
-        """The first image that holds everything up to `revision`."""
+        """The first image that holds everything up to `revision`, which has to be one that changed a key of this store.
+
+        Others may write to the same etcd. The image may never reach a revision that is not known to be ours.
+        """
         return await self.until(lambda image: image.revision >= revision)
 
     async def run(self) -> None:

@@ -22,7 +22,7 @@ from logfleet.node.cluster.metadata_follower import MetadataFollower
 from logfleet.node.partitions.leadership import Leadership
 from logfleet.node.partitions.partition import Partition
 from logfleet.node.partitions.partition_table import PartitionTable
-from logfleet.replication.isr_write import Alone, Lost, Won, isr_txns, read_answer
+from logfleet.replication.isr_write import Alone, Lost, Won, is_shown, isr_txns, read_answer
 from logfleet.replication.leader import NEVER_MS, IsrChange, LeaderReplicas
 from logfleet.replication.partition_state import Member
 from logfleet.telemetry.decisions import Decisions, Kind
@@ -156,8 +156,8 @@ class IsrWriter:
                     lost.append((change.partition, told))
                 await self._slices.breathe()
         if lost:
-            # what they rest on has changed, which the image shows by then: made sooner, the same changes would be lost again
-            await self._follower.until_revision(answer.revision)
+            # made before the image shows why, the same changes would be lost again
+            await self._follower.until(lambda image: is_shown(image, txn, answer))
         if answer.succeeded:
             log.info("isrs_changed", partitions=len(txn.success))
         self.failed += len(lost)

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+import msgspec
 from logfleet.control.topics import (
     NewTopic,
     TopicCreation,
@@ -71,6 +72,7 @@ class Store(SqliteStore):
     """The embedded store, with answers that get lost: `losses` says of each coming txn what happens to it.
 
     One that begins with "late" is answered once `answering` is set; unanswered: how many have waited for that.
+    answered: transactions that got an answer. others: revisions that others have made in the same etcd, under another prefix.
     """
 
     def __init__(self, *arguments) -> None:
@@ -80,14 +82,18 @@ class Store(SqliteStore):
         self.flowing.set()
         self.held = 0
         self.answering = asyncio.Event()
-        self.unanswered = 0
+        self.unanswered = self.answered = self.others = 0
         self.compacted: list[int] = []
         self.compact_errors = 0
 
     async def txn(self, txn: Txn) -> TxnResult:
         loss = self.losses.pop(0) if self.losses else ""
         try:
-            return await self._txn(txn, loss.removeprefix("late").lstrip())
+            result = await self._txn(txn, loss.removeprefix("late").lstrip())
+            self.answered += 1
+            if result.succeeded:
+                return result
+            return msgspec.structs.replace(result, revision=result.revision + self.others)
         finally:
             if loss.startswith("late"):
                 self.unanswered += 1

@@ -13,7 +13,7 @@ from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
 from logfleet.metadata import keys
 from logfleet.metadata.keys import BrokerValue, FenceValue, PartitionValue, ReadyValue, TopicValue
-from logfleet.metadata.store import Put
+from logfleet.metadata.store import Delete, Put
 from logfleet.node.cluster.metadata_follower import MetadataFollower
 from logfleet.node.partitions.leadership import Leadership
 from logfleet.node.partitions.partition import Partition
@@ -230,6 +230,46 @@ async def test_who_was_fenced_meanwhile_does_not_join(leader, store) -> None:
         assert (await leader.stored()).partition_epoch == 3
         assert writer.failed == 1
     assert noted(leader.decisions, Kind.ISR_EXPAND) == []
+
+
+async def test_a_change_is_lost_once_though_the_image_shows_nothing_of_the_reason(
+    leader, store
+) -> None:
+    await leader.know()
+    async with leader.writing() as writer:
+        partition = leader.lead()
+        store.flowing.clear()
+        await leader.fence(2, keys.FENCED)
+        for _ in range(20):
+            leader.fetches(writer, partition, 0)
+            await until(lambda: store.answered == 1)
+            await asyncio.sleep(0.001)
+        assert store.answered == 1
+        store.flowing.set()
+        await until(lambda: partition.replicas_state.pending is None)
+
+
+@pytest.mark.parametrize("what", ["is fenced", "is gone"])
+async def test_a_lost_change_waits_for_no_revision_of_another_tenant_of_the_same_etcd(
+    leader, store, what
+) -> None:
+    await leader.know()
+    store.others = 1
+    async with leader.writing() as writer:
+        partition = leader.lead()
+        store.flowing.clear()
+        if what == "is fenced":
+            await leader.fence(2, keys.FENCED)
+        else:
+            await store.write(Delete(keys.broker(2)))
+        for _ in range(20):
+            leader.fetches(writer, partition, 0)
+            await until(lambda: store.answered == 1)
+            await asyncio.sleep(0.001)
+        assert store.answered == 1, "the image does not show the reason yet"
+        store.flowing.set()
+        await until(lambda: partition.replicas_state.pending is None)
+        assert isr(partition) == [1]
 
 
 async def test_what_the_controller_wrote_meanwhile_is_adopted_and_the_rest_is_written_alone(
