@@ -7,35 +7,28 @@ partition has that leader in that epoch: a leader of the past can neither add to
 import asyncio
 import contextlib
 from collections.abc import Coroutine
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 import structlog
 
 from logfleet.client.connection import Connection
 from logfleet.client.errors import ClientError
-from logfleet.control.configs import BrokerConfig
 from logfleet.control.replication_quotas import ANSWER, SLICE, Side
 from logfleet.io import clock
 from logfleet.io.slices import Slices
 from logfleet.log.replicated import UnexpectedAppendOffset
-from logfleet.metadata.image import Broker
 from logfleet.node.partitions.replica import FollowedPartition
-from logfleet.node.partitions.traffic import Traffic
-from logfleet.node.quotas.replication_throttle import ReplicationThrottle
+from logfleet.node.replication.followed import Followed
+from logfleet.node.replication.follower_host import FollowerHost
+from logfleet.node.replication.leader_range import leader_range
 from logfleet.records.errors import RecordsError
 from logfleet.replication import follower
-from logfleet.replication.follower import Action, Decision, NextFetch, next_fetch
+from logfleet.replication.follower import Action, Decision
 from logfleet.sessions.fetch_session import Key
 from logfleet.sessions.reader_session import ReaderSession
-from logfleet.storage.truncater import Truncater
-from logfleet.telemetry.decisions import Decisions, Kind
+from logfleet.telemetry.decisions import Kind
 from logfleet.wire.errors import ErrorCode
-from logfleet.wire.messages import (
-    FetchRequest,
-    FetchResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-)
+from logfleet.wire.messages import FetchRequest, FetchResponse
 
 log = structlog.get_logger(__name__)
 
@@ -44,8 +37,6 @@ RECONNECT_S_MIN: Final = 0.05
 RECONNECT_S_MAX: Final = 1.0
 THROTTLED_MS_MAX: Final = 1_000
 """After so long a throttled partition is looked at again: its rate may be another one by then."""
-EARLIEST: Final = -2
-LATEST: Final = -1
 
 _SESSION_LOST: Final = {
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -54,65 +45,8 @@ _SESSION_LOST: Final = {
 }
 
 Row = FetchResponse.PartitionData
-
-
-class FollowerHost(Protocol):
-    """What a fetcher needs of the broker it runs in. broker_epoch: of its registration. replicated: counts what is copied."""
-
-    @property
-    def node_id(self) -> int: ...
-    @property
-    def config(self) -> BrokerConfig: ...
-    @property
-    def broker_epoch(self) -> int: ...
-    @property
-    def truncater(self) -> Truncater: ...
-    @property
-    def decisions(self) -> Decisions: ...
-    @property
-    def replicated(self) -> Traffic: ...
-    @property
-    def throttle(self) -> ReplicationThrottle: ...
-
-    def broker(self, broker_id: int) -> Broker | None:
-        """A registered broker, as the newest image says."""
-
-    def storage_failed(self, partition: FollowedPartition, error: OSError) -> None:
-        """A log could not be written."""
-
-
-class _Followed:
-    """A partition that is copied.
-
-    asked: what the request that named it last said of it, None if none did: then no answer is about it. pause_s: how long it pauses if it is refused.
-    """
-
-    __slots__ = ("asked", "partition", "pause_s", "wanted")
-
-    def __init__(self, partition: FollowedPartition, bytes_max: int) -> None:
-        self.partition = partition
-        self.asked: NextFetch | None = None
-        self.pause_s = RECONNECT_S_MIN
-        self.wanted = FetchRequest.FetchPartition(
-            partition=partition.index,
-            current_leader_epoch=partition.leader_epoch,
-            partition_max_bytes=bytes_max,
-        )
-
-    def ask(self) -> FetchRequest.FetchPartition:
-        """What the next request says of it, from now on."""
-        asked = self.asked = self.next()
-        wanted = self.wanted
-        wanted.fetch_offset = asked.offset
-        wanted.last_fetched_epoch = asked.last_fetched_epoch
-        wanted.log_start_offset = self.partition.log.log_start_offset
-        return wanted
-
-    def next(self) -> NextFetch:
-        partition_log = self.partition.log
-        return next_fetch(
-            partition_log.epochs, partition_log.log_end_offset, self.partition.leader_epoch
-        )
+LeaderAt = tuple[int, str, int]
+"""Broker epoch, host and port of a leader."""
 
 
 class ReplicaFetcher:
@@ -122,13 +56,15 @@ class ReplicaFetcher:
         self.leader_id = leader_id
         self._host = host
         self._config = host.config
-        self._followed: dict[Key, _Followed] = {}
+        self._followed: dict[Key, Followed] = {}
         self._session = ReaderSession()
         self._paused: dict[Key, float] = {}  # by when it is fetched again, in the loop's time
         self._wanted = asyncio.Event()
         self._slices = Slices()
         self._cuts: set[asyncio.Task[None]] = set()
         self._pause_s = RECONNECT_S_MIN
+        self._connected_to: LeaderAt | None = None
+        self._attempt: asyncio.Timeout | None = None  # ends the connection, also one not made yet
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -136,7 +72,8 @@ class ReplicaFetcher:
     def add(self, partition: FollowedPartition) -> None:
         """Fetch it from now on."""
         key = (partition.topic_id, partition.index)
-        self._followed[key] = _Followed(partition, self._config.replica_fetch_max_bytes)
+        self._followed[key] = Followed(partition, self._config.replica_fetch_max_bytes)
+        self._end_old_connection()
         self._want(key)
 
     def remove(self, partition: FollowedPartition) -> None:
@@ -164,20 +101,43 @@ class ReplicaFetcher:
 
     async def _connect_and_follow(self) -> None:
         """Return once the connection has ended, or none could be had."""
-        leader = self._host.broker(self.leader_id)
-        address = (
-            None if leader is None else leader.listener(self._config.inter_broker_listener_name)
-        )
-        if leader is None or address is None:
+        self._connected_to = self._leader_at()
+        if self._connected_to is None:
             return  # as soon as it is registered it can be tried
+        _, host, port = self._connected_to
         name = f"broker-{self._host.node_id}-fetcher-0"
         try:
-            connection = await Connection.connect(address.host, address.port, name)
-            with contextlib.closing(connection):
-                await self._follow(connection)
+            async with asyncio.timeout(None) as self._attempt:
+                connection = await Connection.connect(host, port, name)
+                with contextlib.closing(connection):
+                    await self._follow(connection)
+        except TimeoutError:
+            log.info("leader_registered_again", leader=self.leader_id)
         except ClientError as error:
             level = log.warning if self._pause_s == RECONNECT_S_MIN else log.debug
             level("leader_not_reached", leader=self.leader_id, reason=str(error))
+        finally:
+            self._attempt = None
+
+    def _leader_at(self) -> LeaderAt | None:
+        """Where the leader is, as it is registered now; None if it is not."""
+        leader = self._host.broker(self.leader_id)
+        if leader is None:
+            return None
+        address = leader.listener(self._config.inter_broker_listener_name)
+        return None if address is None else (leader.epoch, address.host, address.port)
+
+    def _end_old_connection(self) -> None:
+        """Connect again if the leader has registered again since this connection was made.
+
+        A machine that vanishes closes no connection: a request would wait for
+        replica.socket.timeout.ms. What a broker leads in a new registration it leads in a new
+        leader epoch (KIP-903), so it is enough to compare whenever a partition is added.
+        """
+        if self._attempt is not None and self._leader_at() not in {None, self._connected_to}:
+            self._attempt.reschedule(asyncio.get_running_loop().time())
+            self._attempt = None
+            self._pause_s = RECONNECT_S_MIN
 
     async def _follow(self, connection: Connection) -> None:
         """Fetch until the connection breaks. Raises ClientError."""
@@ -275,8 +235,8 @@ class ReplicaFetcher:
         followed = self._followed.get(key)
         if followed is None or followed.asked is None:
             return
-        epochs = followed.partition.log.epochs
-        decision = follower.decide(followed.asked, followed.next(), row, epochs)
+        asked, epochs = followed.asked, followed.partition.log.epochs
+        decision = follower.decide(asked, followed.next(), row, epochs)
         if decision.action is Action.ASK_RANGE:
             decision = await self._range(followed, connection)
             if self._followed.get(key) is not followed:
@@ -294,14 +254,14 @@ class ReplicaFetcher:
             case _:
                 self._pause(key, followed)
 
-    def _append(self, key: Key, followed: _Followed, row: Row) -> None:
+    def _append(self, key: Key, followed: Followed, row: Row) -> None:
         """Take over what the leader has: records, high watermark, log start."""
         partition = followed.partition
         partition_log = partition.log
         end_before, lag_before, size = partition_log.log_end_offset, partition.lag, 0
         if row.records:
             try:
-                partition_log.append_as_follower(
+                size = partition_log.append_as_follower(
                     cast("memoryview", row.records), partition.leader_epoch, clock.now_ms()
                 )
             except UnexpectedAppendOffset as error:
@@ -310,9 +270,9 @@ class ReplicaFetcher:
             except (OSError, RecordsError) as error:
                 self._failed(key, followed, error)
                 return
-            size = len(row.records)
+        if size:
             partition.appended(size)
-            followed.pause_s = RECONNECT_S_MIN
+            followed.appended()
             self._host.replicated.bytes_in += size
         partition.lag = max(0, row.high_watermark - partition_log.log_end_offset)
         if size:
@@ -338,7 +298,7 @@ class ReplicaFetcher:
             self._want(key)
 
     def _unexpected(
-        self, key: Key, followed: _Followed, row: Row, error: UnexpectedAppendOffset
+        self, key: Key, followed: Followed, row: Row, error: UnexpectedAppendOffset
     ) -> None:
         """The leader's log starts within a batch, behind all that this one has: let it begin where the batch does, with that very batch.
 
@@ -356,7 +316,7 @@ class ReplicaFetcher:
         else:
             self._failed(key, followed, error)
 
-    def _want_once_written(self, key: Key, followed: _Followed) -> None:
+    def _want_once_written(self, key: Key, followed: Followed) -> None:
         """What is fetched next says what this broker has: while its disk is held up it has less than it took. One that is throttled pauses."""
         throttle_ms = self._throttle_ms(followed.partition)
         if throttle_ms:
@@ -390,19 +350,21 @@ class ReplicaFetcher:
         wait_ms = throttle.wait_ms(Side.FOLLOWER, partition.topic, partition.index)
         return min(wait_ms, THROTTLED_MS_MAX)
 
-    def _stop(self, key: Key, followed: _Followed) -> None:
+    def _stop(self, key: Key, followed: Followed) -> None:
         """Fetch it no more for now."""
         followed.asked = None
         self._session.unwant(key)
 
-    def _pause(self, key: Key, followed: _Followed) -> None:
-        """Fetch it again later, in longer and longer pauses: the leader may not lead it yet, which is over soon."""
+    def _pause(self, key: Key, followed: Followed) -> None:
+        """Fetch it again after a pause, the next time after a longer one.
+
+        The usual reason is a leader that does not know yet that it leads.
+        """
         self._stop(key, followed)
-        pause_s = followed.pause_s
-        followed.pause_s = min(2 * pause_s, self._config.replica_fetch_backoff_ms / 1000)
+        pause_s = followed.take_pause(self._config.replica_fetch_backoff_ms / 1000)
         self._paused[key] = asyncio.get_running_loop().time() + pause_s
 
-    def _failed(self, key: Key, followed: _Followed, error: Exception) -> None:
+    def _failed(self, key: Key, followed: Followed, error: Exception) -> None:
         """The log did not take it: this partition pauses, the others go on."""
         partition = followed.partition
         if isinstance(error, OSError):
@@ -421,7 +383,7 @@ class ReplicaFetcher:
         task.add_done_callback(self._cuts.discard)
 
     async def _cut(
-        self, key: Key, followed: _Followed, decision: Decision, row: Row | None = None
+        self, key: Key, followed: Followed, decision: Decision, row: Row | None = None
     ) -> None:
         """Cut the log, take over what a row has, if there is one, and fetch on from there. Others are fetched meanwhile."""
         partition, offset = followed.partition, decision.offset
@@ -469,28 +431,10 @@ class ReplicaFetcher:
             leader_epoch=partition.leader_epoch,
         )
 
-    async def _range(self, followed: _Followed, connection: Connection) -> Decision:
-        """What to do as the leader does not have the end of this log. Raises ClientError."""
-        ends = []
-        for timestamp in (EARLIEST, LATEST):
-            row = await self._offset(followed.partition, timestamp, connection)
-            if row is None or row.error_code:
-                return Decision(Action.BACK_OFF)
-            ends.append(row.offset)
-        return follower.out_of_range(followed.partition.log.log_end_offset, *ends)
-
-    async def _offset(
-        self, partition: FollowedPartition, timestamp: int, connection: Connection
-    ) -> ListOffsetsResponse.ListOffsetsPartitionResponse | None:
-        wanted = ListOffsetsRequest.ListOffsetsPartition(
-            partition_index=partition.index,
-            current_leader_epoch=partition.leader_epoch,
-            timestamp=timestamp,
-        )
-        topic = ListOffsetsRequest.ListOffsetsTopic(name=partition.topic, partitions=[wanted])
-        answer = await connection.request(
-            ListOffsetsRequest(replica_id=self._host.node_id, topics=[topic]),
-            ListOffsetsResponse,
-            timeout_ms=self._config.replica_socket_timeout_ms,
-        )
-        return next((row for each in answer.topics for row in each.partitions), None)
+    async def _range(self, followed: Followed, connection: Connection) -> Decision:
+        """What to do about a log whose end the leader does not have. Raises ClientError."""
+        partition, timeout_ms = followed.partition, self._config.replica_socket_timeout_ms
+        found = await leader_range(connection, partition, self._host.node_id, timeout_ms)
+        if found is None:
+            return Decision(Action.BACK_OFF)
+        return follower.out_of_range(partition.log.log_end_offset, *found)

@@ -33,7 +33,7 @@ class FetchingHost(Protocol):
 
 
 class ReplicaFetchers:
-    """All fetchers, and what each needs of the broker it runs in (`replica_fetcher.FollowerHost`).
+    """All fetchers, and what each needs of the broker it runs in (`follower_host.FollowerHost`).
 
     spawn: runs something by that name for as long as the broker lives.
     """

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from logfleet.control.configs import broker_config
-from logfleet.io.files import PosixFiles
+from logfleet.io.files import Files, PosixFiles
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
 from logfleet.metadata.image import Broker, ClusterImage
@@ -117,9 +117,13 @@ def forgotten(request: FetchRequest) -> list[int]:
 
 
 class Follower:
-    """Broker 2, on a real log directory. cuts: offsets to which logs were cut; attempts: how often it looked for its leader."""
+    """Broker 2, on a real log directory.
 
-    def __init__(self, path: Path, leader: Leader) -> None:
+    leader: where the image says that its leader is; leader_registered: that leader's broker epoch.
+    cuts: offsets to which logs were cut; attempts: how often it looked for its leader.
+    """
+
+    def __init__(self, path: Path, leader: Leader, files: Files | None = None) -> None:
         self.node_id = 2
         self.broker_epoch = 20
         self.config = broker_config(
@@ -134,8 +138,9 @@ class Follower:
         self.failed: list[OSError] = []
         self.may_cut = asyncio.Event()
         self.may_cut.set()
-        self._leader = leader
-        files = PosixFiles()
+        self.leader: FakeBroker = leader
+        self.leader_registered = 10
+        files = files or PosixFiles()
         self._dir = LogDir(OpenFiles(files), str(path), "cluster", 2)
         self._flusher = Flusher(files)
         self._truncater = Truncater(
@@ -148,8 +153,8 @@ class Follower:
 
     def broker(self, broker_id: int) -> Broker | None:
         self.attempts += 1
-        address = Listener("PLAINTEXT", "127.0.0.1", self._leader.port)
-        return Broker(broker_id, 10, BrokerValue("i", (address,)))
+        address = Listener("PLAINTEXT", "127.0.0.1", self.leader.port)
+        return Broker(broker_id, self.leader_registered, BrokerValue("i", (address,)))
 
     def storage_failed(self, _: FollowedPartition, error: OSError) -> None:
         self.failed.append(error)

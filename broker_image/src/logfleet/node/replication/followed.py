@@ -1,0 +1,58 @@
+"""One partition that a fetcher copies: what its next fetch says, and how long it pauses if it has to."""
+
+from typing import Final
+
+from logfleet.node.partitions.replica import FollowedPartition
+from logfleet.replication.follower import NextFetch, next_fetch
+from logfleet.wire.messages import FetchRequest
+
+PAUSE_S_MIN: Final = 0.05
+"""The first pause of a partition that was refused; the next ones are longer."""
+
+
+class Followed:
+    """A partition that is copied, for as long as it has one leader in one leader epoch.
+
+    asked: what the request that last named the partition said of it. None if no request did; then
+    no answer is about it.
+    pause_s: how long its next pause is.
+    """
+
+    __slots__ = ("asked", "partition", "pause_s", "wanted")
+
+    def __init__(self, partition: FollowedPartition, bytes_max: int) -> None:
+        """bytes_max: how many bytes of records an answer may hold (replica.fetch.max.bytes)."""
+        self.partition = partition
+        self.asked: NextFetch | None = None
+        self.pause_s = PAUSE_S_MIN
+        self.wanted = FetchRequest.FetchPartition(
+            partition=partition.index,
+            current_leader_epoch=partition.leader_epoch,
+            partition_max_bytes=bytes_max,
+        )
+
+    def ask(self) -> FetchRequest.FetchPartition:
+        """The row of the next request; an answer is held against it."""
+        asked = self.asked = self.next()
+        wanted = self.wanted
+        wanted.fetch_offset = asked.offset
+        wanted.last_fetched_epoch = asked.last_fetched_epoch
+        wanted.log_start_offset = self.partition.log.log_start_offset
+        return wanted
+
+    def next(self) -> NextFetch:
+        """What a request would say of the log as it is now."""
+        partition_log = self.partition.log
+        return next_fetch(
+            partition_log.epochs, partition_log.log_end_offset, self.partition.leader_epoch
+        )
+
+    def take_pause(self, s_max: float) -> float:
+        """How long to pause now, in seconds. The next pause is twice as long, s_max at most."""
+        pause_s = self.pause_s
+        self.pause_s = min(2 * pause_s, s_max)
+        return pause_s
+
+    def appended(self) -> None:
+        """It got records, so whatever held it back is over."""
+        self.pause_s = PAUSE_S_MIN

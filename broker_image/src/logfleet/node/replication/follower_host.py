@@ -1,0 +1,36 @@
+"""What a fetcher needs of the broker that it runs in."""
+
+from typing import Protocol
+
+from logfleet.control.configs import BrokerConfig
+from logfleet.metadata.image import Broker
+from logfleet.node.partitions.replica import FollowedPartition
+from logfleet.node.partitions.traffic import Traffic
+from logfleet.node.quotas.replication_throttle import ReplicationThrottle
+from logfleet.storage.truncater import Truncater
+from logfleet.telemetry.decisions import Decisions
+
+
+class FollowerHost(Protocol):
+    """broker_epoch: of this broker's registration. replicated: counts the bytes that are copied."""
+
+    @property
+    def node_id(self) -> int: ...
+    @property
+    def config(self) -> BrokerConfig: ...
+    @property
+    def broker_epoch(self) -> int: ...
+    @property
+    def truncater(self) -> Truncater: ...
+    @property
+    def decisions(self) -> Decisions: ...
+    @property
+    def replicated(self) -> Traffic: ...
+    @property
+    def throttle(self) -> ReplicationThrottle: ...
+
+    def broker(self, broker_id: int) -> Broker | None:
+        """A registered broker, as the newest image says."""
+
+    def storage_failed(self, partition: FollowedPartition, error: OSError) -> None:
+        """A log could not be written."""
