@@ -24,6 +24,15 @@ class NextFetch(msgspec.Struct, frozen=True, gc=False):
     last_fetched_epoch: int
     leader_epoch: int
 
+    @property
+    def is_ahead_of_leader(self) -> bool:
+        """Whether the log ends in a leader epoch that its leader has not reached.
+
+        The leader cannot say then where the logs part (OFFSET_OUT_OF_RANGE). Only a metadata store
+        that is older than the logs brings that about.
+        """
+        return self.last_fetched_epoch > self.leader_epoch
+
 
 class Action(Enum):
     """What a follower does about a row of an answer."""

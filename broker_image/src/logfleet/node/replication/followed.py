@@ -16,14 +16,16 @@ class Followed:
     asked: what the request that last named the partition said of it. None if no request did; then
     no answer is about it.
     pause_s: how long its next pause is.
+    is_ahead: its leader epochs are above its leader's, which was reported.
     """
 
-    __slots__ = ("asked", "partition", "pause_s", "wanted")
+    __slots__ = ("asked", "is_ahead", "partition", "pause_s", "wanted")
 
     def __init__(self, partition: FollowedPartition, bytes_max: int) -> None:
         """bytes_max: how many bytes of records an answer may hold (replica.fetch.max.bytes)."""
         self.partition = partition
         self.asked: NextFetch | None = None
+        self.is_ahead = False
         self.pause_s = PAUSE_S_MIN
         self.wanted = FetchRequest.FetchPartition(
             partition=partition.index,
@@ -56,3 +58,4 @@ class Followed:
     def appended(self) -> None:
         """It got records, so whatever held it back is over."""
         self.pause_s = PAUSE_S_MIN
+        self.is_ahead = False

@@ -21,6 +21,7 @@ from logfleet.node.partitions.replica import FollowedPartition
 from logfleet.node.replication.followed import Followed
 from logfleet.node.replication.follower_host import FollowerHost
 from logfleet.node.replication.leader_range import leader_range
+from logfleet.records.batch import iterate_headers
 from logfleet.records.errors import RecordsError
 from logfleet.replication import follower
 from logfleet.replication.follower import Action, Decision
@@ -37,6 +38,9 @@ RECONNECT_S_MIN: Final = 0.05
 RECONNECT_S_MAX: Final = 1.0
 THROTTLED_MS_MAX: Final = 1_000
 """After so long a throttled partition is looked at again: its rate may be another one by then."""
+AHEAD_S_MAX: Final = 30.0
+"""The longest pause of a partition whose leader epochs are above its leader's. Another leader epoch
+ends that, and then it is fetched at once."""
 
 _SESSION_LOST: Final = {
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -241,6 +245,9 @@ class ReplicaFetcher:
             decision = await self._range(followed, connection)
             if self._followed.get(key) is not followed:
                 return
+            if decision.action is Action.BACK_OFF and asked.is_ahead_of_leader:
+                self._pause_ahead(key, followed, asked.last_fetched_epoch)
+                return
         match decision.action:
             case Action.APPEND:
                 self._append(key, followed, row)
@@ -285,8 +292,10 @@ class ReplicaFetcher:
                 size,
                 caught_up=min(1.0, max(0.0, nearer / max(copied, 1))),
             )
-        if row.records:
+        if size:
             self._want_once_written(key, followed)
+        elif row.records:
+            self._nothing_appended(key, followed, row)
         high_watermark = follower.high_watermark(
             partition.high_watermark, row.high_watermark, partition_log.written_end_offset
         )
@@ -355,14 +364,45 @@ class ReplicaFetcher:
         followed.asked = None
         self._session.unwant(key)
 
-    def _pause(self, key: Key, followed: Followed) -> None:
+    def _pause(self, key: Key, followed: Followed, s_max: float | None = None) -> None:
         """Fetch it again after a pause, the next time after a longer one.
 
-        The usual reason is a leader that does not know yet that it leads.
+        s_max: seconds of the longest pause, None for replica.fetch.backoff.ms. The usual reason is
+        a leader that does not know yet that it leads.
         """
         self._stop(key, followed)
-        pause_s = followed.take_pause(self._config.replica_fetch_backoff_ms / 1000)
+        if s_max is None:
+            s_max = self._config.replica_fetch_backoff_ms / 1000
+        pause_s = followed.take_pause(s_max)
         self._paused[key] = asyncio.get_running_loop().time() + pause_s
+
+    def _nothing_appended(self, key: Key, followed: Followed, row: Row) -> None:
+        """Records came, and the log took none of them: asked for at once they would come again."""
+        first = next(iterate_headers(cast("memoryview", row.records)), None)
+        if first is not None and first[1].leader_epoch > followed.partition.leader_epoch:
+            self._pause_ahead(key, followed, first[1].leader_epoch)
+        else:
+            self._pause(key, followed)
+
+    def _pause_ahead(self, key: Key, followed: Followed, log_epoch: int) -> None:
+        """Pause a partition whose records have a leader epoch above its leader's; report it once.
+
+        Nothing tells then whose records are right. The metadata store is older than the logs.
+        """
+        partition = followed.partition
+        if not followed.is_ahead:
+            followed.is_ahead = True
+            log.error(
+                "leader_epoch_is_behind_logs",
+                topic=partition.topic,
+                partition=partition.index,
+                leader=self.leader_id,
+                leader_epoch=partition.leader_epoch,
+                log_epoch=log_epoch,
+                note="the metadata store was restored and its leader epochs were not raised; this "
+                "partition is not copied until they are: see step 4 of docs/restoring-metadata.md",
+            )
+        self._pause(key, followed, AHEAD_S_MAX)
 
     def _failed(self, key: Key, followed: Followed, error: Exception) -> None:
         """The log did not take it: this partition pauses, the others go on."""
