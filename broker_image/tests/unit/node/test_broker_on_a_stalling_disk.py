@@ -1,7 +1,6 @@
 """A whole broker of which one disk takes writes only now and then: what is on the other disk, and what is read, goes on."""
 
 import asyncio
-import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 import pytest_asyncio
-from logfleet.io.files import File, PosixFile, PosixFiles, Writable
 from logfleet.node.broker import Broker
 from logfleet.records.record import Record, build_batch
 from logfleet.storage.disk import SLOW_S, Disk
@@ -24,33 +22,10 @@ from logfleet.wire.messages import (
 )
 
 from broker_image.tests.unit.node.broker_rig import ask, config, create_topic
+from broker_image.tests.unit.storage.gated_files import GatedFiles
 from broker_image.tests.unit.waiting import Until
 
 pytestmark = pytest.mark.asyncio
-
-
-class GatedFile(PosixFile):
-    files: "GatedFiles"
-
-    def pwrite(self, data: Writable, position: int) -> None:
-        if self.path.startswith(self.files.path):
-            assert self.files.gate.wait(30), "nobody opened the gate"
-        super().pwrite(data, position)
-
-
-class GatedFiles(PosixFiles):
-    """gate: while it is closed, writes below `path` wait."""
-
-    path = "nothing is below this"
-
-    def __init__(self) -> None:
-        self.gate = threading.Event()
-        self.gate.set()
-
-    def open(self, path: str, *, create: bool = False) -> File:
-        file = GatedFile(path, create=create)
-        file.files = self
-        return file
 
 
 class Rig:
@@ -70,7 +45,7 @@ class Rig:
         """From now on no write of the disk comes to an end; one has been slow before."""
         self.files.path = disk.path
         disk.was_slow(2 * SLOW_S)
-        self.files.gate.clear()
+        self.files.writes.clear()
 
     async def produce(self, topic: str, value: bytes, acks: int = -1) -> int:
         """Base offset of the record."""
@@ -122,7 +97,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
             await create_topic(broker, topic)
         assert rig.disk_of("stalled") is not rig.disk_of("calm")
         yield rig
-        files.gate.set()
+        files.writes.set()
 
 
 @pytest.mark.parametrize("acks", [1, -1])
@@ -141,7 +116,7 @@ async def test_what_is_on_other_disks_goes_on_and_nothing_is_acknowledged_before
     end, seen = await rig.end_of("stalled")
     assert (end, b"held" in seen) == (1, False)
     assert not any(each.done() for each in held)
-    rig.files.gate.set()
+    rig.files.writes.set()
     assert sorted(await asyncio.gather(*held)) == [1, 2, 3]
     end, seen = await rig.end_of("stalled")
     assert (end, [b"held %d" % n in seen for n in range(3)]) == (4, [True] * 3)
@@ -157,7 +132,7 @@ async def test_a_topic_with_flush_messages_waits_for_the_disk_as_well(
     held = [asyncio.ensure_future(rig.produce("stalled", b"%d" % n)) for n in range(3)]
     await until(lambda: partition.log.log_end_offset == 3)
     assert (partition.high_watermark, partition.log.recovery_point) == (0, 0)
-    rig.files.gate.set()
+    rig.files.writes.set()
     await asyncio.gather(*held)
     assert partition.high_watermark == 3
     assert partition.log.recovery_point >= 2
@@ -178,7 +153,7 @@ async def test_commits_of_a_group_wait_and_are_not_seen_before_they_are_written(
     log = rig.broker.partitions.get("__consumer_offsets", 0).log  # type: ignore[union-attr]
     await until(lambda: log.disk.waiting(log.segments[-1].log_path))
     assert not commit.done()
-    rig.files.gate.set()
+    rig.files.writes.set()
     assert await commit == 0
     assert await rig.committed() == 2
 

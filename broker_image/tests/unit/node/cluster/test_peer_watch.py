@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 from logfleet.metadata import keys
-from logfleet.metadata.keys import FENCED, BrokerValue, Listener
+from logfleet.metadata.keys import FENCED, BrokerValue, Listener, SuspectValue
 from logfleet.metadata.store import Put
 from logfleet.node.cluster.peer_watch import PeerWatch
 from logfleet.telemetry.decisions import Kind
@@ -161,3 +161,20 @@ async def test_an_address_that_is_none_stops_nobody_from_watching_the_others(sto
         await soon(first.follower.until(lambda image: image.fences[3].state == FENCED))
         assert 4 not in {suspect for suspect, _ in first.follower.image.suspects}
         misnamed.die()
+
+
+async def test_a_broker_that_the_controller_still_reaches_is_not_fenced(store):
+    """Two that lost their way to a third report it, and the controller probes it: it is not gone."""
+    async with fleet(store, 1, 2, 3, 4) as (first, peers):
+        accused, image = peers[3], first.follower
+        reached = len(accused.connections)
+        epoch = image.image.brokers[3].epoch
+        for reporter in (2, 4):
+            report = keys.encode(SuspectValue(epoch))
+            await store.write(Put(keys.suspect(3, reporter), report, peers[reporter].lease.id))
+        await soon(image.until(lambda seen: len(seen.suspects) == 2))
+        await until(
+            lambda: len(accused.connections) > reached + 1 or image.image.brokers[3].is_fenced
+        )
+        assert image.image.brokers[3].is_active
+        assert noted(first.decisions, Kind.FENCED) == []

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from logfleet.io.files import PosixFiles
+from logfleet.io.files import Files, PosixFiles
 from logfleet.io.timers import TimerWheel
 from logfleet.log.checkpoints import parse_offsets
 from logfleet.log.config import LogConfig
@@ -41,7 +41,7 @@ class Host:
     now: the wall clock in ms. failed: partitions whose storage failed. threads: what ran in a thread.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, files: Files | None = None) -> None:
         self.now = NOW
         self.node_id = 1
         self.cluster_id = "cluster"
@@ -63,7 +63,7 @@ class Host:
         self.decisions = Decisions(1, self.now_ms)
         self.failed: list[tuple[Partition, OSError]] = []
         self.threads: list[Any] = []
-        files = PosixFiles()
+        files = files or PosixFiles()
         self._dir = LogDir(OpenFiles(files), str(path), "cluster", 1)
         self.log_dirs = LogDirs(OpenFiles(files), [self._dir])
         self._flusher = Flusher(files)

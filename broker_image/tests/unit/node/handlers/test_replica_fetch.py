@@ -12,6 +12,7 @@ from logfleet.metadata.keys import PartitionValue
 from logfleet.node.handlers.fetch import fetch
 from logfleet.node.partitions.partition import Partition
 from logfleet.replication.leader import LeaderReplicas
+from logfleet.storage.disk import SLOW_S
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
@@ -24,6 +25,7 @@ from broker_image.tests.unit.node.handlers.fetch_rig import (
     rows_of,
     values,
 )
+from broker_image.tests.unit.storage.gated_files import GatedFiles
 
 VERSION = 18
 EPOCH = 5
@@ -205,3 +207,24 @@ def test_a_throttled_follower_that_is_not_in_sync_gets_nothing_once_the_rate_is_
     assert (held.error_code, values(held)) == (0, [])
     host.replication_throttle.quotas[Side.LEADER].rate = UNLIMITED
     assert values(only_row(ask(host, of_follower(0)))) == [b"a"]
+
+
+@pytest.mark.asyncio
+async def test_a_follower_gets_records_once_they_are_written(tmp_path, until) -> None:
+    """Until then a killed leader would have less than its follower."""
+    files = GatedFiles()
+    host: Any = Host(tmp_path, files)
+    host.isr_writer = SimpleNamespace(look_at=lambda _: None)
+    partition = host_replicated(host)
+    append(partition, b"a")
+    partition.log.disk.was_slow(2 * SLOW_S)
+    files.path = partition.log.directory
+    files.writes.clear()
+    append(partition, b"b")
+    assert (partition.log.log_end_offset, partition.log.written_end_offset) == (2, 1)
+    assert values(only_row(ask(host, of_follower(0)))) == [b"a"]
+    assert values(only_row(ask(host, of_follower(1)))) == []
+    files.writes.set()
+    await until(lambda: partition.log.written_end_offset == 2)
+    assert values(only_row(ask(host, of_follower(1)))) == [b"b"]
+    host.close()

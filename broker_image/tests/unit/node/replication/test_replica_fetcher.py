@@ -20,6 +20,7 @@ from logfleet.node.replication import replica_fetcher
 from logfleet.node.replication.replica_fetcher import ReplicaFetcher
 from logfleet.records.batch import assign_offsets
 from logfleet.records.record import Record, build_batch
+from logfleet.sessions import reader_session
 from logfleet.storage.checkpointer import Checkpointer
 from logfleet.storage.flusher import Flusher
 from logfleet.storage.log_dir import LogDir
@@ -470,3 +471,21 @@ async def test_damaged_records_are_not_appended(me, leader) -> None:
         await leader.asked_about(0)
         assert followed.log.log_end_offset == 0
         assert me.failed == []
+
+
+async def test_an_answer_about_a_partition_that_its_request_did_not_name_changes_nothing(
+    me, leader, monkeypatch
+) -> None:
+    """More are due than one request names, so the leader still goes by the offset before."""
+    monkeypatch.setattr(reader_session, "NAMED_MAX", 1)
+    one, other = me.follow(0), me.follow(1)
+    records = row(records=batch(0, b"a"), high_watermark=1)
+    async with fetching(me, leader, one, other):
+        assert named(await leader.asked()) == [(0, 0)]
+        leader.answer(records)
+        assert named(await leader.asked()) == [(1, 0)]
+        assert one.log.log_end_offset == 1
+        leader.answer(records)
+        asked = await leader.asked()
+        assert (named(asked), forgotten(asked)) == ([(0, 1)], [])
+        assert one.log.log_end_offset == 1
