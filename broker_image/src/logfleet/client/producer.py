@@ -17,6 +17,7 @@ from logfleet.client.cluster import Client, backoff_seconds
 from logfleet.client.errors import ClientError, ConnectionLost, KafkaError, raise_for
 from logfleet.client.metadata import NO_LEADER, Topic
 from logfleet.client.partitioner import partition_of_key
+from logfleet.client.turns import Turn
 from logfleet.records.batch import increment_sequence
 from logfleet.records.compression import Codec
 from logfleet.records.record import Header, ProducerStamp, Record
@@ -73,6 +74,7 @@ class Producer:
         self.auto_create = auto_create
         self._partitions: dict[tuple[str, int], BatchQueue] = {}
         self._sticky: dict[str, int] = {}
+        self._turns: dict[str, Turn] = {}  # by topic
         self._buffered = 0
         self._flush_until = -1.0  # batches made up to then are sent without lingering
         self._failure: ClientError | None = None
@@ -118,30 +120,53 @@ class Producer:
     ) -> Delivery:
         """Put a record into a batch; await what is returned to know that it is written.
 
-        partition: None means by the key's hash, or wherever a batch is open and may go. timestamp_ms: None means now.
-        Waits while the buffer is full. Raises KafkaError if there is no such topic or partition.
+        partition: None means by the key's hash, or wherever a batch is open and may go.
+        timestamp_ms: None means now.
+        Waits while the buffer is full, and until the topic's metadata is there. However long each
+        call waits, a partition gets its records in the order of the calls. Raises KafkaError if
+        there is no such topic or partition, ConnectionLost if no broker answers in time; calls
+        that wait for the metadata of one topic fail together.
         """
-        await self._roomy()
-        known = await self.topic(topic, partition or 0)
-        now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
-        record = Record(key, value, now_ms, tuple(headers))
-        size = record_bytes(record)
-        if partition is None:
-            partition = self._choose(known, key, size)
-        batch = self._open_batch(topic, partition, size) or self._new_batch(topic, partition)
-        batch.add(record, size)
-        self._buffered += size
-        return Delivery(batch, len(batch.records) - 1)
+        async with self._turn(topic) as turn:
+            await self._roomy()
+            known = await self._looked_up(topic, partition or 0, turn)
+            now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
+            record = Record(key, value, now_ms, tuple(headers))
+            size = record_bytes(record)
+            if partition is None:
+                partition = self._choose(known, key, size)
+            batch = self._open_batch(topic, partition, size) or self._new_batch(topic, partition)
+            batch.add(record, size)
+            self._buffered += size
+            return Delivery(batch, len(batch.records) - 1)
 
     async def put(self, batch: Batch) -> None:
         """Send a batch that the caller has filled, after those of its partition. Waits while the buffer is full.
 
-        Topic and partition are the caller's to have looked up (`topic`); failures are told by `raise_failure` and `flush`.
+        It keeps its place among calls of `send`, as they do among one another.
+        The caller has looked up topic and partition (`topic`); `raise_failure` and `flush` raise failures.
         """
-        await self._roomy()
-        batch.full = True
-        self._queue(batch)
-        self._buffered += batch.size
+        async with self._turn(batch.topic):
+            await self._roomy()
+            batch.full = True
+            self._queue(batch)
+            self._buffered += batch.size
+
+    def _turn(self, topic: str) -> Turn:
+        turn = self._turns.get(topic)
+        if turn is None:
+            turn = self._turns[topic] = Turn()
+        return turn
+
+    async def _looked_up(self, topic: str, partition: int, turn: Turn) -> Topic:
+        """As `topic`. If nothing is learned of the topic, calls that have waited for their turn fail too."""
+        try:
+            return await self.topic(topic, partition)
+        except ClientError as error:
+            if self.client.metadata.last_known(topic) is None:
+                turn.fail(error)
+                del self._turns[topic]  # the next call asks again
+            raise
 
     async def _roomy(self) -> None:
         while self._buffered >= self.buffer_bytes:
