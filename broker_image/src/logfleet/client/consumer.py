@@ -76,6 +76,7 @@ class GroupConsumer:
         self._divided: dict[str, int] | None = None
         self._recount_at = 0.0
         self._committed: dict[TopicPartition, int] = {}
+        self._committing = asyncio.Lock()
         self._heartbeat: asyncio.Future[HeartbeatResponse] | None = None
         self._heartbeat_at = 0.0
 
@@ -111,21 +112,24 @@ class GroupConsumer:
     async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """Commit all that `poll` has returned, or just these offsets of assigned partitions.
 
+        Commits take effect in the order of the calls, also when one is tried again.
         Raises KafkaError; one of GROUP_MOVED_ON if the group has gone on without this member, which `poll` mends.
         """
         positions = self.fetcher.positions()
         wanted = positions if offsets is None else offsets
         assert wanted.keys() <= positions.keys(), "only a partition's reader commits"
-        changed = {key: at for key, at in wanted.items() if self._committed.get(key) != at}
-        if changed and self.generation != NO_GENERATION:
-            await self.groups.commit(
-                self.group,
-                changed,
-                generation=self.generation,
-                member_id=self.member_id,
-                instance_id=self.instance_id,
-            )
-            self._committed.update(changed)
+        generation, member_id = self.generation, self.member_id  # those of the positions
+        async with self._committing:
+            changed = {key: at for key, at in wanted.items() if self._committed.get(key) != at}
+            if changed and generation != NO_GENERATION:
+                await self.groups.commit(
+                    self.group,
+                    changed,
+                    generation=generation,
+                    member_id=member_id,
+                    instance_id=self.instance_id,
+                )
+                self._committed.update(changed)
 
     async def leave(self) -> None:
         """Leave the group, so that it need not wait for the session timeout; a static member stays (KIP-345).

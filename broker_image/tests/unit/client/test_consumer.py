@@ -294,6 +294,26 @@ async def test_the_offsets_to_commit_can_be_given(
     assert group.committed == {1: 3}
 
 
+async def test_a_commit_that_is_tried_again_does_not_undo_a_later_one(
+    broker: FakeBroker, consumer: GroupConsumer
+) -> None:
+    group = Group(broker)
+    partition = TopicPartition("t", 0)
+
+    def commit(request: OffsetCommitRequest) -> OffsetCommitResponse:
+        answer = group.commit(request)
+        if len(broker.of(OffsetCommitRequest)) == 1:
+            group.committed.clear()
+            answer.topics[0].partitions[0].error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return answer
+
+    broker.answers[OffsetCommitRequest] = commit
+    async with consumer:
+        await read(consumer, 20)
+        await asyncio.gather(consumer.commit({partition: 3}), consumer.commit({partition: 4}))
+    assert group.committed == {0: 4}
+
+
 async def test_a_coordinator_that_does_not_answer_does_not_keep_a_member_from_leaving(
     broker: FakeBroker, consumer: GroupConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
