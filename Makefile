@@ -137,7 +137,7 @@ bench-topics: $(STAMP) ## the operator with 2,000 Topics: how soon one change is
 	@$(PY) -m e2e.perf_operator $(if $(COUNT),--count $(COUNT))
 
 .PHONY: bench-lag
-bench-lag: $(STAMP) ## lateness of a broker's loop under mixed load, beside compaction, a stalling disk, expiring logs (PHASE_S=n SIZE=MiB)
+bench-lag: $(STAMP) ## lateness of a broker's loop under mixed load, beside compaction, a stalling disk, expiring logs, after a slow write (PHASE_S=n SIZE=MiB)
 	@$(PY) -m e2e.loop_lag $(if $(PHASE_S),--seconds $(PHASE_S)) $(if $(SIZE),--size $(SIZE))
 
 .PHONY: oracle

@@ -1,6 +1,6 @@
 """`make bench-lag`: how late the loop of one broker is under mixed load; also while a log is compacted, syncs or writes stall, and logs expire.
 
-Lateness counts as the broker's own where its thread did not wait for a processor: others on the machine do not show in it, but
+At the end: what a request costs after one slow write (`e2e.loop_lag.one_slow_write`). Lateness counts as the broker's own where its thread did not wait for a processor: others on the machine do not show in it, but
 for what they do to caches and disks. The figures and the slowest steps go to e2e/results/lag.json.
 """
 
@@ -29,6 +29,7 @@ from e2e.harness.processes import Rig
 from e2e.harness.results import RESULTS, source_key, store
 from e2e.harness.wire.wire_connection import WireConnection
 from e2e.loop_lag.load import TOPIC
+from e2e.loop_lag.one_slow_write import SLOW_MS, SlowWriteCost, slow_write_cost
 from e2e.loop_lag.probe import LIMIT_S, Figures
 from e2e.loop_lag.watched_broker import PATH, WatchedBroker
 from e2e.perf.conditions import conditions, load_average
@@ -196,6 +197,15 @@ def table(phases: list[Figures]) -> str:
     return "\n".join(lines)
 
 
+def sentence(cost: SlowWriteCost) -> str:
+    """For people."""
+    return (
+        f"Processor time per request of one record, after one write of {SLOW_MS} ms: "
+        f"{cost.before_us} us before, {cost.held_up_us} in the second after it "
+        f"({cost.held_up_ratio}x), {cost.after_us} from then on ({cost.after_ratio}x, aim 1.1x)"
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make bench-lag", description=__doc__)
     parser.add_argument("--seconds", type=float, default=30.0)
@@ -206,7 +216,8 @@ def main() -> int:
     with contextlib.ExitStack() as stack:
         rig = Rig(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="logfleet-lag-"))))
         stack.callback(rig.close)
-        broker = rig.own(Stalled(rig.directory / "broker", compiled(STALL, rig.directory)))
+        library = compiled(STALL, rig.directory)
+        broker = rig.own(Stalled(rig.directory / "broker", library))
         broker.start()
         bench = Bench(broker, options.seconds, options.size)
         bench.prepare()
@@ -235,6 +246,7 @@ def main() -> int:
         load.terminate()
         broker.terminate()
         phases = broker.seen()
+        cost = slow_write_cost(rig, library)
     assert [each.name for each in phases] == list(PHASES), phases
     found["load_average_after"] = load_average()
     print(", ".join(f"{key} {value}" for key, value in found.items()))
@@ -242,9 +254,14 @@ def main() -> int:
         f"Lateness of the event loop in ms; own: without waiting for a processor; goal {LIMIT_S * 1000:.0f} ms"
     )
     print(table(phases))
+    print(sentence(cost))
     if not options.no_store:
         figures = {each.name: msgspec.to_builtins(each) for each in phases}
-        store(STORE, source_key(*SOURCES), {**found, "phases": figures})
+        store(
+            STORE,
+            source_key(*SOURCES),
+            {**found, "phases": figures, "one slow write": msgspec.to_builtins(cost)},
+        )
     return 0
 
 

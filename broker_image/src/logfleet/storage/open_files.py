@@ -62,7 +62,7 @@ class OpenFiles:
         with self._lock:
             self._by_path.pop(path, None)
         disk = self._disks.get(path.rsplit("/", 2)[0])
-        if disk is not None and disk.is_held_up:
+        if disk is not None:
             disk.forget(path)
 
     def _write_failed(self, path: str, error: OSError) -> None:

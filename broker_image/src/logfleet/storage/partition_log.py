@@ -127,10 +127,9 @@ class PartitionLog:
         if not self._room.holds(size, last_offset, header.max_timestamp):
             self._make_room(header, last_offset, now_ms)
         assign_offsets(prepared.buffer, base_offset, leader_epoch)
-        is_held_up = self.disk.is_held_up  # only now: making room may have been what was slow
         self._active.append(prepared.buffer, header, base_offset)
         self._appended(header, base_offset, leader_epoch)
-        if is_held_up:
+        if self.disk.is_held_up:
             self._wait_written(base_offset)
         return AppendResult(base_offset, last_offset, prepared.log_append_time_ms)
 
@@ -140,8 +139,7 @@ class PartitionLog:
         See `replicated_batches` for what is left out. Raises CorruptRecords, UnexpectedAppendOffset, DiskBusy: nothing has changed
         then; OSError: those that lie in the segments before are there.
         """
-        if self.disk.is_held_up:
-            self.disk.require_room()
+        self.disk.require_room()
         start = end = 0
         run: list[BatchHeader] = []  # what goes to the end of one segment, by one write
         for position, header in replicated_batches(records, self.log_end_offset, leader_epoch):
@@ -158,12 +156,12 @@ class PartitionLog:
     def _append_run(self, data: memoryview, run: Sequence[BatchHeader]) -> None:
         if not run:
             return
-        end_before, is_held_up = self.log_end_offset, self.disk.is_held_up
+        end_before = self.log_end_offset
         try:
             for header in self._active.append_all(data, run):
                 self._appended(header, header.base_offset, header.leader_epoch)
         finally:
-            if is_held_up:
+            if self.disk.is_held_up:
                 self._wait_written(end_before)
 
     def _appended(self, header: BatchHeader, base_offset: int, leader_epoch: int) -> None:
@@ -176,14 +174,14 @@ class PartitionLog:
 
     @property
     def written_end_offset(self) -> int:
-        """Everything below it is in the files, and lost with the machine only; what lies behind waits for a disk that is held up.
+        """Everything below it is in the files, and only lost if the machine is.
 
-        It moves when `Disk.when_written` tells so.
+        What lies behind it waits for a disk that is held up (`logfleet.storage.disk`).
         """
         return self.log_end_offset if self._written_end is None else self._written_end
 
     def _wait_written(self, end_before: int) -> None:
-        """What was just appended behind `end_before` waits for the disk."""
+        """What was just appended behind `end_before` waits for the disk, if anything does."""
         if self._written_end is None:
             self._written_end = end_before
         self.disk.when_written(partial(self._written, self.log_end_offset, self.truncations))

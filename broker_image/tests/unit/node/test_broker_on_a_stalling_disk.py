@@ -122,6 +122,31 @@ async def test_what_is_on_other_disks_goes_on_and_nothing_is_acknowledged_before
     assert (end, [b"held %d" % n in seen for n in range(3)]) == (4, [True] * 3)
 
 
+async def test_what_waited_for_the_disk_comes_before_what_the_loop_writes_itself_again(
+    rig: Rig, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("logfleet.storage.disk.HOLD_S_MIN", 0.0)
+    disk = rig.disk_of("stalled")
+    log = rig.broker.partitions.get("stalled", 0).log  # type: ignore[union-attr]
+    values: list[bytes] = []
+    for _ in range(3):
+        rig.stall(disk)
+        held = []
+        for _ in range(3):
+            values.append(b"%d held" % len(values))
+            held.append(asyncio.ensure_future(rig.produce("stalled", values[-1])))
+            await until(lambda: log.log_end_offset == len(values))
+        assert (disk.is_held_up, [each.done() for each in held]) == (True, [False] * 3)
+        rig.files.gate.set()
+        await asyncio.gather(*held)
+        assert not disk.is_held_up
+        values.append(b"%d at once" % len(values))
+        await rig.produce("stalled", values[-1])
+    end, seen = await rig.end_of("stalled")
+    places = [seen.index(value) for value in values]
+    assert (end, places) == (len(values), sorted(places))
+
+
 async def test_a_topic_with_flush_messages_waits_for_the_disk_as_well(
     rig: Rig, until: Until
 ) -> None:

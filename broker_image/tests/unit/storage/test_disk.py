@@ -4,16 +4,26 @@ import asyncio
 import errno
 import random
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from logfleet.io.files import File, PosixFile, PosixFiles, Writable
 from logfleet.log.config import LogConfig
 from logfleet.records.record import Record, build_batch
 from logfleet.storage import disk as module
-from logfleet.storage.disk import CALM_S, SLOW_S, DiskBusy, SparedFile
+from logfleet.storage.disk import (
+    CALM_S,
+    HOLD_S_MAX,
+    HOLD_S_MIN,
+    REST_BYTES_MAX,
+    SLOW_S,
+    TELL_S,
+    Disk,
+    DiskBusy,
+    SparedFile,
+)
 from logfleet.storage.open_files import OpenFiles
 
 from broker_image.tests.unit.storage.log_rig import LogRig
@@ -30,13 +40,14 @@ class Clock:
 
 
 class SlowFile(PosixFile):
-    """takes_s: what a write takes by the clock. errors: with which the next writes fail. gate: closed while writes are to wait."""
+    """See SlowFiles."""
 
     disk: "SlowFiles"
 
     def pwrite(self, data: Writable, position: int) -> None:
         disk = self.disk
-        assert disk.gate.wait(30), "nobody opened the gate"
+        if self.path.endswith(disk.stuck):
+            assert disk.gate.wait(30), "nobody opened the gate"
         disk.clock.seconds += disk.takes_s
         if disk.errors:
             raise OSError(disk.errors.pop(0), "as the test wants it", self.path)
@@ -45,8 +56,14 @@ class SlowFile(PosixFile):
 
 
 class SlowFiles(PosixFiles):
+    """takes_s: what a write takes by the clock. errors: with which the next writes fail.
+
+    gate: while it is closed, writes to files whose paths end in `stuck` wait.
+    """
+
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
+        self.stuck = ""
         self.takes_s = 0.0
         self.errors: list[int] = []
         self.gate = threading.Event()
@@ -137,36 +154,182 @@ async def test_what_is_slow_in_a_thread_holds_nobody_up(directory, slow) -> None
     assert not directory.disk.is_held_up
 
 
-async def test_the_loop_writes_itself_again_once_nothing_was_slow_for_a_while(
-    directory, slow, clock
-) -> None:
-    directory.hold_up()
-    file = directory.file()
-    clock.seconds += CALM_S / 2
-    slow.takes_s = 2 * SLOW_S
-    file.pwrite(b"slow", 0)
-    await directory.written()
-    slow.takes_s = 0.0
-    for expected in (True, False):
-        clock.seconds += CALM_S - 1 if expected else 2
-        file.pwrite(b"fast", 0)
+async def held_s(directory: Directory, clock: Clock) -> float:
+    """How long the thread writes from now on, while no write is slow; in steps of half a second."""
+    began = clock.seconds
+    while directory.disk.is_held_up:
+        clock.seconds += 0.5
+        directory.file().pwrite(b"fast", 0)
         await directory.written()
-        assert directory.disk.is_held_up is expected
+    return clock.seconds - 0.5 - began
+
+
+async def test_the_loop_writes_itself_again_a_second_after_one_stall(directory, clock) -> None:
+    directory.hold_up()
+    assert await held_s(directory, clock) == HOLD_S_MIN
+    file = directory.file()
     file.pwrite(b"here", 0)
     assert Path(file.path).read_bytes() == b"here"
 
 
-async def test_reads_are_those_of_a_disk_that_is_not_held_up(directory, slow) -> None:
-    """Whatever is written, read and shortened while writes wait or not: the spared file answers as an ordinary one."""
-    dice = random.Random(7)
+async def test_each_stall_of_the_loop_doubles_the_time_until_it_was_calm(directory, clock) -> None:
+    times = []
+    for _ in range(8):
+        directory.hold_up()
+        times.append(await held_s(directory, clock))
+        clock.seconds += CALM_S - 2
+    assert times == [1, 2, 4, 8, 16, 32, HOLD_S_MAX, HOLD_S_MAX]
+    clock.seconds += 2
     directory.hold_up()
+    assert await held_s(directory, clock) == HOLD_S_MIN
+
+
+async def test_a_stall_of_the_thread_begins_the_time_again(directory, slow, clock) -> None:
+    directory.hold_up()
+    clock.seconds += HOLD_S_MIN - 0.5
+    slow.takes_s = 2 * SLOW_S
+    for _ in range(3):
+        directory.file().pwrite(b"slow", 0)
+        await directory.written()
+    slow.takes_s = 0.0
+    assert await held_s(directory, clock) == HOLD_S_MIN
+
+
+async def test_a_stall_as_the_loop_begins_to_write_again_is_not_waited_for(
+    directory, slow, clock
+) -> None:
+    """The rest of what waits is written by the thread, and until it is nothing overtakes it."""
+    directory.hold_up()
+    clock.seconds += 2 * HOLD_S_MIN
+    slow.gate.clear()
+    slow.stuck = "b.log"
+    written: list[str] = []
+    slow.takes_s = 2 * TELL_S
+    for name in ("a", "b", "c"):
+        directory.file(f"{name}.log").pwrite(b"data", 0)
+        directory.disk.when_written(partial(written.append, name))
+    while not written:  # noqa: ASYNC110  then it has waited for the others in vain
+        await asyncio.sleep(0)
+    assert (written, directory.disk.is_held_up) == (["a"], True)
+    directory.file("a.log").pwrite(b"waits as well", 0)
+    slow.gate.set()
+    await directory.written()
+    assert (written, directory.disk.is_held_up) == (["a", "b", "c"], True)
+    assert [Path(path).name[0] for path, _ in slow.written[-4:]] == ["a", "b", "c", "a"]
+
+
+async def test_the_loop_does_not_wait_for_a_rest_that_is_large(
+    directory, slow, clock, monkeypatch
+) -> None:
+    monkeypatch.setattr(Disk, "_end", lambda _: pytest.fail("it waits"))
+    directory.hold_up()
+    clock.seconds += 2 * HOLD_S_MIN
+    slow.gate.clear()
+    slow.stuck = "b.log"
+    first = asyncio.Event()
+    directory.file("a.log").pwrite(b"first", 0)
+    directory.disk.when_written(first.set)
+    directory.file("b.log").pwrite(bytes(REST_BYTES_MAX + 1), 0)
+    await first.wait()
+    slow.gate.set()
+    directory.disk.drain()
+
+
+async def test_what_is_written_by_who_hears_of_the_rest_is_not_overtaken(
+    directory, slow, clock
+) -> None:
+    directory.hold_up()
+    clock.seconds += 2 * HOLD_S_MIN
+    slow.takes_s = 2 * TELL_S
+    slow.gate.clear()
+    slow.stuck = "b.log"
+    rest = directory.file("b.log")
+    directory.file("a.log").pwrite(b"first", 0)
+    directory.disk.when_written(slow.gate.set)
+    heard = asyncio.Event()
+    rest.pwrite(b"rest", 0)
+
+    def answer() -> None:
+        slow.gate.clear()
+        rest.pwrite(b"answer", 4)
+        heard.set()
+
+    directory.disk.when_written(answer)
+    await heard.wait()
+    assert directory.disk.is_held_up
+    slow.gate.set()
+    await directory.written()
+    assert Path(rest.path).read_bytes() == b"restanswer"
+
+
+async def test_callers_hear_of_what_is_written_in_its_order(directory) -> None:
+    directory.hold_up()
+    heard: list[int] = []
+    for number in range(3):
+        directory.file().pwrite(b"data", 4 * number)
+        directory.disk.when_written(partial(heard.append, number))
+    directory.disk.drain()  # in this step: the loop has not heard of it yet
+    directory.disk.when_written(partial(heard.append, 3))
+    assert heard == []
+    await directory.written()
+    assert heard == [0, 1, 2, 3]
+
+
+async def test_what_waits_goes_to_each_file_in_one_write(directory, slow) -> None:
+    directory.hold_up()
+    slow.written.clear()
+    for number in range(10):
+        for name in ("a", "b"):
+            directory.file(name).pwrite(b"%d" % number, number)
+    directory.file("a").pwrite(b"elsewhere", 20)
+    await directory.written()
+    a, b = directory.file("a"), directory.file("b")
+    assert slow.written == [(a.path, 0), (b.path, 0), (a.path, 20)]
+    assert Path(b.path).read_bytes() == b"0123456789"
+
+
+async def test_of_a_slow_batch_each_part_is_acknowledged_once_it_is_written(
+    directory, slow
+) -> None:
+    directory.hold_up()
+    slow.takes_s = 2 * TELL_S
+    slow.gate.clear()
+    slow.stuck = "b"
+    written: list[str] = []
+    for name in ("a", "b", "a2", "b2"):
+        directory.file(name[0]).pwrite(b"data", 4 * len(name) - 4)
+        directory.disk.when_written(partial(written.append, name))
+    while not written:  # noqa: ASYNC110  the thread does it
+        await asyncio.sleep(0)
+    assert written == ["a"], "a2 is written as well, b before it is not"
+    slow.gate.set()
+    await directory.written()
+    assert written == ["a", "b", "a2", "b2"]
+
+
+async def test_what_threads_write_takes_its_turn(directory, slow) -> None:
+    file = directory.file()
+    assert not directory.disk.write(file, b"not held up", 0)
+    directory.hold_up()
+    slow.written.clear()
+    file.pwrite(b"one", 0)
+    await asyncio.to_thread(file.pwrite, b"two", 3)
+    await asyncio.to_thread(file.fsync)
+    assert Path(file.path).read_bytes() == b"onetwo"
+
+
+async def test_reads_are_those_of_a_disk_that_is_not_held_up(directory, slow, clock) -> None:
+    """Whatever is written, read and shortened, also as the thread begins and ends to write: the spared file answers as an ordinary one."""
+    dice = random.Random(7)
     spared = directory.file()
+    held_up = Counter[bool]()
     plain = PosixFile(str(directory.path / "plain"), create=True)
     for _ in range(3_000):
-        match dice.randrange(12):
+        held_up[directory.disk.is_held_up] += 1
+        match dice.randrange(14):
             case 0:
                 slow.gate.set()
-            case 1:
+            case 1 if directory.disk.is_held_up:
                 slow.gate.clear()
             case 2:
                 slow.gate.set()
@@ -175,7 +338,14 @@ async def test_reads_are_those_of_a_disk_that_is_not_held_up(directory, slow) ->
                 plain.truncate(length)
             case 3:
                 await asyncio.sleep(0)
+            case 12 if not directory.disk.is_held_up:
+                slow.gate.set()
+                directory.hold_up()
+            case 13:
+                clock.seconds += HOLD_S_MAX + 1
             case 4 | 5 | 6 | 7:
+                if not directory.disk.is_held_up:
+                    slow.gate.set()  # the loop would wait for ever
                 at = dice.choice([plain.size(), dice.randrange(plain.size() + 1)])
                 data = dice.randbytes(dice.randrange(1, 40))
                 spared.pwrite(data, at)
@@ -187,6 +357,7 @@ async def test_reads_are_those_of_a_disk_that_is_not_held_up(directory, slow) ->
     slow.gate.set()
     await asyncio.to_thread(spared.fsync)
     assert Path(spared.path).read_bytes() == Path(plain.path).read_bytes()
+    assert min(held_up.values()) > 300, held_up
 
 
 async def test_other_open_files_of_the_same_disk_see_what_waits(directory, slow) -> None:
@@ -272,20 +443,3 @@ async def test_no_more_waits_than_there_is_memory_for(directory, slow, monkeypat
     slow.gate.set()
     await directory.written()
     directory.disk.require_room()
-
-
-async def test_a_flush_in_a_thread_does_not_find_a_write_that_is_half_handed_over(
-    directory, monkeypatch
-) -> None:
-    """It would find nothing to wait for: an error that is none of the disk's, after which the log is never flushed again."""
-    directory.hold_up()
-    submit, seen = ThreadPoolExecutor.submit, []
-
-    def submit_watched(*given: Any) -> Any:
-        seen.append(directory.disk._lock.locked())
-        return submit(*given)
-
-    monkeypatch.setattr(ThreadPoolExecutor, "submit", submit_watched)
-    directory.file().pwrite(b"one", 0)
-    await directory.written()
-    assert seen == [True]

@@ -1,11 +1,16 @@
 """PartitionLog.written_end_offset: what of a log is in its files while the disk is held up."""
 
 import asyncio
+import random
+from collections import Counter
+from pathlib import Path
 
 import pytest
+from logfleet.io.files import PosixFile
+from logfleet.log.recovery import scan_batches
 from logfleet.records.batch import assign_offsets
 from logfleet.records.record import Record, build_batch
-from logfleet.storage.disk import SLOW_S, WAITING_BYTES_MAX, DiskBusy
+from logfleet.storage.disk import HOLD_S_MAX, SLOW_S, WAITING_BYTES_MAX, DiskBusy
 from logfleet.storage.segment import Segment
 
 from broker_image.tests.unit.storage import test_disk
@@ -85,6 +90,42 @@ async def test_it_moves_with_each_write_and_never_back(held, slow) -> None:
     await held.written()
     assert seen == sorted(seen)
     assert held.log.written_end_offset == held.log.log_end_offset == 201
+
+
+async def test_it_is_what_the_file_has_as_the_thread_begins_and_ends_to_write(
+    held, slow, clock
+) -> None:
+    dice, held_up = random.Random(3), Counter[bool]()
+    lead(held.log)
+    file = Path(held.log.segments[0].log_path)
+    batch_bytes, before = file.stat().st_size, 0
+    for _ in range(600):
+        is_held_up = held.disk.is_held_up
+        held_up[is_held_up] += 1
+        match dice.randrange(8):
+            case 0 if not is_held_up:
+                held.hold_up()
+            case 1 | 2:
+                clock.seconds += HOLD_S_MAX + 1
+            case 3 | 4:
+                await asyncio.sleep(0)
+            case 5:
+                await held.written()
+            case _:
+                lead(held.log, dice.randrange(4))
+        now = held.log.written_end_offset
+        assert before <= now <= file.stat().st_size // batch_bytes
+        assert held.disk.is_held_up or now == held.log.log_end_offset
+        before = now
+    await held.written()
+    headers = [
+        header
+        for _, header in scan_batches(
+            PosixFile(str(file)).pread, 0, file.stat().st_size, next_offset=0, verify=True
+        )
+    ]
+    assert [header.base_offset for header in headers] == list(range(held.log.log_end_offset))
+    assert min(held_up.values()) > 100, held_up
 
 
 async def test_what_was_cut_off_tells_nothing_of_what_came_after_it(held, slow) -> None:

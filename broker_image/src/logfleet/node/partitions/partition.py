@@ -155,19 +155,16 @@ class Partition(Replica):
         """
         assert self.is_current, f"append to {self.topic}-{self.index}, which is led elsewhere"
         log = self.log
-        disk = log.disk
-        if disk.is_held_up:
-            disk.require_room()
+        log.disk.require_room()
         size_before = log.log_end_offset
         result = log.append_as_leader(batch, self.leader_epoch, now_ms)
         end_offset = log.log_end_offset
         if end_offset != size_before:
             size = len(batch.buffer if isinstance(batch, Prepared) else batch)
             self.bytes_in += size
-            # should this very write have been slow, it is done when that shows
-            if disk.is_held_up and log.written_end_offset < end_offset:
+            if log.written_end_offset < end_offset:
                 self._uncommitted.add(end_offset, size)
-                disk.when_written(partial(self._written, end_offset, size))
+                log.disk.when_written(partial(self._written, end_offset, size))
                 return result
             if self.has_followers:
                 self._uncommitted.add(end_offset, size)

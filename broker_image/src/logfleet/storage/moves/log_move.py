@@ -187,8 +187,7 @@ class LogMove:
         self._append(self._copy, data)
 
     async def _copy_slice(self, copy: PartitionLog) -> None:
-        if copy.disk.is_held_up:
-            await _until_written(copy)
+        await _until_written(copy)
         truncations = self._log.truncations
         piece = self._log.read(copy.log_end_offset, SLICE_BYTES)
         assert isinstance(piece, FileSlice), "something is missing in the copy"
