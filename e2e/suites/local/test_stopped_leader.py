@@ -1,4 +1,7 @@
-"""A leader that was stopped and goes on: by then another may lead, and nothing that it finds in its sockets may be acknowledged."""
+"""A leader that was stopped and goes on, since no timer has killed it: another may lead by then.
+
+Nothing that it finds in its sockets may be acknowledged.
+"""
 
 import asyncio
 import contextlib
@@ -15,6 +18,7 @@ from logfleet.wire.messages import ProduceRequest
 from e2e.harness.numbers import PATIENCE_S
 from e2e.harness.processes import Broker, Rig
 from e2e.harness.wire.wire_connection import Disconnected, WireConnection
+from e2e.loop_lag.watched_broker import WatchedBroker
 
 pytestmark = pytest.mark.timeout(300)
 T = TypeVar("T")
@@ -64,7 +68,7 @@ def call(connection: WireConnection) -> int:
 
 
 def test_what_a_stopped_leader_finds_in_its_sockets_is_not_acknowledged(rig: Rig) -> None:
-    fleet = rig.fleet(2)
+    fleet = rig.fleet(2, made=WatchedBroker)
     ask(fleet.brokers[0], lambda admin: admin.create_topic(NewTopic("t", 1, 1)))
     wait_until(lambda: leader_of(fleet.brokers[0], "t") in {1, 2}, "a leader")
     number = leader_of(fleet.brokers[0], "t")

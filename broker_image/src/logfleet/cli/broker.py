@@ -1,6 +1,7 @@
 """`logfleet broker`: run one broker until it is told to stop."""
 
 import asyncio
+import contextlib
 import gc
 import signal
 import sys
@@ -13,6 +14,7 @@ import structlog
 
 from logfleet.control.configs import BrokerConfig, ConfigError, broker_config, parse_properties
 from logfleet.io import descriptors
+from logfleet.io.dead_mans_timer import NO_TIMER, DeadMansTimer, KernelTimer, Unavailable
 from logfleet.io.logging import start_logging
 from logfleet.node.broker import Broker, StartError
 
@@ -71,7 +73,8 @@ def broker(properties: Path | None, overrides: tuple[str, ...], log_level: str) 
         problem = descriptors.raise_limit()
         if problem is not None:
             log.warning("file_descriptors_not_raised", reason=problem)
-        sys.exit(run(serve(config)))
+        with contextlib.closing(timer_of(config)) as timer:
+            sys.exit(run(serve(config, timer)))
     finally:
         listener.stop()
 
@@ -100,14 +103,27 @@ def run(main: Coroutine[Any, Any, int]) -> int:
         return runner.run(main)
 
 
-async def serve(config: BrokerConfig) -> int:
-    """Run the broker until a signal or its failure ends it; the exit code."""
+def timer_of(config: BrokerConfig) -> DeadMansTimer:
+    """What kills this process if it cannot run. With the embedded store nobody else could serve."""
+    if config.logfleet_metadata_store == "sqlite":
+        return NO_TIMER
+    try:
+        timer = KernelTimer()
+    except Unavailable as error:
+        log.warning("not_killed_if_stopped", reason=str(error))
+        return NO_TIMER
+    log.info("killed_if_stopped")
+    return timer
+
+
+async def serve(config: BrokerConfig, timer: DeadMansTimer = NO_TIMER) -> int:
+    """Run the broker until a signal or its failure ends it; the exit code. timer: see Broker."""
     for key in config.unknown:
         log.warning("unknown_config", key=key)
     for key in config.without_effect:
         log.warning("config_without_effect", key=key)
     loop = asyncio.get_running_loop()
-    running = Broker(config)
+    running = Broker(config, timer=timer)
     task = asyncio.current_task()
     assert task is not None
     started = False

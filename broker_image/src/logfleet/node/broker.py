@@ -19,6 +19,7 @@ from logfleet.control.configs import BrokerConfig
 from logfleet.control.dynamic_configs import Piece
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.io import clock, descriptors
+from logfleet.io.dead_mans_timer import NO_TIMER, DeadMansTimer
 from logfleet.io.files import Files, PosixFiles
 from logfleet.io.tasks import cancel
 from logfleet.io.timers import TimerWheel
@@ -103,7 +104,7 @@ class Broker:
     """A broker in this process; an asynchronous context manager that is serving inside.
 
     config: as it was started. partitions: its replicas. timers: for parked requests. fetch_sessions: of its readers.
-    decisions: what it decided and why.
+    decisions: what it decided and why. timer: kills the process, for one that is only this broker.
     failure: why it ended by itself, else None. What is only annotated below is there once it has started.
     """
 
@@ -123,8 +124,11 @@ class Broker:
     membership: Membership
     failsafe: Failsafe
 
-    def __init__(self, config: BrokerConfig, files: Files | None = None) -> None:
+    def __init__(
+        self, config: BrokerConfig, files: Files | None = None, timer: DeadMansTimer = NO_TIMER
+    ) -> None:
         self.config = config
+        self._timer = timer
         self.node_id = config.node_id
         self.incarnation = str(uuid.uuid4())
         self.timers = TimerWheel()
@@ -240,7 +244,7 @@ class Broker:
         self._stack.callback(self.timers.stop)
         await self._observation.start(self._stack)
         addresses = await self._bind()
-        self.store = await open_store(self.config)
+        self.store = await open_store(self.config, self._timer)
         self._stack.push_async_callback(self.store.close)
         self._stack.push_async_callback(self._unregister)
         on_disk = look_at(self._files, self.config.log_dirs)
@@ -256,13 +260,11 @@ class Broker:
         self._spawn("metadata", self.follower.run())
         image = await self.follower.until(lambda image: image.revision > 0)
         threads = self._configs.recovery_threads(image)
-        await self._log_dirs.load(
-            lambda topic: self._configs.of(image, topic), clock.now_ms(), threads
-        )
+        configs_of = partial(self._configs.of, image)
+        await self._log_dirs.load(configs_of, clock.now_ms(), threads)
         self._start_partitions()
-        self._spawn(
-            "quotas", self.quotas.follow(self.follower.subscribe(), self.dispatcher.measure)
-        )
+        follow_quotas = self.quotas.follow(self.follower.subscribe(), self.dispatcher.measure)
+        self._spawn("quotas", follow_quotas)
         self._start_failsafe()
         self._start_replication()
         self._start_control()

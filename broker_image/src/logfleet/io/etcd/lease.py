@@ -8,6 +8,12 @@ While etcd does not answer, the thread keeps asking, also past a lease's deadlin
 leader, and grants all of them their full time again once it has one (lessor.Promote). So a lease may outlive any absence
 of etcd. It is lost only when etcd says so.
 
+A process that cannot run at all keeps its sockets open and its clients waiting. The keeper sets a
+timer by which the kernel kills such a process GRACE_S after the first deadline of its leases (see
+`dead_mans_timer`). A loop that runs is never killed by it: each of its ticks sets the timer to a
+time that the next tick comes before. Once a deadline has passed, as when etcd is away, it disarms
+the timer until the lease is renewed.
+
 Members are asked in turn, each over a channel of its own that stays while its connection does: while etcd elects a leader nobody answers, and who would only then connect
 to another member may need a name server for it that went with the same zone.
 """
@@ -21,6 +27,7 @@ from typing import Any
 import grpc
 
 from logfleet.io.clock import boot_s
+from logfleet.io.dead_mans_timer import NO_TIMER, DeadMansTimer
 from logfleet.io.etcd.endpoints import CHANNEL_OPTIONS, Addresses, TlsFiles
 from logfleet.io.etcd.shim import rpc, stubs
 from logfleet.metadata.store import StoreRefused
@@ -29,6 +36,9 @@ TICK_S = 0.25
 """How often the loop tells the thread that it is alive."""
 TICK_AGE_S_MAX = 2.0
 """Without a tick for so long, the loop counts as hung: its leases are left to expire."""
+GRACE_S = 0.5
+"""Between the deadline of a lease and the end of a process that does not run: etcd ends a lease a
+little late, and a process that runs again by then keeps what it leads."""
 RETRY_S = 0.1
 """Before the next try while a lease can still be renewed in time."""
 OVERDUE_RETRY_S = 0.25
@@ -97,9 +107,15 @@ class EtcdLease:
 
 
 class LeaseKeeper:
-    """Renews leases every third of their TTL until they are dropped, etcd has ended them, or the keeper is stopped."""
+    """Renews leases every third of their TTL, until each is dropped or ended by etcd, or `stop`.
 
-    def __init__(self, addresses: Addresses, first: int = 0) -> None:
+    timer: kills this process if it cannot run until after the first deadline. Under the lock like
+    the leases, since the loop and the thread both set it.
+    """
+
+    def __init__(
+        self, addresses: Addresses, first: int = 0, timer: DeadMansTimer = NO_TIMER
+    ) -> None:
         self._members = deque(_Member(target, addresses.tls) for target in addresses.targets)
         self._members.rotate(-first)
         self._leases: dict[int, EtcdLease] = {}
@@ -107,6 +123,7 @@ class LeaseKeeper:
         self._stopping = False
         self._ticked_s = boot_s()
         self._call: Any = None
+        self._timer = timer
         self._thread = threading.Thread(target=self._run, name="etcd-leases", daemon=True)
 
     def keep(self, lease: EtcdLease) -> None:
@@ -120,15 +137,19 @@ class LeaseKeeper:
     def drop(self, lease: EtcdLease) -> None:
         with self._wakeup:
             self._leases.pop(lease.id, None)
+            self._set_timer()
 
     def tick(self) -> None:
         """The loop is alive. Called by it every TICK_S."""
-        self._ticked_s = boot_s()
+        with self._wakeup:
+            self._ticked_s = boot_s()
+            self._set_timer()
 
     async def stop(self) -> None:
         """End the thread. The leases are left to expire."""
         with self._wakeup:
             self._stopping = True
+            self._set_timer()
             self._wakeup.notify()
             call = self._call
         if call is not None:
@@ -193,7 +214,7 @@ class LeaseKeeper:
                 response = next(call)
                 lease = by_id[response.ID]
                 if response.TTL > 0:
-                    lease.deadline_s = sent_s + response.TTL
+                    self._renewed(lease, sent_s + response.TTL)
                 else:
                     self._lose(lease)
         except (grpc.RpcError, StopIteration, StoreRefused) as error:
@@ -206,6 +227,21 @@ class LeaseKeeper:
             self._call = None
         call.cancel()
         return True
+
+    def _renewed(self, lease: EtcdLease, deadline_s: float) -> None:
+        with self._wakeup:
+            lease.deadline_s = deadline_s
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        """To be called with the lock, by whoever changed the leases and by each tick."""
+        deadline_s = min((lease.deadline_s for lease in self._leases.values()), default=0.0)
+        now_s = boot_s()
+        if now_s < deadline_s and not self._stopping:
+            # no earlier than a loop that runs comes to its next tick
+            self._timer.arm(max(deadline_s + GRACE_S, now_s + TICK_S + TICK_AGE_S_MAX))
+        else:
+            self._timer.disarm()
 
     def _lose(self, lease: EtcdLease) -> None:
         self.drop(lease)

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from logfleet.io.clock import boot_s
+from logfleet.io.dead_mans_timer import NO_TIMER, DeadMansTimer
 from logfleet.io.etcd.endpoints import Addresses, Compacted, Members
 from logfleet.io.etcd.lease import TICK_S, EtcdLease, LeaseKeeper
 from logfleet.io.etcd.messages import Codec
@@ -35,13 +36,14 @@ LISTINGS_MAX = 3
 class EtcdStore:
     """The keys of one cluster in etcd. Made and used on one loop; nothing is sent before the first call.
 
-    prefix: before every key, ends with a slash.
+    prefix: before every key, ends with a slash. timer: kills this process if it cannot run until
+    after the first deadline of its leases (see `lease`).
     """
 
-    def __init__(self, addresses: Addresses, prefix: str) -> None:
+    def __init__(self, addresses: Addresses, prefix: str, timer: DeadMansTimer = NO_TIMER) -> None:
         first = random.randrange(len(addresses.targets))
         self._members = Members(addresses, first)
-        self._keeper = LeaseKeeper(addresses, first)
+        self._keeper = LeaseKeeper(addresses, first, timer)
         self._codec = Codec(prefix)
         self._cluster_id = 0
         self._newest_revision = 0

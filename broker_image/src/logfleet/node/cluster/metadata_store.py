@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from logfleet.control.configs import BrokerConfig
+from logfleet.io.dead_mans_timer import NO_TIMER, DeadMansTimer
 from logfleet.io.sqlite import SqliteStore
 from logfleet.metadata.store import MetadataStore, StoreRefused
 
@@ -18,8 +19,10 @@ def embedded_file(config: BrokerConfig) -> Path | None:
     return None
 
 
-async def open_store(config: BrokerConfig) -> MetadataStore:
+async def open_store(config: BrokerConfig, timer: DeadMansTimer = NO_TIMER) -> MetadataStore:
     """The store, on the running loop. etcd is not spoken to yet.
+
+    timer: set while leases of etcd are held (see `io.etcd.lease`); the embedded store needs none.
 
     Raises StoreLocked (the embedded store is open elsewhere) and StoreRefused (not a store; endpoints or TLS files that
     cannot be used).
@@ -43,4 +46,4 @@ async def open_store(config: BrokerConfig) -> MetadataStore:
         addresses = Addresses.parse(config.logfleet_etcd_endpoints, tls)
     except ValueError as error:
         raise StoreRefused(f"logfleet.etcd.endpoints: {error}") from error
-    return EtcdStore(addresses, f"/logfleet/{config.logfleet_cluster_name}/")
+    return EtcdStore(addresses, f"/logfleet/{config.logfleet_cluster_name}/", timer)

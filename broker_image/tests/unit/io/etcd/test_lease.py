@@ -1,6 +1,10 @@
 """The thread that keeps leases, without an etcd: what reaches it while it is busy is not forgotten."""
 
 import asyncio
+import math
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +14,12 @@ import grpc
 import pytest
 from logfleet.io.clock import boot_s
 from logfleet.io.etcd.endpoints import Addresses, TlsFiles
-from logfleet.io.etcd.lease import EtcdLease, LeaseKeeper
+from logfleet.io.etcd.lease import TICK_AGE_S_MAX, TICK_S, EtcdLease, LeaseKeeper
 from logfleet.io.etcd.shim import rpc
 from logfleet.io.etcd.store import EtcdStore
 
 pytestmark = pytest.mark.asyncio
+NEVER = math.inf
 NOWHERE = Addresses.parse(["127.0.0.1:1"])
 
 
@@ -149,6 +154,21 @@ async def test_members_are_asked_in_turn_and_who_did_not_answer_comes_last() -> 
     assert asked(4) == "abca", "nobody answers: who was asked longest ago"
 
 
+class NotedTimer:
+    """Notes the time at which it would kill; NEVER while disarmed."""
+
+    def __init__(self) -> None:
+        self.at_s = NEVER
+
+    def arm(self, at_s: float) -> None:
+        self.at_s = at_s
+
+    def disarm(self) -> None:
+        self.at_s = NEVER
+
+    def close(self) -> None: ...
+
+
 class SlowEtcd:
     """Its own clock, and what is asked of it: each answer takes two seconds."""
 
@@ -247,3 +267,105 @@ async def test_a_channel_goes_with_its_connection_and_a_member_that_answers_nobo
     assert keeper._next_member() is not asked
     for member in keeper._members:
         member.close()
+
+
+async def test_a_process_is_killed_half_a_second_after_its_first_lease_unless_it_is_renewed(
+    slow_etcd: SlowEtcd,
+) -> None:
+    timer = NotedTimer()
+    keeper = LeaseKeeper(NOWHERE, timer=timer)
+    first, second = lease_of(1), lease_of(2)
+    keeper._leases = {1: first, 2: second}
+    assert keeper._renew([first])
+    assert timer.at_s == second.deadline_s + 0.5
+    assert keeper._renew([second])
+    assert timer.at_s == first.deadline_s + 0.5
+    assert slow_etcd.now_s < first.deadline_s < second.deadline_s
+
+
+async def test_a_lease_that_was_dropped_kills_nobody_though_its_renewal_is_answered_later(
+    slow_etcd: SlowEtcd,
+) -> None:
+    """The loop gives the lease up while the thread waits for etcd's answer."""
+    timer = NotedTimer()
+    keeper = LeaseKeeper(NOWHERE, timer=timer)
+    first, second = lease_of(1), lease_of(2)
+    keeper._leases = {1: first, 2: second}
+    keeper.tick()
+    assert timer.at_s == min(first.deadline_s, second.deadline_s) + 0.5
+    keeper.drop(first)
+    assert timer.at_s == second.deadline_s + 0.5
+    keeper.drop(second)
+    assert timer.at_s == NEVER
+    assert keeper._renew([first, second])
+    assert timer.at_s == NEVER
+    assert slow_etcd.now_s > slow_etcd.began_s
+
+
+async def test_a_keeper_that_was_stopped_kills_nobody(slow_etcd: SlowEtcd) -> None:
+    timer = NotedTimer()
+    keeper = LeaseKeeper(NOWHERE, timer=timer)
+    lease = keeper._leases[1] = lease_of(1)
+    keeper.tick()
+    assert timer.at_s < NEVER
+    await keeper.stop()
+    assert timer.at_s == NEVER
+    assert keeper._renew([lease])
+    assert timer.at_s == NEVER
+    assert slow_etcd.now_s > slow_etcd.began_s
+
+
+@pytest.mark.parametrize("step_s", [0.0, 0.1, 1.3, TICK_AGE_S_MAX - 0.01])
+async def test_a_loop_that_runs_outlives_a_silent_etcd(slow_etcd: SlowEtcd, step_s: float) -> None:
+    """Each tick comes before the timer that the one before has set, however long a step takes."""
+    for early_s in range(30):
+        timer = NotedTimer()
+        keeper = LeaseKeeper(NOWHERE, timer=timer)
+        keeper._leases[1] = lease = EtcdLease(
+            1, 3, slow_etcd.now_s + 3 - early_s / 10, revoke=lambda _: None
+        )
+        while slow_etcd.now_s < lease.deadline_s:
+            keeper.tick()
+            assert timer.at_s < NEVER, "a process that is stopped now is to be killed"
+            assert timer.at_s >= lease.deadline_s + 0.5
+            slow_etcd.now_s += TICK_S + step_s
+            assert slow_etcd.now_s < timer.at_s
+        keeper.tick()
+        assert timer.at_s == NEVER
+
+
+KEEPING = """
+import asyncio
+from logfleet.io.clock import boot_s
+from logfleet.io.dead_mans_timer import KernelTimer
+from logfleet.io.etcd.endpoints import Addresses
+from logfleet.io.etcd.lease import EtcdLease
+from logfleet.io.etcd.store import EtcdStore
+
+async def main():
+    store = EtcdStore(Addresses.parse(["127.0.0.1:1"]), "/logfleet/test/", KernelTimer())
+    lease = EtcdLease(1, 1, boot_s() + 1, revoke=store._revoke)
+    store._keeper.keep(lease)
+    store._tick()
+    print(boot_s(), flush=True)
+    await asyncio.sleep(4)
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+async def test_only_a_process_that_cannot_run_is_killed_when_its_lease_ends(
+    *, is_stopped: bool
+) -> None:
+    """With a lease that nobody renews, of one second."""
+    command = [sys.executable, "-c", KEEPING]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        began_s = float(process.stdout.readline())
+        if is_stopped:
+            process.send_signal(signal.SIGSTOP)
+        assert process.wait(30) == (-signal.SIGKILL if is_stopped else 0)
+        if is_stopped:
+            assert 1.5 <= boot_s() - began_s < 1 + TICK_AGE_S_MAX + TICK_S + 3

@@ -78,7 +78,7 @@ def dirs(tmp_path: Path) -> Dirs:
 
 
 def keep_metadata_elsewhere(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
-    async def store(_: object) -> SqliteStore:
+    async def store(*_: object) -> SqliteStore:
         return await SqliteStore.open(path)
 
     monkeypatch.setattr("logfleet.node.broker.open_store", store)

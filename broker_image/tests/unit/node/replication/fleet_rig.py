@@ -141,7 +141,7 @@ async def fleet_of(path: Path, monkeypatch: Any, *broker_ids: int) -> AsyncItera
     path.mkdir(exist_ok=True)
     store = await SqliteStore.open(path / "metadata")
 
-    async def open_store(_: object) -> Any:
+    async def open_store(*_: object) -> Any:
         return _Shared(store)
 
     monkeypatch.setattr(broker_module, "open_store", open_store)
