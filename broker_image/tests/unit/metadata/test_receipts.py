@@ -1,9 +1,9 @@
 """Which transactions a controller takes for its own."""
 
 import pytest
-from logfleet.metadata.receipts import SLOTS, Receipt, Receipts, check_with_receipt
 from logfleet.metadata import keys
 from logfleet.metadata.keyspace import Keyspace
+from logfleet.metadata.receipts import SLOTS, Receipt, Receipts, check_with_receipt
 from logfleet.metadata.store import TXN_BYTES_MAX, Put, Txn, TxnResult, absent, check_txn
 
 WANTED = Txn((), (Put("part/U/0", b"as wanted"),))

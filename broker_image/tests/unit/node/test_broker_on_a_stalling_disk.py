@@ -137,7 +137,7 @@ async def test_what_waited_for_the_disk_comes_before_what_the_loop_writes_itself
             held.append(asyncio.ensure_future(rig.produce("stalled", values[-1])))
             await until(lambda: log.log_end_offset == len(values))
         assert (disk.is_held_up, [each.done() for each in held]) == (True, [False] * 3)
-        rig.files.gate.set()
+        rig.files.writes.set()
         await asyncio.gather(*held)
         assert not disk.is_held_up
         values.append(b"%d at once" % len(values))
