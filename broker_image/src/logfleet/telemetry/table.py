@@ -325,6 +325,11 @@ QUOTA_CLIENTS = gauge("logfleet_quota_clients", "Clients that are measured", lab
 # The cluster
 
 READY = gauge("logfleet_ready", "1 while /readyz says that clients may be sent here, else 0")
+STORE_WRITES_REFUSED = counter(
+    "logfleet_metadata_writes_refused_total",
+    "Attempts of this broker to write to the metadata store that were refused, as for want of a permission: metadata_write_refused in its log; "
+    "it goes on without, and tries again",
+)
 STORE_SILENT_SECONDS = gauge(
     "logfleet_metadata_store_silent_seconds",
     "For how long the metadata store has not answered this broker's keepalives, 0 while it does: meanwhile nobody is elected, no ISR changes, "

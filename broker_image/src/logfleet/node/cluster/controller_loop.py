@@ -205,7 +205,7 @@ class ControllerLoop:
             await asyncio.sleep(self._history_s)
             try:
                 await self._store.compact(revision)
-            except StoreUnavailable as error:
+            except (StoreUnavailable, StoreRefused) as error:
                 log.warning("metadata_compaction_delayed", reason=str(error))
 
     async def _balance_leaders(self, term: Term) -> None:

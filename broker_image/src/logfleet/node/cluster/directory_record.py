@@ -8,17 +8,29 @@ from logfleet.control.log_directories import LogDirectories
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Directories
 from logfleet.metadata.keys import DirectoriesValue
-from logfleet.metadata.store import Get, MetadataStore, Put, Txn, created_at, modified_at
+from logfleet.metadata.store import (
+    Get,
+    MetadataStore,
+    Put,
+    StoreRefused,
+    Txn,
+    TxnResult,
+    created_at,
+    modified_at,
+)
 from logfleet.node.cluster.claims import settle
+from logfleet.node.cluster.refused_writes import RefusedWrites
 
 
 class DirectoryRecord:
-    """Of one broker. local: as its start found them."""
+    """Of one broker. local: as its start found them. refused: as the store does not take it; no logs are made until it does."""
 
     def __init__(self, store: MetadataStore, broker_id: int, local: LogDirectories) -> None:
         self._store = store
         self._broker_id = broker_id
         self._local = local
+        self.refused = RefusedWrites()
+        self.is_refused = False
 
     def missing(self, image: ClusterImage) -> frozenset[str]:
         """Directories that may hold logs of this broker and are not there."""
@@ -29,23 +41,25 @@ class DirectoryRecord:
     ) -> bool:
         """Have it name the directories that are there, and `forgotten` no more; True: logs may be made there.
 
-        False: the registration of that epoch is over. Waits as long as the store is away. Raises StoreRefused, StoreReplaced.
+        False: the registration of that epoch is over, or the store refuses (`is_refused`). Waits as long as the store is away.
+        Raises StoreReplaced.
         """
         registration, key = keys.broker(self._broker_id), keys.directories(self._broker_id)
         recorded = image.directories.get(self._broker_id)
+        self.is_refused = False
         while True:
             wanted = self._local.to_record(recorded, forgotten)
             if recorded is not None and wanted == recorded.ids:
                 return True
             revision = 0 if recorded is None else recorded.revision
-            result = await settle(
-                self._store,
-                Txn(
-                    (created_at(registration, broker_epoch), modified_at(key, revision)),
-                    (Put(key, keys.encode(DirectoriesValue(tuple(sorted(wanted))))),),
-                    (Get(registration), Get(key)),
-                ),
+            txn = Txn(
+                (created_at(registration, broker_epoch), modified_at(key, revision)),
+                (Put(key, keys.encode(DirectoriesValue(tuple(sorted(wanted))))),),
+                (Get(registration), Get(key)),
             )
+            result = await self._settled(txn)
+            if result is None:
+                return False
             if result.succeeded:
                 return True
             registered, held = result.reads
@@ -55,3 +69,18 @@ class DirectoryRecord:
             if held is not None:
                 ids = msgspec.json.decode(held.value, type=DirectoriesValue).ids
                 recorded = Directories(frozenset(ids), held.mod_revision)
+
+    async def _settled(self, txn: Txn) -> TxnResult | None:
+        """None if the store refuses, or has refused and is not to be asked yet."""
+        key = keys.directories(self._broker_id)
+        self.is_refused = self.refused.is_waiting(key)
+        if self.is_refused:
+            return None
+        try:
+            result = await settle(self._store, txn)
+        except StoreRefused as error:
+            self.is_refused = True
+            self.refused.refused(key, error)
+            return None
+        self.refused.taken(key)
+        return result

@@ -22,6 +22,7 @@ from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.metadata_follower import MetadataFollower
 from logfleet.node.cluster.own_replicas import OwnReplicas
 from logfleet.node.cluster.peer_watch import PeerWatch
+from logfleet.node.cluster.refused_writes import RefusedWrites
 from logfleet.node.cluster.registration import Registrar, Registration
 from logfleet.telemetry.decisions import Decisions, Kind
 
@@ -83,6 +84,11 @@ class Membership:
     def registration(self) -> Registration | None:
         """None while this broker is not registered."""
         return self._registrar.registration
+
+    @property
+    def refused(self) -> RefusedWrites:
+        """What this broker says of itself, and the store does not take."""
+        return self._registrar.refused
 
     def tell(self, **changes: Any) -> None:
         """Fields of BrokerValue that are different from now on."""

@@ -7,7 +7,7 @@ import structlog
 
 from logfleet.control.producer_ids import next_block
 from logfleet.metadata import keys
-from logfleet.metadata.store import MetadataStore, StoreUnavailable
+from logfleet.metadata.store import MetadataStore, StoreRefused, StoreUnavailable
 from logfleet.node.cluster.claims import settle
 
 log = structlog.get_logger()
@@ -34,7 +34,7 @@ class ProducerIds:
             async with asyncio.timeout(TAKE_S_MAX), self._taking:
                 while (producer_id := self.take()) is None:
                     await self._refill()
-        except (TimeoutError, StoreUnavailable) as error:
+        except (TimeoutError, StoreUnavailable, StoreRefused) as error:
             log.warning("producer_ids_not_available", reason=str(error) or "no answer in time")
             return None
         return producer_id

@@ -42,6 +42,7 @@ from logfleet.metadata.store import (
 )
 from logfleet.node.cluster.claims import create_once, settle
 from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.node.cluster.refused_writes import RefusedWrites, settle_when_taken
 
 T = TypeVar("T")
 log = structlog.get_logger()
@@ -232,7 +233,7 @@ class Registrar:
     """Keeps one broker registered for as long as `run` runs.
 
     on_registered, on_lost: called on the loop, in turns; between on_lost and the next on_registered the broker must lead nothing.
-    They must not raise.
+    They must not raise. refused: what this broker says of itself, and the store does not take.
     """
 
     def __init__(
@@ -255,6 +256,7 @@ class Registrar:
         self._on_lost = on_lost
         self._ttl_s = ttl_s
         self._taken_s_max = taken_s_max
+        self.refused = RefusedWrites()
         self._told = asyncio.Event()
         self._registration: Registration | None = None
 
@@ -313,7 +315,7 @@ class Registrar:
             await asyncio.wait([expired, seen, writing])
 
     async def _write_told(self, registration: Registration, written: BrokerValue) -> str:
-        """Return why, should it find the registration ended. Raises StoreRefused, StoreReplaced."""
+        """Return why, should it find the registration ended. Raises StoreReplaced."""
         key, revision = keys.broker(self._broker_id), registration.epoch
         while True:
             value = self._value
@@ -323,9 +325,8 @@ class Registrar:
                 continue
             put = Put(key, keys.encode(value), registration.lease.id)
             try:
-                result = await settle(
-                    self._store, Txn((modified_at(key, revision),), (put,), (Get(key),))
-                )
+                txn = Txn((modified_at(key, revision),), (put,), (Get(key),))
+                result = await settle_when_taken(self._store, txn, self.refused, key)
             except LeaseNotFound:
                 return "the lease has ended"
             if result.succeeded:

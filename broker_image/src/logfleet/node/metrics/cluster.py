@@ -33,8 +33,12 @@ def _offline(image: ClusterImage) -> Iterator[Row]:
     yield "", offline
 
 
-def store(failsafe: Failsafe, suspended: int) -> Iterator[Family]:
-    """How this broker fares with the metadata store. suspended: how many partitions it does not serve for want of it."""
+def store(failsafe: Failsafe, suspended: int, refused: int) -> Iterator[Family]:
+    """How this broker fares with the metadata store. suspended: how many partitions it does not serve for want of it.
+
+    refused: attempts to write that the store refused.
+    """
+    yield single(table.STORE_WRITES_REFUSED, refused)
     yield single(table.STORE_SILENT_SECONDS, failsafe.silent_s)
     yield single(table.PARTITIONS_SUSPENDED, suspended)
 

@@ -10,6 +10,7 @@ from logfleet.metadata.image import ClusterImage
 from logfleet.net.listener import Listener
 from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.failsafe import Failsafe
+from logfleet.node.cluster.membership import Membership
 from logfleet.node.decisions.journal import Journal
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.groups.coordinator_loop import CoordinatorLoop
@@ -25,6 +26,7 @@ from logfleet.node.metrics.sources import Sources
 from logfleet.node.metrics.storage import compaction, disks
 from logfleet.node.metrics.traffic import TrafficWatch
 from logfleet.node.partitions.leadership import Leadership
+from logfleet.node.partitions.local_partitions import LocalPartitions
 from logfleet.node.partitions.parked import Parked
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.quotas.client_quotas import ClientQuotas
@@ -58,6 +60,8 @@ class Observed(Protocol):
     coordinators: CoordinatorLoop
     isr_writer: IsrWriter
     leadership: Leadership
+    local: LocalPartitions
+    membership: Membership
     failsafe: Failsafe
 
     @property
@@ -142,6 +146,14 @@ class Observation:
                 broker.coordinators.shards(), broker.partitions, broker.parked, series_max
             ).families(),
             lambda: cluster(broker.image, broker.controller),
-            lambda: store(broker.failsafe, broker.leadership.suspended),
+            lambda: store(broker.failsafe, broker.leadership.suspended, _refused_writes(broker)),
             lambda: compaction(cleaner, broker.log_dirs),
         )
+
+
+def _refused_writes(broker: Observed) -> int:
+    return (
+        broker.isr_writer.refused.count
+        + broker.local.refused_writes
+        + broker.membership.refused.count
+    )

@@ -11,7 +11,8 @@ import structlog
 
 from logfleet.control.topics import confirm_deleted
 from logfleet.metadata.image import ClusterImage, DeletedTopic, Topic
-from logfleet.metadata.store import MetadataStore, StoreUnavailable, UnknownOutcome
+from logfleet.metadata.store import MetadataStore, StoreRefused, StoreUnavailable, UnknownOutcome
+from logfleet.node.cluster.refused_writes import RefusedWrites
 from logfleet.node.partitions.replica_logs import ReplicaLogs
 from logfleet.wire import uuids
 
@@ -21,9 +22,10 @@ CONFIRM_AGAIN_S = 1.0
 
 
 class Deletions:
-    """Of one broker."""
+    """Of one broker. refused: confirmations that the store does not take."""
 
     def __init__(self, node_id: int, store: MetadataStore, logs: ReplicaLogs) -> None:
+        self.refused = RefusedWrites()
         self._node_id = node_id
         self._store = store
         self._logs = logs
@@ -47,10 +49,17 @@ class Deletions:
             await self._logs.delete(topic.id, indexes)
             log.info("moved_away", topic=topic.name, partitions=sorted(indexes))
 
-    async def carry_out(self, deleted: DeletedTopic) -> None:
-        """Return once the logs are gone for good and it is said. Raises OSError: then nothing is said, as some may be there."""
+    async def carry_out(self, deleted: DeletedTopic) -> bool:
+        """Delete the logs for good, and confirm it. False: the store refuses the confirmation, carry it out again later.
+
+        Raises OSError: then nothing is confirmed, as some logs may be there.
+        """
+        uuid = uuids.to_text(deleted.id)
+        write = f"deletion of {uuid}"
+        if self.refused.is_waiting(write):
+            return False
         await self._logs.delete(deleted.id)
-        log.info("topic_deleted", topic=deleted.name, topic_id=uuids.to_text(deleted.id))
+        log.info("topic_deleted", topic=deleted.name, topic_id=uuid)
         while True:
             try:
                 # If another broker was faster, the next image brings the key's new state here.
@@ -58,5 +67,9 @@ class Deletions:
             except (StoreUnavailable, UnknownOutcome) as error:
                 log.warning("deletion_not_confirmed", topic=deleted.name, reason=str(error))
                 await asyncio.sleep(CONFIRM_AGAIN_S)
+            except StoreRefused as error:
+                self.refused.refused(write, error)
+                return False
             else:
-                return
+                self.refused.taken(write)
+                return True

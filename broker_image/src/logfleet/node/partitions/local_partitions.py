@@ -83,6 +83,11 @@ class LocalPartitions:
         if topics:
             self._look_at(Changes(topics=topics))
 
+    @property
+    def refused_writes(self) -> int:
+        """Attempts to confirm deletions, or to record log directories, that the metadata store refused."""
+        return self._deletions.refused.count + self._missing.refused.count
+
     async def run(self) -> None:
         """Follow the image until cancelled."""
         self._subscription = self._follower.subscribe()
@@ -152,8 +157,11 @@ class LocalPartitions:
         if changes.everything or changes.deleted:
             for deleted in self._deletions.due(image):
                 await self._delete(deleted)
-        if may_create:  # else the registration by which it has them is over
+        if may_create:
             await asyncio.gather(*(self._start(image, *each) for each in starting))
+        elif self._missing.is_refused:  # else the registration by which it has them is over
+            self._table.unstarted |= {(topic.id, index) for topic, index in starting}
+            self._try_soon()
 
     async def _configure(self, image: ClusterImage, topic: Topic) -> None:
         """The logs that are hosted obey what is set now."""
@@ -215,10 +223,11 @@ class LocalPartitions:
             self._try_soon()
 
     async def _delete(self, deleted: DeletedTopic) -> None:
-        """What the disk refuses is tried again later, until it is done or the directory has failed."""
+        """What the disk refuses is tried again later, until it is done or the directory has failed; so is what the store refuses."""
         self._let_topic_go(deleted.id)
         try:
-            await self._deletions.carry_out(deleted)
+            if not await self._deletions.carry_out(deleted):
+                self._try_soon()
         except OSError as error:
             log.warning("deletion_failed", topic=deleted.name, error=str(error))
             self._on_disk_failure(TopicPartition(deleted.name, 0), error)

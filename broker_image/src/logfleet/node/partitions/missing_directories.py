@@ -9,6 +9,7 @@ from logfleet.io.slices import Slices
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import Changes
 from logfleet.node.cluster.directory_record import DirectoryRecord
+from logfleet.node.cluster.refused_writes import RefusedWrites
 from logfleet.node.partitions.offline import OfflinePartitions
 from logfleet.node.partitions.replica_logs import ReplicaLogs
 
@@ -33,6 +34,16 @@ class MissingDirectories:
         self._lost: set[tuple[bytes, int]] = set()
         self._are_lost_known = False
         self._are_lost_told = False
+
+    @property
+    def refused(self) -> RefusedWrites:
+        """Of the record."""
+        return self._record.refused
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether `follow` was False because the store refuses the record: it is to be asked again."""
+        return self._record.is_refused
 
     def look_again(self) -> None:
         """The broker has another registration, by which other partitions are new."""

@@ -17,8 +17,8 @@ from logfleet.io.slices import Slices
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.store import MetadataStore, Put, Txn
-from logfleet.node.cluster.claims import settle
 from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.node.cluster.refused_writes import RefusedWrites, settle_when_taken
 from logfleet.node.partitions.leadership import Leadership
 from logfleet.node.partitions.partition import Partition
 from logfleet.node.partitions.partition_table import PartitionTable
@@ -48,7 +48,7 @@ _Changes = dict[str, _Change]
 
 
 class IsrWriter:
-    """shrinks, expands: changes that were written; failed: those that came too late."""
+    """shrinks, expands: changes that were written; failed: those that came too late; refused: by the store, and tried again."""
 
     def __init__(
         self,
@@ -59,6 +59,7 @@ class IsrWriter:
         decisions: Decisions,
     ) -> None:
         self.shrinks = self.expands = self.failed = 0
+        self.refused = RefusedWrites()
         self._decisions = decisions
         self._store = store
         self._follower = follower
@@ -75,7 +76,7 @@ class IsrWriter:
         self._is_due.set()
 
     async def run(self) -> None:
-        """Until cancelled. Raises StoreRefused, StoreReplaced."""
+        """Until cancelled. Raises StoreReplaced."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._look_at_all_now_and_then())
             tasks.create_task(self._look_at_all_when_brokers_change())
@@ -141,7 +142,8 @@ class IsrWriter:
                 tasks.create_task(self._commit(txn, changes))
 
     async def _commit(self, txn: Txn, changes: _Changes) -> None:
-        answer = await settle(self._store, txn)
+        first = next(write.key for write in txn.success if isinstance(write, Put))
+        answer = await settle_when_taken(self._store, txn, self.refused, f"ISR of {first}")
         wanted = {key: each.change for key, each in changes.items()}
         lost: list[tuple[Partition, Lost]] = []
         async with asyncio.TaskGroup() as tasks:

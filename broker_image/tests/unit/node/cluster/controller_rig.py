@@ -84,7 +84,7 @@ class Store(SqliteStore):
         self.answering = asyncio.Event()
         self.unanswered = self.answered = self.others = 0
         self.compacted: list[int] = []
-        self.compact_errors = 0
+        self.compact_errors: list[Exception] = []
 
     async def txn(self, txn: Txn) -> TxnResult:
         loss = self.losses.pop(0) if self.losses else ""
@@ -124,8 +124,7 @@ class Store(SqliteStore):
 
     async def compact(self, revision: int) -> None:
         if self.compact_errors:
-            self.compact_errors -= 1
-            raise StoreUnavailable("away")
+            raise self.compact_errors.pop()
         self.compacted.append(revision)
 
 

@@ -24,15 +24,19 @@ from logfleet.metadata.store import (
     TXN_BYTES_MAX,
     Delete,
     Put,
+    StoreRefused,
+    StoreUnavailable,
     Txn,
     exists,
 )
 from logfleet.node.cluster import controller_term
 from logfleet.node.cluster.controller_term import Decision, NotControllerError
+from logfleet.telemetry.decisions import Kind
 
 from broker_image.tests.unit.node.cluster.controller_rig import (
     Node,
     Store,
+    noted,
     running,
     soon,
     start_broker,
@@ -430,8 +434,9 @@ async def test_many_partitions_are_looked_at_in_slices(store, monkeypatch):
 
 
 async def test_the_controller_compacts_what_is_old_and_lives_on_if_it_cannot(store):
-    store.compact_errors = 1
+    store.compact_errors = [StoreUnavailable("away"), StoreRefused("permission denied")]
     async with running(store, history_s=0.001) as node:
         await node.elected()
         await until(lambda: store.compacted)
         assert node.loop.is_controller
+        assert len(noted(node.decisions, Kind.CONTROLLER_ELECTED)) == 1

@@ -10,8 +10,16 @@ from logfleet.io.sqlite import SqliteStore
 from logfleet.metadata import keys
 from logfleet.metadata.image import Broker, ClusterImage, Fence
 from logfleet.metadata.keys import BrokerValue, FeaturesValue, FenceValue, Listener
-from logfleet.metadata.store import Delete, Put, StoreUnavailable, Txn, UnknownOutcome, modified_at
-from logfleet.node.cluster import registration
+from logfleet.metadata.store import (
+    Delete,
+    Put,
+    StoreRefused,
+    StoreUnavailable,
+    Txn,
+    UnknownOutcome,
+    modified_at,
+)
+from logfleet.node.cluster import refused_writes, registration
 from logfleet.node.cluster.metadata_follower import MetadataFollower
 from logfleet.node.cluster.registration import (
     IdTaken,
@@ -323,6 +331,27 @@ async def test_what_is_told_is_written_into_the_registration_that_stands(store, 
         assert fleet.calls.empty()
         await registered.lease.revoke()
         await fleet.lost()
+
+
+async def test_what_the_store_refuses_to_take_of_it_ends_no_registration(
+    store, until, monkeypatch
+) -> None:
+    monkeypatch.setattr(refused_writes, "PAUSE_S_MIN", 0.001)
+    transact, errors = store.txn, [StoreRefused("too large")] * 2
+
+    async def refusing(txn: Txn):
+        if errors:
+            raise errors.pop()
+        return await transact(txn)
+
+    async with Fleet(store) as fleet:
+        first = await fleet.registered()
+        monkeypatch.setattr(store, "txn", refusing)
+        told = msgspec.structs.replace(value(), offline={A: (0,)})
+        fleet.registrar.tell(told)
+        await until(lambda: fleet.follower.image.brokers[1].value == told)
+        assert fleet.registrar.registration is first
+        assert fleet.registrar.refused.count == 2
 
 
 async def test_what_was_told_is_in_the_next_registration_from_its_beginning(store, until) -> None:

@@ -14,6 +14,7 @@ from logfleet.log.names import TopicPartition
 from logfleet.metadata import keys
 from logfleet.metadata.keys import BrokerValue, FenceValue, PartitionValue, ReadyValue, TopicValue
 from logfleet.metadata.store import Delete, Put
+from logfleet.node.cluster import refused_writes
 from logfleet.node.cluster.metadata_follower import MetadataFollower
 from logfleet.node.partitions.leadership import Leadership
 from logfleet.node.partitions.partition import Partition
@@ -22,6 +23,7 @@ from logfleet.node.replication.isr_writer import IsrWriter
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.telemetry.decisions import Decision, Kind
 from logfleet.wire import uuids
+from structlog.testing import capture_logs
 
 from broker_image.tests.unit.node.cluster.controller_rig import Store, noted, soon, until
 from broker_image.tests.unit.node.handlers.conftest import Host
@@ -200,6 +202,24 @@ async def test_a_change_without_an_answer_is_written_until_it_has_one(leader, st
         await until(lambda: isr(partition) == [1, 2])
         assert partition.replicas_state.pending is None
         assert (await leader.stored()).partition_epoch == 4
+
+
+async def test_a_change_that_the_store_refuses_is_written_once_it_is_allowed(
+    leader, store, monkeypatch
+) -> None:
+    monkeypatch.setattr(refused_writes, "PAUSE_S_MIN", 0.001)
+    await leader.know(partitions=2)
+    async with leader.writing() as writer:
+        one, other = leader.lead(0), leader.lead(1)
+        store.losses = ["refused"] * 3
+        with capture_logs() as logs:
+            leader.fetches(writer, one, 0)
+            await until(lambda: writer.refused.count)
+            leader.fetches(writer, other, 0)
+            await until(lambda: isr(one) == isr(other) == [1, 2])
+        assert writer.refused.count == 3
+        rows = [row for row in logs if row["event"] == "metadata_write_refused"]
+        assert 1 <= len({row["write"] for row in rows}) == len(rows)
 
 
 async def test_who_is_fenced_joins_once_it_is_active(leader) -> None:

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 from logfleet.control.producer_ids import BLOCK_SIZE
-from logfleet.metadata.store import StoreUnavailable
+from logfleet.metadata.store import StoreRefused, StoreUnavailable
 from logfleet.node.cluster import producer_ids
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import InitProducerIdRequest
@@ -58,9 +58,10 @@ async def test_what_cannot_be_is_refused(node, given, error):
     assert answer.producer_id == -1
 
 
-async def test_without_the_store_a_producer_is_told_to_try_again(node, monkeypatch):
+@pytest.mark.parametrize("error", [StoreUnavailable("away"), StoreRefused("permission denied")])
+async def test_without_the_store_a_producer_is_told_to_try_again(node, monkeypatch, error):
     async def away(_: str) -> None:
-        raise StoreUnavailable("away")
+        raise error
 
     monkeypatch.setattr(node.store, "get", away)
     answer = await node.ask(request())

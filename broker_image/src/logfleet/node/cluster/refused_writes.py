@@ -1,0 +1,61 @@
+"""Writes that the metadata store refuses: for want of a permission, or as etcd is set up to take less than we send.
+
+Such a write is not made, and no more follows from it: the broker goes on with all else. It tries again after a pause that
+grows, as somebody may mend it. What a broker cannot be without is its watch of the store and the lease of its registration.
+"""
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from logfleet.io import clock
+from logfleet.metadata.store import MetadataStore, StoreRefused, Txn, TxnResult
+from logfleet.node.cluster.claims import settle
+
+log = structlog.get_logger()
+
+PAUSE_S_MIN: Final = 1.0
+PAUSE_S_MAX: Final = 60.0
+
+
+class RefusedWrites:
+    """Of one part of a broker. count: attempts that were refused."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._waiting: dict[str, tuple[float, float]] = {}  # write -> pause, and when it ends
+
+    def refused(self, write: str, error: StoreRefused) -> float:
+        """How many seconds to wait before the write is tried again. It is logged the first time."""
+        self.count += 1
+        pause_s, _ = self._waiting.get(write, (0.0, 0.0))
+        if not pause_s:
+            log.error("metadata_write_refused", write=write, reason=str(error))
+        pause_s = min(2 * pause_s, PAUSE_S_MAX) or PAUSE_S_MIN
+        self._waiting[write] = pause_s, clock.monotonic_ms() / 1000 + pause_s
+        return pause_s
+
+    def is_waiting(self, write: str) -> bool:
+        """Whether it was refused, and is not to be tried again yet."""
+        _, until_s = self._waiting.get(write, (0.0, 0.0))
+        return clock.monotonic_ms() / 1000 < until_s
+
+    def taken(self, write: str) -> None:
+        """The store has answered it."""
+        if self._waiting.pop(write, None) is not None:
+            log.info("metadata_write_taken", write=write)
+
+
+async def settle_when_taken(
+    store: MetadataStore, txn: Txn, refused: RefusedWrites, write: str
+) -> TxnResult:
+    """As `settle`, and again for as long as the store refuses. write: what the log calls it. Raises StoreReplaced, LeaseNotFound."""
+    while True:
+        try:
+            result = await settle(store, txn)
+        except StoreRefused as error:
+            await asyncio.sleep(refused.refused(write, error))
+        else:
+            refused.taken(write)
+            return result
