@@ -38,7 +38,8 @@ class Broker(msgspec.Struct, frozen=True):
     """A registered broker. epoch: create revision of its registration.
 
     state: what the controller holds this registration for, empty if it has not said yet. offline: by topic id the partitions that it
-    cannot serve.
+    cannot serve. last_epoch: the broker epoch that its fence names, which is that of the last
+    registration that the controller made active; None if there was none.
     """
 
     id: int
@@ -46,6 +47,7 @@ class Broker(msgspec.Struct, frozen=True):
     value: BrokerValue
     state: str = ""
     offline: Mapping[bytes, frozenset[int]] = {}
+    last_epoch: int | None = None
 
     @property
     def is_active(self) -> bool:

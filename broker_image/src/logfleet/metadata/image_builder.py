@@ -192,9 +192,13 @@ class ImageBuilder:
         """Brokers with what the controller says of them now: a fence may change without the registration."""
         brokers = dict(self._brokers.values)
         for broker_id, broker in brokers.items():
-            state = registration_state(broker.epoch, self._fences.values.get(broker_id))
-            if state != broker.state:
-                brokers[broker_id] = msgspec.structs.replace(broker, state=state)
+            fence = self._fences.values.get(broker_id)
+            state = registration_state(broker.epoch, fence)
+            last_epoch = None if fence is None else fence.broker_epoch
+            if (state, last_epoch) != (broker.state, broker.last_epoch):
+                brokers[broker_id] = msgspec.structs.replace(
+                    broker, state=state, last_epoch=last_epoch
+                )
         return brokers
 
     def _draft(self, topic_id: bytes) -> _TopicDraft:

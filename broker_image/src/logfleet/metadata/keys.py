@@ -85,6 +85,9 @@ class BrokerValue(msgspec.Struct, frozen=True, omit_defaults=True):
     unclean: it did not stop cleanly before this start, so that its logs may lack what it had acknowledged (KIP-966). leaving: it is
     asked to stop, and would be let go first. since_ms: when this start was, by its wall clock, 0 if it does not tell; nothing but a preference may rest on that.
     level: the highest feature level that it can do; a version from before there were any does not say, and can do 1.
+    previous_epoch: broker epoch of the last active registration that wrote its log directories
+    (KIP-966: PreviousBrokerEpoch), -1 if they name none or differ, None from a version that does
+    not send it.
     """
 
     incarnation: str
@@ -96,6 +99,7 @@ class BrokerValue(msgspec.Struct, frozen=True, omit_defaults=True):
     leaving: bool = False
     since_ms: int = 0
     level: int = 1
+    previous_epoch: int | None = None
 
 
 class DirectoriesValue(msgspec.Struct, frozen=True):

@@ -146,8 +146,20 @@ def _present(
 
 
 def _lost_records(broker: Broker) -> bool:
-    """It stopped uncleanly, and what it acknowledged before may be gone. Once it is let in, all it has is of this start."""
-    return broker.is_new and broker.value.unclean
+    """Whether its logs may lack records that it acknowledged before this registration.
+
+    Once the controller has made it active, only what it copied since counts.
+    """
+    return broker.is_new and (broker.value.unclean or _has_older_disk(broker))
+
+
+def _has_older_disk(broker: Broker) -> bool:
+    """Whether its disk is not the one that its last active registration wrote (KIP-966).
+
+    A version that does not send the previous epoch is believed, as is a broker that was never active.
+    """
+    previous, last = broker.value.previous_epoch, broker.last_epoch
+    return previous is not None and last is not None and previous != last
 
 
 def _last_leader(state: PartitionValue) -> int:

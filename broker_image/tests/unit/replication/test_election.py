@@ -15,10 +15,12 @@ LED = PartitionValue(
 )
 
 
-def broker(broker_id: int, epoch: int = 0, state: str = ACTIVE, **said) -> Broker:
+def broker(
+    broker_id: int, epoch: int = 0, state: str = ACTIVE, last_epoch: int | None = None, **said
+) -> Broker:
     """Its epoch is ten times its id, its only log directory is named after it."""
     value = BrokerValue("i", (), **{"directories": (f"d{broker_id}",), **said})
-    return Broker(broker_id, epoch or 10 * broker_id, value, state)
+    return Broker(broker_id, epoch or 10 * broker_id, value, state, last_epoch=last_epoch)
 
 
 def brokers(*several: Broker) -> dict[int, Broker]:
@@ -159,6 +161,22 @@ def test_a_broker_that_may_have_lost_records_is_not_eligible_before_it_is_let_in
     assert after(gone(), unclean).elr == (1, 3)
     state = after(LED, broker(1), unclean)
     assert (state.isr, state.elr) == (((1, 10),), (3,)), "nor if it was in sync a moment ago"
+
+
+@pytest.mark.parametrize(
+    "previous, last, is_eligible",
+    [(20, 20, True), (19, 20, False), (-1, 20, False), (21, 20, False), (None, 20, True), (19, None, True)],
+)  # fmt: skip
+def test_a_disk_that_the_last_life_of_its_broker_did_not_write_is_not_believed(
+    previous: int | None, last: int | None, is_eligible: bool
+) -> None:
+    """KIP-966. Brokers of older versions, and those that were never active, are."""
+    back = broker(2, 22, NEW, previous_epoch=previous, last_epoch=last)
+    state = after(LED, broker(1), back)
+    assert state.isr == ((1, 10),)
+    assert after(gone(), broker(2, 22, previous_epoch=previous, last_epoch=22)).leader == 2
+    elr = (next_state(gone(), brokers(back), min_isr=MIN_ISR) or gone()).elr
+    assert elr == ((1, 2, 3) if is_eligible else (1, 3))
 
 
 def test_what_an_unclean_broker_earned_since_it_was_let_in_is_its_own() -> None:

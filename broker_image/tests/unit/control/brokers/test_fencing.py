@@ -110,6 +110,29 @@ def test_a_broker_that_may_have_lost_records_is_nowhere_eligible_when_it_is_let_
     assert partition(cluster).leader == 2
 
 
+def test_a_disk_from_before_the_last_active_registration_is_nowhere_eligible(cluster):
+    cluster.start(1, 2)
+    cluster.create("t", replication_factor=2, configs={"min.insync.replicas": "2"})
+    old = cluster.image.brokers[1].epoch
+    cluster.vanish(1)
+    cluster.start(1, previous_epoch=old)
+    cluster.in_sync("t", 0, 1)
+    last = cluster.image.brokers[1].epoch
+    cluster.vanish(1)
+    cluster.stop(2)
+    assert partition(cluster).elr == (1, 2)
+    cluster.register(1, previous_epoch=last)  # and was stopped before it was active
+    cluster.vanish(1)
+    cluster.start(1, previous_epoch=last)
+    assert partition(cluster).leader == 1, "its disk is that of its last active registration"
+    cluster.vanish(1)
+    cluster.converge()
+    assert 1 in partition(cluster).elr
+    cluster.start(1, previous_epoch=old)
+    assert cluster.image.brokers[1].is_active
+    assert (partition(cluster).leader, partition(cluster).elr) == (NO_LEADER, (2,))
+
+
 def test_a_replica_that_is_not_in_sync_does_not_lead_while_an_eligible_one_registers(cluster):
     cluster.start(1, 2)
     cluster.create("t", replication_factor=2, configs={"unclean.leader.election.enable": "true"})
