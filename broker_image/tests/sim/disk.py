@@ -60,7 +60,10 @@ def in_turn(
 
 
 class Inode:
-    def __init__(self) -> None:
+    """number: of no other file that the disk ever had."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
         self.data = bytearray()
         self.durable = b""
         self.pending: list[tuple[int, bytes | None]] = []  # (position, data), or (length, None)
@@ -159,13 +162,18 @@ class SimLock:
 
 
 class SimDisk:
-    """Implements `Files`. fuse: after so many changes and syncs the power fails, None: never by itself."""
+    """Implements `Files`. fuse: after so many changes and syncs the power fails, None: never by itself.
+
+    mounts: how often it was mounted. tells_mounts: whether `life_of` names anything.
+    """
 
     def __init__(self, seed: int) -> None:
         self.turn = RLock()
         self.fuse: int | None = None
         self.locks: set[str] = set()
-        self.boots = 1
+        self.boots = self.mounts = 1
+        self.tells_mounts = True
+        self._inodes = 0
         self.faults = 0  # operations that have failed
         self._fault: tuple[int, frozenset[str], str] = (0, frozenset(), "/")
         self._fault_in = self._faults_left = 0
@@ -246,7 +254,7 @@ class SimDisk:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, "No such file", path)
             self.may_fail(CREATE, path)
-            inode = Inode()
+            inode = self._new_inode()
             self._rename(_parent(path), lambda names: names.__setitem__(path, inode))
         return SimFile(self, path, self._names[path])
 
@@ -330,8 +338,41 @@ class SimDisk:
     def space(self, path: str) -> Space:  # noqa: ARG002  it is never full
         return Space(1 << 40, 1 << 40)
 
-    def boot_id(self) -> str:
-        return f"boot {self.boots}"
+    @in_turn
+    def life_of(self, path: str) -> str | None:
+        self.open(path)
+        if not self.tells_mounts:
+            return None
+        return f"boot {self.boots} mount {self.mounts} inode {self._names[path].number}"
+
+    @in_turn
+    def copy_directory(self, source: str, target: str) -> None:
+        """As `cp -a` and `sync` do: the files of the copy are other ones."""
+        for name in [name for name in self._directories if f"{name}/".startswith(f"{source}/")]:
+            self._directories.add(target + name.removeprefix(source))
+        for name in [name for name in self._names if name.startswith(f"{source}/")]:
+            copy = target + name.removeprefix(source)
+            inode = self._new_inode()
+            inode.data[:] = inode.durable = bytes(self._names[name].data)
+            self._names[copy] = self._durable_names[copy] = inode
+
+    @in_turn
+    def replace_directory(self, source: str, target: str) -> None:
+        """As `rm -r target; mv source target` do, and `sync`."""
+        for names in (self._names, self._durable_names):
+            for name in [name for name in names if name.startswith(f"{target}/")]:
+                del names[name]
+            for name in [name for name in names if name.startswith(f"{source}/")]:
+                names[target + name.removeprefix(source)] = names.pop(name)
+        self._journal = [each for each in self._journal if not each[0].startswith(target)]
+        moved = {name for name in self._directories if f"{name}/".startswith(f"{source}/")}
+        old = {name for name in self._directories if name.startswith(f"{target}/")}
+        self._directories -= moved | old
+        self._directories |= {target + name.removeprefix(source) for name in moved}
+
+    def _new_inode(self) -> Inode:
+        self._inodes += 1
+        return Inode(self._inodes)
 
     @in_turn
     def lock(self, path: str, holder: str) -> Lock:

@@ -20,6 +20,8 @@ from typing import Final, Protocol
 import msgspec
 import structlog
 
+from logfleet.io.file_life import life_of
+
 log = structlog.get_logger(__name__)
 
 Writable = bytes | bytearray | memoryview
@@ -30,8 +32,6 @@ _OUT_OF_DESCRIPTORS: Final = {errno.EMFILE, errno.ENFILE}
 _FLOCK = struct.Struct("@hhqqi4x")
 """struct flock of 64-bit Linux: type, whence, start, length, pid."""
 
-
-BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 COPY_CHUNK_BYTES = 1024 * 1024
 
@@ -127,8 +127,8 @@ class Files(Protocol):
         """Of the file system that holds `path`."""
         ...
 
-    def boot_id(self) -> str:
-        """Tells this run of the machine from others: what was written in it is there, durable or not, until its power fails."""
+    def life_of(self, path: str) -> str | None:
+        """Names the file in this mount and boot; None where mounts cannot be told apart."""
         ...
 
     def lock(self, path: str, holder: str) -> Lock:
@@ -292,9 +292,8 @@ class PosixFiles:
         volume = os.statvfs(path)
         return Space(volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize)
 
-    def boot_id(self) -> str:
-        """Of the machine, whatever container this is in: the page cache is the machine's."""
-        return PosixFile(BOOT_ID, writable=False).pread(64, 0).decode().strip()
+    def life_of(self, path: str) -> str | None:
+        return life_of(path)
 
     def lock(self, path: str, holder: str) -> Lock:
         return _OpenFileLock(path, holder)

@@ -13,6 +13,7 @@ from logfleet.log.epochs import EpochStart
 from logfleet.log.names import TopicPartition
 
 NO_BROKER_EPOCH: Final = -1
+"""Kafka: CleanShutdownFileHandler and BrokerRegistrationRequest, where the epoch is not known."""
 
 
 class CorruptCheckpoint(Exception):
@@ -81,6 +82,29 @@ def parse_clean_shutdown(data: bytes) -> int | None:
     except msgspec.DecodeError:
         return None
     return None if epoch == NO_BROKER_EPOCH else epoch
+
+
+class Running(msgspec.Struct, frozen=True):
+    """A broker that uses a log directory. life: of a file in it, as `Files.life_of` names it.
+
+    broker_epoch: of its last registration that the controller made active.
+    """
+
+    life: str
+    broker_epoch: int = msgspec.field(name="brokerEpoch")
+
+
+def format_running(life: str, broker_epoch: int) -> bytes:
+    """The file that `parse_running` reads."""
+    return msgspec.json.encode(Running(life, broker_epoch))
+
+
+def parse_running(data: bytes) -> Running | None:
+    """None if it is not in this form: an older version wrote the machine's boot id alone."""
+    try:
+        return msgspec.json.decode(data, type=Running)
+    except msgspec.DecodeError:
+        return None
 
 
 def format_partition_metadata(topic_id: str) -> bytes:

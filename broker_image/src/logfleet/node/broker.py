@@ -274,8 +274,6 @@ class Broker:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LEADING_S_MAX):
                 image = await self.follower.until(self.leadership.leads_its_own)
-                await self._flusher.run(self._log_dirs.settle)
-                self.membership.tell(unclean=False)
                 await self.local.until_applied(image.revision)
         maintenance = self._start_maintenance()
         await self._start_dynamic_config(maintenance)
@@ -400,6 +398,7 @@ class Broker:
             unclean=not self._log_dirs.lost_nothing,
             since_ms=clock.now_ms(),
             level=self.config.logfleet_feature_level_max,
+            previous_epoch=self._log_dirs.previous_epoch,
         )
         self.membership = Membership(
             self.store,
@@ -410,6 +409,7 @@ class Broker:
             decisions=self.decisions,
             on_registered=self._registered,
             on_lost=self._unregistered,
+            on_active=self._disks.settle,
         )
         self._is_member = True
         offline = self.partitions.offline
@@ -417,7 +417,6 @@ class Broker:
         self.membership.start(self._spawn)
 
     def _registered(self, registration: Registration) -> None:
-        self._disks.broker_epoch = registration.epoch
         self.failsafe.registered(registration.lease)
         self.dispatcher.lease = self.failsafe
         self.local.registered(registration.epoch)

@@ -13,10 +13,7 @@ from logfleet.storage.log_dirs import LogDirs
 
 
 class Disks:
-    """broker_epoch: of the last registration, which the marker of a clean stop names; None before the first.
-
-    recovery_threads: how many logs of a directory are closed at a time. on_failure: called with why a directory could not be closed.
-    """
+    """recovery_threads: how many logs of a directory are closed at a time. on_failure: called with why a directory could not be closed."""
 
     def __init__(
         self,
@@ -29,7 +26,6 @@ class Disks:
         recovery_threads: Callable[[], int],
         on_failure: Callable[[str], None],
     ) -> None:
-        self.broker_epoch: int | None = None
         self._config = config
         self._log_dirs = log_dirs
         self._flusher = flusher
@@ -46,6 +42,11 @@ class Disks:
             stack.push_async_callback(self._close, log_dir)
             await self._disk_space.look(log_dir.path)
 
+    async def settle(self, broker_epoch: int) -> None:
+        """The registration of this epoch is active; the next start finds it in the directories."""
+        self._log_dirs.settle(broker_epoch)
+        await self._flusher.run(self._log_dirs.note_running)
+
     def remember(self, high_watermarks: Callable[[], Mapping[TopicPartition, int]]) -> None:
         """These are checkpointed when the directories are closed: nothing is committed any more."""
         self._high_watermarks = high_watermarks()
@@ -61,6 +62,6 @@ class Disks:
             await self._flusher.until_all_idle()
             await self._checkpointer.until_idle()
             await self._flusher.close(log_dir.logs.values(), self._recovery_threads())
-            await self._flusher.run(log_dir.close, self._high_watermarks, self.broker_epoch)
+            await self._flusher.run(log_dir.close, self._high_watermarks)
         except OSError as error:
             self._on_failure(f"log directory {log_dir.path} could not be closed: {error}")

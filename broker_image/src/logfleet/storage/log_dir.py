@@ -7,7 +7,6 @@ Errors: LogDirRefused (one line for a person: not this broker's directory, or in
 """
 
 import base64
-import contextlib
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,23 +20,18 @@ from logfleet.io.files import (
     make_durable_directory,
     process_name,
     read_file,
-    remove_if_there,
     write_file,
 )
 from logfleet.log.checkpoints import (
     NO_BROKER_EPOCH,
     CorruptCheckpoint,
-    format_clean_shutdown,
     format_offsets,
     format_properties,
-    parse_clean_shutdown,
     parse_offsets,
     parse_properties,
 )
 from logfleet.log.config import LogConfig
 from logfleet.log.names import (
-    BOOT,
-    CLEAN_SHUTDOWN,
     DELETE_DIRECTORY,
     FIRST_DIRTY_OFFSETS,
     HIGH_WATERMARKS,
@@ -53,6 +47,13 @@ from logfleet.log.names import (
     parse_partition_directory,
 )
 from logfleet.storage.checkpoint_job import ALL, CheckpointJob
+from logfleet.storage.last_life import (
+    forget_last_life,
+    forget_running,
+    mark_closed,
+    note_running,
+    read_last_life,
+)
 from logfleet.storage.log_loader import LoadRequest, prepare_directory
 from logfleet.storage.moves.incoming import IncomingLogs
 from logfleet.storage.open_files import OpenFiles
@@ -87,8 +88,9 @@ class LogDir:
 
     logs: the partitions' logs by topic and partition; only `create`, `delete`, `set_aside` and `take_over` change it.
     incoming: copies of logs of other directories.
-    high_watermarks: as they were when last checkpointed. was_clean: the directory was closed properly; closed_by: by the broker of this
-    epoch, None if that is not known. lost_nothing: all that was written is there, or the cluster knows of what is not; certain once
+    high_watermarks: as they were when last checkpointed. was_clean: the directory was closed properly.
+    broker_epoch: of the last registration on this directory that the controller made active, None if
+    the directory names none. lost_nothing: all that was written is there, or the cluster knows of what is not; certain once
     it is loaded. begun: partitions of which
     something may be there, as `create` failed half way; they are completed here and begin nowhere else.
     is_loaded: `load` was exhausted.
@@ -122,12 +124,10 @@ class LogDir:
         self._lock = None if is_locked else self._locked()
         try:
             self.identity = self._identify(cluster_id, node_id)
-            marker = self._read(CLEAN_SHUTDOWN)
-            self.was_clean = marker is not None
-            self.closed_by = None if marker is None else parse_clean_shutdown(marker)
-            self._boot = self._files.boot_id().encode()
-            self._was_killed = marker is None and self._read(BOOT) == self._boot
-            self.lost_nothing = self.closed_by is not None or self._was_killed
+            self._last = read_last_life(self._files, path)
+            self.was_clean = self._last.was_clean
+            self.broker_epoch = self._last.broker_epoch
+            self.lost_nothing = self.broker_epoch is not None
             self.high_watermarks = self._read_offsets(HIGH_WATERMARKS)
             self.incoming = IncomingLogs(path, open_files, self._trash, self.notes.append)
             self._written = {
@@ -218,10 +218,7 @@ class LogDir:
         log_starts = self._read_offsets(LOG_STARTS)
         first_dirty = self._read_offsets(FIRST_DIRTY_OFFSETS)
         self._told = {*recovery_points, *log_starts, *first_dirty, *self.high_watermarks}
-        remove_if_there(self._files, f"{self.path}/{BOOT}")
-        if self.was_clean:
-            self._files.remove(f"{self.path}/{CLEAN_SHUTDOWN}")
-            self._files.fsync_directory(self.path)
+        forget_last_life(self._files, self.path, self._last)
         for entry in sorted(self._files.list_directory(self.path), key=lambda entry: entry.name):
             if not entry.is_directory:
                 continue
@@ -254,20 +251,24 @@ class LogDir:
         opened = self.logs[partition] = PartitionLog(
             partition, self._open_files, self._trash, request
         )
-        if self._was_killed and not self.is_loaded:
+        if self._last.was_killed and not self.is_loaded:
             self._make_sure(opened)
+        if opened.log_end_offset < request.recovery_point:
+            self.lost_nothing = False  # a flush was recorded up to there
         return opened
 
-    def _note_boot(self) -> None:
-        """From here on it loses nothing if the process alone dies; where that cannot be noted the next start believes nothing."""
-        with contextlib.suppress(OSError):
-            write_file(self._files, f"{self.path}/{BOOT}", self._boot, durable=True)
+    def settle(self, broker_epoch: int) -> None:
+        """The registration of this epoch is active: the cluster does not count on what was lost.
 
-    def settle(self) -> None:
-        """The cluster knows of what was lost: this replica counts for nothing that it may lack. Blocks."""
-        if not self.lost_nothing:
-            self.lost_nothing = True
-            self._note_boot()
+        `note_running` makes it outlast the process.
+        """
+        self.broker_epoch = broker_epoch
+        self.lost_nothing = True
+
+    def note_running(self) -> None:
+        """The next start finds what `settle` said, also if the process is killed. Blocks."""
+        if self.lost_nothing and self.broker_epoch is not None:
+            note_running(self._files, self.path, self.broker_epoch)
 
     def _make_sure(self, log: PartitionLog) -> None:
         """The process that wrote the log was killed, and the machine runs on: all it wrote is there, if the disk takes it.
@@ -293,8 +294,7 @@ class LogDir:
             self._departures += 1  # a crash came between a log's departure and the checkpoints
         self.high_watermarks = {p: o for p, o in self.high_watermarks.items() if p in self.logs}
         self.is_loaded = True
-        if self.lost_nothing:
-            self._note_boot()
+        self.note_running()
 
     # Partitions that come and go
 
@@ -417,23 +417,15 @@ class LogDir:
             yield
         self._departures_told = job.departures
 
-    def close(
-        self, high_watermarks: Mapping[TopicPartition, int], broker_epoch: int | None = None
-    ) -> None:
-        """Make everything durable and mark the directory as closed properly. Blocks; nothing may append any more.
-
-        broker_epoch: of the last registration. The marker tells of it, or of the one before if there was none, if `lost_nothing`.
-        """
+    def close(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Make everything durable and mark the directory as closed. Blocks; nothing may append any more."""
         for log in self.logs.values():
             job = log.close()
             job.run(self._files)
             log.complete_flush(job)
         self.checkpoint(high_watermarks).run(self._files)
-        closed_by = self.closed_by if broker_epoch is None else broker_epoch
-        if closed_by is None or not self.lost_nothing:
-            closed_by = NO_BROKER_EPOCH
-        marker = format_clean_shutdown(closed_by)
-        write_file(self._files, f"{self.path}/{CLEAN_SHUTDOWN}", marker, durable=True)
+        epoch = self.broker_epoch if self.lost_nothing else None
+        mark_closed(self._files, self.path, NO_BROKER_EPOCH if epoch is None else epoch)
         self.abandon()
 
     def fail(self) -> None:
@@ -441,8 +433,7 @@ class LogDir:
 
         The kernel tells of what it failed to write back only once.
         """
-        with contextlib.suppress(OSError):
-            remove_if_there(self._files, f"{self.path}/{BOOT}")
+        forget_running(self._files, self.path)
         self.abandon()
 
     def abandon(self) -> None:

@@ -13,7 +13,7 @@ import structlog
 
 from logfleet.control.log_directories import LogDirectories
 from logfleet.io.files import Files, read_file
-from logfleet.log.checkpoints import CorruptCheckpoint, parse_properties
+from logfleet.log.checkpoints import NO_BROKER_EPOCH, CorruptCheckpoint, parse_properties
 from logfleet.log.config import LogConfig
 from logfleet.log.names import META_PROPERTIES, TopicPartition
 from logfleet.storage.log_dir import ConfigOf, LogDir, LogDirRefused
@@ -104,8 +104,8 @@ class LogDirs:
 
         threads: logs that are opened at the same time in each directory (num.recovery.threads.per.data.dir).
         """
-        if len({log_dir.closed_by for log_dir in self.dirs if log_dir.was_clean}) > 1:
-            self.distrust()  # some were not there when others were closed
+        if len({log_dir.broker_epoch for log_dir in self.dirs}) > 1:
+            self.distrust()  # some were not there in the last life of others
         async with asyncio.TaskGroup() as tasks:
             for log_dir in self:
                 tasks.create_task(self._load(log_dir, config_of, now_ms, threads))
@@ -170,10 +170,15 @@ class LogDirs:
         return LogDirectories(online, frozenset(self._bad))
 
     @property
-    def closed_by(self) -> int | None:
-        """The broker epoch under which all were closed properly, None if there is no one such (Kafka: LogManager.readBrokerEpochFromCleanShutdownFiles)."""
-        epochs = {log_dir.closed_by for log_dir in self.dirs}
-        return epochs.pop() if len(epochs) == 1 and not self.failed else None
+    def previous_epoch(self) -> int:
+        """The broker epoch of the last life of all directories, which a registration names.
+
+        NO_BROKER_EPOCH if a directory names none or another one, or cannot be read (Kafka:
+        LogManager.readBrokerEpochFromCleanShutdownFiles).
+        """
+        epochs = {log_dir.broker_epoch for log_dir in self.dirs}
+        epoch = epochs.pop() if len(epochs) == 1 and not self.failed else None
+        return NO_BROKER_EPOCH if epoch is None else epoch
 
     @property
     def lost_nothing(self) -> bool:
@@ -190,11 +195,19 @@ class LogDirs:
         for log_dir in self.dirs:
             log_dir.lost_nothing = False
 
-    def settle(self) -> None:
-        """The controller lets this broker be active, so the cluster no longer counts on what was lost. Blocks."""
+    def settle(self, broker_epoch: int) -> None:
+        """The registration of this epoch is active: the cluster does not count on what was lost.
+
+        To be followed by `note_running`.
+        """
         for log_dir in self:
-            log_dir.settle()
+            log_dir.settle(broker_epoch)
         self._is_settled = True
+
+    def note_running(self) -> None:
+        """The next start finds what `settle` said, also if the process is killed. Blocks."""
+        for log_dir in self:
+            log_dir.note_running()
 
     def dir_of(self, partition: TopicPartition) -> LogDir | None:
         """The directory that holds the partition's log."""

@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from logfleet.control.brokers.fencing import newcomers
 from logfleet.io.files import File, PosixFiles
 from logfleet.log.names import TopicPartition
+from logfleet.metadata.image import Broker as RegisteredBroker
+from logfleet.metadata.image import ClusterImage
+from logfleet.node import broker as broker_module
 from logfleet.node.broker import Broker, StartError
-from logfleet.node.cluster import failsafe
+from logfleet.node.cluster import controller_term, failsafe
 from logfleet.node.partitions import local_partitions
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
@@ -27,6 +31,7 @@ from logfleet.wire.messages import (
 from structlog.testing import capture_logs
 
 from broker_image.tests.unit.node.broker_rig import ask, config, registered_again
+from broker_image.tests.unit.waiting import Until
 
 pytestmark = pytest.mark.asyncio
 
@@ -47,18 +52,75 @@ async def test_it_serves_and_keeps_its_identity_over_restarts(tmp_path: Path) ->
     assert clusters[0] == clusters[1]
 
 
-async def test_the_next_start_knows_which_registration_closed_the_logs(tmp_path: Path) -> None:
+async def test_the_next_start_knows_which_registration_closed_the_logs(
+    tmp_path: Path, until: Until
+) -> None:
     epochs = []
     for _ in range(2):
         async with Broker(config(tmp_path)) as broker:
-            epochs.append(broker.image.brokers[broker.node_id].epoch)
-            found = broker.log_dirs
-            assert (found.closed_by, found.lost_nothing) == (
-                epochs[-2] if epochs[:-1] else None,
-                True,
-            )
+            registered = broker.image.brokers[broker.node_id]
+            epochs.append(registered.epoch)
+            assert registered.value.previous_epoch == (epochs[-2] if epochs[:-1] else -1)
+            await until(lambda: broker.log_dirs.previous_epoch == epochs[-1])
+            assert broker.log_dirs.lost_nothing
     marker = (tmp_path / "data" / ".kafka_cleanshutdown").read_text()
     assert marker == f'{{"version":0,"brokerEpoch":{epochs[-1]}}}'
+
+
+class LateController:
+    """It makes no broker active until `admits` is set and the image changes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.admits = False
+        monkeypatch.setattr(controller_term, "newcomers", self.newcomers)
+        monkeypatch.setattr(broker_module, "LEADING_S_MAX", 0.2)
+
+    def newcomers(self, image: ClusterImage) -> list[RegisteredBroker]:
+        return newcomers(image) if self.admits else []
+
+
+async def lose_registration(broker: Broker, until: Until) -> None:
+    """Its lease ends, and it registers again."""
+    former = broker.membership.registration
+    assert former is not None
+    await former.lease.revoke()
+    await until(lambda: broker.membership.registration not in {None, former})
+
+
+@pytest.mark.parametrize("registrations", [1, 2])
+async def test_however_late_it_is_active_what_it_lacked_before_does_not_count_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: Until, registrations: int
+) -> None:
+    """After a power cut of the site brokers wait for a controller longer than a start does."""
+    controller = LateController(monkeypatch)
+    async with Broker(config(tmp_path)) as broker:
+        for _ in range(registrations - 1):
+            await lose_registration(broker, until)
+        registered = broker.membership.registration
+        assert registered is not None
+        await until(lambda: broker.image.revision >= registered.epoch)
+        assert broker.image.brokers[1].value.unclean, "its directory was empty"
+        assert broker.image.brokers[1].is_new
+        controller.admits = True
+        broker.membership.tell(rack="moved")
+        await until(lambda: not broker.image.brokers[1].value.unclean)
+        assert broker.image.brokers[1].is_active
+    marker = (tmp_path / "data" / ".kafka_cleanshutdown").read_text()
+    assert marker == f'{{"version":0,"brokerEpoch":{registered.epoch}}}'
+
+
+async def test_a_registration_of_the_same_process_names_its_last_active_one(
+    tmp_path: Path, until: Until
+) -> None:
+    async with Broker(config(tmp_path)) as broker:
+        epochs = []
+        for _ in range(3):
+            await until(lambda: 1 in broker.image.brokers and broker.image.brokers[1].is_active)
+            registered = broker.membership.registration
+            assert registered is not None
+            epochs.append((broker.image.brokers[1].value.previous_epoch, registered.epoch))
+            await lose_registration(broker, until)
+        assert [previous for previous, _ in epochs[1:]] == [epoch for _, epoch in epochs[:-1]]
 
 
 async def test_a_taken_port_is_one_sentence(tmp_path: Path) -> None:

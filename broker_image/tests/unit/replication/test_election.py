@@ -168,7 +168,7 @@ def test_a_broker_that_may_have_lost_records_is_not_eligible_before_it_is_let_in
     [(20, 20, True), (19, 20, False), (-1, 20, False), (21, 20, False), (None, 20, True), (19, None, True)],
 )  # fmt: skip
 def test_a_disk_that_the_last_life_of_its_broker_did_not_write_is_not_believed(
-    previous: int | None, last: int | None, is_eligible: bool
+    *, previous: int | None, last: int | None, is_eligible: bool
 ) -> None:
     """KIP-966. Brokers of older versions, and those that were never active, are."""
     back = broker(2, 22, NEW, previous_epoch=previous, last_epoch=last)

@@ -29,9 +29,18 @@ async def start(disk, paths=("/a",), *, distrusts=False) -> LogDirs:
     return found
 
 
-def close(dirs, epoch: int | None) -> None:
+def close(dirs, epoch: int | None = None) -> None:
+    """epoch: of a registration that is active by now, None without one."""
+    if epoch is not None:
+        dirs.settle(epoch)
     for log_dir in dirs:
-        log_dir.close({}, epoch)
+        log_dir.close({})
+
+
+def settle(dirs, epoch: int) -> None:
+    """A registration of this epoch is active, and the directories name it."""
+    dirs.settle(epoch)
+    dirs.note_running()
 
 
 def append(dirs, count=1, epoch=0) -> None:
@@ -41,9 +50,9 @@ def append(dirs, count=1, epoch=0) -> None:
 
 
 async def known(disk, paths=("/a",)) -> LogDirs:
-    """As the cluster knows them: registered, active, ten records durable."""
+    """Active as broker epoch 5, with ten durable records."""
     dirs = await start(disk, paths)
-    dirs.settle()
+    settle(dirs, 5)
     append(dirs, 10)
     for log_dir in dirs:
         for log in log_dir.logs.values():
@@ -64,9 +73,9 @@ async def test_the_marker_tells_which_broker_epoch_closed_the_directory(disk) ->
     marker = disk.open("/a/.kafka_cleanshutdown")
     assert marker.pread(100, 0) == b'{"version":0,"brokerEpoch":77}'
     again = await start(disk)
-    assert (again.closed_by, again.lost_nothing) == (77, True)
-    close(again, None)  # it was never registered
-    assert (await start(disk)).closed_by == 77
+    assert (again.previous_epoch, again.lost_nothing) == (77, True)
+    close(again)  # no registration of it was active
+    assert (await start(disk)).previous_epoch == 77
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"no json", b'{"version":0,"brokerEpoch":-1}'])
@@ -77,22 +86,22 @@ async def test_a_marker_without_an_epoch_says_nothing_of_what_was_lost(disk, con
     file.truncate(0)
     file.pwrite(content, 0)
     again = await start(disk)
-    assert (again.closed_by, again.lost_nothing) == (None, False)
+    assert (again.previous_epoch, again.lost_nothing) == (-1, False)
     assert again.dirs[0].was_clean
 
 
 async def test_a_new_directory_may_stand_for_one_that_was_lost(disk) -> None:
     dirs = await start(disk)
     assert not dirs.lost_nothing
-    assert not (await start(disk)).lost_nothing, "killed before the cluster knew"
-    close(await start(disk), 6)
-    assert not (await start(disk)).lost_nothing, "registered, and never active"
+    assert not (await start(disk)).lost_nothing, "killed before it was active"
+    close(await start(disk))
+    assert not (await start(disk)).lost_nothing, "closed before it was active"
 
 
 async def test_a_process_that_was_killed_has_lost_nothing(disk) -> None:
     append(await known(disk), 30)
     again = await start(disk)
-    assert (again.lost_nothing, again.closed_by) == (True, None)
+    assert (again.lost_nothing, again.previous_epoch) == (True, 5)
     log = again.log_of(NAME)
     assert log is not None
     assert (log.log_end_offset, log.recovery_point) == (40, 40)
@@ -108,9 +117,10 @@ async def test_a_machine_that_lost_power_may_have_lost_what_was_not_durable(disk
     assert not (await start(disk)).lost_nothing
     assert not (await start(disk)).lost_nothing, "killed before the cluster knew"
     dirs = await start(disk)
-    dirs.settle()
+    settle(dirs, 6)
     assert dirs.lost_nothing
-    assert (await start(disk)).lost_nothing
+    again = await start(disk)
+    assert (again.lost_nothing, again.previous_epoch) == (True, 6)
 
 
 async def test_what_the_disk_did_not_take_fails_the_directory(disk) -> None:
@@ -159,10 +169,9 @@ async def test_the_torn_end_of_a_write_that_nobody_was_told_of_is_none(disk) -> 
 async def test_directories_closed_under_different_epochs_are_not_believed(disk) -> None:
     close(await known(disk, ("/a", "/b")), 5)
     alone = await start(disk, ("/a",))
-    alone.settle()
     close(alone, 6)
     both = await start(disk, ("/a", "/b"))
-    assert (both.closed_by, both.lost_nothing) == (None, False)
+    assert (both.previous_epoch, both.lost_nothing) == (-1, False)
     assert not (await start(disk, ("/a", "/b"))).lost_nothing
     assert not (await start(disk, ("/a",), distrusts=True)).lost_nothing
 
@@ -173,12 +182,100 @@ async def test_a_directory_that_cannot_be_opened_is_missed(disk, tmp_path) -> No
     paths = [str(tmp_path / "good"), str(tmp_path / "file")]
     list(found.open_each(paths, "cluster", 1))
     await found.load(lambda _: SMALL, NOW, 1)
-    assert (found.closed_by, found.lost_nothing) == (None, False)
-    found.settle()
+    assert (found.previous_epoch, found.lost_nothing) == (-1, False)
+    found.settle(3)
     assert found.lost_nothing
-    close(found, 3)
+    close(found)
 
 
-async def test_the_machine_says_which_run_it_is() -> None:
-    assert len(PosixFiles().boot_id()) == 36
-    assert PosixFiles().boot_id() == PosixFiles().boot_id()
+async def test_the_directory_names_the_last_registration_that_was_active(disk) -> None:
+    dirs = await known(disk)
+    assert (await start(disk)).previous_epoch == 5
+    assert (await start(disk)).previous_epoch == 5, "killed before the next one was active"
+    settle(dirs := await start(disk), 9)
+    append(dirs)
+    assert (await start(disk)).previous_epoch == 9
+    dirs = await start(disk)
+    dirs.settle(12)  # and is killed before that is on the disk
+    assert (await start(disk)).previous_epoch == 9
+    dirs = await start(disk)
+    dirs.settle(15)
+    close(dirs)
+    assert (await start(disk)).previous_epoch == 15, "a stop in order names it all the same"
+
+
+async def test_a_copy_of_a_directory_in_use_is_not_believed(disk) -> None:
+    dirs = await known(disk)
+    append(dirs, 5)
+    disk.copy_directory("/a", "/copy")
+    append(dirs, 20)
+    disk.replace_directory("/copy", "/a")
+    again = await start(disk)
+    assert (again.previous_epoch, again.lost_nothing) == (-1, False)
+    assert not (await start(disk)).lost_nothing, "killed before it was active"
+
+
+async def test_a_copy_of_a_closed_directory_names_the_life_that_closed_it(disk) -> None:
+    close(await known(disk), 7)
+    disk.copy_directory("/a", "/copy")
+    settle(dirs := await start(disk), 9)
+    append(dirs, 20)
+    disk.replace_directory("/copy", "/a")
+    assert (await start(disk)).previous_epoch == 7
+
+
+async def test_another_mount_of_the_file_system_may_be_of_an_older_state(disk) -> None:
+    append(await known(disk), 5)
+    disk.mounts += 1
+    again = await start(disk)
+    assert (again.previous_epoch, again.lost_nothing) == (-1, False)
+
+
+async def test_where_mounts_cannot_be_told_apart_a_killed_process_is_not_believed(disk) -> None:
+    disk.tells_mounts = False
+    dirs = await known(disk)
+    assert not (await start(disk)).lost_nothing
+    close(dirs)
+    again = await start(disk)
+    assert (again.previous_epoch, again.lost_nothing) == (5, True), "a stop in order is"
+
+
+async def test_the_note_of_an_older_version_is_not_believed(disk) -> None:
+    await known(disk)
+    note = disk.open("/a/.logfleet-boot")
+    note.truncate(0)
+    note.pwrite(b"8bd43e7a-9a9d-4f8c-a7a5-b4ac33d4dc1e", 0)
+    assert not (await start(disk)).lost_nothing
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+async def test_a_log_that_ends_before_its_last_flush_has_lost_records(disk, is_closed) -> None:
+    dirs = await known(disk)
+    log = dirs.log_of(NAME)
+    assert log is not None
+    assert log.recovery_point == 10
+    if is_closed:
+        close(dirs)
+    for segment in log.segments[1:]:
+        for path in segment.paths:
+            disk.remove(path)
+    log.segments[0].file.truncate(0)
+    again = await start(disk)
+    assert not again.lost_nothing
+
+
+async def test_directories_that_a_killed_process_left_with_different_epochs_are_not_believed(
+    disk,
+) -> None:
+    dirs = await known(disk, ("/a", "/b"))
+    dirs.settle(9)
+    dirs.dirs[0].note_running()  # and is killed before the other one names it
+    again = await start(disk, ("/a", "/b"))
+    assert (again.previous_epoch, again.lost_nothing) == (-1, False)
+
+
+async def test_one_directory_may_be_closed_and_the_other_not(disk) -> None:
+    dirs = await known(disk, ("/a", "/b"))
+    dirs.dirs[0].close({})
+    again = await start(disk, ("/a", "/b"))
+    assert (again.previous_epoch, again.lost_nothing) == (5, True)

@@ -6,7 +6,7 @@ leave there is nobody to hand over to, and all stop at once.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
 import msgspec
@@ -35,7 +35,11 @@ Spawn = Callable[[str, Coroutine[Any, Any, None]], None]
 
 
 class Membership:
-    """value: what is said of this broker; `tell` says something else. on_registered, on_lost: as Registrar calls them."""
+    """value: what is said of this broker; `tell` says something else. on_registered, on_lost: as Registrar calls them.
+
+    on_active: called with the broker epoch when the controller has made a registration of this
+    process active. By then the broker is in no ISR and no eligible leader by what it may lack.
+    """
 
     def __init__(
         self,
@@ -48,6 +52,7 @@ class Membership:
         decisions: Decisions,
         on_registered: Callable[[Registration], None],
         on_lost: Callable[[], None],
+        on_active: Callable[[int], Awaitable[None]],
     ) -> None:
         self._follower = follower
         self._node_id = config.node_id
@@ -55,6 +60,9 @@ class Membership:
         self._decisions = decisions
         self._on_registered = on_registered
         self._on_lost = on_lost
+        self._on_active = on_active
+        self._changed = asyncio.Event()
+        self._epochs: set[int] = set()  # of this process, behind the last one that was active
         self._own = OwnReplicas(config.node_id)
         self._broker_epoch = 0
         self._registrar = Registrar(
@@ -79,6 +87,7 @@ class Membership:
         spawn("registration", self._registrar.run())
         spawn("peers", self._peers.run())
         spawn("own replicas", self._own.run(self._follower.subscribe()))
+        spawn("active", self._follow_active())
 
     @property
     def registration(self) -> Registration | None:
@@ -89,6 +98,21 @@ class Membership:
     def refused(self) -> RefusedWrites:
         """What this broker says of itself, and the store does not take."""
         return self._registrar.refused
+
+    async def _follow_active(self) -> None:
+        """Whenever it happens: the controller may be away for long, and registrations may end early.
+
+        `fence/ID` names a broker epoch only after the controller has made that registration active.
+        """
+        subscription = self._follower.subscribe(self._changed)
+        while True:
+            image, _ = await subscription.next()
+            fence = image.fences.get(self._node_id)
+            if fence is not None and fence.broker_epoch in self._epochs:
+                epoch = fence.broker_epoch
+                self._epochs = {each for each in self._epochs if each > epoch}
+                self.tell(unclean=False, previous_epoch=epoch)
+                await self._on_active(epoch)
 
     def tell(self, **changes: Any) -> None:
         """Fields of BrokerValue that are different from now on."""
@@ -131,6 +155,8 @@ class Membership:
 
     def _registered(self, registration: Registration) -> None:
         self._broker_epoch = registration.epoch
+        self._epochs.add(registration.epoch)
+        self._changed.set()
         self._on_registered(registration)
         cause = "it holds a lease"
         epoch = registration.epoch

@@ -261,7 +261,10 @@ class Registrar:
         self._registration: Registration | None = None
 
     def tell(self, value: BrokerValue) -> None:
-        """What to say of this broker from now on; a registration that stands is written anew and keeps its epoch."""
+        """What to say of this broker from now on; a registration that stands is written anew and keeps its epoch.
+
+        Not for a change of `previous_epoch` alone, which matters to the next registration only.
+        """
         self._value = value
         self._told.set()
 
@@ -319,7 +322,7 @@ class Registrar:
         key, revision = keys.broker(self._broker_id), registration.epoch
         while True:
             value = self._value
-            if value == written:
+            if value == msgspec.structs.replace(written, previous_epoch=value.previous_epoch):
                 self._told.clear()
                 await self._told.wait()
                 continue

@@ -10,7 +10,7 @@ from logfleet.io.sqlite import SqliteStore
 from logfleet.log.names import TopicPartition
 from logfleet.metadata import keys
 from logfleet.metadata.keys import PartitionValue
-from logfleet.metadata.store import Put, Txn
+from logfleet.metadata.store import Delete, Put, Txn
 from logfleet.node.broker import Broker
 from logfleet.node.cluster.metadata_store import EMBEDDED_FILE
 from logfleet.node.partitions.partition import Partition
@@ -62,7 +62,8 @@ class Node:
             value = msgspec.json.decode(item.value, type=PartitionValue)
             raised = msgspec.structs.replace(value, leader_epoch=value.leader_epoch + 1_000_000)
             puts.append(Put(item.key, keys.encode(raised)))
-        await store.txn(Txn(success=puts))
+        fences = [Delete(item.key) for item in (await store.range(keys.FENCES)).items]
+        await store.txn(Txn(success=(*puts, *fences)))
         await store.close()
 
 
@@ -147,6 +148,20 @@ async def test_with_raised_leader_epochs_consumers_find_where_they_were(node: No
     async with node.broker() as broker:
         row = await end_of_epoch(broker, newest)
         assert (row.error_code, row.leader_epoch, row.end_offset) == (ErrorCode.NONE, newest, 2)
+
+
+@pytest.mark.parametrize("is_prepared", [True, False])
+async def test_a_log_that_is_newer_than_the_store_is_kept_and_believed_once_fences_are_deleted(
+    node: Node, *, is_prepared: bool
+) -> None:
+    """Else the broker's disk is not that of the life that the store knows as its last."""
+    await aged(node)
+    node.restore()
+    if is_prepared:
+        await node.raise_numbers()
+    async with node.broker() as broker:
+        assert led(broker).high_watermark == 2
+        assert broker.controller.noted.unclean_elections == (0 if is_prepared else 1)
 
 
 async def first_of_a_new_producer(node: Node, *, raised: bool) -> tuple[Any, int]:
