@@ -32,6 +32,7 @@ WANTED = {
     "etcd for 5 minutes": 1,
     "disk full": 3,
     "EIO": 3,
+    "old volume": 3,
 }
 FAULTS_PER_ROUND = 12
 

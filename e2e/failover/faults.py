@@ -1,6 +1,7 @@
 """What is done to the fleet, and undone."""
 
 import random
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ STOPPED_S = (5.0, 60.0)
 """How long a process is stopped by SIGSTOP: log-uniform between these."""
 ETCD_AWAY_S = 6.0
 ETCD_LONG_AWAY_S = 300.0
+COPY_AGE_S = 3.0
 
 
 class Injected(NamedTuple):
@@ -133,6 +135,39 @@ def fail_log_dir(fleet: FailoverFleet, dice: random.Random) -> Injected:
     return Injected(at_s, str(broker_id), frozenset(i for i in led if _in(log_dir, i)), heal)
 
 
+def put_old_volume_in_place(fleet: FailoverFleet, dice: random.Random) -> Injected:
+    """A broker gets back what its disk was a while ago, when it is the last one in sync, and starts alone."""
+    broker_id = dice.choice([1, 2, 3])
+    broker = fleet.broker(broker_id)
+    copy = broker.data.with_name("copy")
+    is_running = dice.random() < 0.5
+    if not is_running:
+        broker.terminate()
+    shutil.copytree(broker.data, copy, symlinks=True)
+    if not is_running:
+        broker.start()
+    fleet.until_whole()
+    time.sleep(COPY_AGE_S)  # what is acknowledged meanwhile is not in the copy
+    led, others = fleet.led_by(broker_id), [each for each in fleet.brokers if each is not broker]
+    at_s = time.monotonic()
+    for each in others:
+        each.kill()
+    fleet.until("alone", lambda: fleet.registered() == {broker_id})
+    broker.kill()
+    shutil.rmtree(broker.data)
+    copy.rename(broker.data)
+
+    def heal() -> None:
+        broker.launch()
+        fleet.until("alone", lambda: fleet.registered() == {broker_id})
+        for each in others:
+            each.launch()
+        for each in fleet.brokers:
+            each.wait_ready()
+
+    return Injected(at_s, str(broker_id), led, heal)
+
+
 def _in(log_dir: Path, partition: int) -> bool:
     return (log_dir / f"{TOPIC}-{partition}").exists()
 
@@ -148,6 +183,7 @@ FAULTS: dict[str, Callable[[FailoverFleet, random.Random], Injected]] = {
     "etcd for 5 minutes": kill_etcd_for_minutes,
     "disk full": fill_disk,
     "EIO": fail_log_dir,
+    "old volume": put_old_volume_in_place,
 }
 OF_DISKS = frozenset({"disk full", "EIO"})
 """Faults that need a fleet with disks of its own."""

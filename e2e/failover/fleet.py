@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from e2e.failover.disks import Disk
@@ -78,6 +79,13 @@ class FailoverFleet:
 
     def led_by(self, broker_id: int) -> frozenset[int]:
         return frozenset(index for index, leader in self.leaders().items() if leader == broker_id)
+
+    def registered(self) -> set[int]:
+        """Brokers that are active; nobody if none answers."""
+        try:
+            return set(self.admin.list_topics(timeout=5).brokers)
+        except KafkaException:
+            return set()
 
     def controller(self) -> int:
         return int(self.admin.list_topics(timeout=5).controller_id)
