@@ -3,6 +3,7 @@
 What it decides is decided by the product's code (`logfleet.replication`, `logfleet.control`); this is the shell around it, without sockets and files.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from logfleet.control.brokers import leaving
@@ -27,26 +28,39 @@ LEAVING_MS_MAX = 10_000
 
 
 class SimBroker(Node):
-    """is_unclean: it did not stop cleanly before, and has not been let in since. is_gone: it is not started again."""
+    """previous_epoch: of its last registration that was active, None while its disk names none.
+
+    is_gone: it is not started again.
+    """
 
     is_gone = False
+
+    @property
+    def is_unclean(self) -> bool:
+        """Whether its disk may lack what it acknowledged before this start."""
+        return self.previous_epoch is None
 
     def start(self) -> None:
         """A process begins, with nothing but what the disk holds."""
         kernel, disk = self.fleet.kernel, self.disk
+        was_killed = disk.marker is None
         self.host.is_up = True
         self.is_leaving = self.is_lost = self.has_disk_failed = False
         self.epoch = None
         self.lease: int | None = None
         self.deadline_ms = -1
         self.image = ClusterImage()
-        self.is_unclean, disk.marker = disk.marker is None, None
+        self.previous_epoch = disk.note = disk.last_epoch
+        disk.marker = None
+        self._epochs: set[int] = set()
         self.leading = Leading(self)
         self.fetching = Fetching(self, self.leading)
         self.controlling = Controlling(self)
         for index, log in disk.logs.items():
             self.leading.add(index, log, disk.high_watermarks.get(index, 0))
         self.note("starts%s", " after an unclean stop" if self.is_unclean else "")
+        if was_killed and not self.is_unclean:
+            kernel.sometimes("a killed process was believed")
         self.fleet.store.watch(self.host, self.on_image)
         kernel.spawn(self.host, "register", self._registering())
         kernel.spawn(self.host, "flush", self._flushing())
@@ -70,7 +84,7 @@ class SimBroker(Node):
 
     def fail_disk(self) -> None:
         """It is not used again before a restart; the broker stays, and says so (KIP-112)."""
-        self.has_disk_failed = True
+        self.has_disk_failed, self.disk.note = True, None
         self.leading.stop_all()
 
     # registration
@@ -103,6 +117,7 @@ class SimBroker(Node):
                 yield 300
                 continue
             self.epoch = result.revision if held is None else held.create_revision
+            self._epochs.add(self.epoch)
             self.lease, self.is_lost = lease, False
             self.deadline_ms = sent_ms + 1000 * LEASE_TTL_S
             self.note("is registered, broker epoch %s", self.epoch)
@@ -122,6 +137,7 @@ class SimBroker(Node):
             self.rack,
             (self.disk.directory,),
             unclean=self.is_unclean,
+            previous_epoch=-1 if self.previous_epoch is None else self.previous_epoch,
             leaving=self.is_leaving,
             offline=self._offline(),
             since_ms=self.since_ms,
@@ -164,13 +180,25 @@ class SimBroker(Node):
     def _look_for_its_end(self) -> None:
         """Whether the image shows that this registration has ended, which it may have before this broker knew that it had begun."""
         image, broker = self.image, self.image.brokers.get(self.id)
-        if self.epoch is not None and image.revision >= self.epoch:
-            if broker is None or broker.epoch != self.epoch:
-                self.is_lost = True
-            elif not broker.is_fenced:
-                self.is_unclean = False
-            elif self.id in image.fences and image.fences[self.id].broker_epoch == self.epoch:
-                self.is_lost = True
+        fence = image.fences.get(self.id)
+        if fence is not None and fence.broker_epoch in self._epochs:
+            self._was_active(fence.broker_epoch)
+        is_shown = self.epoch is not None and image.revision >= self.epoch
+        if is_shown and (
+            broker is None or broker.epoch != self.epoch or broker.state == keys.FENCED
+        ):
+            self.is_lost = True
+
+    def _was_active(self, epoch: int) -> None:
+        """What its disk lacked before no longer counts (`Membership`)."""
+        self._epochs.discard(epoch)
+        self.previous_epoch = epoch
+        kernel = self.fleet.kernel
+        kernel.at(kernel.draw("disk.note", 50), self.host, "note", self._note_life, epoch)
+
+    def _note_life(self, epoch: int) -> None:
+        if not self.has_disk_failed:
+            self.disk.note = epoch
 
     def apply(self) -> None:
         """Take the part in each partition that the image gives this registration."""
@@ -230,14 +258,17 @@ class SimBroker(Node):
 
     # how it stops
 
-    def leave(self, away_ms: int) -> None:
-        """Stop in good order: hand over what it leads, then stop cleanly, safe or not. It starts again after that time."""
+    def leave(self, away_ms: int, stopped: Callable[[], None] = lambda: None) -> None:
+        """Stop in good order: hand over what it leads, then stop cleanly, safe or not. It starts again after that time.
+
+        stopped: called when its process has ended.
+        """
         if self.host.is_up and not self.is_leaving:
             self.note("is told to leave")
             self.is_leaving = True
-            self.fleet.kernel.spawn(self.host, "leave", self._leaving(away_ms))
+            self.fleet.kernel.spawn(self.host, "leave", self._leaving(away_ms, stopped))
 
-    def _leaving(self, away_ms: int) -> Process:
+    def _leaving(self, away_ms: int, stopped: Callable[[], None]) -> Process:
         kernel = self.fleet.kernel
         deadline_ms = kernel.now + LEAVING_MS_MAX
         while kernel.now < deadline_ms and not self._may_leave():
@@ -246,13 +277,14 @@ class SimBroker(Node):
             kernel.sometimes("a broker left when nothing needed it any more")
         self.leading.stop_all()
         self.flush()
-        self.disk.marker = None if self.has_disk_failed else self.epoch
+        self.disk.marker = None if self.has_disk_failed else self.previous_epoch
         lease = self.lease
         self.note("stops cleanly")
         if lease is not None:
             self.fleet.store.revoke(self.host, lease)
         self.fleet.net.break_connections(self.host.name)
         self.die()
+        stopped()
         self.start_in(away_ms)
 
     def start_in(self, ms: int) -> None:

@@ -9,7 +9,7 @@ from logfleet.metadata.keys import FenceValue
 from logfleet.metadata.store import Delete, Put, Txn, created_at
 
 from broker_image.tests.sim.broker import SimBroker
-from broker_image.tests.sim.node import Fleet
+from broker_image.tests.sim.node import Disk, Fleet
 from broker_image.tests.sim.operating import Operating
 from broker_image.tests.sim.tape import Tape
 
@@ -74,6 +74,7 @@ class Faults:
         """The machine stops; nobody is told, and what was not flushed is lost, or a part of it."""
         if target.host.is_up:
             target.die()
+            target.disk.note = None
             for log in target.disk.logs.values():
                 log.lose_power(self._fleet.kernel.draw("faults.kept", 6))
             target.start_in(ms)
@@ -95,6 +96,27 @@ class Faults:
             target.new_disk()
             self._fleet.net.break_connections(target.host.name)
             target.start_in(ms)
+
+    def old_disk(self, target: SimBroker, ms: int) -> None:
+        """Its disk is copied, after a stop in order or while it runs, and replaced by the copy later."""
+        copies: list[Disk] = []
+
+        def keep() -> None:
+            copies.append(target.disk.copied())
+
+        def replace() -> None:
+            if copies and target.host.is_up and target.disk.directory == copies[0].directory:
+                target.die()
+                self._fleet.net.break_connections(target.host.name)
+                target.disk = copies[0].older_than(target.disk)
+                self._fleet.kernel.sometimes("a disk was replaced by an older copy")
+                target.start_in(100)
+
+        if ms % 2:
+            target.leave(100, keep)
+        else:
+            keep()
+        self._fleet.kernel.at(ms, self._fleet.store.host, "old disk", replace)
 
     def fail_disk(self, target: SimBroker, ms: int) -> None:
         """The log directory fails, the broker goes on without; later it is restarted, and the disk is as it was."""
@@ -274,6 +296,7 @@ ACTS = {
     **KINDS,
     "stop_if_allowed": Faults.stop_if_allowed,
     "reassign": Faults.reassign,
+    "old_disk": Faults.old_disk,
     "roll": Faults.roll,
     "drain": Faults.drain,
     "kill_operator": Faults.kill_operator,
@@ -314,6 +337,16 @@ def drawn_faults(tape: Tape, until_ms: int) -> tuple[Fault, ...]:
                 tape.draw("move.ms", 1_000),
             )
             for _ in range(1 + tape.draw("move.count", 4))
+        ]
+    if tape.draw("old.is_drawn", 3) == 2:
+        faults += [
+            Fault(
+                tape.draw("old.at", until_ms),
+                "old_disk",
+                tape.draw("old.target", 12),
+                1_000 + tape.draw("old.ms", 7_000),
+            )
+            for _ in range(1 + tape.draw("old.count", 3))
         ]
     if tape.draw("operate.is_drawn", 3) == 2:
         begun = ("roll", "drain")[tape.draw("operate.first", 2)]

@@ -20,7 +20,7 @@ from logfleet.replication.partition_state import with_isr
 from logfleet_operator.clusters import may_i as operators_question
 from logfleet_operator.clusters.observed import Leave
 
-from broker_image.tests.sim import broker, controlling, replica
+from broker_image.tests.sim import broker, controlling, node, replica
 from broker_image.tests.sim.replica_log import Batch
 from broker_image.tests.sim.simulation import drawn_case, run
 from broker_image.tests.sim.store import SimStore
@@ -174,20 +174,39 @@ def _follower_forgets_producers(rule: Any) -> Any:
     return append
 
 
-def _unclean_is_forgotten(rule: Any) -> Any:
-    def start(self: broker.SimBroker) -> None:
-        rule(self)
-        self.is_unclean = False
+def _unclean_is_not_sent(rule: Any) -> Any:
+    def value(self: broker.SimBroker) -> Any:
+        return msgspec.structs.replace(rule(self), unclean=False, previous_epoch=None)
 
-    return start
+    return value
 
 
-def _unclean_is_told_once(rule: Any) -> Any:
-    def keeping(self: broker.SimBroker, lease: int, told: Any) -> Any:
-        yield from rule(self, lease, told)
-        self.is_unclean = False
+def _unclean_is_sent_once(rule: Any) -> Any:
+    def value(self: broker.SimBroker) -> Any:
+        is_first = not self._epochs
+        return rule(self) if is_first else _unclean_is_not_sent(rule)(self)
 
-    return keeping
+    return value
+
+
+def _gone_hold_nothing(rule: Any) -> Any:
+    def move(self: LeaderReplicas) -> bool:
+        counted = self._counted
+        self._counted = [(each, epoch) for each, epoch in counted if each.broker_epoch == epoch]
+        moved = rule(self)
+        self._counted = counted
+        return bool(moved)
+
+    return move
+
+
+def _with_its_note(rule: Any) -> Any:
+    def copied(self: node.Disk) -> Any:
+        copy = rule(self)
+        copy.note = self.note
+        return copy
+
+    return copied
 
 
 def _leads_again(rule: Any) -> Any:
@@ -253,29 +272,32 @@ _UNCONFIRMED = Mutant(
 )
 MUTANTS = (
     Mutant("an ISR change in flight does not count", LeaderReplicas, "_count", _not_pending, seed=18),
-    Mutant("the high watermark moves below min ISR", LeaderReplicas, "_move", _below_min_isr, seed=5),
+    Mutant("the high watermark moves below min ISR", LeaderReplicas, "_move", _below_min_isr, seed=88),
     Mutant("any broker epoch's fetch counts", LeaderReplicas, "fetched", _any_broker_epoch, seed=0),
     Mutant("the ISR grows at the high watermark only", LeaderReplicas, "_is_in_sync", _at_high_watermark, seed=1502),
     Mutant("the ISR grows at the epoch's start only", LeaderReplicas, "_is_in_sync", _at_epoch_start, seed=0),
     Mutant("a leader looks for no divergence", fetch_check, "diverging_epoch", lambda _: lambda *_, **__: None, seed=3),
     Mutant("a stale answer counts", follower, "decide", _decide_anyway, seed=19),
     Mutant("a new follower truncates to its high watermark", replica.Replica, "follow", _truncate_to_high_watermark, seed=11),
-    Mutant("a follower truncates to the leader's end only", follower, "truncation_offset", lambda _: lambda _epochs, end, diverging: min(end, diverging[1]), seed=516),
+    Mutant("a follower truncates to the leader's end only", follower, "truncation_offset", lambda _: lambda _epochs, end, diverging: min(end, diverging[1]), seed=73),
     Mutant("an unclean start is trusted by the controller", election, "_lost_records", lambda _: lambda _broker: False, seed=3),
-    Mutant("an unclean start is not told", broker.SimBroker, "start", _unclean_is_forgotten, seed=3),
-    Mutant("an unclean start is not told again by the next registration", broker.SimBroker, "_keeping", _unclean_is_told_once, seed=902),
+    Mutant("an unclean start is not told", broker.SimBroker, "_value", _unclean_is_not_sent, seed=3),
+    Mutant("an unclean start is not told again by the next registration", broker.SimBroker, "_value", _unclean_is_sent_once, seed=902),
+    Mutant("the previous epoch is not compared", election, "_has_older_disk", lambda _: lambda _broker: False, seed=13),
+    Mutant("a copy of a disk in use is believed", node.Disk, "copied", _with_its_note, seed=7),
+    Mutant("a registration that has gone holds nothing", LeaderReplicas, "_move", _gone_hold_nothing, seed=475),
     Mutant("newcomers are let in before the sweep", controlling.Controlling, "_converge", _admit_first, seed=3),
     Mutant("admission does not wait for the sweep", controlling, "_is_swept", lambda _: lambda *_, **__: True, seed=200),
     Mutant("a controller's own write is recognised by content", Receipt, "on", _by_content, beside=(_UNCONFIRMED,), seed=456),
     Mutant("an election compares no registration", transactions, "still_active", lambda _: lambda *_: (), seed=11),
-    Mutant("an ISR change compares no registration", isr_write, "still_active", lambda _: lambda *_: (), seed=39),
+    Mutant("an ISR change compares no registration", isr_write, "still_active", lambda _: lambda *_: (), seed=104),
     Mutant("an ISR change compares no version", isr_write, "modified_at", _without_version, seed=3),
     Mutant("a read settles an unknown transaction", SimStore, "settle", _settled_by_a_read, seed=1757),
     Mutant("any disk will do for the last leader", election, "_has_disk", lambda _: lambda *_: True, seed=154),
     Mutant("any replica may be elected", election, "_elected", lambda rule: lambda *arguments, preferences, **_: rule(*arguments, unclean=True, preferences=preferences), seed=3),
     Mutant("a leader is elected in the epoch of the last", election, "_led_by", lambda rule: lambda one, state, epoch: rule(one, state, epoch - 1), seed=0),
     Mutant("a leader begins again in an epoch that has ended", replica.Replica, "lead", _leads_again, seed=974),
-    Mutant("followers forget producers", replica.Replica, "append", _follower_forgets_producers, seed=1),
+    Mutant("followers forget producers", replica.Replica, "append", _follower_forgets_producers, seed=2),
     Mutant("an unclean broker stays eligible", election, "with_isr", lambda _: lambda state, isr, **_: with_isr(state, isr), seed=3),
     Mutant("the ISR grows by who is behind", LeaderReplicas, "_is_in_sync", lambda _: lambda _self, follower: follower.log_end_offset > 0, seed=0),
     Mutant("eligible leaders stay so beside a full ISR", leader, "with_isr", _eligible_for_ever, seed=29, also=(election,)),

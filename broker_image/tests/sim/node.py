@@ -1,5 +1,7 @@
 """What the parts of a simulated broker share: the world that it stands in, its disk, and what it knows of itself."""
 
+from copy import deepcopy
+
 import msgspec
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Partition
@@ -65,13 +67,37 @@ class Fleet:
 
 
 class Disk:
-    """What is there after a crash. marker: broker epoch at the last clean stop, None after any other. directory: id of the disk."""
+    """What is there after a crash. directory: id of the disk.
+
+    marker, note: the broker epoch that a clean stop and a running broker leave (`storage.last_life`).
+    """
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self.marker: int | None = None
+        self.note: int | None = None
         self.logs: dict[int, ReplicaLog] = {}
         self.high_watermarks: dict[int, int] = {}
+
+    @property
+    def last_epoch(self) -> int | None:
+        """The broker epoch that it names when the next process begins."""
+        return self.note if self.marker is None else self.marker
+
+    def copied(self) -> "Disk":
+        """What it is now, on other files: a note of a broker that uses it says nothing of the copy."""
+        copy = deepcopy(self)
+        copy.note = None
+        for log in copy.logs.values():
+            log.flush()
+        return copy
+
+    def older_than(self, newer: "Disk") -> "Disk":
+        """This copy in place of the disk that it was made of: what it lacks of it is lost."""
+        for index, log in newer.logs.items():
+            old = self.logs.setdefault(index, ReplicaLog())
+            old.has_lost = old.has_lost or old.batches != log.batches
+        return self
 
 
 class Node:

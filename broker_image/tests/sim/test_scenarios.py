@@ -135,6 +135,22 @@ def a_broker_that_stopped_uncleanly_is_not_eligible() -> None:
     assert s.end_offset(s.leader) == 5
 
 
+def an_older_copy_of_a_disk_is_not_eligible() -> None:
+    """KIP-966: F's disk is copied after a stop in order; the copy takes its place when F alone is in sync."""
+    s = Scenario(min_isr=2)
+    s.acked(3)
+    s.faults.old_disk(s.follower, 9_001)
+    s.until(lambda: s.follower.host.life > 1 and s.follower.id in s.isr, "F is back in the ISR")
+    s.acked(2)
+    s.kill(s.leader)
+    s.until(lambda: s.isr == [s.follower.id], "F is the only one in sync")
+    s.after(9_000)
+    assert s.end_offset(s.follower) == 3
+    assert (s.partition.leader, s.partition.elr) == (NO_LEADER, (s.leader.id,))
+    s.rests()
+    assert s.end_offset(s.leader) == 5
+
+
 def a_follower_keeps_what_is_above_its_high_watermark() -> None:
     """KIP-101: C's replica has a record and has not heard that it is committed, when F is elected."""
     s = Scenario(factor=3)
@@ -288,6 +304,7 @@ RULES: dict[Callable[[], None], str | None] = {
     the_high_watermark_stands_still_below_min_isr: "the high watermark moves below min ISR",
     a_broker_is_let_in_after_it_was_taken_out_everywhere: "newcomers are let in before the sweep",
     a_broker_that_stopped_uncleanly_is_not_eligible: "an unclean start is trusted by the controller",
+    an_older_copy_of_a_disk_is_not_eligible: "the previous epoch is not compared",
     a_follower_keeps_what_is_above_its_high_watermark: "a new follower truncates to its high watermark",
     a_stale_answer_of_the_old_leader_changes_nothing: "a stale answer counts",
     the_last_leader_leads_again_only_with_its_disk: "any disk will do for the last leader",
