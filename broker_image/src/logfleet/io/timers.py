@@ -32,6 +32,40 @@ class Timer:
                 del self._slots[self._tick]
 
 
+class Alarm:
+    """One timer of the loop for many deadlines, set for the earliest of them.
+
+    It stays set as deadlines go: when it rings, `ring` gets the loop's time and returns the next
+    deadline, None for none. So a deadline that is not reached costs a comparison.
+    """
+
+    __slots__ = ("_handle", "_ring")
+
+    def __init__(self, ring: Callable[[float], float | None]) -> None:
+        self._ring = ring
+        self._handle: asyncio.TimerHandle | None = None
+
+    def set(self, deadline_s: float) -> None:
+        """Ring at this time, in the loop's, at the latest."""
+        if self._handle is not None:
+            if self._handle.when() <= deadline_s:
+                return
+            self._handle.cancel()
+        self._handle = asyncio.get_running_loop().call_at(deadline_s, self._due)
+
+    def cancel(self) -> None:
+        """Ring no more."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _due(self) -> None:
+        self._handle = None
+        deadline_s = self._ring(asyncio.get_running_loop().time())
+        if deadline_s is not None:
+            self.set(deadline_s)
+
+
 class TimerWheel:
     """Calls back after a delay. Ticks only while something is due."""
 

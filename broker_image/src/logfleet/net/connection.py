@@ -13,7 +13,7 @@ loop asks for a buffer, fills it and reports it in one step, so an idle connecti
 
 import asyncio
 import struct
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from concurrent.futures import Executor
 from time import perf_counter
 from typing import Protocol, TypeAlias, cast
@@ -24,7 +24,7 @@ import structlog
 from logfleet.io.clock import boot_s
 from logfleet.net.file_sender import FileSender, Part, read_inline
 from logfleet.net.frame_buffers import FrameBuffers
-from logfleet.net.peer import Peer
+from logfleet.net.peer import PARKED, Parked, Peer
 from logfleet.net.turns import Turns
 from logfleet.telemetry.histogram import Histogram
 
@@ -58,7 +58,8 @@ _SIZE = struct.Struct(">i")
 _PRODUCE_KEY = b"\0\0"
 
 # What a service gives for a frame: the encoded answer with its length, whole or in parts of which some
-# are slices of files; None if the request gets no answer; or an awaitable of one of these.
+# are slices of files; None if the request gets no answer; an awaitable of one of these; or PARKED if it
+# answers by `Peer.answer` later.
 Answer: TypeAlias = bytes | list[Part] | None
 
 
@@ -76,11 +77,11 @@ class CloseConnection(Exception):
 class Service(Protocol):
     """What stands behind the connections of a listener (`logfleet.node.dispatch`)."""
 
-    def __call__(self, peer: Peer, frame: memoryview, /) -> Answer | Awaitable[Answer]:
+    def __call__(self, peer: Peer, frame: memoryview, /) -> Answer | Awaitable[Answer] | Parked:
         """Answer one request; raises `CloseConnection`, also from what it returns to be awaited.
 
-        A Produce request's bytes are valid until the call returns or, if it returns an awaitable,
-        until that is done: their buffer is used again. All others' stay as they are.
+        A Produce request's bytes are valid until the call returns or, if it does not answer at
+        once, until it does: their buffer is used again. All others' stay as they are.
         """
 
 
@@ -141,7 +142,9 @@ class Connection(asyncio.BufferedProtocol):
         self.end_reason = BY_PEER
         self._held = 0  # WRITE_PAUSED, THROTTLED: why no request is taken
         self._release: asyncio.TimerHandle | None = None  # ends the throttling
-        self._unsent: list[Part] | None = None  # an answer waiting for the transport to be empty
+        self._unsent: Sequence[Part] | None = (
+            None  # an answer waiting for the transport to be empty
+        )
         self._unsent_before = 0  # bytes, when last looked at
         self._read_paused = False
         self.finishing = False  # close as soon as nothing is in progress
@@ -152,7 +155,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
-        self.peer.on_throttle = self.throttle
+        self.peer.link = self
         refused_ms = self._owner.opened(self)
         if refused_ms:
             self.finishing = True  # as soon as it may go on
@@ -169,7 +172,7 @@ class Connection(asyncio.BufferedProtocol):
             self._sender.close()
         if self._release is not None:
             self._release.cancel()
-        self.peer.on_throttle = None
+        self.peer.link = None
         self._owner.closed(self)
         if self.peer.on_leave is not None:
             self.peer.on_leave()
@@ -197,7 +200,8 @@ class Connection(asyncio.BufferedProtocol):
         """Close now; what was not sent is lost."""
         self._transport.abort()
 
-    def _refuse(self, reason: str) -> None:
+    def refuse(self, reason: str) -> None:
+        """Close it as its peer, or this broker, may not go on; what is in progress gets no answer."""
         log.info("connection_refused", peer=f"{self.peer.host}:{self.peer.port}", reason=reason)
         self.end_reason = INVALID
         self.finishing = True
@@ -255,7 +259,7 @@ class Connection(asyncio.BufferedProtocol):
             left -= 1
             (size,) = _SIZE.unpack_from(data, position)
             if not 0 <= size <= self._owner.request_bytes_max:
-                self._refuse(f"frame of {size} bytes")
+                self.refuse(f"frame of {size} bytes")
                 return
             start = position + SIZE_BYTES
             if end - start < size:
@@ -328,10 +332,12 @@ class Connection(asyncio.BufferedProtocol):
         try:
             answer = self._service(self.peer, frame)
         except CloseConnection as reason:
-            self._refuse(str(reason))
+            self.refuse(str(reason))
             return
         if type(answer) is bytes:
             self._transport.write(answer)
+        elif answer is PARKED:
+            self._in_progress = True
         elif isinstance(answer, list):
             self._send_parts(answer)
         elif answer is not None:
@@ -342,19 +348,20 @@ class Connection(asyncio.BufferedProtocol):
         try:
             answer = await work
         except CloseConnection as reason:
-            if not self._lost:
-                self._refuse(str(reason))
-            return
-        if self._lost:
-            return
+            self.peer.refuse(str(reason))
+        else:
+            self.peer.answer(answer)
+
+    def answer(self, answer: bytes | Sequence[Part] | None) -> None:
+        """Send the answer of the request in progress and serve the next one. The connection is not lost."""
         self._in_progress = False
-        if isinstance(answer, list):
-            self._send_parts(answer)
-        elif answer is not None:
+        if type(answer) is bytes:
             self._transport.write(answer)
+        elif answer is not None:
+            self._send_parts(cast("Sequence[Part]", answer))
         self._next()
 
-    def _send_parts(self, parts: list[Part]) -> None:
+    def _send_parts(self, parts: Sequence[Part]) -> None:
         pieces = read_inline(parts)
         if pieces is not None:
             self._transport.writelines(pieces)
@@ -367,7 +374,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._send_files(parts)
 
-    def _send_files(self, parts: list[Part]) -> None:
+    def _send_files(self, parts: Sequence[Part]) -> None:
         if self._sender is None:
             try:
                 self._sender = FileSender(

@@ -1,17 +1,41 @@
 """Who is at the other end of a connection, and what is remembered of it from one request to the next."""
 
-from collections.abc import Awaitable, Callable, Hashable
-from typing import Any, Protocol
+from collections.abc import Callable, Hashable, Sequence
+from enum import Enum
+from typing import Any, Final, Protocol
+
+from logfleet.net.file_sender import Part
+
+
+class Parked(Enum):
+    """What a service returns for a request that it answers later, by `Peer.answer` or `Peer.refuse`."""
+
+    PARKED = "parked"
+
+
+PARKED: Final = Parked.PARKED
 
 
 class Repeat(Protocol):
-    """Knows requests by the bytes around what changes from one to the next. api_key, api_version: theirs."""
+    """Knows requests by the bytes around what changes from one to the next. api_key, api_version: theirs.
+
+    Called with a frame it returns the whole answer; or the request as one that waits
+    (`logfleet.node.dispatch.ParkedRequest`); or None if the request must be decoded, and then it
+    has changed nothing.
+    """
 
     api_key: int
     api_version: int
 
-    def __call__(self, frame: memoryview, /) -> bytes | Awaitable[bytes] | None:
-        """The whole answer, at once or to be awaited; None if the request must be decoded, everything being as it was."""
+    def __call__(self, frame: memoryview, /) -> object: ...
+
+
+class Link(Protocol):
+    """The connection to a peer. See `Peer` for what each does."""
+
+    def answer(self, answer: bytes | Sequence[Part] | None, /) -> None: ...
+    def refuse(self, reason: str, /) -> None: ...
+    def throttle(self, throttle_ms: int, /) -> None: ...
 
 
 NO_REPEATS: dict[bytes, Repeat] = {}
@@ -26,7 +50,7 @@ class Peer:
     software: name and version of the client (KIP-511), empty until ApiVersions told them.
     on_leave: set by a handler that parks a request, and cleared by it afterwards; called when the
         connection is lost or the broker stops, so that the request is answered at once.
-    on_throttle: how its connection is held, None where there is none.
+    link: its connection, None once that is lost.
     queued_since: since when (boot_s) the requests that are being served have waited, as the others had their turn; else 0.
     repeats: requests that need no decoding, by the bytes of a frame from behind the correlation id to `repeat_end`, which is 0
         while there are none. repeats_left: how many more may be remembered.
@@ -35,9 +59,9 @@ class Peer:
 
     __slots__ = (
         "host",
+        "link",
         "listener",
         "on_leave",
-        "on_throttle",
         "port",
         "queued_since",
         "refused",
@@ -54,13 +78,26 @@ class Peer:
         self.queued_since = 0.0
         self.software = ("", "")
         self.on_leave: Callable[[], None] | None = None
-        self.on_throttle: Callable[[int], None] | None = None
+        self.link: Link | None = None
         self.repeats = NO_REPEATS
         self.repeat_end = 0
         self.repeats_left = REPEATS_MAX
         self.refused: dict[Hashable, Any] = {}
 
+    def answer(self, answer: bytes | Sequence[Part] | None) -> None:
+        """Send the answer of the request that is parked (None: it gets none) and serve the next one.
+
+        Costs nothing if the connection was lost meanwhile.
+        """
+        if self.link is not None:
+            self.link.answer(answer)
+
+    def refuse(self, reason: str) -> None:
+        """Close the connection; the request that is parked gets no answer."""
+        if self.link is not None:
+            self.link.refuse(reason)
+
     def throttle(self, throttle_ms: int) -> None:
-        """Take no request from the peer for so long, from now on; what is being answered is answered (KIP-219)."""
-        if self.on_throttle is not None:
-            self.on_throttle(throttle_ms)
+        """Take no request from the peer for so long; what is being answered is answered (KIP-219)."""
+        if self.link is not None:
+            self.link.throttle(throttle_ms)

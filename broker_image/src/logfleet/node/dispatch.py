@@ -1,8 +1,9 @@
 """From a frame to its handler and back: decode, call, encode.
 
 A handler is called on the loop and mostly answers at once: no task, no future, no timer per request.
-What it returns is the response, None (Produce with acks=0), or an awaitable of either; one that awaits may also have
-encoded a long response itself, row by row.
+It returns the response; None (Produce with acks=0); an awaitable of either; or a `ParkedRequest`, which
+answers by a call in a later step of the loop and needs no task either. A handler that answers later may
+also encode the response itself.
 
 Where Kafka closes the connection, so does this: a frame that is no request, an API that is not served,
 a version of it that is not served (ApiVersions itself excepted, KIP-511), and a bug of ours.
@@ -20,7 +21,7 @@ import structlog
 from logfleet.io.clock import boot_s
 from logfleet.net.connection import Answer, CloseConnection
 from logfleet.net.file_sender import Part
-from logfleet.net.peer import Peer, Repeat
+from logfleet.net.peer import PARKED, Parked, Peer, Repeat
 from logfleet.node.quotas.client_quotas import ClientQuotas
 from logfleet.node.quotas.throttling import Usage, charged
 from logfleet.telemetry.request_stats import RequestStats
@@ -66,7 +67,7 @@ class RequestContext(msgspec.Struct, frozen=True, gc=False):
 
 
 Response = msgspec.Struct | EncodedRows | None
-Handler = Callable[[B, Any, RequestContext], Response | Awaitable[Response]]
+Handler = Callable[[B, Any, RequestContext], "Response | Awaitable[Response] | ParkedRequest"]
 Handlers = Mapping[type[msgspec.Struct], Handler[B]]
 
 
@@ -124,6 +125,39 @@ class _Version:
         self.head = head.pack
         self.head_bytes = head.size - SIZE_BYTES
 
+    def answer(
+        self, correlation_id: int, response: msgspec.Struct | EncodedRows
+    ) -> bytes | list[Part]:
+        """The whole answer; its errors are counted."""
+        body: Sequence[Buffer | Sized]
+        errors: Sequence[int]
+        if isinstance(response, EncodedRows):
+            assert type(response.message) is self.response, "rows of another API's answer"
+            body, errors = response.parts(), response.errors
+        else:
+            assert type(response) is self.response, f"{self.api.name} answered by {response!r}"
+            body, errors = self.encode(response), self.errors(response)
+        answer: bytes | list[Part]
+        if len(body) == 1:
+            only = cast("bytes", body[0])
+            answer = self.head(self.head_bytes + len(only), correlation_id) + only
+        else:
+            size = self.head_bytes + sum(map(len, body))
+            answer = [self.head(size, correlation_id), *cast("list[Part]", body)]
+        if errors:
+            self.stats.failed_with(errors)
+        return answer
+
+    def counts(self, error: Exception) -> bool:
+        """Whether the request was carried out and only its answer is not sent.
+
+        Its errors are counted then (KafkaApis.closeConnection).
+        """
+        if not isinstance(error, CloseConnection) or error.unsent is None:
+            return False
+        self.stats.failed_with(self.errors(error.unsent))
+        return True
+
 
 class _Route:
     """An API with its handler; its versions are prepared when they are first asked for."""
@@ -136,6 +170,107 @@ class _Route:
         self.is_fenced = is_fenced
         self.stats = RequestStats()
         self.versions: dict[int, _Version] = {}
+
+
+class ParkedRequest:
+    """A request that is answered in a later step of the loop than the one in which it came.
+
+    A handler returns an object of a kind of this for a request that waits without a task. Whoever
+    sees the end of the wait calls `reply`, once.
+    """
+
+    __slots__ = (
+        "_correlation_id",
+        "_dispatcher",
+        "_lease",
+        "_memory",
+        "_parked",
+        "_peer",
+        "_request",
+        "_served",
+        "_started",
+        "_usage",
+    )
+
+    def park(
+        self,
+        dispatcher: "Dispatcher[Any]",
+        served: _Version,
+        peer: Peer,
+        correlation_id: int,
+        started: float,
+    ) -> None:
+        """The wait begins. The dispatcher calls this. started: when the request came (boot_s)."""
+        self._dispatcher = dispatcher
+        self._served = served
+        self._peer = peer
+        self._correlation_id = correlation_id
+        self._started = started
+        self._lease = dispatcher.lease if served.is_fenced else None
+        self._memory = 0
+        self._usage: Usage | None = None
+        self._parked = boot_s()
+
+    def count_memory(self, memory: int) -> None:
+        """Count so many bytes for the request while it waits."""
+        self._memory = memory
+        self._dispatcher.waiting_memory += memory
+
+    def release(self) -> None:
+        """Count no more for it."""
+        self._dispatcher.waiting_memory -= self._memory
+
+    def measure(self, request: msgspec.Struct, usage: Usage) -> None:
+        """Charge the client for what the request uses when it is answered, not for its waiting."""
+        self._request, self._usage = request, usage
+        usage.pause()
+
+    def measured(self, work: Awaitable[Response]) -> Awaitable[Response]:
+        """What comes of `work`, charged for while the client is measured."""
+        return work if self._usage is None else charged(work, self._request, self._usage)
+
+    def reply(self, made: Callable[..., Response | bytes], *args: object) -> None:
+        """Send what `made` returns for these: the response, or the whole answer in bytes.
+
+        Closes the connection instead if `made` raises, as if the handler had, or if the broker may
+        not answer any more (`answered_at`).
+        """
+        ready, usage = boot_s(), self._usage
+        self.release()
+        try:
+            if usage is None:
+                response = made(*args)
+            else:
+                usage.resume()
+                response = made(*args)
+                assert not isinstance(response, bytes | EncodedRows), "it is charged for"
+                usage.charge(self._request, response)
+            answer = self.answer(response, ready)
+        except Exception as error:  # noqa: BLE001  the supervisor of what answers later
+            self._peer.refuse(str(self.failed(error)))
+        else:
+            self._peer.answer(answer)
+
+    def answer(self, response: Response | bytes, ready: float) -> Answer:
+        """The encoded answer. ready: when the wait was over. Raises CloseConnection; see `answered_at`."""
+        served, usage = self._served, self._usage
+        answer: Answer = None
+        if isinstance(response, bytes):
+            answer = response
+        elif response is not None:
+            answer = served.answer(self._correlation_id, response)
+        ended, parked = answered_at(self._lease), self._parked
+        served.stats.waited(parked - self._started + ended - ready, ready - parked)
+        if usage is not None and usage.throttle_ms:
+            served.stats.throttle.observe(usage.throttle_ms / 1_000)
+        return answer
+
+    def failed(self, error: Exception) -> CloseConnection:
+        """Why there is no answer."""
+        if self._served.counts(error):
+            parked = self._parked
+            self._served.stats.waited(parked - self._started, boot_s() - parked)
+        return self._dispatcher.failed(self._served, error)
 
 
 class Dispatcher(Generic[B]):
@@ -179,7 +314,7 @@ class Dispatcher(Generic[B]):
         """Counters by API name."""
         return {route.api.name: route.stats for route in self._routes.values()}
 
-    def __call__(self, peer: Peer, frame: memoryview) -> Answer | Awaitable[Answer]:
+    def __call__(self, peer: Peer, frame: memoryview) -> Answer | Awaitable[Answer] | Parked:
         started = boot_s()
         if peer.queued_since:
             self._queued(frame, started - peer.queued_since)
@@ -187,7 +322,7 @@ class Dispatcher(Generic[B]):
         if end and self.quotas is None:
             repeat = peer.repeats.get(bytes(frame[CORRELATION_END:end]))
             if repeat is not None:
-                answer = self._repeated(repeat, frame, started)
+                answer = self._repeated(repeat, peer, frame, started)
                 if answer is not None:
                     return answer
         try:
@@ -215,58 +350,62 @@ class Dispatcher(Generic[B]):
             if type(response) is served.response:
                 if usage is not None:
                     usage.charge(request, response)
-                encoded = self._encode(served, correlation_id, response)
+                encoded = served.answer(correlation_id, response)
                 served.stats.at_once.observe(answered_at(lease) - started)
                 if usage is not None and usage.throttle_ms:
                     served.stats.throttle.observe(usage.throttle_ms / 1_000)
                 return encoded
         except Exception as error:  # noqa: BLE001  the supervisor of all handlers
-            if self._counts(served, error):
+            if served.counts(error):
                 served.stats.at_once.observe(boot_s() - started)
-            raise self._failed(served, error) from None
+            raise self.failed(served, error) from None
         if response is None:
             if usage is not None:
                 usage.charge(request, None)
             served.stats.at_once.observe(boot_s() - started)
             return None
-        pending = cast("Awaitable[Response]", response)
+        parked = response if isinstance(response, ParkedRequest) else ParkedRequest()
+        parked.park(self, served, peer, correlation_id, started)
         if memory > SMALL_REQUEST_BYTES:
-            self.waiting_memory += memory
-            pending = self._waiting(pending, memory)
+            parked.count_memory(memory)
         if usage is not None:
-            pending = charged(pending, request, usage)
-        return self._answer_later(
-            served, correlation_id, pending, started, usage=usage, lease=lease
-        )
+            parked.measure(request, usage)
+        if parked is response:
+            return PARKED
+        return self._answer_later(parked, cast("Awaitable[Response]", response))
 
-    async def _waiting(self, pending: Awaitable[Response], memory: int) -> Response:
+    @staticmethod
+    async def _answer_later(parked: ParkedRequest, pending: Awaitable[Response]) -> Answer:
         try:
-            return await pending
+            response = await parked.measured(pending)
+            return parked.answer(response, boot_s())
+        except Exception as error:  # noqa: BLE001  as above
+            raise parked.failed(error) from None
         finally:
-            self.waiting_memory -= memory
+            parked.release()
 
     def _repeated(
-        self, repeat: Repeat, frame: memoryview, started: float
-    ) -> bytes | Awaitable[Answer] | None:
+        self, repeat: Repeat, peer: Peer, frame: memoryview, started: float
+    ) -> bytes | Parked | None:
         """The answer to a request that is known by its bytes, None if it must be decoded.
 
         What `__call__` does for every request is done here as well.
         """
-        route, lease = self._routes[repeat.api_key], self.lease
+        route = self._routes[repeat.api_key]
         try:
             answer = repeat(frame)
         except MalformedMessage:
             return None  # decoding says why
         except Exception as error:  # noqa: BLE001  as above
-            raise self._failed(route, error) from None
+            raise self.failed(route, error) from None
         if type(answer) is bytes:
-            route.stats.at_once.observe(answered_at(lease) - started)
+            route.stats.at_once.observe(answered_at(self.lease) - started)
             return answer
         if answer is None:
             return None
-        served = route.versions[repeat.api_version]
-        pending = cast("Awaitable[bytes]", answer)
-        return self._answer_later(served, 0, pending, started, usage=None, lease=lease)
+        parked = cast("ParkedRequest", answer)
+        parked.park(self, route.versions[repeat.api_version], peer, 0, started)
+        return PARKED
 
     def _queued(self, frame: memoryview, waited_s: float) -> None:
         """The request waited until others of its connection had had their turn."""
@@ -286,69 +425,8 @@ class Dispatcher(Generic[B]):
             return None
         raise CloseConnection(f"{route.api.name} version {header.api_version} is not served")
 
-    async def _answer_later(
-        self,
-        served: _Version,
-        correlation_id: int,
-        pending: Awaitable[Response | bytes],
-        started: float,
-        *,
-        usage: Usage | None,
-        lease: Tenure | None,
-    ) -> Answer:
-        """pending: what is to be encoded, or the whole answer."""
-        stats = served.stats
-        parked = boot_s()
-        try:
-            response = await pending
-            ready = boot_s()
-            answer: Answer = None
-            if isinstance(response, bytes):
-                answer = response
-            elif response is not None:
-                answer = self._encode(served, correlation_id, response)
-            ended = answered_at(lease)
-        except Exception as error:  # noqa: BLE001  as above
-            if self._counts(served, error):
-                stats.waited(parked - started, boot_s() - parked)
-            raise self._failed(served, error) from None
-        stats.waited(parked - started + ended - ready, ready - parked)
-        if usage is not None and usage.throttle_ms:
-            stats.throttle.observe(usage.throttle_ms / 1_000)
-        return answer
-
-    @staticmethod
-    def _encode(
-        served: _Version, correlation_id: int, response: msgspec.Struct | EncodedRows
-    ) -> bytes | list[Part]:
-        body: Sequence[Buffer | Sized]
-        errors: Sequence[int]
-        if isinstance(response, EncodedRows):
-            assert type(response.message) is served.response, "rows of another API's answer"
-            body, errors = response.parts(), response.errors
-        else:
-            assert type(response) is served.response, f"{served.api.name} answered by {response!r}"
-            body, errors = served.encode(response), served.errors(response)
-        answer: bytes | list[Part]
-        if len(body) == 1:
-            only = cast("bytes", body[0])
-            answer = served.head(served.head_bytes + len(only), correlation_id) + only
-        else:
-            size = served.head_bytes + sum(map(len, body))
-            answer = [served.head(size, correlation_id), *cast("list[Part]", body)]
-        if errors:
-            served.stats.failed_with(errors)
-        return answer
-
-    @staticmethod
-    def _counts(served: _Version, error: Exception) -> bool:
-        """Whether the request was carried out, and only its answer is not sent: its errors are counted (KafkaApis.closeConnection)."""
-        if not isinstance(error, CloseConnection) or error.unsent is None:
-            return False
-        served.stats.failed_with(served.errors(error.unsent))
-        return True
-
-    def _failed(self, served: "_Version | _Route", error: Exception) -> CloseConnection:
+    def failed(self, served: "_Version | _Route", error: Exception) -> CloseConnection:
+        """Why the connection is closed instead of an answer; a bug is counted and logged."""
         if isinstance(error, CloseConnection):
             return error
         served.stats.failures += 1

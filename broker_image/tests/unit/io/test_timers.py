@@ -4,7 +4,7 @@ from contextlib import contextmanager
 from functools import partial
 
 import pytest
-from logfleet.io.timers import TICK_S, TimerWheel
+from logfleet.io.timers import TICK_S, Alarm, TimerWheel
 
 pytestmark = pytest.mark.asyncio
 
@@ -114,3 +114,40 @@ async def test_after_a_long_stall_everything_due_is_called(monkeypatch: pytest.M
     wheel._tick()
     assert called == [1, 500]
     wheel.stop()
+
+
+async def test_an_alarm_rings_at_the_earliest_of_its_deadlines_and_then_at_the_next() -> None:
+    loop = asyncio.get_running_loop()
+    rung: list[float] = []
+    done = asyncio.Event()
+    start = loop.time()
+    deadlines = [start + 0.03, start + 0.01, start + 0.02]
+
+    def ring(now: float) -> float | None:
+        rung.extend(each for each in deadlines if each <= now)
+        assert rung, "never early"
+        deadlines[:] = [each for each in deadlines if each > now]
+        if not deadlines:
+            done.set()
+        return min(deadlines, default=None)
+
+    alarm = Alarm(ring)
+    for each in deadlines:
+        alarm.set(each)
+    await done.wait()
+    assert rung == sorted(rung)
+    assert len(rung) == 3
+
+
+async def test_an_alarm_that_is_cancelled_does_not_ring_until_it_is_set_again() -> None:
+    loop = asyncio.get_running_loop()
+    rung = asyncio.Event()
+    alarm = Alarm(lambda _: rung.set())
+    alarm.cancel()
+    alarm.set(loop.time())
+    alarm.cancel()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not rung.is_set()
+    alarm.set(loop.time())
+    await rung.wait()

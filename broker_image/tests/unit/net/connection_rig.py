@@ -10,7 +10,7 @@ from pathlib import Path
 
 from logfleet.net.connection import Answer, CloseConnection
 from logfleet.net.listener import Listener
-from logfleet.net.peer import Peer
+from logfleet.net.peer import PARKED, Parked, Peer
 
 REQUEST_BYTES_MAX = 4 * 1024 * 1024
 THROTTLES_MS = {b"T": 3_600_000, b"t": 100}
@@ -31,17 +31,37 @@ class Slice:
         return self.length
 
 
-class Service:
-    """Echoes frames; a frame's third byte (after a Produce key or not) tells another behaviour."""
+class ByCall:
+    """A parked request whose answer nobody awaits. Its methods are those of a future."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+
+    def set_result(self, answer: Answer) -> None:
+        self._peer.answer(answer)
+
+    def set_exception(self, error: CloseConnection) -> None:
+        self._peer.refuse(str(error))
+
+    def cancel(self) -> None:
+        """Nothing waits."""
+
+
+class Service:
+    """Echoes frames; a frame's third byte (after a Produce key or not) tells another behaviour.
+
+    by_call: requests are parked without a task.
+    """
+
+    def __init__(self, file: Path, *, by_call: bool) -> None:
         self.seen: list[bytes] = []
-        self.parked: list[asyncio.Future[Answer]] = []
+        self.parked: list[asyncio.Future[Answer] | ByCall] = []
+        self._by_call = by_call
         self.peers: list[Peer] = []
         self.fd = os.open(file, os.O_RDONLY)
         self.arrived = asyncio.Event()
 
-    def __call__(self, peer: Peer, frame: memoryview) -> Answer | Awaitable[Answer]:
+    def __call__(self, peer: Peer, frame: memoryview) -> Answer | Awaitable[Answer] | Parked:
         data = bytes(frame)
         self.seen.append(data)
         self.peers.append(peer)
@@ -51,6 +71,9 @@ class Service:
             raise CloseConnection("told to")
         if kind == b"N":
             return None
+        if kind == b"P" and self._by_call:
+            self.parked.append(ByCall(peer))
+            return PARKED
         if kind == b"P":
             future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
             self.parked.append(future)
@@ -114,10 +137,14 @@ class Rig:
 
 @contextlib.asynccontextmanager
 async def running(
-    tmp_path: Path, idle_s_max: float = 600.0, throttle: Callable[[str], int] = lambda _: 0
+    tmp_path: Path,
+    idle_s_max: float = 600.0,
+    throttle: Callable[[str], int] = lambda _: 0,
+    *,
+    by_call: bool = False,
 ) -> AsyncIterator[Rig]:
     (tmp_path / "segment").touch()
-    service = Service(tmp_path / "segment")
+    service = Service(tmp_path / "segment", by_call=by_call)
     with ThreadPoolExecutor(1) as disk:
         listener = Listener(
             "PLAINTEXT",

@@ -31,6 +31,8 @@ pytestmark = pytest.mark.asyncio
 TICK_S = 0.005
 """As exactly as a loop keeps time: uvloop in whole milliseconds."""
 
+BY_TASK_AND_BY_CALL = pytest.mark.parametrize("by_call", [False, True], ids=["task", "call"])
+
 
 async def test_a_request_is_answered(tmp_path: Path) -> None:
     async with running(tmp_path) as rig, rig.client() as client:
@@ -155,8 +157,11 @@ async def test_a_request_without_answer_lets_the_next_one_pass(tmp_path: Path) -
         assert await client.receive() == b"\0\1one"
 
 
-async def test_a_parked_request_holds_back_those_behind_it(tmp_path: Path) -> None:
-    async with running(tmp_path) as rig, rig.client() as client:
+@BY_TASK_AND_BY_CALL
+async def test_a_parked_request_holds_back_those_behind_it(
+    tmp_path: Path, *, by_call: bool
+) -> None:
+    async with running(tmp_path, by_call=by_call) as rig, rig.client() as client:
         client.send(b"\0\1P", b"\0\1two", b"\0\0e" + bytes(100_000))
         await rig.service.until_seen(1)
         client.send(b"\0\1three")
@@ -169,11 +174,14 @@ async def test_a_parked_request_holds_back_those_behind_it(tmp_path: Path) -> No
         assert await client.receive() == b"\0\1three"
 
 
-async def test_a_parked_request_may_end_without_answer_or_by_closing(tmp_path: Path) -> None:
+@BY_TASK_AND_BY_CALL
+async def test_a_parked_request_may_end_without_answer_or_by_closing(
+    tmp_path: Path, *, by_call: bool
+) -> None:
     async def refuse() -> Answer:
         raise CloseConnection("changed my mind")
 
-    async with running(tmp_path) as rig, rig.client() as client:
+    async with running(tmp_path, by_call=by_call) as rig, rig.client() as client:
         client.send(b"\0\1P", b"\0\1two", b"\0\1P", b"\0\1never")
         await rig.service.until_seen(1)
         rig.service.parked[0].set_result(None)
@@ -183,8 +191,11 @@ async def test_a_parked_request_may_end_without_answer_or_by_closing(tmp_path: P
         assert await client.is_closed_by_broker()
 
 
-async def test_while_a_request_is_parked_little_is_read(tmp_path: Path, until: Until) -> None:
-    async with running(tmp_path) as rig, rig.client() as client:
+@BY_TASK_AND_BY_CALL
+async def test_while_a_request_is_parked_little_is_read(
+    tmp_path: Path, until: Until, *, by_call: bool
+) -> None:
+    async with running(tmp_path, by_call=by_call) as rig, rig.client() as client:
         client.send(b"\0\1P")
         await rig.service.until_seen(1)
         sock: socket.socket = client.writer.get_extra_info("socket")
@@ -199,8 +210,11 @@ async def test_while_a_request_is_parked_little_is_read(tmp_path: Path, until: U
         client.writer.transport.abort()
 
 
-async def test_a_client_that_leaves_ends_its_parked_request(tmp_path: Path) -> None:
-    async with running(tmp_path) as rig:
+@BY_TASK_AND_BY_CALL
+async def test_a_client_that_leaves_ends_its_parked_request(
+    tmp_path: Path, *, by_call: bool
+) -> None:
+    async with running(tmp_path, by_call=by_call) as rig:
         async with rig.client() as client:
             client.send(b"\0\1P")
             await rig.service.until_seen(1)
@@ -211,10 +225,11 @@ async def test_a_client_that_leaves_ends_its_parked_request(tmp_path: Path) -> N
         await rig.until_no_connection()
 
 
+@BY_TASK_AND_BY_CALL
 async def test_a_client_that_closed_its_sending_side_gets_its_answer(
-    tmp_path: Path, until: Until
+    tmp_path: Path, until: Until, *, by_call: bool
 ) -> None:
-    async with running(tmp_path) as rig, rig.client() as client:
+    async with running(tmp_path, by_call=by_call) as rig, rig.client() as client:
         client.send(b"\0\1P")
         client.writer.write_eof()
         await rig.service.until_seen(1)
@@ -268,8 +283,9 @@ async def test_a_throttled_connection_is_answered_at_once_and_read_later(
         assert loop.time() - start_s >= 0.2 - 2 * TICK_S
 
 
-async def test_an_answer_that_comes_late_is_not_held_back(tmp_path: Path) -> None:
-    async with running(tmp_path) as rig, rig.client() as client:
+@BY_TASK_AND_BY_CALL
+async def test_an_answer_that_comes_late_is_not_held_back(tmp_path: Path, *, by_call: bool) -> None:
+    async with running(tmp_path, by_call=by_call) as rig, rig.client() as client:
         client.send(b"\0\1P", b"\0\1e")
         await rig.service.until_seen(1)
         rig.service.peers[0].throttle(3_600_000)

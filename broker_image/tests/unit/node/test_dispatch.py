@@ -6,8 +6,8 @@ import pytest
 import structlog
 from logfleet.io.clock import boot_s
 from logfleet.net.connection import CloseConnection
-from logfleet.net.peer import Peer
-from logfleet.node.dispatch import Dispatcher, Handlers, RequestContext
+from logfleet.net.peer import PARKED, Peer
+from logfleet.node.dispatch import Dispatcher, Handlers, ParkedRequest, RequestContext
 from logfleet.wire.apis import API_BY_NAME
 from logfleet.wire.codec import decode
 from logfleet.wire.errors import ErrorCode
@@ -20,6 +20,8 @@ from logfleet.wire.messages import (
     ProduceRequest,
     ProduceResponse,
 )
+
+from broker_image.tests.unit.node.peer_rig import FakeLink
 
 BROKER = "the broker"
 PEER = Peer("PLAINTEXT", "10.0.0.1", 4000)
@@ -75,7 +77,7 @@ def test_a_handler_may_answer_later_or_not_at_all() -> None:
 
     async def main() -> None:
         dispatch = dispatcher({ListGroupsRequest: later, ProduceRequest: never})
-        pending = dispatch(PEER, frame_of(ListGroupsRequest(), 3))
+        pending: Any = dispatch(PEER, frame_of(ListGroupsRequest(), 3))
         assert not isinstance(pending, bytes | list | None)
         assert body_of("ListGroups", 3, await pending).error_code == 14
         assert dispatch(PEER, frame_of(ProduceRequest(acks=0), 9)) is None
@@ -93,6 +95,88 @@ def test_a_handler_may_answer_later_or_not_at_all() -> None:
     asyncio.run(main())
 
 
+class Waiting(ParkedRequest):
+    """A handler whose request waits without a task. answer: what is answered then, or raised."""
+
+    def __init__(self, answer: Any) -> None:
+        self._made = answer
+
+    def __call__(self, *_: object) -> ParkedRequest:
+        return self
+
+    def end(self) -> None:
+        self.reply(self._answer)
+
+    def _answer(self) -> Any:
+        if isinstance(self._made, Exception):
+            raise self._made
+        return self._made
+
+
+def parked(waiting: Waiting, lease: "HeldLease | None" = None) -> "tuple[Dispatcher[str], Any]":
+    """A Produce request that waits, and its answer."""
+    dispatch, peer = dispatcher({ProduceRequest: waiting}), Peer("PLAINTEXT")
+    dispatch.lease = lease
+    link = FakeLink(peer)
+    given = dispatch(peer, frame_of(ProduceRequest(), 9))
+    assert given is PARKED
+    return dispatch, link.wait(given)
+
+
+def test_a_request_may_wait_without_a_task() -> None:
+    async def main() -> None:
+        rows = [ProduceResponse.PartitionProduceResponse(error_code=ErrorCode.CORRUPT_MESSAGE)]
+        topics = [ProduceResponse.TopicProduceResponse(partition_responses=rows)]
+        waiting = Waiting(ProduceResponse(responses=topics, throttle_time_ms=5))
+        dispatch, answer = parked(waiting)
+        waiting.end()
+        assert body_of("Produce", 9, await answer).throttle_time_ms == 5
+        stats = dispatch.stats["Produce"]
+        assert (stats.requests, stats.at_once.count, stats.remote.count) == (1, 0, 1)
+        assert stats.errors == {ErrorCode.CORRUPT_MESSAGE: 1}
+        assert stats.local.total > 0
+
+        dispatch, answer = parked(waiting := Waiting(b"a whole answer"))
+        waiting.end()
+        assert await answer == b"a whole answer"
+        assert dispatch.stats["Produce"].requests == 1
+
+    asyncio.run(main())
+
+
+def test_what_waits_without_a_task_ends_as_what_waits_with_one() -> None:
+    async def main() -> None:
+        for error, reason in ((KeyError("a bug"), "Produce failed"), (CloseConnection("no"), "no")):
+            dispatch, answer = parked(waiting := Waiting(error))
+            waiting.end()
+            with pytest.raises(CloseConnection, match=reason):
+                await answer
+            assert dispatch.stats["Produce"].failures == isinstance(error, KeyError)
+
+        unsent = ProduceResponse(
+            responses=[
+                ProduceResponse.TopicProduceResponse(
+                    partition_responses=[ProduceResponse.PartitionProduceResponse(error_code=2)]
+                )
+            ]
+        )
+        dispatch, answer = parked(waiting := Waiting(CloseConnection("acks=0", unsent)))
+        waiting.end()
+        with pytest.raises(CloseConnection, match="acks=0"):
+            await answer
+        assert (dispatch.stats["Produce"].requests, dispatch.stats["Produce"].errors) == (1, {2: 1})
+
+        lease = HeldLease(60)
+        dispatch, answer = parked(waiting := Waiting(ProduceResponse()), lease)
+        lease.run_out()
+        dispatch.lease = HeldLease(60)
+        waiting.end()
+        with pytest.raises(CloseConnection, match="lease"):
+            await answer
+
+    asyncio.run(main())
+
+
 def test_large_requests_that_wait_take_bounded_memory_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -101,6 +185,15 @@ def test_large_requests_that_wait_take_bounded_memory_together(
     small = frame_of(ListGroupsRequest(), 4)
 
     async def main() -> None:
+        peer = Peer("PLAINTEXT")
+        FakeLink(peer)
+        by_call = Waiting(ListGroupsResponse())
+        counting = dispatcher({ListGroupsRequest: by_call})
+        counting(peer, large)
+        assert counting.waiting_memory > 60_000
+        by_call.end()
+        assert counting.waiting_memory == 0
+
         may_end = asyncio.Event()
 
         async def later(*_: object) -> ListGroupsResponse:
@@ -170,7 +263,7 @@ def test_a_bug_in_a_handler_closes_the_connection_and_is_counted() -> None:
         dispatch = dispatcher({ListGroupsRequest: fails, ProduceRequest: fails_later})
         with pytest.raises(CloseConnection, match="ListGroups failed"):
             dispatch(PEER, frame_of(ListGroupsRequest(), 3))
-        pending = dispatch(PEER, frame_of(ProduceRequest(), 9))
+        pending: Any = dispatch(PEER, frame_of(ProduceRequest(), 9))
         assert not isinstance(pending, bytes | list | None)
         with pytest.raises(CloseConnection, match="Produce failed"):
             await pending
@@ -212,7 +305,9 @@ def test_an_answer_of_the_wrong_kind_is_a_bug() -> None:
         return ProduceResponse()
 
     async def main() -> None:
-        pending = dispatcher({ListGroupsRequest: wrong})(PEER, frame_of(ListGroupsRequest(), 3))
+        pending: Any = dispatcher({ListGroupsRequest: wrong})(
+            PEER, frame_of(ListGroupsRequest(), 3)
+        )
         assert not isinstance(pending, bytes | list | None)
         with pytest.raises(CloseConnection, match="ListGroups failed"):
             await pending

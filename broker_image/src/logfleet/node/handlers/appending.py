@@ -7,7 +7,8 @@ from typing import Final
 
 from logfleet.log.validation import AppendResult, NeedsThread, Prepared, Rejected, malformed
 from logfleet.node.handlers.host import PartitionHost
-from logfleet.node.partitions.partition import ALL, Partition
+from logfleet.node.partitions.ack_queue import ALL
+from logfleet.node.partitions.partition import Partition
 from logfleet.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_BIT
 from logfleet.records.compression import Codec
 from logfleet.telemetry.decisions import Kind

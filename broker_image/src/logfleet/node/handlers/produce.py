@@ -1,8 +1,8 @@
 """Produce: one batch per partition, checked, appended and answered without a task when nothing has to wait.
 
-With one replica a batch is committed as soon as it is in the log, or on the disk where the topic wants that. Followers are waited for with
-acks=all only (`ack_waits`).
-What becomes of each batch says `appending`; per-partition answers follow Kafka's ReplicaManager.appendRecords.
+With one replica a batch is committed as soon as it is in the log, or on the disk where the topic wants that.
+Only acks=all waits for followers (`logfleet.node.partitions.ack_queue`). `appending` decides what becomes of each
+batch; per-partition answers follow Kafka's ReplicaManager.appendRecords.
 """
 
 from collections.abc import Awaitable
@@ -11,11 +11,11 @@ from typing import Any
 from logfleet.log.validation import AppendResult, NeedsThread, Prepared, Rejected, prepare_fully
 from logfleet.net.connection import CloseConnection
 from logfleet.node.dispatch import Handler, RequestContext
-from logfleet.node.handlers.ack_waits import ack_error, wait_acked
 from logfleet.node.handlers.appending import ACKS, Sender, append
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.handlers.produce_repeats import remember
 from logfleet.node.handlers.refused_batches import error_behind, note_refused
+from logfleet.node.partitions.ack_queue import AwaitedAck
 from logfleet.node.partitions.partition import Partition
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ProduceRequest, ProduceResponse
@@ -36,7 +36,7 @@ _TopicData = ProduceRequest.TopicProduceData
 _PartitionData = ProduceRequest.PartitionProduceData
 # Where a partition's answer goes, its data, and the partition: None where this broker does not lead it.
 _Work = tuple[list[_Row], _TopicData, _PartitionData, Partition | None]
-# The row of a batch that is not committed yet, with the batch's end offset.
+# The row of a batch that is not acknowledged yet, with the batch's end offset.
 _Wait = tuple[_Row, _TopicData, Partition, int]
 
 
@@ -117,11 +117,19 @@ class _Turn:
         return await self._answer_once_acked() if self._waits else self._answer()
 
     async def _answer_once_acked(self) -> ProduceResponse | None:
-        acks = self._sender.acks
-        batches = [(partition, end_offset) for _, _, partition, end_offset in self._waits]
-        await wait_acked(self._broker, batches, acks, self._timeout_ms)
-        for row, topic, partition, end_offset in self._waits:
-            error = ack_error(partition, end_offset, acks)
+        acks, timeout_s = self._sender.acks, max(0, self._timeout_ms) / 1000
+        awaited = []
+        for _, _, partition, end_offset in self._waits:
+            wait = AwaitedAck(end_offset, acks, timeout_s)
+            partition.ack_queue.add(wait)
+            awaited.append(wait)
+        parked = self._broker.parked
+        parked.produces += 1
+        try:
+            errors = [await wait.outcome for wait in awaited]
+        finally:
+            parked.produces -= 1
+        for (row, topic, partition, _), error in zip(self._waits, errors, strict=True):
             if error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 failed = self._not_led(topic, partition.index)
                 for field in row.__struct_fields__:

@@ -1,18 +1,16 @@
 """A Produce request like an earlier one of its connection in all but correlation id and records: neither decoded nor encoded anew.
 
 A producer sends such requests all the time: one partition, the same client id, acks and timeout. What is remembered is what their bytes
-around the records mean, and what the answer's bytes look like; nothing of the broker's state. What becomes of the batch says
-`appending`, as for `produce`, to which whatever is not the ordinary case is left: it finds everything as it was. Waiting for followers
-is ordinary; what this broker itself holds back is not.
+around the records mean, and what the answer's bytes look like; nothing of the broker's state. `appending` decides what becomes of the
+batch, as for `produce`, to which whatever is not the ordinary case is left: it finds everything as it was. A request that waits for
+followers is ordinary: the partition's queue answers it (`ack_queue`). One that this broker itself holds back is not.
 """
 
 import struct
-from collections.abc import Awaitable
 from typing import Any, Final
 
 from logfleet.log.validation import AppendResult
-from logfleet.node.dispatch import RequestContext
-from logfleet.node.handlers.ack_waits import ack_error, wait_acked
+from logfleet.node.dispatch import ParkedRequest, RequestContext
 from logfleet.node.handlers.appending import Sender, append
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.handlers.refused_batches import note_refused
@@ -81,7 +79,7 @@ class ProduceRepeat:
         "_refused",
         "_sender",
         "_tail",
-        "_timeout_ms",
+        "_timeout_s",
         "_topic",
         "_topics",
         "api_key",
@@ -120,7 +118,7 @@ class ProduceRepeat:
         self.around, self.end = frame[_HEAD.size :], len(frame)
         self._tail = b"".join(after)
         self._names = topic.name, topic.topic_id
-        self._timeout_ms = request.timeout_ms
+        self._timeout_s = max(0, request.timeout_ms) / 1000
         self._lay_out_answer()
 
     def _encoded(
@@ -152,8 +150,11 @@ class ProduceRepeat:
         self._answer_parts = before, after
         self._pack = struct.Struct(f">ii{len(before)}sqqq{len(after)}s").pack
 
-    def __call__(self, frame: memoryview) -> bytes | Awaitable[bytes] | None:
-        """The answer to a request whose bytes before the records' length are known, or what to await for it; None if it is not the ordinary case after all."""
+    def __call__(self, frame: memoryview) -> "bytes | _Waiting | None":
+        """The answer to a request whose bytes before the records' length are known, or the request as one that waits for it.
+
+        None if it is not the ordinary case after all.
+        """
         at = self.end
         if len(frame) < at + HEADER_SIZE:
             return None
@@ -187,7 +188,7 @@ class ProduceRepeat:
         if result.last_offset >= partition.high_watermark:
             assert partition.has_followers, "acknowledged before it is committed"
             if not partition.is_acked(result.last_offset + 1, self._sender.acks):
-                return self._answer_once_acked(correlation_id, partition, result)
+                return self._park(correlation_id, partition, result)
         return self._answer(correlation_id, partition, result)
 
     def _answer(self, correlation_id: int, partition: Partition, result: AppendResult) -> bytes:
@@ -202,16 +203,55 @@ class ProduceRepeat:
             after,
         )
 
-    async def _answer_once_acked(
-        self, correlation_id: int, partition: Partition, result: AppendResult
-    ) -> bytes:
-        acks, batch = self._sender.acks, (partition, result.last_offset + 1)
-        await wait_acked(self._broker, [batch], acks, self._timeout_ms)
-        error = ack_error(*batch, acks)
+    def _park(self, correlation_id: int, partition: Partition, result: AppendResult) -> "_Waiting":
+        waiting = _Waiting(self, correlation_id, partition, result)
+        waiting.acks, waiting.timeout_s = self._sender.acks, self._timeout_s
+        self._broker.parked.produces += 1
+        partition.ack_queue.add(waiting)
+        return waiting
+
+    def waited(self, waiting: "_Waiting", error: ErrorCode) -> bytes:
+        """The answer to a request whose wait has ended."""
+        self._broker.parked.produces -= 1
         if error is ErrorCode.NONE:
-            return self._answer(correlation_id, partition, result)
-        return self._failed(correlation_id, error)
+            return self._answer(waiting.correlation_id, waiting.partition, waiting.result)
+        return self._failed(waiting.correlation_id, error)
 
     def _failed(self, correlation_id: int, error: ErrorCode) -> bytes:
         self._broker.dispatcher.stats["Produce"].failed_with([error])
         return self._encoded(correlation_id, error=error)
+
+
+class _Waiting(ParkedRequest):
+    """A request whose batch waits to be acknowledged (an `AckWait`)."""
+
+    __slots__ = (
+        "acks",
+        "correlation_id",
+        "deadline_s",
+        "end_offset",
+        "partition",
+        "repeat",
+        "result",
+        "timeout_s",
+    )
+
+    acks: int
+    timeout_s: float | None
+    deadline_s: float
+
+    def __init__(
+        self,
+        repeat: ProduceRepeat,
+        correlation_id: int,
+        partition: Partition,
+        result: AppendResult,
+    ) -> None:
+        self.repeat = repeat
+        self.correlation_id = correlation_id
+        self.partition = partition
+        self.result = result
+        self.end_offset = result.last_offset + 1
+
+    def over(self, error: ErrorCode) -> None:
+        self.reply(self.repeat.waited, self, error)

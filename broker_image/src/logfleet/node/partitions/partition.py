@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from logfleet.log.validation import AppendResult, NeedsThread, Prepared, Rejected
 from logfleet.metadata.image import INTERNAL_TOPICS
 from logfleet.metadata.keys import PartitionValue
+from logfleet.node.partitions.ack_queue import ALL, AckQueue, AwaitedAck
 from logfleet.node.partitions.replica import Replica, Waiter
 from logfleet.node.partitions.traffic import Traffic
 from logfleet.node.partitions.uncommitted import Uncommitted
@@ -22,8 +23,6 @@ from logfleet.wire.errors import ErrorCode
 
 HIGH_WATERMARK = -1
 """In DeleteRecords: everything that is committed."""
-ALL: Final = -1
-"""As acks: of all in-sync replicas."""
 _LAG_MAX_MS: Final = 30_000
 
 
@@ -38,17 +37,6 @@ class CommitRule(Protocol):
         """Whether what was just appended waits for `Partition.commit`."""
 
 
-class AckWait:
-    """Who waits until what was appended below `end_offset` may be acknowledged: `then` is called once, also when leading ends."""
-
-    __slots__ = ("acks", "end_offset", "then")
-
-    def __init__(self, end_offset: int, acks: int, then: Callable[[], None]) -> None:
-        self.end_offset = end_offset
-        self.acks = acks
-        self.then = then
-
-
 class Partition(Replica):
     """One partition of a topic, from the moment this broker leads it until it stops doing so.
 
@@ -56,17 +44,17 @@ class Partition(Replica):
     replicas_state: what is known of its replicas. It changes by methods of this class only, as what waits for it must be told.
     has_followers: whether it has other replicas; is_at_min_isr: whether enough of them are in sync for acks=all.
     refused_in: the last partition epoch in which acks=all was refused for that. epoch_start_offset: where the log ended when leading began. bytes_in: appended since then; last_writer: the
-    client id of the one who appended last.
+    client id of the one who appended last. ack_queue: who waits for an acknowledgement.
     """
 
     __slots__ = (
-        "_ack_waits",
         "_append_waiters",
         "_own_end",
         "_rule",
         "_starts_moved",
         "_uncommitted",
         "_waiters",
+        "ack_queue",
         "bytes_in",
         "epoch_start_offset",
         "has_followers",
@@ -107,7 +95,7 @@ class Partition(Replica):
         self.is_internal = topic in INTERNAL_TOPICS
         self._rule = rule
         self._uncommitted = Uncommitted()
-        self._ack_waits: set[AckWait] = set()
+        self.ack_queue = AckQueue(self)
         self._starts_moved: list[asyncio.Future[None]] = []
         self._waiters: set[Waiter] = set()
         self._append_waiters: set[Waiter] = set()
@@ -174,7 +162,7 @@ class Partition(Replica):
                 self._uncommitted.add(end_offset, size)
                 return result
             self.high_watermark = end_offset
-            if self._uncommitted or self._ack_waits:
+            if self._uncommitted or self.ack_queue.count:
                 self.commit(end_offset)
             if self._waiters:
                 for waiter in tuple(self._waiters):
@@ -210,16 +198,8 @@ class Partition(Replica):
         if size:
             for waiter in tuple(self._waiters):
                 waiter.committed(size)
-        if self._ack_waits:
-            self._end_ack_waits()
-
-    def _end_ack_waits(self) -> None:
-        for each in [each for each in self._ack_waits if self._is_over(each)]:
-            self._ack_waits.discard(each)
-            each.then()
-
-    def _is_over(self, wait: AckWait) -> bool:
-        return not self.is_current or self.is_acked(wait.end_offset, wait.acks)
+        if self.ack_queue.count:
+            self.ack_queue.look()
 
     # Replicas
 
@@ -320,25 +300,12 @@ class Partition(Replica):
         """Whether what was appended below `end_offset` may be acknowledged: to acks=1 once this broker's part is done, else once it is committed."""
         return end_offset <= (self.high_watermark if acks == ALL else self.own_end_offset)
 
-    def call_when_acked(self, end_offset: int, acks: int, then: Callable[[], None]) -> AckWait:
-        """Call `then`, later, when that is so or leading has ended; not after `forget_ack`."""
-        assert not self.is_acked(end_offset, acks), "there is nothing to wait for"
-        wait = AckWait(end_offset, acks, then)
-        self._ack_waits.add(wait)
-        return wait
-
-    def forget_ack(self, wait: AckWait) -> None:
-        self._ack_waits.discard(wait)
-
     async def wait_committed(self, end_offset: int) -> None:
         """Return once all records below `end_offset` are committed. Raises NotLeading."""
         if self.is_current and not self.is_acked(end_offset, ALL):
-            moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            wait = self.call_when_acked(end_offset, ALL, partial(_set, moved))
-            try:
-                await moved
-            finally:
-                self.forget_ack(wait)
+            wait = AwaitedAck(end_offset, ALL, None)
+            self.ack_queue.add(wait)
+            await wait.outcome
         self._require_leading()
 
     def _require_leading(self) -> None:
@@ -365,7 +332,7 @@ class Partition(Replica):
         super().end()
         for waiter in self._all_waiters():
             waiter.leadership_lost()
-        self._end_ack_waits()
+        self.ack_queue.look()
         self._wake_deletions()
 
 

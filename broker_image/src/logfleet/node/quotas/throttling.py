@@ -156,8 +156,7 @@ class Timed(Generic[T]):
 
 
 async def charged(work: Awaitable[A], request: msgspec.Struct, usage: Usage) -> A:
-    """What comes of `work`, charged for."""
-    usage.pause()
+    """What comes of `work`, charged for. `usage` has been paused."""
     answer = await Timed(work, usage)
     usage.charge(request, answer.message if isinstance(answer, EncodedRows) else answer)
     return answer

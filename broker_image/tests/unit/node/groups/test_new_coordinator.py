@@ -43,7 +43,7 @@ async def test_a_new_leader_answers_once_all_that_it_found_is_committed(tmp_path
     async with rig.running():
         partition = new_leader(log)
         rig.loop.led(partition)
-        await until(lambda: partition._ack_waits)
+        await until(lambda: partition.ack_queue.count)
         assert rig.shard() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         fetch_from(partition, B, log.log_end_offset)
         assert rig.shard() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -67,7 +67,7 @@ async def test_who_ceases_to_lead_before_that_coordinates_nothing(tmp_path, unti
     async with rig.running():
         partition = new_leader(log)
         rig.loop.led(partition)
-        await until(lambda: partition._ack_waits)
+        await until(lambda: partition.ack_queue.count)
         rig.loop.lost(partition)
         partition.end()
         await until(lambda: not rig.loop._tasks)
@@ -90,7 +90,7 @@ async def test_members_have_a_full_session_from_when_their_coordinator_answers(
     async with rig.running():
         partition = new_leader(log)
         rig.loop.led(partition)
-        await until(lambda: partition._ack_waits)
+        await until(lambda: partition.ack_queue.count)
         now_ms = monotonic_ms() + 60_000  # longer than the member's session
         for module in (coordinator_loop, group_shard):
             monkeypatch.setattr(module, "monotonic_ms", lambda: now_ms)

@@ -32,6 +32,8 @@ from logfleet.storage.open_files import OpenFiles
 from logfleet.telemetry.decisions import Decisions
 from logfleet.wire import uuids
 
+from broker_image.tests.unit.node.handlers.produce_rig import Side
+
 NOW = 1_700_000_000_000
 
 
@@ -175,3 +177,11 @@ def host(tmp_path: Path) -> Iterator[Host]:
     made = Host(tmp_path / "data")
     yield made
     made.close()
+
+
+@pytest.fixture
+def sides(host: Host, tmp_path: Path) -> Iterator[tuple[Side, Side]]:
+    """Two brokers that are asked the same; the second decodes every request."""
+    other = Host(tmp_path / "other")
+    yield Side(host, forgets=False), Side(other, forgets=True)
+    other.close()

@@ -1,104 +1,30 @@
 """Requests that are known by their bytes get what requests that are decoded get."""
 
-import asyncio
 from itertools import count
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from logfleet.log.config import LogConfig
-from logfleet.net.connection import CloseConnection
-from logfleet.net.peer import REPEATS_MAX, Peer
-from logfleet.node.dispatch import Dispatcher
-from logfleet.node.handlers.produce import HANDLERS
-from logfleet.node.partitions.partition import Partition
+from logfleet.net.peer import REPEATS_MAX
 from logfleet.records.batch import TRANSACTIONAL_BIT, TimestampType, write_crc
 from logfleet.records.compression import Codec
-from logfleet.records.record import ProducerStamp, Record, build_batch
+from logfleet.records.record import ProducerStamp
 from logfleet.storage import disk
-from logfleet.wire.apis import API_BY_NAME
 from logfleet.wire.errors import ErrorCode
-from logfleet.wire.frame import SIZE_BYTES, decode_response, encode_request
+from logfleet.wire.frame import SIZE_BYTES, decode_response
 from logfleet.wire.messages import ProduceRequest
 
-from broker_image.tests.unit.node.partitions.replicas_rig import A, B, C, fetch, replicated, shrink
+from broker_image.tests.unit.node.handlers.produce_rig import (
+    API,
+    batch,
+    frame,
+    row,
+    stored,
+)
 
-NOW = 1_700_000_000_000
-API = API_BY_NAME["Produce"]
 VERSIONS = range(3, 14)
-
-
-def batch(*values: bytes, **given: Any) -> bytearray:
-    return build_batch([Record(None, value, NOW) for value in values or (b"v",)], **given)
-
-
-def frame(
-    version: int,
-    records: bytes | bytearray | None,
-    *,
-    number: int = 1,
-    topic: str = "topic",
-    index: int = 0,
-    **given: Any,
-) -> bytes:
-    data = ProduceRequest.PartitionProduceData(
-        index=index, records=None if records is None else memoryview(records)
-    )
-    by_id = version >= 13
-    rows = ProduceRequest.TopicProduceData(
-        name="" if by_id else topic,
-        topic_id=topic.encode().ljust(16, b"-") if by_id else bytes(16),
-        partition_data=[data],
-    )
-    whole: dict[str, Any] = {"acks": -1, "timeout_ms": 1000, "topic_data": [rows]}
-    request = ProduceRequest(**whole | given)
-    return b"".join(encode_request(request, version, number, "c"))[SIZE_BYTES:]  # type: ignore[arg-type]
-
-
-class Side:
-    """A broker and its client. forgets: each request comes by a connection of its own, so that all are decoded."""
-
-    def __init__(self, host: Any, *, forgets: bool) -> None:
-        self.host = host
-        self.dispatch = host.dispatcher = Dispatcher(host, HANDLERS)
-        self.peer = Peer("PLAINTEXT")
-        self.forgets = forgets
-
-    def ask(self, sent: bytes) -> object:
-        if self.forgets:
-            self.peer = Peer("PLAINTEXT")
-        try:
-            return self.dispatch(self.peer, memoryview(bytearray(sent)))
-        except CloseConnection as error:
-            return str(error)
-
-    def refuse_to_decode(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def decode(*_: object) -> None:
-            raise AssertionError("it was decoded")
-
-        monkeypatch.setattr("logfleet.node.dispatch.decode_request_header", decode)
-
-
-@pytest.fixture
-def sides(host, tmp_path) -> Any:
-    other = type(host)(tmp_path / "other")
-    yield Side(host, forgets=False), Side(other, forgets=True)
-    other.close()
-
-
-def row(answer: Any, version: int, number: int = 1) -> Any:
-    told, body = decode_response(API, version, answer[SIZE_BYTES:])
-    assert told == number
-    ((only,),) = [topic.partition_responses for topic in body.responses]  # type: ignore[attr-defined]
-    return only
-
-
-def stored(side: Side, topic: str = "topic", index: int = 0) -> bytes:
-    log = side.host.partitions.get(topic, index).log
-    piece = log.read(log.log_start_offset, 1 << 20)
-    return b"" if piece is None else piece.read()
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -381,12 +307,12 @@ def test_whatever_is_sent_is_answered_as_if_it_were_decoded(sides, version, data
         if side.host.partitions.get("topic", 0) is None:
             side.host.host("topic", 0)
         side.host.partitions.get("topic", 0).log.config = LogConfig(message_timestamp_type=kind)
-        side.peer = Peer("PLAINTEXT")
+        side.connect()
     for sent in data.draw(st.lists(frames(version), min_size=2, max_size=8)):
         answers = []
         for side in sides:
             answer: Any = side.ask(sent)
-            if not isinstance(answer, bytes | str | None):  # a batch that needs a thread
+            if not isinstance(answer, bytes | str | None):  # it needs a thread
                 answer.close()
                 answer = "later"
             answers.append(answer)
@@ -410,82 +336,3 @@ def test_neither_is_acknowledged_once_the_lease_has_run_out(sides) -> None:
         side.ask(frame(9, batch()))
         side.dispatch.lease = RunOut()
         assert "lease" in side.ask(frame(9, batch()))
-
-
-# With followers
-
-
-async def replicate_one(side: Any, partition: Partition) -> None:
-    """A first request, by which the others are known."""
-    answer = asyncio.ensure_future(side.ask(frame(9, batch(), timeout_ms=60_000)))
-    await asyncio.sleep(0)
-    for member in (B, C):
-        fetch(partition, member, 1)
-    assert row(await answer, 9).error_code == ErrorCode.NONE
-
-
-@pytest.mark.asyncio
-async def test_what_waits_for_followers_need_not_be_decoded_either(sides, monkeypatch) -> None:
-    side, _ = sides
-    partition = side.host.host("topic", 0, replicas_state=replicated())
-    for offset in (0, 1):
-        parked: Any = side.ask(frame(9, batch(), timeout_ms=60_000))
-        side.refuse_to_decode(monkeypatch)
-        answer = asyncio.ensure_future(parked)
-        await asyncio.sleep(0)
-        assert side.host.parked.produces == 1
-        fetch(partition, B, offset + 1)
-        assert not answer.done()
-        fetch(partition, C, offset + 1)
-        told = row(await answer, 9)
-        assert (told.error_code, told.base_offset) == (ErrorCode.NONE, offset)
-    assert side.dispatch.stats["Produce"].total.count == 2
-
-
-@pytest.mark.asyncio
-async def test_what_followers_do_not_get_in_time_is_counted_as_failed(sides, monkeypatch) -> None:
-    side, _ = sides
-    side.host.host("topic", 0, replicas_state=replicated())
-    for _ in range(2):
-        answer = row(await side.ask(frame(9, batch(), timeout_ms=1)), 9)
-        assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
-        side.refuse_to_decode(monkeypatch)
-    errors = side.dispatch.stats["Produce"].errors
-    assert errors[ErrorCode.REQUEST_TIMED_OUT] == 2
-
-
-@pytest.mark.asyncio
-async def test_an_answer_that_waited_rests_on_the_lease_as_any(sides, monkeypatch) -> None:
-    side, _ = sides
-    partition = side.host.host("topic", 0, replicas_state=replicated())
-    await replicate_one(side, partition)
-    side.refuse_to_decode(monkeypatch)
-    side.dispatch.lease = SimpleNamespace(deadline_s=0.0)
-    answer = asyncio.ensure_future(side.ask(frame(9, batch(), timeout_ms=60_000)))
-    await asyncio.sleep(0)
-    for member in (B, C):
-        fetch(partition, member, 2)
-    with pytest.raises(CloseConnection, match="lease"):
-        await answer
-
-
-def test_the_leaders_own_acknowledgement_comes_at_once(sides, monkeypatch) -> None:
-    side, _ = sides
-    partition = side.host.host("topic", 0, replicas_state=replicated())
-    for offset in range(3):
-        answer = row(side.ask(frame(9, batch(), acks=1)), 9)
-        assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, offset)
-        side.refuse_to_decode(monkeypatch)
-    assert partition.high_watermark == 0
-
-
-@pytest.mark.asyncio
-async def test_too_few_in_sync_are_found_out_without_decoding(sides, monkeypatch) -> None:
-    side, _ = sides
-    partition = side.host.host("topic", 0, replicas_state=replicated(isr=(A, B)))
-    await replicate_one(side, partition)
-    side.refuse_to_decode(monkeypatch)
-    shrink(partition, A)
-    answer = row(side.ask(frame(9, batch(), timeout_ms=60_000)), 9)
-    assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
-    assert partition.log.log_end_offset == 1

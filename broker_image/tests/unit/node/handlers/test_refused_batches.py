@@ -12,11 +12,10 @@ from logfleet.replication.partition_state import Member
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ProduceRequest
 
-from broker_image.tests.unit.node.handlers.test_produce_repeats import (
+from broker_image.tests.unit.node.handlers.produce_rig import (
     batch,
     frame,
     row,
-    sides,  # noqa: F401  a fixture
 )
 from broker_image.tests.unit.node.partitions.replicas_rig import A, B, replicated, shrink
 
@@ -144,15 +143,15 @@ def test_an_error_that_lasts_is_told_of_the_batch_that_has_it(host, connection) 
 
 
 @pytest.mark.asyncio
-async def test_requests_that_are_known_by_their_bytes_are_held_to_it_too(sides) -> None:  # noqa: F811
+async def test_requests_that_are_known_by_their_bytes_are_held_to_it_too(sides) -> None:
     """The first of the connection is of no producer; what follows differs from it in the records only."""
     side, _ = sides
     side.host.host("topic", 0, replicas_state=replicated(isr=(A, B)))
 
     async def send(sequence: int | None = None) -> int:
         stamp = {} if sequence is None else {"producer": ProducerStamp(7, 0, sequence)}
-        answer = side.ask(frame(9, batch(**stamp), timeout_ms=1))
-        return int(row(answer if isinstance(answer, bytes) else await answer, 9).error_code)
+        given = side.ask(frame(9, batch(**stamp), timeout_ms=1))
+        return int(row(await side.link.wait(given), 9).error_code)
 
     late = ErrorCode.REQUEST_TIMED_OUT  # it is appended, and waits for the others
     assert await send() == late

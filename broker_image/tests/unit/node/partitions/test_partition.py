@@ -1,6 +1,5 @@
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -337,21 +336,6 @@ def test_consumers_are_told_when_records_of_an_earlier_leader_turn_out_to_be_com
         for member in (B, C):
             fetch(partition, member, offset)
     assert told.sizes == [log.size] * 2
-
-
-def test_a_wait_ends_with_its_offset_and_no_earlier(rig) -> None:
-    partition = followed(rig)
-    over: list[object] = []
-    for offset in (1, 2):
-        partition.append(batch(b"a"), NOW)
-        partition.call_when_acked(offset, -1, partial(over.append, offset))
-    given_up = partition.call_when_acked(2, -1, partial(over.append, "given up"))
-    partition.forget_ack(given_up)
-    fetch(partition, B, 2)
-    fetch(partition, C, 1)
-    assert over == [1]
-    partition.end()
-    assert over == [1, 2]
 
 
 def test_a_cancelled_wait_is_told_of_nothing(rig) -> None:

@@ -30,6 +30,8 @@ from logfleet.wire.messages import (
     SaslHandshakeResponse,
 )
 
+from broker_image.tests.unit.node.peer_rig import FakeLink
+
 NOW_MS = 9_000_000
 
 
@@ -39,12 +41,11 @@ class Rig:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seconds = 0.0
         self.busy_s = 0.0
-        self.throttled: list[int] = []
         self.seen: list[Any] = []
         self.mutation_ms = 0
         self.quotas = ClientQuotas(Windows(), Windows(), lambda: NOW_MS)
         self.peer = Peer("PLAINTEXT")
-        self.peer.on_throttle = self.throttled.append
+        self.throttled = FakeLink(self.peer).throttles
         monkeypatch.setattr(throttling, "boot_s", lambda: self.seconds)
         monkeypatch.setattr("logfleet.node.dispatch.boot_s", lambda: self.seconds)
         self.dispatcher: Dispatcher[None] = Dispatcher(

@@ -129,7 +129,9 @@ class Node:
         if version is None:
             version = api.max_version
         frame = joined(encode_request(request, version, 7, "test"))
-        answer = self.dispatcher(Peer(listener, "127.0.0.1", 1), memoryview(frame)[SIZE_BYTES:])
+        answer: Any = self.dispatcher(
+            Peer(listener, "127.0.0.1", 1), memoryview(frame)[SIZE_BYTES:]
+        )
         if not isinstance(answer, bytes | list):
             assert answer is not None
             async with asyncio.timeout(PATIENCE_S):

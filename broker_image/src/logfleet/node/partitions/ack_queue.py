@@ -1,0 +1,166 @@
+"""Who waits for an acknowledgement: one queue for each partition that this broker leads.
+
+A wait has two parts. What this broker itself holds back (a disk, flush.messages) is waited for as long
+as it takes, as within Kafka's append. With acks=all the followers are waited for after that, for as long
+as the request allows. A queue lives for one leader epoch, as its partition does, so a batch is
+acknowledged in the epoch of its append or not at all.
+
+Source: Kafka's DelayedProduce, Partition.checkEnoughReplicasReachOffset.
+"""
+
+import asyncio
+from bisect import bisect_right, insort
+from operator import attrgetter
+from typing import Final, Protocol
+
+from logfleet.io.timers import Alarm
+from logfleet.wire.errors import ErrorCode
+
+ALL: Final = -1
+"""As acks: of all in-sync replicas."""
+_END_OFFSET: Final = attrgetter("end_offset")
+
+
+class AckWait(Protocol):
+    """What waits until all records below `end_offset` may be acknowledged.
+
+    acks: 1 waits for this broker alone, ALL for all in-sync replicas. timeout_s: how long the
+    followers are waited for, None for as long as it takes. deadline_s: set by the queue.
+    """
+
+    end_offset: int
+    acks: int
+    timeout_s: float | None
+    deadline_s: float
+
+    def over(self, error: ErrorCode) -> None:
+        """The wait has ended. Called once, in a later step of the loop than `AckQueue.add`."""
+
+
+class AwaitedAck:
+    """A wait for a coroutine. outcome: its error, NONE if what was appended is acknowledged."""
+
+    __slots__ = ("acks", "deadline_s", "end_offset", "outcome", "timeout_s")
+
+    def __init__(self, end_offset: int, acks: int, timeout_s: float | None) -> None:
+        self.end_offset = end_offset
+        self.acks = acks
+        self.timeout_s = timeout_s
+        self.deadline_s = 0.0
+        self.outcome: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+    def over(self, error: ErrorCode) -> None:
+        if not self.outcome.done():  # else whoever waited was cancelled
+            self.outcome.set_result(error)
+
+
+class Acknowledging(Protocol):
+    """The partition, as its queue sees it."""
+
+    @property
+    def is_leading(self) -> bool: ...
+    @property
+    def is_at_min_isr(self) -> bool: ...
+    @property
+    def own_end_offset(self) -> int: ...
+    @property
+    def high_watermark(self) -> int: ...
+
+    def is_acked(self, end_offset: int, acks: int) -> bool:
+        """Whether what was appended below `end_offset` may be acknowledged."""
+
+
+class AckQueue:
+    """The waits of one partition. count: how many were not told yet that they have ended."""
+
+    __slots__ = ("_alarm", "_following", "_over", "_own", "_partition", "count")
+
+    def __init__(self, partition: Acknowledging) -> None:
+        self._partition = partition
+        # for this broker's part, and for the followers'; both in the order of end offsets
+        self._own: list[AckWait] = []
+        self._following: list[AckWait] = []
+        self._over: list[AckWait] = []  # to be told in the next step of the loop
+        self._alarm = Alarm(self._time_out)
+        self.count = 0
+
+    def add(self, wait: AckWait) -> None:
+        """Call `wait.over` once the wait has ended, however it ends."""
+        self.count += 1
+        partition = self._partition
+        if partition.is_leading and wait.end_offset > partition.own_end_offset:
+            insort(self._own, wait, key=_END_OFFSET)
+        else:
+            self._own_part_is_done(wait)
+
+    def look(self) -> None:
+        """End the waits that are over, as the partition has moved on or its leadership has ended."""
+        partition = self._partition
+        is_over = not partition.is_leading
+        if self._own:
+            for wait in _taken(self._own, None if is_over else partition.own_end_offset):
+                self._own_part_is_done(wait)
+        if self._following:
+            for wait in _taken(self._following, None if is_over else partition.high_watermark):
+                self._end(wait)
+        if is_over:
+            self._alarm.cancel()
+
+    def _own_part_is_done(self, wait: AckWait) -> None:
+        """This broker holds nothing back any more: acks=all goes on to wait for the followers."""
+        partition = self._partition
+        if (
+            wait.acks != ALL
+            or wait.end_offset <= partition.high_watermark
+            or not partition.is_leading
+        ):
+            self._end(wait)
+            return
+        insort(self._following, wait, key=_END_OFFSET)
+        if wait.timeout_s is not None:
+            wait.deadline_s = asyncio.get_running_loop().time() + wait.timeout_s
+            self._alarm.set(wait.deadline_s)
+
+    def _time_out(self, now_s: float) -> float | None:
+        """End the waits whose time is up; the deadline of the next one."""
+        left, self._following = self._following, []
+        next_s = None
+        for wait in left:
+            if wait.timeout_s is not None and wait.deadline_s <= now_s:
+                self._end(wait)
+                continue
+            self._following.append(wait)
+            if wait.timeout_s is not None and (next_s is None or wait.deadline_s < next_s):
+                next_s = wait.deadline_s
+        return next_s
+
+    def _end(self, wait: AckWait) -> None:
+        if not self._over:
+            asyncio.get_running_loop().call_soon(self._call)
+        self._over.append(wait)
+
+    def _call(self) -> None:
+        """Tell all whose waits ended in one step: what they do then may append to the partition."""
+        over, self._over = self._over, []
+        self.count -= len(over)
+        for wait in over:
+            wait.over(self._error_of(wait))
+
+    def _error_of(self, wait: AckWait) -> ErrorCode:
+        """Why what was appended is not acknowledged; NONE if it is."""
+        partition = self._partition
+        if partition.is_acked(wait.end_offset, wait.acks):
+            if wait.acks == ALL and partition.is_leading and not partition.is_at_min_isr:
+                return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            return ErrorCode.NONE
+        if partition.is_leading:
+            return ErrorCode.REQUEST_TIMED_OUT
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def _taken(queue: list[AckWait], end_offset: int | None) -> list[AckWait]:
+    """Take those out of the queue that wait for no more than `end_offset`; None: all."""
+    count = len(queue) if end_offset is None else bisect_right(queue, end_offset, key=_END_OFFSET)
+    taken = queue[:count]
+    del queue[:count]
+    return taken

@@ -1,0 +1,44 @@
+"""The connection of a peer without a socket: what a dispatcher answers in a later step of the loop."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+from logfleet.net.connection import CloseConnection
+from logfleet.net.peer import PARKED, Peer
+
+PATIENCE_S = 20
+
+
+class FakeLink:
+    """throttles: in ms, as they came."""
+
+    def __init__(self, peer: Peer) -> None:
+        peer.link = self
+        self.throttles: list[int] = []
+        self._answers: asyncio.Queue[Any] = asyncio.Queue()
+
+    def answer(self, answer: Any) -> None:
+        self._answers.put_nowait(answer)
+
+    def refuse(self, reason: str) -> None:
+        self._answers.put_nowait(CloseConnection(reason))
+
+    def throttle(self, throttle_ms: int) -> None:
+        self.throttles.append(throttle_ms)
+
+    @property
+    def has_answered(self) -> bool:
+        return not self._answers.empty()
+
+    async def wait(self, given: Any) -> Any:
+        """The answer, however it comes. given: what the dispatcher returned. Raises CloseConnection."""
+        if isinstance(given, Awaitable):
+            return await given
+        if given is not PARKED:
+            return given
+        async with asyncio.timeout(PATIENCE_S):
+            answer = await self._answers.get()
+        if isinstance(answer, CloseConnection):
+            raise answer
+        return answer
