@@ -183,10 +183,10 @@ class ParkedRequest:
         "_correlation_id",
         "_dispatcher",
         "_lease",
+        "_measured",
         "_memory",
         "_parked",
         "_peer",
-        "_request",
         "_served",
         "_started",
         "_usage",
@@ -222,12 +222,12 @@ class ParkedRequest:
 
     def measure(self, request: msgspec.Struct, usage: Usage) -> None:
         """Charge the client for what the request uses when it is answered, not for its waiting."""
-        self._request, self._usage = request, usage
+        self._measured, self._usage = request, usage
         usage.pause()
 
     def measured(self, work: Awaitable[Response]) -> Awaitable[Response]:
         """What comes of `work`, charged for while the client is measured."""
-        return work if self._usage is None else charged(work, self._request, self._usage)
+        return work if self._usage is None else charged(work, self._measured, self._usage)
 
     def reply(self, made: Callable[..., Response | bytes], *args: object) -> None:
         """Send what `made` returns for these: the response, or the whole answer in bytes.
@@ -244,7 +244,7 @@ class ParkedRequest:
                 usage.resume()
                 response = made(*args)
                 assert not isinstance(response, bytes | EncodedRows), "it is charged for"
-                usage.charge(self._request, response)
+                usage.charge(self._measured, response)
             answer = self.answer(response, ready)
         except Exception as error:  # noqa: BLE001  the supervisor of what answers later
             self._peer.refuse(str(self.failed(error)))

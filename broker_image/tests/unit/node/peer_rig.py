@@ -6,6 +6,8 @@ from typing import Any
 
 from logfleet.net.connection import CloseConnection
 from logfleet.net.peer import PARKED, Peer
+from logfleet.node.dispatch import Dispatcher, ParkedRequest
+from logfleet.telemetry.request_stats import RequestStats
 
 PATIENCE_S = 20
 
@@ -42,3 +44,26 @@ class FakeLink:
         if isinstance(answer, CloseConnection):
             raise answer
         return answer
+
+
+class _Unencoded:
+    """Stands for a version of an API whose answers are left as they are."""
+
+    is_fenced = False
+
+    def __init__(self) -> None:
+        self.stats = RequestStats()
+
+    def answer(self, correlation_id: int, response: Any) -> Any:
+        del correlation_id
+        return response
+
+    def counts(self, error: Exception) -> bool:
+        raise error
+
+
+def response_to(parked: ParkedRequest, peer: Peer) -> Awaitable[Any]:
+    """The response that a handler gives to a request that it has parked."""
+    served: Any = _Unencoded()
+    parked.park(Dispatcher(None, {}), served, peer, 1, 0.0)
+    return FakeLink(peer).wait(PARKED)

@@ -3,15 +3,14 @@
 A request names its partitions, or goes on with a session (KIP-227, `logfleet.sessions`) that knows them. One that asks for more than
 there is waits on the partitions' logs: an append counts towards its min_bytes, nothing polls. What waits in a session is told by the
 session's partitions, which listen for as long as it lives: such a request costs what changed since the last.
+It is answered in the next step of the loop after what it waited for, with all that was appended in one step.
 """
 
 import asyncio
-from collections.abc import Awaitable
 from typing import Any, Final
 
 from logfleet.io.clock import monotonic_ms
-from logfleet.io.timers import Timer, TimerWheel
-from logfleet.node.dispatch import Handler, RequestContext
+from logfleet.node.dispatch import Handler, ParkedRequest, RequestContext
 from logfleet.node.handlers.fetch_rows import TOPIC_IDS_SINCE, Reading, replica_id
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.sessions.fetch_session import (
@@ -33,7 +32,7 @@ _Wanted = dict[Key, FetchRequest.FetchPartition]
 
 def fetch(
     broker: PartitionHost, request: FetchRequest, context: RequestContext
-) -> FetchResponse | Awaitable[FetchResponse]:
+) -> "FetchResponse | _Turn":
     """Read every partition from its offset on; wait up to max_wait_ms if that is all there is and less than min_bytes."""
     by_id = context.api_version >= TOPIC_IDS_SINCE
     wanted: _Wanted = {}
@@ -93,14 +92,29 @@ def _read(
     return reading
 
 
-class FetchWait:
-    """A parked fetch. Done when its partitions have `missing_bytes` more to read, or `end` is called."""
+class _Turn(ParkedRequest):
+    """One request that names all it wants. While it waits it hears what its partitions have to say (a `Waiter`)."""
 
-    def __init__(self, missing_bytes: int, timers: TimerWheel) -> None:
-        self._missing_bytes = missing_bytes
-        self._timers = timers
-        self._ends_soon = False
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def __init__(
+        self, broker: PartitionHost, request: FetchRequest, context: RequestContext, wanted: _Wanted
+    ) -> None:
+        self._broker = broker
+        self._request = request
+        self._context = context
+        self._wanted = wanted
+
+    def answer_or_wait(self, reading: Reading) -> "FetchResponse | _Turn":
+        """What was read, if that is enough or nothing more can come."""
+        if reading.is_enough or self._request.max_wait_ms <= 0 or not self._waits_for(reading):
+            return self._answer_or_throttle(reading)
+        self._missing_bytes = reading.min_bytes - reading.bytes
+        self._is_over = self._ends_soon = False
+        self._partitions = reading.partitions
+        self._timer = self._broker.timers.add(self._request.max_wait_ms / 1000, self.end)
+        self._context.peer.on_leave = self.end
+        self._broker.parked.fetches += 1
+        self._watch(reading)
+        return self
 
     def appended(self, size: int) -> None:
         self._missing_bytes -= size
@@ -119,43 +133,22 @@ class FetchWait:
         """A follower has a new high watermark to learn: with the records that come next, or without any if none come."""
         if not self._ends_soon:
             self._ends_soon = True
-            self._timers.add(HIGH_WATERMARK_S, self.end)
+            self._broker.timers.add(HIGH_WATERMARK_S, self.end)
 
     def end(self) -> None:
-        if not self.done.done():
-            self.done.set_result(None)
+        """Answer in the next step of the loop."""
+        if not self._is_over:
+            self._is_over = True
+            asyncio.get_running_loop().call_soon(self._answer_parked)
 
+    def _answer_parked(self) -> None:
+        self._broker.parked.fetches -= 1
+        self._stop_watching()
+        self._context.peer.on_leave = None
+        self._timer.cancel()
+        self.reply(self._read_again)
 
-class _Turn:
-    """One request that names all it wants."""
-
-    def __init__(
-        self, broker: PartitionHost, request: FetchRequest, context: RequestContext, wanted: _Wanted
-    ) -> None:
-        self._broker = broker
-        self._request = request
-        self._context = context
-        self._wanted = wanted
-
-    def answer_or_wait(self, reading: Reading) -> FetchResponse | Awaitable[FetchResponse]:
-        if reading.is_enough or self._request.max_wait_ms <= 0 or not self._waits_for(reading):
-            return self._answer_or_throttle(reading)
-        # from here on nothing that comes may be missed: the coroutine's first step is some time away
-        wait = FetchWait(reading.min_bytes - reading.bytes, self._broker.timers)
-        timer = self._broker.timers.add(self._request.max_wait_ms / 1000, wait.end)
-        self._context.peer.on_leave = wait.end
-        self._broker.parked.fetches += 1
-        self._watch(wait, reading)
-        return self._answer_after(wait, timer, reading)
-
-    async def _answer_after(self, wait: FetchWait, timer: Timer, reading: Reading) -> FetchResponse:
-        try:
-            await wait.done
-        finally:
-            self._broker.parked.fetches -= 1
-            self._stop_watching(wait, reading)
-            self._context.peer.on_leave = None
-            timer.cancel()
+    def _read_again(self) -> FetchResponse:
         return self._answer_or_throttle(self.read(is_first=False))
 
     def _answer_or_throttle(self, reading: Reading) -> FetchResponse:
@@ -177,17 +170,17 @@ class _Turn:
         """Whether there is anything from which more could come."""
         return bool(reading.partitions)
 
-    def _watch(self, wait: FetchWait, reading: Reading) -> None:
+    def _watch(self, reading: Reading) -> None:
         is_replica = replica_id(self._request, self._context.api_version) >= 0
         for partition in reading.partitions:
             if is_replica:
-                partition.wait_for_appends(wait)
+                partition.wait_for_appends(self)
             else:
-                partition.wait(wait)
+                partition.wait(self)
 
-    def _stop_watching(self, wait: FetchWait, reading: Reading) -> None:
-        for partition in reading.partitions:
-            partition.forget(wait)
+    def _stop_watching(self) -> None:
+        for partition in self._partitions:
+            partition.forget(self)
 
     def _answer(self, reading: Reading) -> FetchResponse:
         reading.note_sent()
@@ -231,18 +224,17 @@ class _SessionTurn(_Turn):
     def _waits_for(self, reading: Reading) -> bool:
         return len(reading.unknown) < len(self._session.partitions)
 
-    def _watch(self, wait: FetchWait, reading: Reading) -> None:
+    def _watch(self, reading: Reading) -> None:
         session = self._session
-        session.parked = wait
+        session.parked = self
         if session.privileged and any(
             session.partitions[key].high_watermark != row.high_watermark
             for key, row in reading.rows
         ):
-            wait.end_soon()
+            self.end_soon()
 
-    def _stop_watching(self, wait: FetchWait, reading: Reading) -> None:
-        del reading
-        if self._session.parked is wait:
+    def _stop_watching(self) -> None:
+        if self._session.parked is self:
             self._session.parked = None
 
     def _answer(self, reading: Reading) -> FetchResponse:

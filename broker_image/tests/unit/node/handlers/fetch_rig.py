@@ -2,10 +2,20 @@
 
 from typing import Any
 
+from logfleet.node.dispatch import ParkedRequest, RequestContext
+from logfleet.node.handlers import fetch as handler
 from logfleet.records.record import Record, build_batch, read_records
 from logfleet.wire.messages import FetchRequest, FetchResponse
 
+from broker_image.tests.unit.node.peer_rig import response_to
+
 NOW = 1_700_000_000_000
+
+
+def fetch(host: Any, asked: FetchRequest, context: RequestContext) -> Any:
+    """The response, or an awaitable of it."""
+    given = handler.fetch(host, asked, context)
+    return response_to(given, context.peer) if isinstance(given, ParkedRequest) else given
 
 
 def append(partition, *values: bytes) -> None:

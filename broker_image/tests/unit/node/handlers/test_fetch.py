@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 from logfleet.log.config import LogConfig
-from logfleet.node.handlers.fetch import fetch
 from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
 
 from broker_image.tests.unit.node.handlers.fetch_rig import (
     append,
+    fetch,
     only_row,
     request,
     rows_of,

@@ -4,13 +4,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from logfleet.node.handlers.fetch import fetch
 from logfleet.node.partitions.partition import Partition
 from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
 
-from broker_image.tests.unit.node.handlers.fetch_rig import append, request, rows_of, values
+from broker_image.tests.unit.node.handlers.fetch_rig import append, fetch, request, rows_of, values
 
 
 class Reader:
@@ -44,7 +43,9 @@ class Reader:
             for topic, index in forget
         ]
         self.epoch += 1
-        return fetch(self.host, asked, self.host.context(self.version))
+        answer: FetchResponse | Awaitable[FetchResponse]
+        answer = fetch(self.host, asked, self.host.context(self.version))
+        return answer
 
     def told(self, *rows: tuple[Any, ...], **more: Any) -> list[tuple[str, int, Any]]:
         """(topic, partition, its values or its error code) for each row of the answer, which is there at once."""
@@ -280,7 +281,8 @@ def test_a_throttled_fetch_that_was_overtaken_says_so(host):
         reader.epoch = 2
         reader.ask()
         append(host.partitions.find("topic", 0), b"1")
-        return await waiting
+        answer: FetchResponse = await waiting
+        return answer
 
     answer = asyncio.run(overtaken())
     assert answer.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH

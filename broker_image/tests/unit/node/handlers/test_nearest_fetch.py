@@ -6,7 +6,6 @@ import pytest
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
 from logfleet.metadata import keys
-from logfleet.node.handlers.fetch import fetch
 from logfleet.node.partitions.replica import FollowedPartition, Replica
 from logfleet.records.batch import iterate_headers
 from logfleet.records.record import Record, build_batch, read_records
@@ -16,7 +15,7 @@ from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
 
 from broker_image.tests.unit.node.handlers.conftest import NOW, Host, topic_id_of
-from broker_image.tests.unit.node.handlers.fetch_rig import append, only_row, request, values
+from broker_image.tests.unit.node.handlers.fetch_rig import append, fetch, only_row, request, values
 from broker_image.tests.unit.node.handlers.test_replica_fetch import (
     EPOCH,
     host_replicated,
@@ -28,7 +27,7 @@ VERSION = 18
 
 
 def ask(host: Host, asked: FetchRequest, version: int = VERSION) -> FetchResponse:
-    answer = fetch(host, asked, host.context(version))  # type: ignore[arg-type]
+    answer = fetch(host, asked, host.context(version))
     assert isinstance(answer, FetchResponse)
     return answer
 

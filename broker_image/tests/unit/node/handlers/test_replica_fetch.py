@@ -9,7 +9,6 @@ from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
 from logfleet.metadata import keys
 from logfleet.metadata.keys import PartitionValue
-from logfleet.node.handlers.fetch import fetch
 from logfleet.node.partitions.partition import Partition
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.storage.disk import SLOW_S
@@ -20,6 +19,7 @@ from logfleet.wire.messages import FetchRequest, FetchResponse
 from broker_image.tests.unit.node.handlers.conftest import Host, topic_id_of
 from broker_image.tests.unit.node.handlers.fetch_rig import (
     append,
+    fetch,
     only_row,
     request,
     rows_of,
@@ -71,7 +71,7 @@ def of_follower(
 
 
 def ask(host: Host, asked: FetchRequest) -> FetchResponse:
-    answer = fetch(host, asked, host.context(VERSION))  # type: ignore[arg-type]
+    answer = fetch(host, asked, host.context(VERSION))
     assert isinstance(answer, FetchResponse)
     return answer
 
@@ -156,6 +156,17 @@ async def test_a_parked_follower_is_answered_with_what_is_appended(host, looked_
     row = only_row(await pending)
     assert values(row) == [b"a"]
     assert partition.high_watermark == 0
+
+
+@pytest.mark.asyncio
+async def test_what_several_producers_append_in_one_step_of_the_loop_is_one_answer(
+    host, looked_at
+) -> None:
+    partition = host_replicated(host)
+    pending: Any = fetch(host, of_follower(0, max_wait_ms=10_000), host.context(VERSION))
+    for value in (b"a", b"b", b"c"):
+        append(partition, value)
+    assert values(only_row(await pending)) == [b"a", b"b", b"c"]
 
 
 @pytest.mark.asyncio

@@ -38,3 +38,25 @@ def shrink(partition: Partition, *isr: Any) -> None:
     """The image shows an ISR of these."""
     state = partition.replicas_state.state
     assert partition.learned(state.changed(isr=isr), partition.replicas_state.revision + 1)
+
+
+class Told:
+    """Waits for a partition and keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.written: list[int] = []
+        self.lost = 0
+        self.starts = 0
+
+    def log_start_moved(self) -> None:
+        self.starts += 1
+
+    def committed(self, size: int) -> None:
+        self.sizes.append(size)
+
+    def appended(self, size: int) -> None:
+        self.written.append(size)
+
+    def leadership_lost(self) -> None:
+        self.lost += 1

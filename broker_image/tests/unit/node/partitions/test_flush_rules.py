@@ -10,7 +10,6 @@ import pytest_asyncio
 from logfleet.io.timers import TimerWheel
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
-from logfleet.node.handlers.fetch import FetchWait
 from logfleet.node.partitions.flush_rules import FlushRules
 from logfleet.node.partitions.partition import NotLeading, Partition
 from logfleet.records.batch import iterate_headers
@@ -23,7 +22,7 @@ from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.partition_log import PartitionLog
 
 from broker_image.tests.sim.disk import PowerLoss, SimDisk
-from broker_image.tests.unit.node.partitions.replicas_rig import replicated
+from broker_image.tests.unit.node.partitions.replicas_rig import Told, replicated
 from broker_image.tests.unit.waiting import Until
 
 NOW = 1_700_000_000_000
@@ -136,13 +135,13 @@ async def test_a_flush_does_not_wait_for_followers(bench) -> None:
 
 
 async def test_readers_are_told_of_what_is_committed(bench) -> None:
-    partition, wait = bench.open(flush_messages=1), FetchWait(100, bench.timers)
-    partition.wait(wait)
+    partition, told = bench.open(flush_messages=1), Told()
+    partition.wait(told)
     bench.append(2)
-    assert not wait.done.done()
+    assert told.sizes == []
     await bench.flushing(1)
     await bench.flushed()
-    assert wait.done.done()
+    assert sum(told.sizes) == partition.log.size
 
 
 async def test_flush_ms_bounds_how_long_something_is_not_durable(bench) -> None:

@@ -9,30 +9,18 @@ from logfleet.node.partitions.partition import NotLeading, Partition
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.wire.errors import ErrorCode
 
-from broker_image.tests.unit.node.partitions.replicas_rig import A, B, C, fetch, replicated, shrink
+from broker_image.tests.unit.node.partitions.replicas_rig import (
+    A,
+    B,
+    C,
+    Told,
+    fetch,
+    replicated,
+    shrink,
+)
 
 NOW = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))
-
-
-class Told:
-    def __init__(self) -> None:
-        self.sizes: list[int] = []
-        self.written: list[int] = []
-        self.lost = 0
-        self.starts = 0
-
-    def log_start_moved(self) -> None:
-        self.starts += 1
-
-    def committed(self, size: int) -> None:
-        self.sizes.append(size)
-
-    def appended(self, size: int) -> None:
-        self.written.append(size)
-
-    def leadership_lost(self) -> None:
-        self.lost += 1
 
 
 @pytest.fixture
