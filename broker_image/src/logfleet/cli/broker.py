@@ -62,6 +62,7 @@ def broker(properties: Path | None, overrides: tuple[str, ...], log_level: str) 
 
     Exit code 0 after an orderly stop, 1 if the broker cannot start or go on.
     """
+    gc.disable()  # until it has started: hardly anything that it makes before is garbage
     try:
         config = read_config(properties, overrides)
     except UnicodeDecodeError as error:
@@ -141,6 +142,7 @@ async def serve(config: BrokerConfig, timer: DeadMansTimer = NO_TIMER) -> int:
         async with running:
             started = True
             # What is there now lives as long as the broker: the collector need not look at it again.
+            gc.enable()
             gc.collect()
             gc.freeze()
             gc.set_threshold(*GC_THRESHOLDS)

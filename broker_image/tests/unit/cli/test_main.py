@@ -1,3 +1,4 @@
+import subprocess
 import sys
 
 import click
@@ -50,3 +51,17 @@ def test_ctrl_c_ends_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli, "get_command", lambda *_: interrupted)
     result = CliRunner().invoke(cli, ["anything"])
     assert (result.exit_code, result.output.strip()) == (130, "")
+
+
+def test_a_broker_loads_no_library_for_terminals_and_goes_on_with_garbage_collected() -> None:
+    program = (
+        "import gc, sys\n"
+        "from logfleet.cli.main import cli\n"
+        "assert cli.get_command(None, 'broker') is not None\n"
+        "print(sorted({'rich', 'structlog'} & set(sys.modules)), gc.isenabled())\n"
+        "import rich\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout == "['structlog'] True\n"
