@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from logfleet.control.brokers import fencing
 from logfleet.control.brokers.fencing import newcomers
 from logfleet.io.files import File, PosixFiles
 from logfleet.log.names import TopicPartition
@@ -72,6 +73,7 @@ class LateController:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.admits = False
+        monkeypatch.setattr(fencing, "newcomers", self.newcomers)
         monkeypatch.setattr(controller_term, "newcomers", self.newcomers)
         monkeypatch.setattr(broker_module, "LEADING_S_MAX", 0.2)
 
