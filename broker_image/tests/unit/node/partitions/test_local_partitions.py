@@ -1,3 +1,4 @@
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import Changes
 from logfleet.node.broker import Broker
 from logfleet.node.partitions.replica import FollowedPartition, Replica
+from logfleet.storage.partition_log import PartitionLog
 from logfleet.wire.messages import IncrementalAlterConfigsRequest
 
 from broker_image.tests.unit.node.broker_rig import (
@@ -34,6 +36,32 @@ async def set_retention(broker: Broker, retention_ms: int) -> None:
     answer = await ask_broker(broker, request, 1)
     assert [row.error_code for row in answer.responses] == [0]
     await broker.local.until_applied(broker.image.revision)
+
+
+async def test_logs_are_made_a_few_in_each_turn_of_the_loop(tmp_path: Path) -> None:
+    """Whatever else waits for the loop has its turn meanwhile, above all the keeping of the lease."""
+    made, this_turn = [], 0
+    loop = asyncio.get_running_loop()
+
+    def turn() -> None:
+        nonlocal this_turn
+        made.append(this_turn)
+        this_turn = 0
+        loop.call_soon(turn)
+
+    async with Broker(config(tmp_path)) as broker:
+        create = broker.log_dirs.create
+
+        def counted(*arguments: Any) -> PartitionLog:
+            nonlocal this_turn
+            this_turn += 1
+            return create(*arguments)
+
+        broker.log_dirs.create = counted  # type: ignore[method-assign, assignment]
+        turn()
+        await create_topic(broker, "t", 200)
+    assert sum(made) == 200
+    assert max(made) < 100
 
 
 async def test_a_log_obeys_what_was_set_while_it_was_not_led(tmp_path: Path, until: Any) -> None:
