@@ -74,11 +74,14 @@ RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation -w /tmp/wheels /src 
     && /opt/build/bin/pip --python /opt/venv/bin/python install --no-deps --no-index --prefix /opt/code /tmp/wheels/*
 
 # ---- the images ----
+# The kernel spares process 1 of a container from timers that would kill it: the broker is its child.
 FROM base AS broker
+RUN apt-get update -q && apt-get install -yq --no-install-recommends tini \
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt/archives/*
 COPY --from=broker-packages /opt/venv /opt/venv
 COPY --from=logfleet-code /opt/code /opt/venv
 USER 10001:10001
-ENTRYPOINT ["logfleet"]
+ENTRYPOINT ["/usr/bin/tini", "-g", "--", "logfleet"]
 CMD ["--help"]
 
 FROM base AS operator

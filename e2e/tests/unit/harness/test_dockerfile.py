@@ -45,6 +45,11 @@ def test_images_run_as_nobody_special_and_hold_no_builder(target):
     assert re.search(rf"^FROM base AS {target}$", DOCKERFILE, re.MULTILINE)
 
 
+def test_a_broker_is_no_process_1_which_the_kernel_would_spare_from_its_own_timer():
+    assert 'ENTRYPOINT ["/usr/bin/tini", "-g", "--", "logfleet"]' in stage("broker")
+    assert re.search(r"apt-get install .*\btini\b", stage("broker"))
+
+
 def test_every_install_from_an_index_checks_hashes():
     for line in DOCKERFILE.splitlines():
         if re.search(r"pip (install|wheel)", line) and " -r " in line:

@@ -42,6 +42,13 @@ GRACE_S: Final = 120
 # Recovery of a large log after a crash may take long; liveness counts only afterwards.
 STARTUP_S_MAX: Final = 3600
 STARTUP_PERIOD_S: Final = 2
+# The second line behind the broker's own timer: who does not answer for some 10 s is killed.
+# /healthz answers while logs are loaded, while etcd is away, and between steps of the loop of 2 s.
+LIVENESS_PERIOD_S: Final = 2
+LIVENESS_TIMEOUT_S: Final = 3
+LIVENESS_FAILURES: Final = 3
+# Not the pod's: a process that does not run cannot stop in order.
+LIVENESS_GRACE_S: Final = 1
 
 
 def owned(metadata: Metadata, manifest: Manifest) -> Manifest:
@@ -274,9 +281,14 @@ def start_script(cluster: ClusterResource) -> str:
     """What a broker's container runs: its id, its addresses, then the broker in its place.
 
     A shell does it because the ordinal and the node's port differ from pod to pod of one template.
+    The broker runs below tini, as the kernel spares process 1 (logfleet.io.dead_mans_timer); images
+    of earlier versions have no tini.
     """
     name, namespace = cluster.metadata.name, cluster.metadata.namespace
-    lines = ["id=$((BROKER_BASE + ${POD_NAME##*-}))"]
+    lines = [
+        "id=$((BROKER_BASE + ${POD_NAME##*-}))",
+        "if command -v tini >/dev/null; then init='tini -g --'; fi",
+    ]
     addresses = []
     for listener in cluster.spec.listeners:
         if listener.type == "internal":
@@ -288,7 +300,7 @@ def start_script(cluster: ClusterResource) -> str:
             host = listener.advertised_host or "$HOST_IP"
             addresses.append(f"{listener.name.upper()}://{host}:${listener.name}_port")
     lines.append(
-        f"exec logfleet broker {CONFIG_DIRECTORY}/server.properties --override node.id=$id"
+        f"exec $init logfleet broker {CONFIG_DIRECTORY}/server.properties --override node.id=$id"
         f' --override advertised.listeners="{",".join(addresses)}"'
         ' ${BROKER_RACK:+--override broker.rack="$BROKER_RACK"}'
     )
@@ -426,7 +438,12 @@ def _broker_container(cluster: ClusterResource, pool: Pool, given: Range, image:
             **_probe("/healthz", STARTUP_PERIOD_S),
             "failureThreshold": STARTUP_S_MAX // STARTUP_PERIOD_S,
         },
-        "livenessProbe": {**_probe("/healthz", 10), "failureThreshold": 6},
+        "livenessProbe": {
+            **_probe("/healthz", LIVENESS_PERIOD_S),
+            "timeoutSeconds": LIVENESS_TIMEOUT_S,
+            "failureThreshold": LIVENESS_FAILURES,
+            "terminationGracePeriodSeconds": LIVENESS_GRACE_S,
+        },
         "readinessProbe": {**_probe("/readyz", 2), "failureThreshold": 2},
         "securityContext": pods.CONTAINER_SECURITY,
         "volumeMounts": mounts,
