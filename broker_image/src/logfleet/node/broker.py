@@ -371,6 +371,7 @@ class Broker:
         self.topic_creator = TopicCreator(self.controller_access)
         self._stack.push_async_callback(self.topic_creator.close)
         self.producer_ids = ProducerIds(self.store)
+        self._spawn("producer ids", self.producer_ids.run())
 
     def _start_coordinators(self) -> None:
         self.coordinators = CoordinatorLoop(

@@ -73,3 +73,31 @@ async def test_a_store_that_does_not_answer_is_not_waited_for_too_long(node, mon
     monkeypatch.setattr(node.store, "get", lambda _: asyncio.Event().wait())
     answer = await node.ask(request())
     assert ErrorCode(answer.error_code).name == "COORDINATOR_LOAD_IN_PROGRESS"
+
+
+async def test_a_block_in_reserve_serves_new_producers_while_the_store_is_away(node, monkeypatch):
+    ids = node.producer_ids
+    running = asyncio.ensure_future(ids.run())
+    await until(lambda: ids._reserve is not None)
+    monkeypatch.setattr(ids, "_store", Away())
+    answers = [await node.ask(request()) for _ in range(BLOCK_SIZE)]
+    assert sorted(answer.producer_id for answer in answers) == list(range(BLOCK_SIZE))
+    monkeypatch.setattr(ids, "_store", node.store)
+    monkeypatch.setattr(producer_ids, "RESERVE_PAUSE_S", 0.0)
+    await until(lambda: ids._reserve is not None)
+    assert (await node.ask(request())).producer_id == BLOCK_SIZE
+    running.cancel()
+    await asyncio.wait([running])
+
+
+class Away:
+    """A store that does not answer."""
+
+    async def get(self, key: str) -> None:
+        raise StoreUnavailable(key)
+
+
+async def until(holds) -> None:
+    async with asyncio.timeout(20):
+        while not holds():  # noqa: ASYNC110  what is waited for has no event
+            await asyncio.sleep(0.005)
