@@ -35,6 +35,9 @@ WANTED = {
     "old volume": 3,
 }
 FAULTS_PER_ROUND = 12
+PROBE = "probe"
+"""The one client that does not wait for its default timeouts."""
+DEFAULTS = "all defaults"
 
 
 def due(entry: dict[str, Any], wanted: dict[str, int]) -> list[str]:
@@ -70,17 +73,28 @@ def added(entry: dict[str, Any], kinds: list[str], outcome: Outcome) -> dict[str
     }
 
 
+def of_defaults(seconds: dict[str, dict[str, list[float]]]) -> dict[str, list[float]]:
+    """The gaps of all clients with their default timeouts together, by fault and partitions."""
+    together: dict[str, list[float]] = {}
+    for client, rows in seconds.items():
+        if client != PROBE:
+            for name, values in rows.items():
+                together.setdefault(name, []).extend(values)
+    return together
+
+
 def show(entry: dict[str, Any]) -> None:
     print(
         f"{entry['acknowledged']:,} records acknowledged, {entry['failed_sends']} sends failed; faults {entry['faults']}"
     )
     print(
-        f"{'client':<10} {'fault and partitions':<32} {'p50':>8} {'p99':>8} {'most':>8}  seconds without an answer"
+        f"{'client':<12} {'fault and partitions':<32} {'p50':>8} {'p99':>8} {'most':>8}  seconds without an answer"
     )
-    for client, rows in sorted(entry["gaps"].items()):
+    together = {DEFAULTS: of_defaults(entry["gaps"])}
+    for client, rows in [*sorted(entry["gaps"].items()), *together.items()]:
         for name, values in sorted(rows.items()):
             p50, p99 = percentile(values, 0.5), percentile(values, 0.99)
-            print(f"{client:<10} {name:<32} {p50:>8.3f} {p99:>8.3f} {max(values):>8.3f}")
+            print(f"{client:<12} {name:<32} {p50:>8.3f} {p99:>8.3f} {max(values):>8.3f}")
 
 
 def main() -> int:

@@ -2,6 +2,7 @@
 
 import random
 import shutil
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,8 +10,6 @@ from typing import NamedTuple
 
 from e2e.failover.fleet import TOPIC, FailoverFleet
 
-STOPPED_S = (5.0, 60.0)
-"""How long a process is stopped by SIGSTOP: log-uniform between these."""
 ETCD_AWAY_S = 6.0
 ETCD_LONG_AWAY_S = 300.0
 COPY_AGE_S = 3.0
@@ -61,16 +60,16 @@ def terminate(fleet: FailoverFleet, dice: random.Random) -> Injected:
 
 
 def stop(fleet: FailoverFleet, dice: random.Random) -> Injected:
+    """SIGSTOP. The broker's own timer kills it, and it starts again as a container does."""
     broker_id = dice.choice([1, 2, 3])
     led, broker = fleet.led_by(broker_id), fleet.broker(broker_id)
-    shortest, longest = STOPPED_S
-    seconds = shortest * (longest / shortest) ** dice.random()
     at_s = time.monotonic()
     broker.pause()
 
     def heal() -> None:
-        time.sleep(max(0.0, at_s + seconds - time.monotonic()))  # that is the fault itself
-        broker.resume()
+        code = broker.wait()
+        assert code == -signal.SIGKILL, f"{broker.name} ended with {code}, not by its timer"
+        broker.start()
 
     return Injected(at_s, str(broker_id), led, heal)
 

@@ -1,6 +1,6 @@
 """The verdict of `make failover`, on histories made by hand."""
 
-from e2e.failover.__main__ import due
+from e2e.failover.__main__ import due, of_defaults
 from e2e.failover.replicas import batches_of, differences
 from e2e.failover.verdict import (
     Acknowledged,
@@ -79,6 +79,11 @@ def test_a_round_takes_of_each_kind_what_is_missing():
     wanted = {"a": 2, "b": 1}
     assert sorted(due({"faults": {"a": 1}}, wanted)) == ["a", "b"]
     assert due({"faults": {"a": 2, "b": 1}}, wanted) == []
+
+
+def test_clients_with_default_timeouts_are_shown_together_without_the_probe():
+    seconds = {"java": {"x": [1.0], "y": [2.0]}, "confluent": {"x": [3.0]}, "probe": {"x": [9.0]}}
+    assert of_defaults(seconds) == {"x": [1.0, 3.0], "y": [2.0]}
 
 
 def dump(*rows: tuple[int, int], name: str = "t-0") -> str:
