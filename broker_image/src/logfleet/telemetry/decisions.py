@@ -29,6 +29,7 @@ class Kind(StrEnum):
     CONTROLLER_RESIGNED = "controller_resigned"
     ELECTION = "election"
     UNCLEAN_ELECTION = "unclean_election"
+    ELECTIONS_HELD = "elections_held"
     ISR_SHRINK = "isr_shrink"
     ISR_EXPAND = "isr_expand"
     REASSIGNMENT = "reassignment"

@@ -18,11 +18,12 @@ from logfleet.control.brokers import leaving
 from logfleet.control.brokers.fencing import admission_steps, fence_steps, newcomers
 from logfleet.control.brokers.internal_topics import raising_steps
 from logfleet.control.brokers.may_i import Objection
+from logfleet.control.brokers.vanishing import HELD_MS_MAX, Hold, hold
 from logfleet.control.elections import election_steps, preferences
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.topics import remove_unfinished
 from logfleet.control.transactions import Refusal, pack
-from logfleet.io.clock import now_ms
+from logfleet.io.clock import monotonic_ms, now_ms
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.image_builder import Changes
@@ -103,6 +104,7 @@ class Term:
         self._begun: asyncio.Task[None] | None = None
         self._subscription = follower.subscribe(self._wake)
         self._due = Changes(everything=True)
+        self._hold: Hold | None = None
 
     async def submit(self, operation: Operation[T]) -> T | Refusal:
         """The operation's answer after it has been committed. Raises NotControllerError."""
@@ -219,7 +221,7 @@ class Term:
         while True:
             image, changes = self._subscription.take()
             self._due.add(changes)
-            if self._due == Changes():
+            if self._due == Changes() or self._is_held(image):
                 return
             try:
                 if await self._converge_once(image):
@@ -227,16 +229,30 @@ class Term:
             except _ConflictError:
                 await self._catch_up(image)
 
+    def _is_held(self, image: ClusterImage) -> bool:
+        """Whether elections wait for brokers that vanished to register again; what is due stays so."""
+        now, before = monotonic_ms(), self._hold
+        recent = self._follower.recent_brokers.within(now)
+        self._hold = hold(before, recent, image.brokers, now)
+        if self._hold is not None and before is None:
+            log.warning("elections_held", reason=self._hold.why, epoch=self.epoch)
+            self._noted.held(self._hold.why)
+            asyncio.get_running_loop().call_later(HELD_MS_MAX / 1000, self._wake.set)
+        return self._hold is not None and now < self._hold.until_ms
+
     async def _converge_once(self, image: ClusterImage) -> bool:
         """Fence who is gone, take them out of all partitions, let in who is new (logfleet.control.brokers.fencing).
 
-        Whether that is all. If not, there are newcomers and partitions were changed: only an image in which nothing is left to
-        change lets newcomers in.
+        Whether that is all. If not, others have vanished meanwhile, so that elections wait; or there are
+        newcomers and partitions were changed: only an image in which nothing is left to change lets
+        newcomers in.
         """
         due = self._due
         await self._commit_all(pack(self.epoch, fence_steps(image)))
         # An election compares the fence, so it has to know the revision that wrote it.
         image = self._follower.image
+        if self._is_held(image):
+            return False
         for topic_id in image.unfinished:
             topic = image.entries.get(topic_id)
             assert topic is not None, "what is unfinished is an entry"

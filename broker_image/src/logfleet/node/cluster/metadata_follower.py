@@ -12,6 +12,8 @@ from typing import Final, TypeVar
 
 import structlog
 
+from logfleet.control.brokers.vanishing import RecentBrokers
+from logfleet.io.clock import monotonic_ms
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import Changes, ImageBuilder
 from logfleet.metadata.store import MetadataStore, Snapshot
@@ -57,11 +59,12 @@ class Subscription:
 
 
 class MetadataFollower:
-    """`image` is revision 0 and empty until the first snapshot has been read."""
+    """`image` is revision 0 and empty until the first snapshot has been read. recent_brokers: by `monotonic_ms`."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
         self._image = ClusterImage()
+        self.recent_brokers = RecentBrokers()
         self._subscriptions: list[Subscription] = []
         self._waiters: dict[asyncio.Future[None], Callable[[ClusterImage], bool]] = {}
 
@@ -133,6 +136,8 @@ class MetadataFollower:
     def _publish(self, image: ClusterImage, changes: Changes) -> None:
         assert image.revision > self._image.revision or changes.everything, "revisions only grow"
         self._image = image
+        if changes.everything or changes.brokers:
+            self.recent_brokers.saw(image.brokers, monotonic_ms())
         for subscription in self._subscriptions:
             subscription.publish(image, changes)
         for waiter, holds in list(self._waiters.items()):

@@ -47,6 +47,10 @@ class NotedControl:
         """It does no more."""
         self._decisions.note(Kind.CONTROLLER_RESIGNED, reason, broker=broker_id, epoch=epoch)
 
+    def held(self, why: str) -> None:
+        """Elections wait."""
+        self._decisions.note(Kind.ELECTIONS_HELD, why)
+
     def kept(self, broker_id: int, objection: Objection) -> None:
         """A broker that would leave is not let go yet."""
         cause = f"it may not leave yet: {objection}"

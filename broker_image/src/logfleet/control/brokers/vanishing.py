@@ -1,0 +1,94 @@
+"""When most brokers vanish at once over several zones, elections wait for them to register again.
+
+That many deaths in one moment are less likely than a fault of the metadata store, or of the way to it, that
+ended their leases. To elect while they come back one after the other would move each partition several times.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from logfleet.metadata.image import Broker
+from logfleet.metadata.keys import FENCED
+
+Brokers = Mapping[int, Broker]
+"""Those registered, by id, as an image shows them."""
+
+HELD_MS_MAX: Final = 3_000
+"""One more time to live of a lease: a broker that lost its registration has another one before that, if it can."""
+WITHIN_MS: Final = 3_000
+"""Brokers that vanish within this time vanish at once: leases end within a second, as each was renewed at another moment."""
+BROKERS_MIN: Final = 3
+"""Of fewer, more than half are all."""
+
+
+class RecentBrokers:
+    """Who was registered within the last WITHIN_MS, as the metadata store showed it, image by image."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[int, Brokers]] = deque()
+
+    def saw(self, brokers: Brokers, now_ms: int) -> None:
+        """To be called whenever brokers have changed. now_ms: of a clock that only goes forward."""
+        self._seen.append((now_ms, brokers))
+        self._forget(now_ms)
+
+    def within(self, now_ms: int) -> list[Brokers]:
+        """What was so at any moment of the last WITHIN_MS, the oldest first."""
+        self._forget(now_ms)
+        return [brokers for _, brokers in self._seen]
+
+    def _forget(self, now_ms: int) -> None:
+        while len(self._seen) > 1 and self._seen[1][0] <= now_ms - WITHIN_MS:
+            self._seen.popleft()
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """Elections wait. until_ms: at most so long, by the clock of `hold`. why: a sentence."""
+
+    until_ms: int
+    why: str
+
+
+def hold(
+    before: Hold | None, recent: Sequence[Brokers], brokers: Brokers, now_ms: int
+) -> Hold | None:
+    """Whether elections are to wait, which a hold that is over says too: until the reason has gone, no other one begins.
+
+    before: what the last call returned. recent: see RecentBrokers. brokers: of the newest image.
+    """
+    why = _why(recent, brokers)
+    if why is None:
+        return None
+    return before or Hold(now_ms + HELD_MS_MAX, why)
+
+
+def _why(recent: Sequence[Brokers], brokers: Brokers) -> str | None:
+    """More than half of the brokers have lost their registrations, over two zones or more, and some have no other one yet."""
+    known = {each.id: each for seen in recent for each in seen.values()} | dict(brokers)
+    gone = {each.id for each in _vanished(recent, brokers)}
+    zones = {known[each].rack or each for each in gone}
+    if len(known) < BROKERS_MIN or 2 * len(gone) <= len(known) or len(zones) < 2:
+        return None
+    missing = sorted(gone - brokers.keys())
+    if not missing:
+        return None
+    return (
+        f"{len(gone)} of {len(known)} brokers lost their registrations in {len(zones)} zones "
+        f"within {WITHIN_MS // 1000} s; brokers {', '.join(map(str, missing))} may register again"
+    )
+
+
+def _vanished(recent: Sequence[Brokers], brokers: Brokers) -> list[Broker]:
+    """Whose registration is over, but for those that would leave, and those that were fenced before: others have seen them refuse connections."""
+    last = {(each.id, each.epoch): each for seen in recent for each in seen.values()}
+    return [
+        each
+        for each in last.values()
+        if not (each.id in brokers and brokers[each.id].epoch == each.epoch)
+        and not each.value.leaving
+        and not each.is_draining
+        and each.state != FENCED
+    ]
