@@ -20,7 +20,7 @@ from logfleet.node.cluster.metadata_follower import MetadataFollower
 from logfleet.telemetry.decisions import Decisions
 
 from broker_image.tests.contract.metadata_store import write
-from broker_image.tests.unit.node.cluster.controller_rig import until
+from broker_image.tests.unit.node.cluster.controller_rig import nobody_answers, until
 from e2e.harness.etcd import EtcdServer
 
 PATIENCE_S = 60
@@ -55,7 +55,12 @@ async def test_a_topic_that_was_made_as_the_lease_ended_is_answered_as_made(
 ) -> None:
     follower = MetadataFollower(late)
     loop = ControllerLoop(
-        late, follower, ControllerValue(1, "incarnation"), {}, Decisions(1, now_ms)
+        late,
+        follower,
+        ControllerValue(1, "incarnation"),
+        {},
+        Decisions(1, now_ms),
+        ask_log_ends=nobody_answers,
     )
     await write(late, Put(keys.broker(1), keys.encode(BrokerValue("incarnation", ()))))
     tasks = [asyncio.ensure_future(follower.run()), asyncio.ensure_future(loop.run())]

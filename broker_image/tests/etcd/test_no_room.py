@@ -20,6 +20,7 @@ from logfleet.telemetry.decisions import Decisions
 from structlog.testing import capture_logs
 
 from broker_image.tests.contract.metadata_store import PATIENCE_S, write
+from broker_image.tests.unit.node.cluster.controller_rig import nobody_answers
 from e2e.harness.etcd import EtcdServer
 
 pytestmark = pytest.mark.asyncio
@@ -105,7 +106,12 @@ async def test_a_broker_stands_for_controller_until_there_is_room(
 ) -> None:
     follower = MetadataFollower(store)
     loop = ControllerLoop(
-        store, follower, ControllerValue(1, "incarnation"), {}, Decisions(1, now_ms)
+        store,
+        follower,
+        ControllerValue(1, "incarnation"),
+        {},
+        Decisions(1, now_ms),
+        ask_log_ends=nobody_answers,
     )
     await write(store, Put(keys.CLUSTER_ID, b"id"))
     following = asyncio.ensure_future(follower.run())

@@ -4,7 +4,7 @@ Level-based, as fencing is (`logfleet.control.brokers.fencing`). Each write comp
 leads after it: one that was elected from an old image must not lead with the log of a new start.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from logfleet.control.brokers.feature_level import GIVING_UP, needs
@@ -12,7 +12,7 @@ from logfleet.control.config_keys import TOPIC_KEYS
 from logfleet.control.topic_configs import BrokerLayers, topic_default
 from logfleet.control.transactions import Refusal, partition_step
 from logfleet.metadata import keys
-from logfleet.metadata.image import ClusterImage, Topic
+from logfleet.metadata.image import Broker, ClusterImage, Topic
 from logfleet.metadata.keys import PartitionValue
 from logfleet.metadata.packing import Step
 from logfleet.replication.election import (
@@ -20,9 +20,19 @@ from logfleet.replication.election import (
     Preferences,
     next_state,
     preferred_state,
+    to_be_asked,
 )
+from logfleet.replication.longest_log import NOBODY_ASKED, LogEnds
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
+
+PartitionId = tuple[bytes, int]
+"""Topic id and index."""
+Asked = Mapping[PartitionId, Sequence[Broker]]
+"""The replicas of which it has to be known how far their logs reach, by partition."""
+Answered = Mapping[PartitionId, LogEnds]
+"""How far they reach."""
+NOTHING_ANSWERED: Final[Answered] = {}
 
 _MIN_ISR: Final = "min.insync.replicas"
 _UNCLEAN: Final = "unclean.leader.election.enable"
@@ -65,34 +75,65 @@ def election_steps(
     indexes: Iterable[int] | None = None,
     may_be_unclean: bool = True,
     preferred: Preferences = NO_PREFERENCES,
+    answered: Answered = NOTHING_ANSWERED,
 ) -> Iterator[Step]:
     """Writes for the partitions of a topic whose state is not what it should be.
 
-    indexes: of the partitions that are looked at, None for all. may_be_unclean: False while there are newcomers, of whom one may be the leader that is missed.
-    preferred: as `preferences` has them.
+    indexes: the partitions to look at, None for all. preferred: as `preferences` has them. answered: to
+    what `to_ask` names. may_be_unclean: False while there are newcomers, of whom one may be the leader
+    that is missed, or have the longest log.
     """
     wanted = min_isr(topic.configs.get(_MIN_ISR), layers)
-    text = topic.configs.get(_UNCLEAN) or topic_default(_UNCLEAN, layers)
-    unclean = may_be_unclean and TOPIC_KEYS[_UNCLEAN].parse(text) is True
+    unclean = _is_unclean_allowed(topic, layers)
     for index in range(len(topic.partitions)) if indexes is None else indexes:
         partition = topic.partitions[index]
         value = next_state(
             partition,
             image.brokers,
             min_isr=wanted,
-            unclean=unclean,
+            unclean=unclean and may_be_unclean,
             offline=_offline(image, topic, index),
             preferences=preferred,
+            log_ends=answered.get((topic.id, index), NOBODY_ASKED) if may_be_unclean else None,
         )
         if value is not None:
             yield _election(image, topic, index, value)
 
 
-def elect(image: ClusterImage, topic: Topic, index: int, *, unclean: bool) -> Step | Refusal:
+def to_ask(
+    image: ClusterImage, topic: Topic, layers: BrokerLayers, *, unclean: bool = False
+) -> dict[PartitionId, Sequence[Broker]]:
+    """Of which replicas `election_steps` has to know how far their logs reach, or `elect` if somebody asks for an unclean election."""
+    unclean = unclean or _is_unclean_allowed(topic, layers)
+    found: dict[PartitionId, Sequence[Broker]] = {}
+    for index, partition in enumerate(topic.partitions):
+        if not partition.has_leader:
+            offline = _offline(image, topic, index)
+            asked = to_be_asked(partition, image.brokers, unclean=unclean, offline=offline)
+            if asked:
+                found[topic.id, index] = asked
+    return found
+
+
+def _is_unclean_allowed(topic: Topic, layers: BrokerLayers) -> bool:
+    text = topic.configs.get(_UNCLEAN) or topic_default(_UNCLEAN, layers)
+    return TOPIC_KEYS[_UNCLEAN].parse(text) is True
+
+
+def elect(
+    image: ClusterImage,
+    topic: Topic,
+    index: int,
+    *,
+    unclean: bool,
+    answered: Answered = NOTHING_ANSWERED,
+) -> Step | Refusal:
     """What an election that somebody asks for writes, or why it writes nothing.
 
-    unclean: any leader will do, else it has to be the first replica; where nobody has the partition any more it is given up (`is_lost`), and begins empty as soon as one of its
-    brokers says that it can. Source: ReplicationControlManager.electLeader, which refuses that for ever.
+    unclean: any leader will do, else it has to be the first replica; where nobody has the partition any
+    more it is given up (`is_lost`), and begins empty as soon as one of its brokers says that it can.
+    answered: to what `to_ask` names. Source: ReplicationControlManager.electLeader, which refuses to
+    give up.
     """
     partition, offline = topic.partitions[index], _offline(image, topic, index)
     if partition.has_leader and (unclean or partition.leader == partition.replicas[0]):
@@ -109,7 +150,12 @@ def elect(image: ClusterImage, topic: Topic, index: int, *, unclean: bool) -> St
             )
         )
     value = next_state(
-        partition, image.brokers, min_isr=partition.min_isr, unclean=True, offline=offline
+        partition,
+        image.brokers,
+        min_isr=partition.min_isr,
+        unclean=True,
+        offline=offline,
+        log_ends=answered.get((topic.id, index), NOBODY_ASKED),
     )
     if value is None or value.leader == keys.NO_LEADER:
         return _give_up(image, topic, index)

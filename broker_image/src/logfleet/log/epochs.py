@@ -71,6 +71,15 @@ class LeaderEpochs:
         end = self._entries[after].start_offset
         return (self._entries[after - 1].epoch if after else epoch), end
 
+    def last_end(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """As `end_offset`, but of an epoch above all that are known it tells the last one and the log's end.
+
+        (NO_EPOCH, log_end_offset) of a log that knows no epoch. Source: KafkaMetadataLog.endOffsetForEpoch.
+        """
+        if epoch >= self.latest:
+            return self.latest, log_end_offset
+        return self.end_offset(epoch, log_end_offset)
+
     def epoch_of(self, offset: int) -> int:
         """The epoch that wrote `offset`, or NO_EPOCH if it lies before the first entry."""
         at = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)

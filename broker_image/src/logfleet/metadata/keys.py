@@ -152,6 +152,7 @@ class PartitionValue(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     last_leader: whoever led last, NO_LEADER if nobody ever did; last_directory: `directory.id` of the disk on which it led.
     recovering: the leader came by an unclean election, and what it lacks is lost.
     given_up: somebody has declared that what nobody has any more is lost: a replica may begin empty, and lead. Until one does.
+    restored: the state is older than the logs, as the metadata store was restored, and nobody has led since. Those in `elr` were in sync then, and may have fallen behind.
     """
 
     replicas: tuple[int, ...]
@@ -167,6 +168,7 @@ class PartitionValue(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     last_directory: str = msgspec.field(name="dir", default="")
     recovering: bool = False
     given_up: bool = False
+    restored: bool = False
 
     def changed(self, **changes: object) -> "PartitionValue":
         """The next state: this one but for `changes`, which are named as the fields."""

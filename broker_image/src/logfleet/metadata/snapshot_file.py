@@ -4,7 +4,7 @@ Not a copy of etcd's own database: it is restored into any empty store, of one m
 end the SHA-256 of all before it, without which a file that was cut off would look whole. What is bound to a lease is left out: registrations and elections are not data.
 
 A restored store is older than the brokers' logs, so `restored` raises what must never be given out again: leader epochs, by which consumers know that a leader is a newer one (KIP-320), and
-producer ids (KIP-98). Nobody is in an ISR; who was, is an eligible leader (KIP-966), as if all had died at once. Broker epochs are revisions, which begin anew in another etcd.
+producer ids (KIP-98). Nobody is in an ISR; who was, is an eligible leader (KIP-966), as if all had died at once, but one that may have fallen behind since (`PartitionValue.restored`). Broker epochs are revisions, which begin anew in another etcd.
 """
 
 import base64
@@ -107,6 +107,7 @@ def _as_after_a_death(state: PartitionValue) -> PartitionValue:
         isr=(),
         elr=tuple(each for each in state.replicas if each in eligible),
         leader=NO_LEADER,
+        restored=True,
         leader_epoch=state.leader_epoch + EPOCHS_UP,
         last_leader=state.last_leader if state.leader == NO_LEADER else state.leader,
     )

@@ -33,6 +33,7 @@ from logfleet.node.cluster.controller_access import ControllerAccess
 from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.directory_record import DirectoryRecord
 from logfleet.node.cluster.failsafe import Failsafe
+from logfleet.node.cluster.log_ends import LogEndQuestion
 from logfleet.node.cluster.membership import Membership
 from logfleet.node.cluster.metadata_follower import MetadataFollower
 from logfleet.node.cluster.metadata_store import open_store
@@ -356,16 +357,14 @@ class Broker:
     def _start_control(self) -> None:
         """The controller, should this broker be elected, and the ways to whoever is."""
         me = ControllerValue(self.node_id, self.incarnation)
+        ask = LogEndQuestion(self.config).ask
         self.controller = ControllerLoop(
-            self.store, self.follower, me, self.config.static, self.decisions
+            self.store, self.follower, me, self.config.static, self.decisions, ask_log_ends=ask
         )
         self._spawn("controller", self.controller.run())
+        until = self.local.until_applied
         self.controller_access = ControllerAccess(
-            self.config,
-            self.follower,
-            self.controller,
-            self.quotas.mutation,
-            until_applied=self.local.until_applied,
+            self.config, self.follower, self.controller, self.quotas.mutation, until_applied=until
         )
         self._stack.callback(self.controller_access.close)
         self.topic_creator = TopicCreator(self.controller_access)

@@ -3,22 +3,42 @@
 In this order:
 
 1. the leader stays while it is in the ISR and active;
-2. else the first active replica of the ISR, in the order of preference and then of assignment: those that have only just started come last, and where a leader that
-   stops hands over, those that a roll may already have replaced come first (`logfleet.control.elections.preferences`); a draining one only where no active one is left;
+2. else the first active replica of the ISR, in the order of preference and then of assignment:
+   those that have only just started come last, and where a leader that stops hands over, those that a
+   roll may already have replaced come first (`logfleet.control.elections.preferences`); a draining one
+   only where no active one is left;
 3. the ISR is empty: the first active eligible leader (KIP-966), as it holds every committed record;
-4. nobody is eligible either: the last leader, if it has the disk on which it led (KIP-858; KIP-966: last known leader);
-5. the ISR is empty and unclean.leader.election.enable is set, or the partition was given up: the first active replica;
+4. nobody is eligible either: once the last leader is active with the disk on which it led (KIP-966:
+   last known leader; KIP-858), the active replica with the longest log (`replication.longest_log`).
+   The last leader lost records, else it would be eligible; another replica may still have them;
+5. the ISR is empty and unclean.leader.election.enable is set, or the partition was given up: the
+   active replica with the longest log, without waiting for the last leader;
 6. nobody.
 
-By 4 and 5 records may be lost: that leader is `recovering`, and alone in the ISR. Who is in the ISR is a registration, never just an
-id (KIP-903): a broker that is gone, fenced, registered anew or without the log directory leaves it, the last member too. A draining one
-leaves as soon as those that stay are enough.
+By 4 and 5 records may be lost: that leader is `recovering`, and alone in the ISR. Both rules need to
+know how far the logs reach, unless only one replica is active.
+
+After the metadata store was restored from a backup, `elr` names former members of the ISR, and some
+may have fallen behind since. So rule 3 does not hold: once all of them are active and have answered,
+the active replica with the longest log leads, and nothing is lost by it. Nobody waits for a broker
+that says that it lacks the partition: the partition was moved away after the backup.
+
+Who is in the ISR is a registration, never just an id (KIP-903): a broker that is gone, fenced,
+registered anew or without the log directory leaves it, the last member too. A draining one leaves as
+soon as those that stay are enough.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 
 from logfleet.metadata.image import Broker
 from logfleet.metadata.keys import NO_LEADER, PartitionValue
+from logfleet.replication.longest_log import (
+    NOBODY_ASKED,
+    LogEnds,
+    candidates,
+    has_disk,
+    longest,
+)
 from logfleet.replication.partition_state import Member, effective_min_isr, with_isr
 from logfleet.replication.reassignment import completed, is_reassigning, with_target
 
@@ -47,19 +67,42 @@ def next_state(
     unclean: bool = False,
     offline: Collection[int] = (),
     preferences: Preferences = NO_PREFERENCES,
+    log_ends: LogEnds | None = NOBODY_ASKED,
 ) -> PartitionValue | None:
     """The state that replaces `state`; None if it is right.
 
     min_isr: min.insync.replicas in force. unclean: whether rule 5 holds. offline: replicas in log directories that failed. preferences: between those that may
-    lead by rule 2.
+    lead by rule 2. log_ends: of the replicas that `to_be_asked` names; None keeps the rules that need it from electing anybody.
     """
     if _is_settled(state, brokers, min_isr, offline):
         return None
     wanted = state.changed(min_isr=min_isr, last_leader=_last_leader(state))
     after = _replacing(
-        state, wanted, brokers, unclean=unclean, offline=offline, preferences=preferences
+        state,
+        wanted,
+        brokers,
+        unclean=unclean,
+        offline=offline,
+        preferences=preferences,
+        log_ends=log_ends,
     )
     return None if after == state.changed() else after
+
+
+def to_be_asked(
+    state: PartitionValue, brokers: Brokers, *, unclean: bool, offline: Collection[int] = ()
+) -> list[Broker]:
+    """The replicas of a partition without a leader of which `next_state` has to know how far their logs reach; nobody if it elects without.
+
+    unclean, offline: as in `next_state`.
+    """
+    if state.leader != NO_LEADER or state.isr:
+        return []
+    active = _active(_present(state, brokers, offline))
+    if not state.restored and _eligible(state, active) is not None:
+        return []
+    found = candidates(state, active, unclean=unclean or state.given_up)
+    return list(found) if len(found) > 1 else []
 
 
 def reassigned_state(
@@ -81,13 +124,17 @@ def _replacing(
     unclean: bool,
     offline: Collection[int],
     preferences: Preferences = NO_PREFERENCES,
+    log_ends: LogEnds | None = NOBODY_ASKED,
 ) -> PartitionValue:
     """What replaces `state`: `wanted`, with those in sync who are still, at the end of its reassignment if it has come there, and with a leader.
 
     A replica that has gone cannot take part any more in the leader epoch that it knew (Kafka: triggerLeaderEpochBumpForReplicaReassignmentIfNeeded).
     """
     present = _present(wanted, brokers, offline)
-    lost = [each for each in wanted.replicas if each in brokers and _lost_records(brokers[each])]
+    registered = [brokers[each] for each in wanted.replicas if each in brokers]
+    lost = [each.id for each in registered if _lost_records(each)]
+    if wanted.restored:
+        lost += [each.id for each in registered if each.is_active and each.id in offline]
     in_sync = with_isr(wanted, _in_sync(wanted, present), unclean=lost)
     done = completed(in_sync)
     there = {each: present[each] for each in done.replicas if each in present}
@@ -97,6 +144,7 @@ def _replacing(
         state.leader_epoch + 1,
         unclean=unclean or state.given_up,
         preferences=preferences,
+        log_ends=log_ends,
     )
     has_lost_any = not set(state.replicas) <= set(after.replicas)
     leader_epoch = state.leader_epoch + 1 if has_lost_any else after.leader_epoch
@@ -117,7 +165,8 @@ def preferred_state(
 
 def is_unclean(before: PartitionValue, after: PartitionValue) -> bool:
     """Whether the change elects a leader that may lack records (Kafka: UncleanLeaderElectionsPerSec)."""
-    return after.recovering and after.leader_epoch != before.leader_epoch
+    is_elected = after.leader != NO_LEADER and after.leader_epoch != before.leader_epoch
+    return after.recovering and is_elected
 
 
 def _is_settled(
@@ -182,36 +231,39 @@ def _elected(
     *,
     unclean: bool,
     preferences: Preferences,
+    log_ends: LogEnds | None,
 ) -> PartitionValue:
     """With a leader, if there can be one. state: its ISR holds whom it should; leader_epoch: of another leader than `state` has."""
-    active = [broker for broker in present.values() if broker.is_active]
+    active = _active(present)
     if state.isr:
         ids = [broker_id for broker_id, _ in state.isr]
-        candidates = [broker.id for broker in active if broker.id in ids] or ids
-        if state.leader in candidates:
+        may_lead = [broker.id for broker in active if broker.id in ids] or ids
+        if state.leader in may_lead:
             return state
         hands_over = (last := present.get(state.last_leader)) is not None and last.is_draining
         if not hands_over:
             preferences = {each: place for each, place in preferences.items() if place > 0}
-        best = min(candidates, key=lambda each: preferences.get(each, 0))
+        best = min(may_lead, key=lambda each: preferences.get(each, 0))
         return _led_by(present[best], state, leader_epoch)
-    with_disk = [broker for broker in active if _has_disk(state, broker)]
-    eligible = next((broker for broker in with_disk if broker.id in state.elr), None)
+    eligible = None if state.restored else _eligible(state, active)
     if eligible is not None:
         alone = with_isr(state, [(eligible.id, eligible.epoch)])
         return _led_by(eligible, alone, leader_epoch)
-    left = [broker for broker in with_disk if broker.id == state.last_leader and not state.elr]
-    left += active if unclean else []
-    if not left:
+    found = None if log_ends is None else longest(state, active, log_ends, unclean=unclean)
+    if found is None:
         return state
-    alone = with_isr(state.changed(elr=()), [(left[0].id, left[0].epoch)])
-    return _led_by(left[0], alone, leader_epoch).changed(recovering=True)
+    leader, may_lack_records = found
+    alone = with_isr(state.changed(elr=()), [(leader.id, leader.epoch)])
+    return _led_by(leader, alone, leader_epoch).changed(recovering=may_lack_records)
 
 
-def _has_disk(state: PartitionValue, broker: Broker) -> bool:
-    """Whether it has the log directory on which it led last, as far as anybody knows."""
-    is_known = broker.id == state.last_leader and state.last_directory
-    return not is_known or state.last_directory in broker.value.directories
+def _active(present: Brokers) -> list[Broker]:
+    return [broker for broker in present.values() if broker.is_active]
+
+
+def _eligible(state: PartitionValue, active: Sequence[Broker]) -> Broker | None:
+    """The first active eligible leader that has its disk."""
+    return next((each for each in active if each.id in state.elr and has_disk(state, each)), None)
 
 
 def _led_by(broker: Broker, state: PartitionValue, leader_epoch: int) -> PartitionValue:
@@ -224,4 +276,5 @@ def _led_by(broker: Broker, state: PartitionValue, leader_epoch: int) -> Partiti
         last_directory=directories[0] if len(directories) == 1 else "",
         recovering=False,
         given_up=False,
+        restored=False,
     )

@@ -55,6 +55,17 @@ def test_the_end_of_an_epoch_is_what_offset_for_leader_epoch_answers(asked, answ
     assert epochs((2, 10), (5, 20), (6, 30)).end_offset(asked, 99) == answer
 
 
+@pytest.mark.parametrize(
+    "asked, answer", [(1, (1, 10)), (3, (2, 20)), (6, (6, 99)), (7, (6, 99)), (2**31 - 1, (6, 99))]
+)
+def test_the_last_end_is_that_of_the_last_epoch_up_to_the_one_asked_for(asked, answer):
+    assert epochs((2, 10), (5, 20), (6, 30)).last_end(asked, 99) == answer
+
+
+def test_the_last_end_of_a_log_without_epochs_is_where_it_ends():
+    assert LeaderEpochs().last_end(2**31 - 1, 0) == (-1, 0)
+
+
 def test_an_empty_cache_knows_no_end():
     assert LeaderEpochs().end_offset(3, 10) == (-1, -1)
     assert LeaderEpochs().latest == -1

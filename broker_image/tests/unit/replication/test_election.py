@@ -4,46 +4,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logfleet.metadata.image import Broker
-from logfleet.metadata.keys import ACTIVE, DRAINING, FENCED, NO_LEADER, BrokerValue, PartitionValue
-from logfleet.replication.election import first_state, is_unclean, next_state, preferred_state
+from logfleet.metadata.keys import ACTIVE, DRAINING, FENCED, NO_LEADER, PartitionValue
+from logfleet.replication.election import (
+    first_state,
+    is_unclean,
+    next_state,
+    preferred_state,
+)
 from logfleet.replication.partition_state import effective_min_isr
 
-NEW = ""
-MIN_ISR = 2
-LED = PartitionValue(
-    (1, 2, 3), ((1, 10), (2, 20), (3, 30)), 1, 4, 9, MIN_ISR, last_leader=1, last_directory="d1"
+from broker_image.tests.unit.replication.election_rig import (
+    ALL,
+    LED,
+    MIN_ISR,
+    NEW,
+    after,
+    broker,
+    brokers,
+    gone,
 )
-
-
-def broker(
-    broker_id: int, epoch: int = 0, state: str = ACTIVE, last_epoch: int | None = None, **said
-) -> Broker:
-    """Its epoch is ten times its id, its only log directory is named after it."""
-    value = BrokerValue("i", (), **{"directories": (f"d{broker_id}",), **said})
-    return Broker(broker_id, epoch or 10 * broker_id, value, state, last_epoch=last_epoch)
-
-
-def brokers(*several: Broker) -> dict[int, Broker]:
-    return {each.id: each for each in several}
-
-
-ALL = brokers(broker(1), broker(2), broker(3))
-
-
-def after(state: PartitionValue, *several: Broker, **options) -> PartitionValue:
-    options.setdefault("min_isr", state.min_isr)
-    there = brokers(*several)
-    value = next_state(state, there, **options)
-    assert value is not None, "something was to be done"
-    assert value.partition_epoch == state.partition_epoch + 1
-    assert next_state(value, there, **options) is None, "and then it is done"
-    return value
-
-
-def gone(state: PartitionValue = LED) -> PartitionValue:
-    """All three died at once."""
-    return after(state)
-
 
 # --- rules 1 and 2
 
@@ -238,6 +217,7 @@ def test_the_leader_after_an_unclean_one_came_cleanly() -> None:
     unclean = LED.changed(leader=1, recovering=True)
     assert not is_unclean(unclean, after(unclean, broker(1), broker(2)))
     assert not after(unclean, broker(2), broker(3)).recovering
+    assert not is_unclean(unclean, after(unclean)), "nobody is elected"
 
 
 # --- draining
@@ -318,7 +298,9 @@ def test_the_first_replica_does_not_take_over_what_it_leads_or_cannot_serve() ->
 
 
 @st.composite
-def histories(draw) -> tuple[PartitionValue, list[tuple[dict[int, Broker], bool, int, list[int]]]]:
+def histories(
+    draw,
+) -> tuple[PartitionValue, list[tuple[dict[int, Broker], bool, int, list[int], list[int] | None]]]:
     """A partition as it was created, and what the controller finds afterwards, look by look."""
     ids = range(1, draw(st.integers(1, 4)) + 1)
     step = st.tuples(
@@ -339,6 +321,7 @@ def histories(draw) -> tuple[PartitionValue, list[tuple[dict[int, Broker], bool,
         st.booleans(),
         st.integers(1, 4),
         st.lists(st.sampled_from(ids), max_size=1),
+        st.none() | st.lists(st.integers(-1, 3), min_size=4, max_size=4),
     )
     state = first_state(list(ids), {each: broker(each) for each in ids}, draw(st.integers(1, 4)))
     assert state is not None
@@ -352,8 +335,11 @@ def _ids(isr: Sequence[tuple[int, int]]) -> set[int]:
 @given(histories())
 def test_whatever_brokers_do_only_who_is_in_sync_or_eligible_leads_cleanly(history) -> None:
     state, looks = history
-    for there, unclean, min_isr, offline in looks:
-        options = {"unclean": unclean, "min_isr": min_isr, "offline": offline}
+    for there, unclean, min_isr, offline, logs in looks:
+        log_ends = None
+        if logs is not None:
+            log_ends = {(each.id, each.epoch): (logs[each.id - 1],) * 2 for each in there.values()}
+        options = {"unclean": unclean, "min_isr": min_isr, "offline": offline, "log_ends": log_ends}
         value = next_state(state, there, **options)
         if value is None:
             continue
@@ -376,6 +362,14 @@ def test_whatever_brokers_do_only_who_is_in_sync_or_eligible_leads_cleanly(histo
         )
         assert set(value.elr) <= {*_ids(state.isr), *state.elr} - _ids(value.isr)
         assert not value.elr or len(value.isr) < effective_min_isr(value)
+        if is_unclean(state, value):
+            assert logs is not None
+            rivals = [
+                each
+                for each in value.replicas
+                if each in there and there[each].is_active and each not in offline
+            ]
+            assert logs[value.leader - 1] == max(logs[each - 1] for each in rivals)
         lost = {each for each in there if there[each].is_new and there[each].value.unclean}
         assert not lost & set(value.elr)
         state = value

@@ -37,6 +37,8 @@ from logfleet.node.cluster.controller_term import (
     Operation,
     Term,
 )
+from logfleet.node.cluster.log_ends import AskLogEnds
+from logfleet.node.cluster.longest_logs import LongestLogs
 from logfleet.node.cluster.metadata_follower import MetadataFollower
 from logfleet.node.decisions.control import NotedControl
 from logfleet.telemetry.decisions import Decisions
@@ -64,6 +66,7 @@ class ControllerLoop:
     """Stands for controller and, once elected, controls.
 
     incarnation: this process, as in its broker registration. static: its server.properties.
+    ask_log_ends: how it learns how far replicas' logs reach.
     failed_terms: that ended because what the controller does failed, not by a word of the store. noted: what it has written.
     """
 
@@ -75,6 +78,7 @@ class ControllerLoop:
         static: Mapping[str, str],
         decisions: Decisions,
         *,
+        ask_log_ends: AskLogEnds,
         ttl_s: int = LEASE_TTL_S,
         history_s: float = HISTORY_S,
         settled_s: float = SETTLED_MS / 1000,
@@ -86,6 +90,7 @@ class ControllerLoop:
         self._ttl_s = ttl_s
         self._history_s = history_s
         self._settled_s = settled_s
+        self.ask_log_ends = ask_log_ends
         self._term: Term | None = None
         self.failed_terms = 0
         self.noted = NotedControl(decisions)
@@ -161,6 +166,7 @@ class ControllerLoop:
             self._static,
             noted=self.noted,
         )
+        longest_logs = LongestLogs(term, self._follower, self._static, self.ask_log_ends)
         try:
             reason = await _first(
                 _ends(term.run(), "another controller was elected"),
@@ -170,6 +176,7 @@ class ControllerLoop:
                 ),
                 _ends(self._compact_history(), "compaction ended"),
                 _ends(self._balance_leaders(term), "balancing ended"),
+                _ends(longest_logs.run(), "elections of the longest log ended"),
             )
             self._term = None
             await term.finish()

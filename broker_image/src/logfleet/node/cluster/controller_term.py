@@ -260,12 +260,12 @@ class Term:
         new = newcomers(image)
         if due.everything or due.brokers or due.broker_configs or new:
             due.topics = {topic.id for topic in image.topics()}
-        changed = await self._elect(image, due.topics, may_be_unclean=not new)
+        changed = await self._elect(image, due.topics)
         if new and changed:
             return False
         if new:
             await self._commit_all(pack(self.epoch, admission_steps(image)))
-            await self._elect(self._follower.image, due.topics, may_be_unclean=True)
+            await self._elect(self._follower.image, due.topics)
         await self._raise_internal_topics(self._follower.image)
         await self._let_leave(self._follower.image)
         return True
@@ -290,11 +290,9 @@ class Term:
                 log.info("broker_draining", broker=broker_id, epoch=self.epoch)
         self._kept = kept
 
-    async def _elect(
-        self, image: ClusterImage, topic_ids: Iterable[bytes], *, may_be_unclean: bool
-    ) -> int:
+    async def _elect(self, image: ClusterImage, topic_ids: Iterable[bytes]) -> int:
         """How many partitions were changed."""
-        layers = self._layers(image)
+        layers, may_be_unclean = self._layers(image), not newcomers(image)
         preferred = preferences(image, now_ms())
         steps: list[Step] = []
         looked_at = elected = 0

@@ -6,6 +6,7 @@ must act on every change takes a `Subscription`; a request that needs a change t
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from contextlib import aclosing
 from typing import Final, TypeVar
@@ -45,6 +46,13 @@ class Subscription:
         """The newest image and everything that may differ from the one returned before; waits for a change."""
         await self._changed.wait()
         self._changed.clear()
+        return self.take()
+
+    async def next_within(self, seconds: float | None) -> tuple[ClusterImage, Changes]:
+        """As `next`; after that time without a change, if there is a limit."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                return await self.next()
         return self.take()
 
     def take(self) -> tuple[ClusterImage, Changes]:

@@ -172,8 +172,11 @@ def _who_leads(image: ClusterImage, before: Partition, after: PartitionValue) ->
     if leader == NO_LEADER:
         return "nobody else may lead"
     if after.recovering:
-        right = "which led last" if leader == before.last_leader else "the first that is there"
+        is_last = leader == before.last_leader
+        right = "which led last" if is_last else "the longest log of those that are there"
         return f"broker {leader}, {right}, leads and may lack records"
+    if before.restored:
+        return f"broker {leader} leads, as its log is the longest after a restoring of the metadata"
     is_in_sync = (leader, image.brokers[leader].epoch) in before.isr
     right = "which is in sync" if is_in_sync else "an eligible leader (ELR)"
     return f"broker {leader}, {right}, leads"

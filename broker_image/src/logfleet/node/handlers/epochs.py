@@ -1,11 +1,23 @@
-"""OffsetForLeaderEpoch: where a leader epoch ends, for clients that check their position (KIP-320)."""
+"""OffsetForLeaderEpoch: where a leader epoch ends, for clients that check their position (KIP-320).
 
-from typing import Any
+A controller asks replicas by it how far their logs reach before it elects one that may lack records
+(`logfleet.replication.longest_log`). It asks as a "debug" consumer, by which Kafka's protocol means one
+that may see what is not committed. A replica that has no leader answers such a request, and tells of an
+epoch above all that its log knows the last one and the log's end. Kafka's brokers answer
+NOT_LEADER_OR_FOLLOWER there; debug consumers may ask followers by ListOffsets and Fetch only, which do
+not tell the last epoch.
+"""
 
+from typing import Any, Final
+
+from logfleet.node.cluster.log_ends import DEBUGGING_REPLICA_ID
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.partition import Partition
 from logfleet.wire.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+
+DEBUGGING_SINCE: Final = 3
+"""The version from which on requests say who asks. In an older one -2 is only the default."""
 
 _Row = OffsetForLeaderEpochResponse.EpochEndOffset
 
@@ -14,10 +26,16 @@ def offset_for_leader_epoch(
     broker: PartitionHost, request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
     """The end offset (exclusive) of the largest epoch up to the one asked for; -1 and -1 if none is known."""
-    del context
+    is_debugging = (
+        request.replica_id == DEBUGGING_REPLICA_ID and context.api_version >= DEBUGGING_SINCE
+    )
     topics = []
     for topic in request.topics:
-        rows = [_row(broker, topic.topic, wanted) for wanted in topic.partitions]
+        rows = [
+            (_log_end(broker, topic.topic, wanted) if is_debugging else None)
+            or _row(broker, topic.topic, wanted)
+            for wanted in topic.partitions
+        ]
         topics.append(
             OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
                 topic=topic.topic, partitions=rows
@@ -35,6 +53,18 @@ def _row(
         return _Row(partition=index, error_code=partition)
     found, end_offset = partition.log.epoch_end_offset(wanted.leader_epoch)
     return _Row(partition=index, leader_epoch=found, end_offset=end_offset)
+
+
+def _log_end(
+    broker: PartitionHost, topic: str, wanted: OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+) -> _Row | None:
+    """What a replica without a leader tells a debug consumer; None if this broker has no such replica."""
+    replica = broker.partitions.without_leader(topic, wanted.partition)
+    if replica is None:
+        return None
+    log = replica.log
+    found, end_offset = log.epochs.last_end(wanted.leader_epoch, log.log_end_offset)
+    return _Row(partition=wanted.partition, leader_epoch=found, end_offset=end_offset)
 
 
 HANDLERS: dict[type, Handler[Any]] = {OffsetForLeaderEpochRequest: offset_for_leader_epoch}

@@ -137,6 +137,12 @@ class PartitionTable:
             return partition
         return self.why_not(topic, index)
 
+    def without_leader(self, topic: str, index: int) -> Replica | None:
+        """The replica by its topic's name, if it neither leads nor follows."""
+        hosted = self.by_name.get(topic)
+        replica = None if hosted is None else hosted.replicas.get(index)
+        return None if isinstance(replica, Partition | FollowedPartition) else replica
+
     def find_in_epoch(self, topic: str, index: int, epoch: int) -> Partition | ErrorCode:
         """As `find`, for a client that holds `epoch` for the leader epoch, or says NO_EPOCH. That it is another also followers tell (Partition.getLocalLog)."""
         hosted = self.by_name.get(topic)

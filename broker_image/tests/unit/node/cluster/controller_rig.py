@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import msgspec
+from logfleet.control.elections import Answered, Asked
 from logfleet.control.topics import (
     NewTopic,
     TopicCreation,
@@ -14,7 +15,7 @@ from logfleet.control.topics import (
 from logfleet.control.transactions import Refusal
 from logfleet.io.sqlite import SqliteStore
 from logfleet.metadata import keys
-from logfleet.metadata.image import Partition
+from logfleet.metadata.image import ClusterImage, Partition
 from logfleet.metadata.keys import (
     BrokerValue,
     ControllerValue,
@@ -36,6 +37,7 @@ from logfleet.metadata.store import (
 from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.controller_term import Decision
 from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.replication.longest_log import SILENT
 from logfleet.telemetry.decisions import Decision as Noted
 from logfleet.telemetry.decisions import Decisions, Kind, Query, parse
 
@@ -128,13 +130,29 @@ class Store(SqliteStore):
         self.compacted.append(revision)
 
 
+async def nobody_answers(_image: ClusterImage, asked: Asked) -> Answered:
+    """No broker can be reached."""
+    return {
+        place: {(broker.id, broker.epoch): SILENT for broker in brokers}
+        for place, brokers in asked.items()
+    }
+
+
 class Node:
-    def __init__(self, store: Store, broker_id: int, static=None, **options) -> None:
+    def __init__(
+        self, store: Store, broker_id: int, static=None, ask_log_ends=nobody_answers, **options
+    ) -> None:
         self.follower = MetadataFollower(store)
         value = ControllerValue(broker_id, f"incarnation-{broker_id}")
         self.decisions = Decisions(broker_id, lambda: 0)
         self.loop = ControllerLoop(
-            store, self.follower, value, static or {}, self.decisions, **options
+            store,
+            self.follower,
+            value,
+            static or {},
+            self.decisions,
+            ask_log_ends=ask_log_ends,
+            **options,
         )
 
     async def elected(self) -> None:

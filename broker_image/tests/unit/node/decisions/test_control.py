@@ -123,9 +123,9 @@ def test_an_unclean_election_is_of_a_kind_of_its_own_and_counted_whoever_asked_f
     assert isinstance(step, Step)
     controlled.do_all(pack(controlled.epoch, [step]), "ElectLeaders asks for it")
     (told,) = controlled.told(Kind.UNCLEAN_ELECTION)
-    assert (
-        told.cause
-        == "ElectLeaders asks for it: broker 2, the first that is there, leads and may lack records"
+    assert told.cause == (
+        "ElectLeaders asks for it: broker 2, the longest log of those that are there, "
+        "leads and may lack records"
     )
     assert (controlled.noted.elections, controlled.noted.unclean_elections) == (1, 1)
 

@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from logfleet.node.cluster.log_ends import DEBUGGING_REPLICA_ID
 from logfleet.node.handlers.epochs import offset_for_leader_epoch
 from logfleet.node.partitions.replica import FollowedPartition, Replica
 from logfleet.records.record import Record, build_batch
@@ -76,6 +77,31 @@ def released(host) -> Replica:
     former = host.host()
     host.partitions.remove(former)
     return Replica.of(former)
+
+
+def told(host, replica_id: int, version: int = 4) -> tuple[int, int, int]:
+    """What is answered about the newest epoch there can be."""
+    wanted = OffsetForLeaderEpochRequest.OffsetForLeaderPartition(leader_epoch=2**31 - 1)
+    topics = [OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic="topic", partitions=[wanted])]
+    asked = OffsetForLeaderEpochRequest(replica_id=replica_id, topics=topics)
+    (found,) = offset_for_leader_epoch(host, asked, host.context(version)).topics
+    (row,) = found.partitions
+    return row.error_code, row.leader_epoch, row.end_offset
+
+
+def test_a_replica_without_a_leader_tells_a_debug_consumer_where_its_log_ends(
+    host, partition
+) -> None:
+    assert told(host, DEBUGGING_REPLICA_ID) == (0, -1, -1), "it leads, and never had that epoch"
+    host.know_topic("topic", {0: 2})
+    host.partitions.remove(partition)
+    host.partitions.add(Replica.of(partition))
+    refused = (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1)
+    assert told(host, DEBUGGING_REPLICA_ID) == (0, 5, 3)
+    assert told(host, -1) == told(host, 2) == refused, "neither a consumer nor a follower"
+    assert told(host, DEBUGGING_REPLICA_ID, version=2) == refused, "only the default of its version"
+    host.partitions.add(FollowedPartition(Replica.of(partition), 2, 9))
+    assert told(host, DEBUGGING_REPLICA_ID) == refused
 
 
 def test_a_partition_that_is_not_here_is_an_error(host) -> None:

@@ -60,7 +60,8 @@ class Node:
         puts = [Put(keys.NEXT_PRODUCER_ID, str(first + (1 << 40)).encode())]
         for item in (await store.range(keys.PARTITIONS)).items:
             value = msgspec.json.decode(item.value, type=PartitionValue)
-            raised = msgspec.structs.replace(value, leader_epoch=value.leader_epoch + 1_000_000)
+            epoch = value.leader_epoch + 1_000_000
+            raised = msgspec.structs.replace(value, leader_epoch=epoch, restored=True)
             puts.append(Put(item.key, keys.encode(raised)))
         fences = [Delete(item.key) for item in (await store.range(keys.FENCES)).items]
         await store.txn(Txn(success=(*puts, *fences)))

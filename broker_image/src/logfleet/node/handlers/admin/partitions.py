@@ -5,12 +5,18 @@ from typing import Final
 
 import msgspec
 
-from logfleet.control.elections import elect
+from logfleet.control.elections import (
+    NOTHING_ANSWERED,
+    Answered,
+    PartitionId,
+    elect,
+    to_ask,
+)
 from logfleet.control.reassignments import reassign, reassigning
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.transactions import Refusal, pack
 from logfleet.io.slices import Slices
-from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.metadata.packing import Step
 from logfleet.node.cluster.controller_access import ControllerAccess, ControllerWork
 from logfleet.node.cluster.controller_term import Decision, Operation
@@ -58,9 +64,11 @@ async def _elect(
         asked = [(topic.name, None) for topic in access.image.topics()]
     else:
         asked = [(topic.topic, topic.partitions) for topic in request.topic_partitions]
+    answered = await _log_ends(access, asked) if unclean else NOTHING_ANSWERED
     results = []
     for name, indexes in asked:
-        rows = await access.controller.submit(_election(name, indexes, unclean=unclean))
+        operation = _election(name, indexes, unclean=unclean, answered=answered)
+        rows = await access.controller.submit(operation)
         if isinstance(rows, Refusal):
             rows = [_elected(index, rows) for index in indexes or ()]
         if indexes is None:
@@ -69,8 +77,23 @@ async def _elect(
     return ElectLeadersResponse(replica_election_results=results)
 
 
+async def _log_ends(
+    access: ControllerAccess, wanted: Sequence[tuple[str, Sequence[int] | None]]
+) -> Answered:
+    """How far the logs of partitions without a leader reach, where several replicas could lead."""
+    image, slices = access.image, Slices()
+    asked: dict[PartitionId, Sequence[Broker]] = {}
+    for name, indexes in wanted:
+        topic = image.topic(name)
+        if topic is not None:
+            found = to_ask(image, topic, access.layers, unclean=True)
+            asked |= {each: found[each] for each in found if indexes is None or each[1] in indexes}
+        await slices.breathe()
+    return await access.controller.ask_log_ends(image, asked) if asked else NOTHING_ANSWERED
+
+
 def _election(
-    name: str, indexes: Sequence[int] | None, *, unclean: bool
+    name: str, indexes: Sequence[int] | None, *, unclean: bool, answered: Answered
 ) -> Operation[list[_Elected]]:
     """indexes: None for all there are."""
     begun: set[int] = set()
@@ -85,7 +108,7 @@ def _election(
             elif index not in all_there_are:
                 answer = _unknown(f"No such partition as {name}-{index}")
             else:
-                answer = elect(image, topic, index, unclean=unclean)
+                answer = elect(image, topic, index, unclean=unclean, answered=answered)
             if isinstance(answer, Step):
                 steps.append(answer)
                 begun.add(index)

@@ -31,6 +31,8 @@ from logfleet.telemetry.decisions import Decisions
 from logfleet.wire.apis import api_of
 from logfleet.wire.frame import SIZE_BYTES, decode_response, encode_request
 
+from broker_image.tests.unit.node.cluster.controller_rig import nobody_answers
+
 PATIENCE_S = 20
 CLUSTER_ID = "AAECAwQFBgcICQoLDA0ODw"
 HANDLERS = {
@@ -58,7 +60,12 @@ class Node:
         value = ControllerValue(node_id, f"incarnation-{node_id}")
         self.decisions = Decisions(node_id, clock.now_ms)
         self.controller = ControllerLoop(
-            store, self.follower, value, self.config.static, self.decisions
+            store,
+            self.follower,
+            value,
+            self.config.static,
+            self.decisions,
+            ask_log_ends=nobody_answers,
         )
         self.quotas = ClientQuotas(Windows(), Windows())
         self.applying = asyncio.Event()

@@ -1,4 +1,5 @@
 import pytest
+from logfleet.control.brokers import vanishing
 from logfleet.metadata import keys
 from logfleet.metadata.keys import BrokerValue
 from logfleet.metadata.store import Delete, Put
@@ -91,6 +92,38 @@ async def test_leaders_are_moved_to_preferred_replicas_and_to_whoever_is_left(no
     assert node.controller.noted.unclean_elections == 1
     (told,) = noted(node.decisions, Kind.UNCLEAN_ELECTION)
     assert told.cause.startswith("ElectLeaders asks for it: broker 2")
+
+
+async def test_the_longest_of_those_that_are_left_is_elected_on_demand(node, monkeypatch):
+    monkeypatch.setattr(vanishing, "HELD_MS_MAX", 0)
+    for each in (2, 3):
+        await node.write(Put(keys.broker(each), keys.encode(BrokerValue("i", ()))))
+    await node.until(lambda image: all(each.is_active for each in image.brokers.values()))
+    await create_one(node.controller_access, "t", 1, 3, {})
+    last = node.image.topic("t").partitions[0].leader
+    left = [each for each in (1, 2, 3) if each != last]
+    await node.write(*(Delete(keys.broker(each)) for each in (1, 2, 3)))
+    await node.until(lambda image: image.fences[last].state == keys.FENCED)
+    await register_uncleanly(node, *left)
+    assert not node.image.topic("t").partitions[0].has_leader, "the last leader is waited for"
+    asked: list[int] = []
+
+    async def answer(_image, places):
+        ((place, brokers),) = places.items()
+        asked.extend(each.id for each in brokers)
+        return {place: {(each.id, each.epoch): (0, 10 * each.id) for each in brokers}}
+
+    node.controller.ask_log_ends = answer
+    assert await elect(node, {"t": [0]}, UNCLEAN) == ("NONE", [("t", 0, "NONE")])
+    assert node.image.topic("t").partitions[0].leader == max(left)
+    assert sorted(asked) == left
+
+
+async def register_uncleanly(node, *broker_ids: int) -> None:
+    for each in broker_ids:
+        value = keys.encode(BrokerValue("i", (), unclean=True))
+        await node.write(Put(keys.broker(each), value))
+    await node.until(lambda image: all(image.brokers[each].is_active for each in broker_ids))
 
 
 async def test_an_election_without_controller_is_refused_row_by_row(start):

@@ -1,0 +1,123 @@
+"""The controller asks brokers how far the logs of their replicas reach, before it elects one that may lack records.
+
+It asks by OffsetForLeaderEpoch as a "debug" consumer, which a replica without a leader answers
+(`node.handlers.epochs`): one connection to each broker, for all the partitions that it is asked about.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import structlog
+
+from logfleet.client.connection import Connection
+from logfleet.client.errors import ClientError
+from logfleet.control.configs import BrokerConfig
+from logfleet.control.elections import Answered, Asked, PartitionId
+from logfleet.metadata.image import Broker, ClusterImage
+from logfleet.replication.fetch_check import EpochEnd
+from logfleet.replication.longest_log import SILENT
+from logfleet.replication.partition_state import Member
+from logfleet.wire.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+
+log = structlog.get_logger(__name__)
+
+ASK_S_MAX: Final = 2.0
+"""Who has not answered by then is taken for silent. A broker that has just started serves a moment after it was let in."""
+AGAIN_S: Final = 0.1
+"""Pause before a broker is asked again that refused a connection, or takes a partition for led still."""
+PARTITIONS_MAX: Final = 1_000
+"""In a request: the broker answers it in one step of its loop, within a few milliseconds."""
+DEBUGGING_REPLICA_ID: Final = -2
+"""Kafka: OffsetsForLeaderEpochRequest.DEBUGGING_REPLICA_ID."""
+NEWEST_EPOCH: Final = 2**31 - 1
+"""Above every leader epoch, also where the metadata store was restored with older ones than the logs have."""
+
+AskLogEnds = Callable[[ClusterImage, Asked], Awaitable[Answered]]
+"""How far logs reach: of each partition every replica that was asked, SILENT if it did not answer in time."""
+
+_Topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+_Partition = OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+
+
+class LogEndQuestion:
+    """config: of the broker that asks."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._listener_name = config.inter_broker_listener_name
+        self._client_id = f"logfleet-broker-{config.node_id}"
+
+    async def ask(self, image: ClusterImage, asked: Asked) -> Answered:
+        """See AskLogEnds. Takes ASK_S_MAX at most."""
+        found: dict[PartitionId, dict[Member, EpochEnd]] = {}
+        by_broker: dict[int, list[PartitionId]] = {}
+        for place, brokers in asked.items():
+            found[place] = {(broker.id, broker.epoch): SILENT for broker in brokers}
+            for broker in brokers:
+                by_broker.setdefault(broker.id, []).append(place)
+        tasks = [
+            asyncio.ensure_future(self._ask(image, image.brokers[broker_id], places, found))
+            for broker_id, places in by_broker.items()
+        ]
+        try:
+            await asyncio.wait(tasks, timeout=ASK_S_MAX)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return found
+
+    async def _ask(
+        self,
+        image: ClusterImage,
+        broker: Broker,
+        places: list[PartitionId],
+        found: dict[PartitionId, dict[Member, EpochEnd]],
+    ) -> None:
+        """Ask a broker until it has answered for all of them, and put each answer into `found`."""
+        address = broker.listener(self._listener_name)
+        if address is None:
+            return
+        member, left = (broker.id, broker.epoch), places
+        while True:
+            try:
+                connection = await Connection.connect(address.host, address.port, self._client_id)
+                try:
+                    for start in range(0, len(left), PARTITIONS_MAX):
+                        some = left[start : start + PARTITIONS_MAX]
+                        for place, end in await _answers(connection, image, some):
+                            found[place][member] = end
+                finally:
+                    connection.close()
+            except ClientError as error:
+                log.debug("log_ends_not_told", broker=broker.id, reason=str(error))
+            left = [place for place in left if found[place][member] == SILENT]
+            if not left:
+                return
+            await asyncio.sleep(AGAIN_S)
+
+
+async def _answers(
+    connection: Connection, image: ClusterImage, places: Sequence[PartitionId]
+) -> list[tuple[PartitionId, EpochEnd]]:
+    """Of those partitions that the broker can tell of. Raises ClientError."""
+    names: dict[str, bytes] = {}
+    topics: dict[str, _Topic] = {}
+    for topic_id, index in places:
+        known = image.topic_by_id(topic_id)
+        assert known is not None, "it was found in this image"
+        names[known.name] = topic_id
+        topic = topics.setdefault(known.name, _Topic(topic=known.name))
+        topic.partitions.append(_Partition(partition=index, leader_epoch=NEWEST_EPOCH))
+    request = OffsetForLeaderEpochRequest(
+        replica_id=DEBUGGING_REPLICA_ID, topics=list(topics.values())
+    )
+    answer = await connection.request(
+        request, OffsetForLeaderEpochResponse, timeout_ms=int(1000 * ASK_S_MAX)
+    )
+    return [
+        ((names[topic.topic], row.partition), (row.leader_epoch, row.end_offset))
+        for topic in answer.topics
+        for row in topic.partitions
+        if not row.error_code
+    ]

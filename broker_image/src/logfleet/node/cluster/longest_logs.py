@@ -1,0 +1,102 @@
+"""Elections that have to know how far logs reach: a controller asks the replicas, and elects the one with the longest log.
+
+They run beside the term's own work: nothing else waits while brokers are asked (`replication.longest_log` has the rule).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import structlog
+
+from logfleet.control.brokers.fencing import newcomers
+from logfleet.control.elections import (
+    Answered,
+    Asked,
+    PartitionId,
+    election_steps,
+    to_ask,
+)
+from logfleet.control.topic_configs import BrokerLayers
+from logfleet.control.transactions import pack
+from logfleet.io.slices import Slices
+from logfleet.metadata.image import Broker, ClusterImage
+from logfleet.metadata.image_builder import Changes
+from logfleet.metadata.packing import Step
+from logfleet.node.cluster.controller_term import Decision, Operation, Term
+from logfleet.node.cluster.log_ends import AskLogEnds
+from logfleet.node.cluster.metadata_follower import MetadataFollower
+
+log = structlog.get_logger(__name__)
+
+AGAIN_S: Final = 1.0
+"""Pause before brokers are asked again: who is needed did not answer, or the cluster changed meanwhile."""
+CAUSE: Final = "nobody is known to hold every record, and its log reaches furthest"
+
+
+class LongestLogs:
+    """Of one term. static: server.properties of the broker that controls."""
+
+    def __init__(
+        self, term: Term, follower: MetadataFollower, static: Mapping[str, str], ask: AskLogEnds
+    ) -> None:
+        self._term = term
+        self._follower = follower
+        self._static = static
+        self._ask = ask
+        self._leaderless: set[bytes] = set()
+        self._slices = Slices()
+
+    async def run(self) -> None:
+        """Until cancelled. Raises NotControllerError."""
+        subscription = self._follower.subscribe()
+        pause_s: float | None = None
+        try:
+            while True:
+                image, changes = await subscription.next_within(pause_s)
+                await self._look(image, changes)
+                asked = self._asked(image)
+                pause_s = AGAIN_S if asked else None
+                if asked:
+                    log.info("log_ends_asked", partitions=len(asked), epoch=self._term.epoch)
+                    answered = await self._ask(image, asked)
+                    await self._term.submit(_election(answered))
+        finally:
+            self._follower.unsubscribe(subscription)
+
+    async def _look(self, image: ClusterImage, changes: Changes) -> None:
+        """Keep in mind which topics have partitions without a leader."""
+        changed = {topic.id for topic in image.topics()} if changes.everything else changes.topics
+        for topic_id in changed:
+            topic = image.topic_by_id(topic_id)
+            if topic is not None and not all(each.has_leader for each in topic.partitions):
+                self._leaderless.add(topic_id)
+            else:
+                self._leaderless.discard(topic_id)
+            await self._slices.breathe()
+
+    def _asked(self, image: ClusterImage) -> Asked:
+        """Nobody while there are newcomers, of whom one may have the longest log: they are about to be let in."""
+        found: dict[PartitionId, Sequence[Broker]] = {}
+        if not newcomers(image):
+            layers = BrokerLayers(self._static, image.configs_of_broker(None).values)
+            for topic_id in self._leaderless:
+                topic = image.topic_by_id(topic_id)
+                if topic is not None:
+                    found.update(to_ask(image, topic, layers))
+        return found
+
+
+def _election(answered: Answered) -> Operation[None]:
+    indexes: dict[bytes, list[int]] = {}
+    for topic_id, index in answered:
+        indexes.setdefault(topic_id, []).append(index)
+
+    def decide(image: ClusterImage, epoch: int, layers: BrokerLayers) -> Decision[None]:
+        steps: list[Step] = []
+        for topic_id, some in indexes.items():
+            topic = image.topic_by_id(topic_id)
+            if topic is not None and not newcomers(image):
+                steps += election_steps(image, topic, layers, indexes=some, answered=answered)
+        return Decision(pack(epoch, steps), None, CAUSE, in_any_order=True)
+
+    return decide
