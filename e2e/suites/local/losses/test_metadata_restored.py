@@ -47,11 +47,24 @@ def is_whole(admin: AdminClient) -> bool:
     return [len(each.isrs) for each in topic.partitions.values()] == [3] * PARTITIONS
 
 
+def lose_etcd(fleet: Fleet) -> None:
+    """All that it holds; an empty one is in its place."""
+    fleet.etcd.kill()
+    shutil.rmtree(fleet.etcd.directory / "data")
+    fleet.etcd.launch()
+    fleet.etcd.wait_ready()
+
+
+def leaders(broker: Broker) -> set[int]:
+    """Of all partitions of the topic, as this broker knows them."""
+    found = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(TOPIC, timeout=20)
+    return {each.leader for each in found.topics[TOPIC].partitions.values()}
+
+
 @pytest.mark.timeout(600)
 def test_the_metadata_comes_back_from_a_snapshot_and_no_record_is_lost(rig: Rig) -> None:
     fleet = rig.fleet(3, zones=("a", "b", "c"), config=CONFIG)
     first = fleet.brokers[0]
-    etcd = fleet.etcd
     backup = rig.directory / "backup"
     backup.mkdir()
     config = properties(first, rig.directory)
@@ -69,10 +82,7 @@ def test_the_metadata_comes_back_from_a_snapshot_and_no_record_is_lost(rig: Rig)
 
     for broker in fleet.brokers:
         broker.kill()
-    etcd.kill()
-    shutil.rmtree(etcd.directory / "data")
-    etcd.launch()
-    etcd.wait_ready()
+    lose_etcd(fleet)
     with pytest.raises(Exception, match="knows no cluster"):
         first.start()
     planned = run(first, "metadata", "restore", config, "--file", path)
@@ -93,3 +103,34 @@ def test_the_metadata_comes_back_from_a_snapshot_and_no_record_is_lost(rig: Rig)
     assert any(name.startswith(f"{LATER}-0.") for name in strays), strays
     with load(fleet.bootstrap, TOPIC) as clients:
         first.wait_until(lambda: len(clients.acknowledged) > 600, WITHIN_S)
+
+
+@pytest.mark.timeout(600)
+def test_a_broker_that_fell_behind_after_the_snapshot_does_not_lead(rig: Rig) -> None:
+    fleet = rig.fleet(3, zones=("a", "b", "c"), config=CONFIG)
+    first, behind = fleet.brokers[0], fleet.brokers[2]
+    config = properties(first, rig.directory)
+    admin = AdminClient({"bootstrap.servers": fleet.bootstrap})
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(60)
+    first.wait_until(lambda: is_whole(admin), WITHIN_S)
+    path = run(first, "metadata", "snapshot", config, "--directory", str(rig.directory)).strip()
+    behind.kill()
+    producer = Producer({"bootstrap.servers": fleet.bootstrap, "acks": "all"})
+    for number in range(40):
+        producer.produce(TOPIC, b"%d" % number, partition=number % PARTITIONS)
+    assert producer.flush(WITHIN_S) == 0
+    before = ends(fleet, TOPIC, PARTITIONS)
+    assert sum(before) == 40
+    for broker in fleet.brokers[:2]:
+        broker.kill()
+    lose_etcd(fleet)
+    run(first, "metadata", "restore", config, "--file", path, "--execute")
+
+    behind.start()
+    assert leaders(behind) == {-1}, "the others may have more"
+    for broker in fleet.brokers[:2]:
+        broker.launch()
+    for broker in fleet.brokers[:2]:
+        broker.wait_ready()
+    first.wait_until(lambda: is_whole(admin), WITHIN_S)
+    assert ends(fleet, TOPIC, PARTITIONS) == before
