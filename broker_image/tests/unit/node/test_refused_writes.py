@@ -47,7 +47,7 @@ async def running(
     assert isinstance(store, RefusingStore)
     store.prefix = prefix
 
-    async def opened(_: object) -> RefusingStore:
+    async def opened(*_: object) -> RefusingStore:
         return store
 
     monkeypatch.setattr(broker_module, "open_store", opened)

@@ -9,7 +9,7 @@ cordoned.log.dirs LIST per-broker medium "" | Data directories that get no new p
 log.cleaner.backoff.ms LONG cluster medium 15000 0.. | Pause of the cleaner when no log needs compaction. | in control.cleaner_settings
 log.cleaner.dedupe.buffer.size LONG cluster medium 134217728 | Memory for the key tables of all cleaner workers together. | in control.cleaner_settings
 log.cleaner.delete.retention.ms LONG cluster medium 86400000 0..
-log.cleaner.enable BOOLEAN ro medium true | Whether compacted topics are compacted at all. | in node.broker
+log.cleaner.enable BOOLEAN ro medium true | Whether compacted topics are compacted at all. | in node.partitions.log_tasks
 log.cleaner.io.buffer.load.factor DOUBLE cluster medium 0.9 | How full a key table may get. | in control.cleaner_settings
 log.cleaner.io.buffer.size INT cluster medium 524288 0.. | Memory for reading and writing segments of all cleaner workers together.
 log.cleaner.io.max.bytes.per.second DOUBLE cluster medium 1.7976931348623157E308 | Bytes per second that the cleaner reads and writes at most. | in control.cleaner_settings
