@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from logfleet.control.brokers import leaving
+from logfleet.control.brokers.vanishing import RecentBrokers
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Partition
 from logfleet.metadata.keys import NO_LEADER, BrokerValue
@@ -16,7 +17,7 @@ from broker_image.tests.sim.controlling import Controlling
 from broker_image.tests.sim.fetching import Fetching
 from broker_image.tests.sim.kernel import Process
 from broker_image.tests.sim.leading import Leading
-from broker_image.tests.sim.messages import Fetch, Led, Metadata, Produce, Range, Read
+from broker_image.tests.sim.messages import Fetch, Led, LogEnds, Metadata, Produce, Range, Read
 from broker_image.tests.sim.net import Reply
 from broker_image.tests.sim.node import Disk, Node
 from broker_image.tests.sim.replica_log import ReplicaLog
@@ -50,6 +51,7 @@ class SimBroker(Node):
         self.lease: int | None = None
         self.deadline_ms = -1
         self.image = ClusterImage()
+        self.recent = RecentBrokers()
         self.previous_epoch = disk.note = disk.last_epoch
         disk.marker = None
         self._epochs: set[int] = set()
@@ -172,6 +174,8 @@ class SimBroker(Node):
 
     def on_image(self, image: ClusterImage) -> None:
         assert image.revision > self.image.revision, "I23: images only grow"
+        if image.brokers is not self.image.brokers:
+            self.recent.saw(image.brokers, self.fleet.kernel.now)
         self.image = image
         self._look_for_its_end()
         self.apply()
@@ -247,6 +251,12 @@ class SimBroker(Node):
                 self.leading.produce(request, reply)
             case Read():
                 self.leading.read(request, reply)
+            case LogEnds(indexes):
+                replicas = self.leading.replicas
+                unled = [
+                    each for each in indexes if each in replicas and replicas[each].has_no_role
+                ]
+                reply({each: replicas[each].log.reach for each in unled})
             case Range():
                 self.leading.range(request, reply)
             case Metadata(index):

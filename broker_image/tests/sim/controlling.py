@@ -2,9 +2,11 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from logfleet.control import elections, transactions
 from logfleet.control.brokers import fencing, leaving
+from logfleet.control.brokers.vanishing import HELD_MS_MAX, Hold, hold
 from logfleet.control.reassignments import reassign
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.transactions import Refusal
@@ -23,12 +25,18 @@ from logfleet.metadata.store import (
     absent,
     created_at,
 )
+from logfleet.replication.longest_log import SILENT
 
 from broker_image.tests.sim.kernel import Future, Process
+from broker_image.tests.sim.messages import LogEnds
+from broker_image.tests.sim.net import Disconnected
 from broker_image.tests.sim.node import Node
 
 LEASE_TTL_S = 3
 CATCH_UP_MS = 2_000
+ASK_MS_MAX = 2_000
+ASK_AGAIN_MS = 1_000
+PAUSE_MS = 100
 BALANCE_MS = 3_000
 
 
@@ -40,6 +48,7 @@ class Controlling:
         self._receipts = Receipts(0, node.id, ())
         self._node = node
         self._waiting: list[Future] = []
+        self._hold: Hold | None = None
         self._operations: deque[Callable[[int], Process]] = deque()
 
     @property
@@ -115,13 +124,14 @@ class Controlling:
             return
         self._receipts = Receipts(epoch, self._node.id, held.items)
         self._node.fleet.kernel.spawn(self._node.host, "ctl.balance", self._balancing(epoch))
+        self._node.fleet.kernel.spawn(self._node.host, "ctl.logs", self._asking(epoch))
         while self._controls(epoch):
             seen = self._image.revision
             if seen >= epoch and (yield from self._converge(epoch)):
                 if self._operations:
                     yield from self._operations.popleft()(epoch)
                 elif self._image.revision == seen:
-                    yield self._news()
+                    yield self._news(HELD_MS_MAX if self._is_held() else None)
             elif self._controls(epoch) and self._image.revision == seen:
                 yield self._news(CATCH_UP_MS)
 
@@ -168,20 +178,34 @@ class Controlling:
         replaced = image.controller is None or image.controller.epoch != epoch
         return self.term == epoch and not (image.revision >= epoch and replaced)
 
+    def _is_held(self) -> bool:
+        """Whether elections wait for brokers that vanished to register again."""
+        node, before = self._node, self._hold
+        now = node.fleet.kernel.now
+        self._hold = hold(before, node.recent.within(now), self._image.brokers, now)
+        if self._hold is not None and before is None:
+            node.note("holds elections: %s", self._hold.why)
+            node.fleet.kernel.sometimes("elections were held")
+        return self._hold is not None and now < self._hold.until_ms
+
     def _converge(self, epoch: int) -> Process:
-        """Fence who is gone, take them out of all partitions, let in who is new. Whether all of it was written."""
+        """Fence who is gone, take them out of all partitions, let in who is new. Whether all of it was written, or is held."""
+        if self._is_held():
+            return True
         if not (yield from self._write(epoch, fencing.fence_steps(self._image))):
             return False
+        if self._is_held():
+            return True
         image = self._image
         new = fencing.newcomers(image)
-        changed = self._elections(may_be_unclean=not new)
+        changed = self._elections(epoch)
         written = yield from self._write(epoch, changed)
         if not _is_swept(new, changed, written=written):
             return False
         if new:
             if not (yield from self._write(epoch, fencing.admission_steps(image))):
                 return False
-            if not (yield from self._write(epoch, self._elections(may_be_unclean=True))):
+            if not (yield from self._write(epoch, self._elections(epoch))):
                 return False
         decided: list[Step] = []
         for broker_id, step in leaving.decide(self._image):
@@ -192,7 +216,53 @@ class Controlling:
                 self._node.fleet.kernel.sometimes("a broker had to wait before it left")
         return (yield from self._write(epoch, decided))
 
-    def _elections(self, *, may_be_unclean: bool) -> list[Step]:
+    def _asking(self, epoch: int) -> Process:
+        """Ask how far logs reach where nobody may lead cleanly, and elect the longest (`node.cluster.longest_logs`)."""
+        fleet = self._node.fleet
+        while self._controls(epoch):
+            image = self._image
+            topic = image.topic_by_id(fleet.topic_id)
+            asked: elections.Asked = {}
+            if topic is not None and not fencing.newcomers(image):
+                asked = elections.to_ask(image, topic, BrokerLayers({}, {}))
+            if asked:
+                fleet.kernel.sometimes("brokers were asked how far their logs reach")
+                answered = yield from self._ask_log_ends(asked)
+                self._ask(partial(self._elect_longest, answered=answered))
+            yield self._news(ASK_AGAIN_MS if asked else None)
+
+    def _ask_log_ends(self, asked: elections.Asked) -> Process:
+        """The answers, SILENT for who gave none in time."""
+        fleet, host = self._node.fleet, self._node.host
+        found = {
+            place: dict.fromkeys([(broker.id, broker.epoch) for broker in brokers], SILENT)
+            for place, brokers in asked.items()
+        }
+        until_ms = fleet.kernel.now + ASK_MS_MAX
+        while True:
+            left: dict[tuple[int, int], list[int]] = {}
+            for (_, index), ends in found.items():
+                for member in [each for each in ends if ends[each] == SILENT]:
+                    left.setdefault(member, []).append(index)
+            if not left or fleet.kernel.now >= until_ms:
+                return found
+            calls = {
+                member: fleet.net.call(host, f"b{member[0]}", LogEnds(tuple(indexes)))
+                for member, indexes in left.items()
+            }
+            for member, call in calls.items():
+                answer = yield call
+                if not isinstance(answer, Disconnected):
+                    for index, end in answer.items():
+                        found[fleet.topic_id, index][member] = end
+            yield PAUSE_MS
+
+    def _elect_longest(self, epoch: int, *, answered: elections.Answered) -> Process:
+        yield from self._write(epoch, self._elections(epoch, answered))
+
+    def _elections(
+        self, epoch: int, answered: elections.Answered = elections.NOTHING_ANSWERED
+    ) -> list[Step]:
         image, fleet = self._image, self._node.fleet
         topic = image.topic_by_id(fleet.topic_id)
         if topic is None:
@@ -201,9 +271,11 @@ class Controlling:
             image,
             topic,
             BrokerLayers({}, {}),
-            may_be_unclean=may_be_unclean,
+            may_be_unclean=not fencing.newcomers(image),
             preferred=elections.preferences(image, fleet.kernel.wall_ms),
+            answered=answered,
         )
+        fleet.checker.answered[epoch] = answered
         return list(steps)
 
     def _write(self, epoch: int, steps: Iterable[Step]) -> Process:

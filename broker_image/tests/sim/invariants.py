@@ -7,9 +7,11 @@ the elected disk lost records in a power loss; what a leader from before such an
 from collections.abc import Mapping
 from typing import Protocol
 
+from logfleet.control.elections import Answered
 from logfleet.metadata import keys
 from logfleet.metadata.image import Broker, ClusterImage, Partition
 from logfleet.metadata.store import WatchBatch
+from logfleet.replication.longest_log import SILENT
 from logfleet.replication.partition_state import effective_min_isr
 from logfleet.replication.reassignment import is_reassigning, origin, target
 
@@ -51,8 +53,11 @@ class PartitionHistory:
 
 
 class Checker:
+    """answered: how far logs reach, as the controller of that epoch knew when it elected last."""
+
     def __init__(self, kernel: Kernel, *, is_unclean_enabled: bool) -> None:
         self.brokers: Mapping[int, Watched] = {}
+        self.answered: dict[int, Answered] = {}
         self.topic_id = b""
         self._kernel = kernel
         self._is_unclean_enabled = is_unclean_enabled
@@ -400,15 +405,35 @@ class Checker:
             self._kernel.sometimes("an eligible leader was elected")
         if is_clean:
             return
-        self._kernel.sometimes("the last leader was elected")
-        self._demand(
-            self._is_unclean_enabled or leader == before.last_leader,
-            "I8: partition %s: broker %s is elected, of isr %s, elr %s, last leader %s",
-            index, leader, before.isr_ids, before.elr, before.last_leader,
-        )  # fmt: skip
-        log = self.brokers[leader].disk.logs.get(index)
+        last = before.last_leader
+        self._kernel.sometimes(
+            "the last leader was elected" if leader == last else "a longer log was elected"
+        )
+        self._reaches_furthest(index, before, dict(after.isr), image)
+        logs = [self.brokers[each].disk.logs.get(index) for each in (leader, last)]
         history.unclean_epoch = after.leader_epoch
-        history.is_excused = self._is_unclean_enabled or (log is not None and log.has_lost)
+        history.is_excused = self._is_unclean_enabled or any(log and log.has_lost for log in logs)
+
+    def _reaches_furthest(
+        self, index: int, before: Partition, elected: dict[int, int], image: ClusterImage
+    ) -> None:
+        """Who is elected without a proof that it holds everything has the longest log of all that answered, the last leader among them."""
+        assert image.controller is not None
+        answered = self.answered.get(image.controller.epoch, {}).get((self.topic_id, index), {})
+        there = {each.id: each.epoch for each in image.brokers.values()}
+        rivals = [end for member, end in answered.items() if there.get(member[0]) == member[1]]
+        (leader,) = elected.items()
+        self._demand(
+            all(answered.get(leader, SILENT) >= end for end in rivals),
+            "I8: partition %s: broker %s is elected, logs reach as far as %s", index, leader, answered,
+        )  # fmt: skip
+        last = before.last_leader
+        has_answered = any(each == last and end != SILENT for (each, _), end in answered.items())
+        self._demand(
+            self._is_unclean_enabled or leader[0] == last or has_answered,
+            "I8: partition %s: broker %s is elected, of isr %s, elr %s, last leader %s",
+            index, leader[0], before.isr_ids, before.elr, last,
+        )  # fmt: skip
 
     def _common(self, history: PartitionHistory, log: ReplicaLog | None) -> int:
         """How many of the committed records are in the log, from the first on."""

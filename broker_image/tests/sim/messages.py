@@ -30,6 +30,12 @@ class Range(msgspec.Struct, frozen=True):
     index: int
 
 
+class LogEnds(msgspec.Struct, frozen=True):
+    """How far do the logs of these replicas reach? Answered by EpochEnds by index, of those that have no leader."""
+
+    indexes: tuple[int, ...]
+
+
 class Produce(msgspec.Struct, frozen=True):
     index: int
     value: str

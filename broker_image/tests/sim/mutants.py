@@ -14,7 +14,15 @@ from logfleet.control.brokers import fencing, leaving, may_i
 from logfleet.metadata import keys
 from logfleet.metadata.receipts import Receipt
 from logfleet.metadata.store import Get, Put, Txn, TxnResult, UnknownOutcome, exists
-from logfleet.replication import election, fetch_check, follower, isr_write, leader, reassignment
+from logfleet.replication import (
+    election,
+    fetch_check,
+    follower,
+    isr_write,
+    leader,
+    longest_log,
+    reassignment,
+)
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.replication.partition_state import with_isr
 from logfleet_operator.clusters import may_i as operators_question
@@ -270,6 +278,17 @@ _UNCONFIRMED = Mutant(
     "_is_swept",
     lambda _: lambda *_, written: written,
 )
+
+
+def _first_candidate(rule: Any) -> Any:
+    def longest(state: Any, active: Any, log_ends: Any, *, unclean: bool) -> Any:
+        found = rule(state, active, log_ends, unclean=unclean)
+        first = longest_log.candidates(state, active, unclean=unclean)
+        return found and (first[0], found[1])
+
+    return longest
+
+
 MUTANTS = (
     Mutant("an ISR change in flight does not count", LeaderReplicas, "_count", _not_pending, seed=18),
     Mutant("the high watermark moves below min ISR", LeaderReplicas, "_move", _below_min_isr, seed=88),
@@ -293,8 +312,9 @@ MUTANTS = (
     Mutant("an ISR change compares no registration", isr_write, "still_active", lambda _: lambda *_: (), seed=104),
     Mutant("an ISR change compares no version", isr_write, "modified_at", _without_version, seed=3),
     Mutant("a read settles an unknown transaction", SimStore, "settle", _settled_by_a_read, seed=1757),
-    Mutant("any disk will do for the last leader", election, "_has_disk", lambda _: lambda *_: True, seed=154),
-    Mutant("any replica may be elected", election, "_elected", lambda rule: lambda *arguments, preferences, **_: rule(*arguments, unclean=True, preferences=preferences), seed=3),
+    Mutant("any disk will do for the last leader", longest_log, "has_disk", lambda _: lambda *_: True, seed=154, also=(election,)),
+    Mutant("the last leader leads though another log is longer", longest_log, "longest", _first_candidate, seed=79, also=(election,)),
+    Mutant("any replica may be elected", election, "_elected", lambda rule: lambda *arguments, **named: rule(*arguments, **{**named, "unclean": True}), seed=3),
     Mutant("a leader is elected in the epoch of the last", election, "_led_by", lambda rule: lambda one, state, epoch: rule(one, state, epoch - 1), seed=0),
     Mutant("a leader begins again in an epoch that has ended", replica.Replica, "lead", _leads_again, seed=974),
     Mutant("followers forget producers", replica.Replica, "append", _follower_forgets_producers, seed=2),

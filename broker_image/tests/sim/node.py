@@ -3,6 +3,7 @@
 from copy import deepcopy
 
 import msgspec
+from logfleet.control.brokers.vanishing import RecentBrokers
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Partition
 from logfleet.metadata.keys import TopicValue
@@ -114,6 +115,7 @@ class Node:
         self.host.is_up = False
         self.disk = Disk(f"disk-{number}")
         self.image = ClusterImage()
+        self.recent = RecentBrokers()
         self.epoch: int | None = None
         self.deadline_ms = -1
         self.is_lost = False

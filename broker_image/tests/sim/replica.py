@@ -29,6 +29,10 @@ class Replica:
         self._judged = 0
 
     @property
+    def has_no_role(self) -> bool:
+        return self.leading is None and self.leader is None
+
+    @property
     def high_watermark(self) -> int:
         leading = self.leading
         return self._high_watermark if leading is None else leading.high_watermark

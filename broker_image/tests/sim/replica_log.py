@@ -47,6 +47,11 @@ class ReplicaLog:
         """Of the last record, as a fetch tells it; -1 of an empty log."""
         return self.batches[-1].epoch if self.batches else -1
 
+    @property
+    def reach(self) -> tuple[int, int]:
+        """Last leader epoch and end offset, as a controller compares logs."""
+        return self.epochs.last_end(self.epochs.latest, self.end_offset)
+
     def judge(self, value: str, producer: int, sequence: int) -> SeenBatch | ErrorCode | None:
         """What `ProducerStates.check` says of a record that a client brings."""
         if producer == NO_PRODUCER:

@@ -43,6 +43,11 @@ class Scenario(Simulation):
         return self.fleet.partitions_in(self.fleet.store.image)[self.index]
 
     @property
+    def states(self) -> tuple[Partition, ...]:
+        """Of all partitions."""
+        return self.fleet.partitions_in(self.fleet.store.image)
+
+    @property
     def isr(self) -> list[int]:
         return self.partition.isr_ids
 

@@ -295,6 +295,39 @@ def a_leader_that_heard_of_its_end_does_not_begin_again_by_an_old_image() -> Non
     s.rests()
 
 
+def the_longest_log_leads_after_a_power_cut_of_all() -> None:
+    """F has flushed what L, which led last, and the third replica have not."""
+    s = Scenario(factor=3, min_isr=2)
+    s.acked(5)
+    s.follower.flush()
+    for broker in s.brokers.values():
+        s.power_loss(broker)
+    assert s.end_offset(s.leader) < s.end_offset(s.follower) == 5
+    for broker in s.brokers.values():
+        broker.start()
+    s.until(lambda: not s.partition.has_leader, "nobody leads")
+    s.until(lambda: s.partition.has_leader, "somebody leads")
+    assert s.partition.leader == s.follower.id
+    s.rests()
+    assert s.end_offset(s.leader) == 5
+
+
+def brokers_that_lost_all_leases_at_once_are_elected_once() -> None:
+    """All registrations end, and each broker has another one within a second."""
+    s = Scenario(factor=3, min_isr=2)
+    s.acked(2)
+    before = s.fleet.partitions_in(s.fleet.store.image)
+    for broker in s.brokers.values():
+        s.faults.end_lease(broker, 0)
+    s.until(lambda: not any(each.has_leader for each in s.states), "nobody leads")
+    s.until(lambda: all(each.has_leader for each in s.states), "all are led")
+    for was, state in zip(before, s.states, strict=True):
+        assert state.leader_epoch == was.leader_epoch + 2, "it ended, and began"
+        assert state.leader == state.replicas[0], "not all with who was back first"
+    s.rests()
+    assert s.end_offset(s.leader) == 2
+
+
 RULES: dict[Callable[[], None], str | None] = {
     an_election_compares_the_registration: "an election compares no registration",
     a_read_never_settles_an_unknown_transaction: "a read settles an unknown transaction",
@@ -310,6 +343,8 @@ RULES: dict[Callable[[], None], str | None] = {
     the_last_leader_leads_again_only_with_its_disk: "any disk will do for the last leader",
     a_repeated_batch_is_recognised_by_the_next_leader: "followers forget producers",
     a_leader_that_heard_of_its_end_does_not_begin_again_by_an_old_image: "a leader begins again in an epoch that has ended",
+    the_longest_log_leads_after_a_power_cut_of_all: "the last leader leads though another log is longer",
+    brokers_that_lost_all_leases_at_once_are_elected_once: None,
     a_controller_that_was_replaced_writes_nothing: None,
     an_eligible_leader_is_elected_before_the_last_one: None,
     leases_outlive_the_store: None,

@@ -112,8 +112,12 @@ def reassigned_state(
     *,
     offline: Collection[int] = (),
 ) -> PartitionValue:
-    """The state on the way to these replicas (`replication.reassignment`), or there already. offline: as in `next_state`."""
-    return _replacing(state, with_target(state, wanted), brokers, unclean=False, offline=offline)
+    """The state on the way to these replicas (`replication.reassignment`), or there already.
+
+    offline: as in `next_state`. It elects nobody who may lack records.
+    """
+    moving = with_target(state, wanted)
+    return _replacing(state, moving, brokers, unclean=False, offline=offline, log_ends=None)
 
 
 def _replacing(
@@ -124,7 +128,7 @@ def _replacing(
     unclean: bool,
     offline: Collection[int],
     preferences: Preferences = NO_PREFERENCES,
-    log_ends: LogEnds | None = NOBODY_ASKED,
+    log_ends: LogEnds | None,
 ) -> PartitionValue:
     """What replaces `state`: `wanted`, with those in sync who are still, at the end of its reassignment if it has come there, and with a leader.
 

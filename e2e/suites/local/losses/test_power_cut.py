@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from logfleet.log.names import BOOT, CLEAN_SHUTDOWN, RECOVERY_POINTS
+from logfleet.log.names import CLEAN_SHUTDOWN, RECOVERY_POINTS, RUNNING
 
 from e2e.harness.processes import Broker, Fleet, Rig
 
@@ -44,7 +44,7 @@ def records(fleet: Fleet, partition: int) -> list[int]:
 
 def lose_power(broker: Broker, kept: dict[int, float]) -> None:
     """Its machine boots anew. kept: by partition, the share of its log that had reached the disk."""
-    for name in (BOOT, CLEAN_SHUTDOWN, RECOVERY_POINTS):
+    for name in (RUNNING, CLEAN_SHUTDOWN, RECOVERY_POINTS):
         Path(broker.data / name).unlink(missing_ok=True)
     for partition, share in kept.items():
         (segment,) = Path(broker.data / f"{TOPIC}-{partition}").glob("*.log")
