@@ -237,7 +237,7 @@ class Term:
         if self._hold is not None and before is None:
             log.warning("elections_held", reason=self._hold.why, epoch=self.epoch)
             self._noted.held(self._hold.why)
-            asyncio.get_running_loop().call_later(HELD_MS_MAX / 1000, self._wake.set)
+            asyncio.get_running_loop().call_later((HELD_MS_MAX + 1) / 1000, self._wake.set)
         return self._hold is not None and now < self._hold.until_ms
 
     async def _converge_once(self, image: ClusterImage) -> bool:
