@@ -8,7 +8,8 @@ import asyncio
 import os
 import socket
 from collections import deque
-from typing import Generic, Self, TypeVar, cast
+from collections.abc import Callable
+from typing import Any, Generic, Self, TypeVar, cast
 
 import msgspec
 
@@ -31,15 +32,15 @@ M = TypeVar("M", bound=msgspec.Struct)
 
 
 class _Awaited(Generic[M]):
-    """A request whose answer is awaited; deadline in the loop's time."""
+    """A request whose answer is awaited; deadline in the loop's time. answer: None for the frame as it comes."""
 
     __slots__ = ("answer", "api", "correlation_id", "deadline", "future", "version")
 
-    def __init__(self, api: Api, version: int, answer: type[M], correlation_id: int) -> None:
+    def __init__(self, api: Api, version: int, answer: type[M] | None, correlation_id: int) -> None:
         self.api, self.version, self.answer = api, version, answer
         self.correlation_id = correlation_id
         self.deadline = 0.0
-        self.future: asyncio.Future[M] = asyncio.get_running_loop().create_future()
+        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -148,12 +149,41 @@ class Connection(asyncio.BufferedProtocol):
         api = api_of(type(request))
         awaited = _Awaited(api, self.version(api, version_max), answer, self._next_correlation_id)
         self._write(request, awaited.version)
+        self._await(cast("_Awaited[msgspec.Struct]", awaited), timeout_ms)
+        return awaited.future
+
+    async def exchange(
+        self, api: Api, version: int, encode: Callable[[int], bytes], *, timeout_ms: int = 30_000
+    ) -> memoryview:
+        """Send the frame that `encode` makes of a correlation id, and await the answer's frame.
+
+        `decode` tells what is in it, if the caller cannot. Raises as `request`.
+        """
+        if not self._resumed.is_set():
+            await self.writable()
+        if not self._unthrottled.is_set():
+            await self.unthrottled()
+        awaited: _Awaited[msgspec.Struct] = _Awaited(api, version, None, self._next_correlation_id)
+        self._send(encode(self._next_correlation_id))
+        self._await(awaited, timeout_ms)
+        return cast("memoryview", await awaited.future)
+
+    def decode(self, api: Api, version: int, frame: memoryview) -> msgspec.Struct:
+        """The answer in a frame that `exchange` got. Raises ConnectionLost if it is none."""
+        try:
+            _, body = decode_response(api, version, frame)
+        except (MalformedMessage, UnsupportedVersion) as error:
+            self._end(ConnectionLost(f"{self}: {error}"))
+            raise ConnectionLost(str(self.lost)) from error
+        self._heed_throttle(body)
+        return body
+
+    def _await(self, awaited: _Awaited[msgspec.Struct], timeout_ms: int) -> None:
         loop = asyncio.get_running_loop()
         awaited.deadline = loop.time() + timeout_ms / 1000
-        self._awaited.append(cast("_Awaited[msgspec.Struct]", awaited))
+        self._awaited.append(awaited)
         if self._timer is None or awaited.deadline < self._timer.when():
             self._arm(loop, awaited.deadline)
-        return awaited.future
 
     def post(self, request: msgspec.Struct, *, version_max: int | None = None) -> None:
         """Send a request that gets no answer (Produce with acks=0)."""
@@ -198,9 +228,14 @@ class Connection(asyncio.BufferedProtocol):
             buffers = encode_request(request, version, self._next_correlation_id, self.client_id)
         except UnencodableMessage as error:
             raise NotSupported(f"{self}: {error}") from error
-        self._next_correlation_id = (self._next_correlation_id + 1) & 0x7FFFFFFF
         # in one piece: `writelines` of Python 3.12.0 to 3.13.1 never pauses us (python/cpython#127655)
-        self._transport.write(b"".join(cast("list[bytes]", buffers)))
+        self._send(b"".join(cast("list[bytes]", buffers)))
+
+    def _send(self, frame: bytes) -> None:
+        if self.lost is not None:
+            raise ConnectionLost(str(self.lost)) from self.lost
+        self._next_correlation_id = (self._next_correlation_id + 1) & 0x7FFFFFFF
+        self._transport.write(frame)
         if self._transport.is_closing():  # it is told of as lost in the loop's next step only
             self._end(ConnectionLost(f"{self}: the connection broke"))
             raise ConnectionLost(str(self.lost))
@@ -308,6 +343,12 @@ class Connection(asyncio.BufferedProtocol):
             self._end(ConnectionLost(f"{self}: an answer that nobody asked for"))
             return
         awaited = self._awaited.popleft()
+        if awaited.answer is None:
+            if int.from_bytes(frame[:4], "big") != awaited.correlation_id:
+                self._mistaken(awaited)
+            elif not awaited.future.done():
+                awaited.future.set_result(frame)
+            return
         try:
             correlation_id, body = decode_response(awaited.api, awaited.version, frame)
         except (MalformedMessage, UnsupportedVersion) as error:
@@ -315,16 +356,21 @@ class Connection(asyncio.BufferedProtocol):
             self._end(ConnectionLost(f"{self}: {error}"))
             return
         if correlation_id != awaited.correlation_id or not isinstance(body, awaited.answer):
-            self._awaited.appendleft(awaited)
-            self._end(
-                ConnectionLost(f"{self}: the answer to another request than {awaited.api.name}")
-            )
+            self._mistaken(awaited)
             return
+        self._heed_throttle(body)
+        if not awaited.future.done():
+            awaited.future.set_result(body)
+
+    def _mistaken(self, awaited: _Awaited[msgspec.Struct]) -> None:
+        """What came is not the answer to the oldest request."""
+        self._awaited.appendleft(awaited)
+        self._end(ConnectionLost(f"{self}: the answer to another request than {awaited.api.name}"))
+
+    def _heed_throttle(self, body: msgspec.Struct) -> None:
         throttle_ms = getattr(body, "throttle_time_ms", 0)
         if throttle_ms > 0:
             self._throttle(throttle_ms)
-        if not awaited.future.done():
-            awaited.future.set_result(body)
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"

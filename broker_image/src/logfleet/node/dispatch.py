@@ -229,8 +229,8 @@ class ParkedRequest:
         """What comes of `work`, charged for while the client is measured."""
         return work if self._usage is None else charged(work, self._measured, self._usage)
 
-    def reply(self, made: Callable[..., Response | bytes], *args: object) -> None:
-        """Send what `made` returns for these: the response, or the whole answer in bytes.
+    def reply(self, made: Callable[..., Response | bytes | list[Part]], *args: object) -> None:
+        """Send what `made` returns for these: the response, or the whole answer as it is sent.
 
         Closes the connection instead if `made` raises, as if the handler had, or if the broker may
         not answer any more (`answered_at`).
@@ -243,7 +243,7 @@ class ParkedRequest:
             else:
                 usage.resume()
                 response = made(*args)
-                assert not isinstance(response, bytes | EncodedRows), "it is charged for"
+                assert not isinstance(response, bytes | list | EncodedRows), "it is charged for"
                 usage.charge(self._measured, response)
             answer = self.answer(response, ready)
         except Exception as error:  # noqa: BLE001  the supervisor of what answers later
@@ -251,11 +251,11 @@ class ParkedRequest:
         else:
             self._peer.answer(answer)
 
-    def answer(self, response: Response | bytes, ready: float) -> Answer:
+    def answer(self, response: Response | bytes | list[Part], ready: float) -> Answer:
         """The encoded answer. ready: when the wait was over. Raises CloseConnection; see `answered_at`."""
         served, usage = self._served, self._usage
         answer: Answer = None
-        if isinstance(response, bytes):
+        if isinstance(response, bytes | list):
             answer = response
         elif response is not None:
             answer = served.answer(self._correlation_id, response)
@@ -403,8 +403,9 @@ class Dispatcher(Generic[B]):
             return answer
         if answer is None:
             return None
-        parked = cast("ParkedRequest", answer)
-        parked.park(self, route.versions[repeat.api_version], peer, 0, started)
+        parked, version = cast("ParkedRequest", answer), route.versions[repeat.api_version]
+        correlation_id = int.from_bytes(frame[CORRELATION_END - 4 : CORRELATION_END], "big")
+        parked.park(self, version, peer, correlation_id, started)
         return PARKED
 
     def _queued(self, frame: memoryview, waited_s: float) -> None:

@@ -80,10 +80,18 @@ class SessionCache:
         if self.partitions + len(session.partitions) - session.cached_size > self._partitions_max:
             self.remove(session.id)
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        self.go_on(session, now_ms)
+        return session
+
+    def find(self, session_id: int) -> FetchSession | None:
+        """The session of this id, if it is kept."""
+        return self._sessions.get(session_id)
+
+    def go_on(self, session: FetchSession, now_ms: int) -> None:
+        """A request goes on with the session: its epoch is the next request's, one that waits ends."""
         self._touch(session, now_ms)
         session.epoch = next_epoch(session.epoch)
         session.end_parked()
-        return session
 
     def create(
         self,

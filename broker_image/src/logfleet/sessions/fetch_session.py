@@ -163,6 +163,11 @@ class FetchSession:
         """The partition may have something to say."""
         self._due.add(partition)
 
+    def is_no_other_due(self, partition: SessionPartition) -> bool:
+        """Whether nothing but the partition may have something to say."""
+        due = self._due
+        return not due or (len(due) == 1 and partition in due)
+
     def due(self) -> list[SessionPartition]:
         """Those to read for the next answer, in the session's order."""
         return sorted(self._due, key=_place)

@@ -58,6 +58,17 @@ class ReaderSession:
         self._forgotten.clear()
         return named, forgotten
 
+    def take_only(self) -> Key | None:
+        """The one partition that the next request names, if that is all it has to say; the leader is taken to know it from then on.
+
+        None, and nothing has changed, if there is more or less to say, or no session to go on with.
+        """
+        if len(self._unnamed) != 1 or self._forgotten or self.id == NO_SESSION:
+            return None
+        key, _ = self._unnamed.popitem()
+        self._held.add(key)
+        return key
+
     def answered(self, session_id: int) -> None:
         """The leader has a session, or went on with it; NO_SESSION: it has no room for one, and is told everything each time."""
         self._is_refused = session_id == NO_SESSION

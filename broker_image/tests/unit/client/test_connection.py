@@ -10,7 +10,7 @@ from logfleet.client.errors import ConnectionLost, NotSupported, RequestTimedOut
 from logfleet.io.host_names import HostNames
 from logfleet.wire.apis import API_BY_NAME
 from logfleet.wire.errors import ErrorCode
-from logfleet.wire.frame import encode_unsupported_api_versions
+from logfleet.wire.frame import encode_request, encode_unsupported_api_versions
 from logfleet.wire.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -26,6 +26,8 @@ from logfleet.wire.messages import (
 from broker_image.tests.unit.client.fake_broker import FakeBroker
 
 pytestmark = pytest.mark.asyncio
+METADATA = API_BY_NAME["Metadata"]
+METADATA_VERSION = METADATA.max_version
 
 
 async def connect(broker: FakeBroker) -> Connection:
@@ -280,3 +282,59 @@ async def test_what_a_connection_that_broke_unseen_did_not_take_is_no_silent_los
     assert heard.poll(10_000)  # by the kernel, and not yet by the loop
     with pytest.raises(ConnectionLost, match="broke"):
         connection.post(ProduceRequest(acks=0))
+
+
+def metadata_frame(correlation_id: int) -> bytes:
+    request = MetadataRequest(topics=[])
+    return b"".join(encode_request(request, METADATA_VERSION, correlation_id, "test"))  # type: ignore[arg-type]
+
+
+async def test_a_frame_that_the_caller_encodes_is_answered_by_a_frame() -> None:
+    async with FakeBroker().running() as broker:
+        connection = await connect(broker)
+        first = connection.submit(MetadataRequest(topics=[]), MetadataResponse)
+        frame = await connection.exchange(METADATA, METADATA_VERSION, metadata_frame)
+        assert (await first).cluster_id == "fake"
+        answer = connection.decode(METADATA, METADATA_VERSION, frame)
+        assert isinstance(answer, MetadataResponse)
+        assert answer.cluster_id == "fake"
+        correlations = [header.correlation_id for header, _ in broker.requests]
+        assert correlations == [0, 1, 2]
+
+
+async def test_a_frame_that_is_no_answer_ends_the_connection_when_it_is_decoded() -> None:
+    async with FakeBroker().running() as broker:
+        broker.answers[MetadataRequest] = lambda _: b"\0\0\0\x05\0\0\0\x01\x01"
+        connection = await connect(broker)
+        frame = await connection.exchange(METADATA, METADATA_VERSION, metadata_frame)
+        with pytest.raises(ConnectionLost):
+            connection.decode(METADATA, METADATA_VERSION, frame)
+        assert connection.lost is not None
+
+
+async def test_a_frame_is_held_to_its_correlation_id_and_its_time() -> None:
+    async with FakeBroker().running() as broker:
+        broker.answers[MetadataRequest] = lambda _: b"\0\0\0\x05\0\0\x30\x39\0"
+        connection = await connect(broker)
+        with pytest.raises(ConnectionLost, match="another request than Metadata"):
+            await connection.exchange(METADATA, METADATA_VERSION, metadata_frame)
+        with pytest.raises(ConnectionLost):
+            await connection.exchange(METADATA, METADATA_VERSION, metadata_frame)
+        broker.answers[MetadataRequest] = lambda _: None
+        connection = await connect(broker)
+        with pytest.raises(RequestTimedOut, match="no answer to Metadata"):
+            await connection.exchange(METADATA, METADATA_VERSION, metadata_frame, timeout_ms=20)
+
+
+async def test_a_frame_waits_for_as_long_as_answers_ask_us_to() -> None:
+    async with FakeBroker().running() as broker:
+        slow = MetadataResponse(throttle_time_ms=50, cluster_id="fake")
+        broker.answers[MetadataRequest] = lambda _: slow
+        connection = await connect(broker)
+        frame = await connection.exchange(METADATA, METADATA_VERSION, metadata_frame)
+        assert not connection.throttled_until
+        connection.decode(METADATA, METADATA_VERSION, frame)
+        until = connection.throttled_until
+        assert until
+        await connection.exchange(METADATA, METADATA_VERSION, metadata_frame)
+        assert asyncio.get_running_loop().time() >= until - 0.001

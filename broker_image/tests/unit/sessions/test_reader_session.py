@@ -99,3 +99,34 @@ def test_without_a_session_those_that_waited_come_first(monkeypatch) -> None:
     named, _ = session.take()
     assert named[0] == C
     assert named[1] in (A, B)
+
+
+def test_one_partition_that_is_all_there_is_to_say_is_taken_alone() -> None:
+    session = begun(A, B)
+    assert session.take_only() is None
+    session.want(B)
+    assert session.take_only() == B
+    assert session.take() == ([], [])
+    session.want(A)
+    session.unwant(B)
+    assert session.take_only() is None
+    assert session.take() == ([A], [B])
+    session.want(A)
+    session.want(C)
+    assert session.take_only() is None
+    assert session.take() == ([A, C], [])
+
+
+def test_without_a_session_everything_is_named() -> None:
+    session = ReaderSession()
+    session.want(A)
+    assert session.take_only() is None
+    assert session.take() == ([A], [])
+
+
+def test_what_was_taken_alone_is_named_again_in_the_next_session() -> None:
+    session = begun(A)
+    session.want(B)
+    assert session.take_only() == B
+    session.begin_anew()
+    assert session.take() == ([A, B], [])

@@ -3,50 +3,40 @@
 A request names its partitions, or goes on with a session (KIP-227, `logfleet.sessions`) that knows them. One that asks for more than
 there is waits on the partitions' logs: an append counts towards its min_bytes, nothing polls. What waits in a session is told by the
 session's partitions, which listen for as long as it lives: such a request costs what changed since the last.
-It is answered in the next step of the loop after what it waited for, with all that was appended in one step.
+What waits is described in `fetch_turns`; what followers send most is known by its bytes (`follower_fetch`).
 """
 
-import asyncio
-from typing import Any, Final
+from typing import Any
 
 from logfleet.io.clock import monotonic_ms
-from logfleet.node.dispatch import Handler, ParkedRequest, RequestContext
-from logfleet.node.handlers.fetch_rows import TOPIC_IDS_SINCE, Reading, replica_id
+from logfleet.node.dispatch import Handler, RequestContext
+from logfleet.node.handlers.fetch_rows import TOPIC_IDS_SINCE, replica_id
+from logfleet.node.handlers.fetch_turns import SessionTurn, Turn, Wanted
+from logfleet.node.handlers.follower_fetch import remember
 from logfleet.node.handlers.host import PartitionHost
-from logfleet.sessions.fetch_session import (
-    FINAL_EPOCH,
-    INITIAL_EPOCH,
-    NO_SESSION,
-    FetchSession,
-    Key,
-    next_epoch,
-)
+from logfleet.sessions.fetch_session import FINAL_EPOCH, NO_SESSION, FetchSession
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
-
-HIGH_WATERMARK_S: Final = 0.02
-"""How long a follower waits at most to learn of a new high watermark; consumers that read there wait for it too (KIP-392). Kafka: replica.fetch.wait.max.ms."""
-
-_Wanted = dict[Key, FetchRequest.FetchPartition]
 
 
 def fetch(
     broker: PartitionHost, request: FetchRequest, context: RequestContext
-) -> "FetchResponse | _Turn":
+) -> FetchResponse | Turn:
     """Read every partition from its offset on; wait up to max_wait_ms if that is all there is and less than min_bytes."""
     by_id = context.api_version >= TOPIC_IDS_SINCE
-    wanted: _Wanted = {}
+    wanted: Wanted = {}
     for topic in request.topics:
         name: Any = topic.topic_id if by_id else topic.topic
         for row in topic.partitions:
             wanted[name, row.partition] = row
     if request.session_epoch == FINAL_EPOCH and request.session_id == NO_SESSION:
-        reading = _read(broker, request, context, wanted)
+        turn = Turn(broker, request, context, wanted)
+        reading = turn.read()
         # the usual case of most clients: nothing to remember, nothing to wait for, no quota
         if reading.is_enough and context.usage is None:
             reading.note_sent()
             return reading.answer(reading.all_rows())
-        return _Turn(broker, request, context, wanted).answer_or_wait(reading)
+        return turn.answer_or_wait(reading)
     forgotten = [
         (topic.topic_id if by_id else topic.topic, index)
         for topic in request.forgotten_topics_data
@@ -59,210 +49,23 @@ def fetch(
         return FetchResponse(error_code=session)
     if by_id and replica_id(request, context.api_version) >= 0:
         _note_follower(broker, request, session, wanted)
+        remember(broker, context)
     turn = (
-        _Turn(broker, request, context, wanted)
+        Turn(broker, request, context, wanted)
         if session is None
-        else _SessionTurn(broker, request, context, session)
+        else SessionTurn(broker, request, context, session)
     )
     return turn.answer_or_wait(turn.read())
 
 
 def _note_follower(
-    broker: PartitionHost, request: FetchRequest, session: FetchSession | None, wanted: _Wanted
+    broker: PartitionHost, request: FetchRequest, session: FetchSession | None, wanted: Wanted
 ) -> None:
     """A follower that says its broker epoch (KIP-903) fetches what its session or the request names."""
     state = request.replica_state
     if state is not None:
         broker.follower_fetches.fetched(
             state.replica_id, state.replica_epoch, session, wanted, monotonic_ms()
-        )
-
-
-def _read(
-    broker: PartitionHost,
-    request: FetchRequest,
-    context: RequestContext,
-    wanted: _Wanted,
-    *,
-    is_first: bool = True,
-) -> Reading:
-    reading = Reading(broker, request, context, is_first=is_first)
-    for key, asked in wanted.items():
-        reading.add(key, asked)
-    return reading
-
-
-class _Turn(ParkedRequest):
-    """One request that names all it wants. While it waits it hears what its partitions have to say (a `Waiter`)."""
-
-    def __init__(
-        self, broker: PartitionHost, request: FetchRequest, context: RequestContext, wanted: _Wanted
-    ) -> None:
-        self._broker = broker
-        self._request = request
-        self._context = context
-        self._wanted = wanted
-
-    def answer_or_wait(self, reading: Reading) -> "FetchResponse | _Turn":
-        """What was read, if that is enough or nothing more can come."""
-        if reading.is_enough or self._request.max_wait_ms <= 0 or not self._waits_for(reading):
-            return self._answer_or_throttle(reading)
-        self._missing_bytes = reading.min_bytes - reading.bytes
-        self._is_over = self._ends_soon = False
-        self._partitions = reading.partitions
-        self._timer = self._broker.timers.add(self._request.max_wait_ms / 1000, self.end)
-        self._context.peer.on_leave = self.end
-        self._broker.parked.fetches += 1
-        self._watch(reading)
-        return self
-
-    def appended(self, size: int) -> None:
-        self._missing_bytes -= size
-        if self._missing_bytes <= 0:
-            self.end()
-
-    committed = appended  # it hears of the one or the other
-
-    def log_start_moved(self) -> None:
-        """Is no reason to answer."""
-
-    def leadership_lost(self) -> None:
-        self.end()
-
-    def end_soon(self) -> None:
-        """A follower has a new high watermark to learn: with the records that come next, or without any if none come."""
-        if not self._ends_soon:
-            self._ends_soon = True
-            self._broker.timers.add(HIGH_WATERMARK_S, self.end)
-
-    def end(self) -> None:
-        """Answer in the next step of the loop."""
-        if not self._is_over:
-            self._is_over = True
-            asyncio.get_running_loop().call_soon(self._answer_parked)
-
-    def _answer_parked(self) -> None:
-        self._broker.parked.fetches -= 1
-        self._stop_watching()
-        self._context.peer.on_leave = None
-        self._timer.cancel()
-        self.reply(self._read_again)
-
-    def _read_again(self) -> FetchResponse:
-        return self._answer_or_throttle(self.read(is_first=False))
-
-    def _answer_or_throttle(self, reading: Reading) -> FetchResponse:
-        """The answer; if the client goes too fast, one without records, as if nothing had been read (KIP-219)."""
-        usage = self._context.usage
-        if usage is not None and replica_id(self._request, self._context.api_version) < 0:
-            throttle_ms = usage.fetched(reading.answer(reading.all_rows()))
-            if throttle_ms:
-                return self._throttled(throttle_ms)
-        return self._answer(reading)
-
-    def _throttled(self, throttle_ms: int) -> FetchResponse:
-        return FetchResponse(throttle_time_ms=throttle_ms)
-
-    def read(self, *, is_first: bool = True) -> Reading:
-        return _read(self._broker, self._request, self._context, self._wanted, is_first=is_first)
-
-    def _waits_for(self, reading: Reading) -> bool:
-        """Whether there is anything from which more could come."""
-        return bool(reading.partitions)
-
-    def _watch(self, reading: Reading) -> None:
-        is_replica = replica_id(self._request, self._context.api_version) >= 0
-        for partition in reading.partitions:
-            if is_replica:
-                partition.wait_for_appends(self)
-            else:
-                partition.wait(self)
-
-    def _stop_watching(self) -> None:
-        for partition in self._partitions:
-            partition.forget(self)
-
-    def _answer(self, reading: Reading) -> FetchResponse:
-        reading.note_sent()
-        rows = reading.all_rows()
-        session = None
-        if self._request.session_epoch == INITIAL_EPOCH:
-            session = self._broker.fetch_sessions.create(
-                {key: self._wanted[key] for key, _ in rows},  # in the order of the answer
-                by_id=self._context.api_version >= TOPIC_IDS_SINCE,
-                privileged=replica_id(self._request, self._context.api_version) >= 0,
-                now_ms=self._broker.now_ms(),
-            )
-        if session is None:
-            return reading.answer(rows)
-        for key, row in rows:
-            partition = session.partitions[key]
-            partition.listen(reading.source(key))
-            session.tell(partition, row, is_first=True)
-        return reading.answer(rows, session.id)
-
-
-class _SessionTurn(_Turn):
-    """One request that goes on with a session: only what is due is read, only what is new is told."""
-
-    def __init__(
-        self,
-        broker: PartitionHost,
-        request: FetchRequest,
-        context: RequestContext,
-        session: FetchSession,
-    ) -> None:
-        super().__init__(broker, request, context, {})
-        self._session = session
-
-    def read(self, *, is_first: bool = True) -> Reading:
-        reading = Reading(self._broker, self._request, self._context, is_first=is_first)
-        for partition in self._session.due():
-            partition.listen(reading.add(partition.key, partition.wanted))
-        return reading
-
-    def _waits_for(self, reading: Reading) -> bool:
-        return len(reading.unknown) < len(self._session.partitions)
-
-    def _watch(self, reading: Reading) -> None:
-        session = self._session
-        session.parked = self
-        if session.privileged and any(
-            session.partitions[key].high_watermark != row.high_watermark
-            for key, row in reading.rows
-        ):
-            self.end_soon()
-
-    def _stop_watching(self) -> None:
-        if self._session.parked is self:
-            self._session.parked = None
-
-    def _answer(self, reading: Reading) -> FetchResponse:
-        session = self._session
-        overtaken = self._refuse_overtaken()
-        if overtaken is not None:
-            return overtaken
-        reading.note_sent()
-        rows = [
-            (key, row)
-            for key, row in reading.all_rows()
-            if session.tell(session.partitions[key], row)
-        ]
-        return reading.answer(rows, session.id)
-
-    def _throttled(self, throttle_ms: int) -> FetchResponse:
-        """Nothing counts as told: what was due is due again."""
-        answer = self._refuse_overtaken() or FetchResponse(session_id=self._session.id)
-        answer.throttle_time_ms = throttle_ms
-        return answer
-
-    def _refuse_overtaken(self) -> FetchResponse | None:
-        """The refusal if another request went on with the session while this one waited."""
-        session = self._session
-        if session.epoch == next_epoch(self._request.session_epoch):
-            return None
-        return FetchResponse(
-            error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id
         )
 
 

@@ -19,6 +19,7 @@ from logfleet.node.partitions.partition_table import Leader
 from logfleet.node.partitions.replica import FollowedPartition
 from logfleet.replication.fetch_check import diverging_epoch, leader_epoch_error
 from logfleet.replication.nearest import RACK_AWARE, nearest_replica
+from logfleet.replication.partition_state import Member
 from logfleet.sessions.fetch_session import Key
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
@@ -281,16 +282,14 @@ class Reading:
     ) -> ErrorCode:
         """The follower has everything below its offset: once for each request, as Kafka does (ReplicaManager.readFromLog)."""
         state = self._request.replica_state
-        error = partition.fetched(
-            self._replica,
-            NO_BROKER_EPOCH if state is None else state.replica_epoch,
+        broker_epoch = NO_BROKER_EPOCH if state is None else state.replica_epoch
+        return note_progress(
+            self._broker,
+            partition,
+            (self._replica, broker_epoch),
             wanted.fetch_offset,
             wanted.log_start_offset,
-            now_ms=monotonic_ms(),
         )
-        if partition.replicas_state.isr_change_due:
-            self._broker.isr_writer.look_at(partition)
-        return error
 
     def _refused(self, index: int, error: ErrorCode, topic_id: bytes) -> _Row:
         """The row of a partition that the client must do something about: there is nothing to wait for."""
@@ -315,6 +314,20 @@ class Reading:
 
 def _failed(index: int, error: ErrorCode) -> _Row:
     return _Row(partition_index=index, error_code=error, high_watermark=-1, records=b"")
+
+
+def note_progress(
+    broker: PartitionHost,
+    partition: Partition,
+    follower: Member,
+    offset: int,
+    log_start_offset: int,
+) -> ErrorCode:
+    """The follower has everything below the offset. After an error nothing has changed."""
+    error = partition.fetched(*follower, offset, log_start_offset, now_ms=monotonic_ms())
+    if partition.replicas_state.isr_change_due:
+        broker.isr_writer.look_at(partition)
+    return error
 
 
 def replica_id(request: FetchRequest, version: int) -> int:

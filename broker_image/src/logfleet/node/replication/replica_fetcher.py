@@ -13,11 +13,12 @@ import structlog
 
 from logfleet.client.connection import Connection
 from logfleet.client.errors import ClientError
-from logfleet.control.replication_quotas import ANSWER, SLICE, Side
+from logfleet.control.replication_quotas import Side
 from logfleet.io import clock
 from logfleet.io.slices import Slices
 from logfleet.log.replicated import UnexpectedAppendOffset
 from logfleet.node.partitions.replica import FollowedPartition
+from logfleet.node.replication.asking import Asking
 from logfleet.node.replication.followed import Followed
 from logfleet.node.replication.follower_host import FollowerHost
 from logfleet.node.replication.leader_range import leader_range
@@ -29,7 +30,7 @@ from logfleet.sessions.fetch_session import Key
 from logfleet.sessions.reader_session import ReaderSession
 from logfleet.telemetry.decisions import Kind
 from logfleet.wire.errors import ErrorCode
-from logfleet.wire.messages import FetchRequest, FetchResponse
+from logfleet.wire.messages import FetchResponse
 
 log = structlog.get_logger(__name__)
 
@@ -145,15 +146,13 @@ class ReplicaFetcher:
 
     async def _follow(self, connection: Connection) -> None:
         """Fetch until the connection breaks. Raises ClientError."""
-        timeout_ms = self._config.replica_socket_timeout_ms
+        asking = Asking(self._host, self._session, self._followed, connection)
         while True:
             wait_ms = self._resume()
             if not self._session:
                 await self._until_wanted(wait_ms)
                 continue
-            answer = await connection.request(
-                self._request(wait_ms), FetchResponse, timeout_ms=timeout_ms
-            )
+            answer = await asking.ask(wait_ms)
             self._pause_s = RECONNECT_S_MIN
             if answer.error_code:
                 await self._session_failed(ErrorCode(answer.error_code))
@@ -164,38 +163,6 @@ class ReplicaFetcher:
                     await self._apply((topic.topic_id, row.partition_index), row, connection)
 
     # --- asking
-
-    def _request(self, wait_ms: int) -> FetchRequest:
-        named, forgotten = self._session.take()
-        is_slow = False
-        topics: dict[Any, FetchRequest.FetchTopic] = {}
-        for topic_id, index in named:
-            topic = topics.get(topic_id)
-            if topic is None:
-                topic = topics[topic_id] = FetchRequest.FetchTopic(topic_id=topic_id, partitions=[])
-            followed = self._followed[topic_id, index]
-            followed.wanted.partition_max_bytes = self._config.replica_fetch_max_bytes
-            if self._is_slow(followed.partition):
-                followed.wanted.partition_max_bytes, is_slow = SLICE, True
-            topic.partitions.append(followed.ask())
-        gone: dict[Any, FetchRequest.ForgottenTopic] = {}
-        for topic_id, index in forgotten:
-            old = gone.setdefault(
-                topic_id, FetchRequest.ForgottenTopic(topic_id=topic_id, partitions=[])
-            )
-            old.partitions.append(index)
-        return FetchRequest(
-            replica_state=FetchRequest.ReplicaState(
-                replica_id=self._host.node_id, replica_epoch=self._host.broker_epoch
-            ),
-            max_wait_ms=0 if self._session.has_more else wait_ms,
-            min_bytes=self._config.replica_fetch_min_bytes,
-            max_bytes=self._config.replica_fetch_response_max_bytes if not is_slow else ANSWER,
-            session_id=self._session.id,
-            session_epoch=self._session.epoch,
-            topics=list(topics.values()),
-            forgotten_topics_data=list(gone.values()),
-        )
 
     def _want(self, key: Key) -> None:
         self._session.want(key)
@@ -343,13 +310,6 @@ class ReplicaFetcher:
                 self._want(key)
 
         partition_log.disk.when_written(written)
-
-    def _is_slow(self, partition: FollowedPartition) -> bool:
-        """Whether it is behind, for all that is known, and throttled: then it is copied in slices, so that it takes neither side's loop for long."""
-        throttle = self._host.throttle
-        return bool(partition.lag) and throttle.concerns(
-            Side.FOLLOWER, partition.topic, partition.index
-        )
 
     def _throttle_ms(self, partition: FollowedPartition) -> int:
         """How long it is not fetched as it is behind, throttled, and the rate is used up (ReplicaFetcherThread.shouldFollowerThrottle); asked again by then."""

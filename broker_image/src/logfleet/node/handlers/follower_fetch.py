@@ -1,0 +1,181 @@
+"""A follower's fetches that name one partition, of which it has everything: neither decoded nor encoded whole.
+
+With few records a follower sends one of them for each (`logfleet.wire.lone_fetch`), and nearly all wait for
+the next record. They are taken for what `fetch` takes them for, and nothing of the broker's state is
+remembered. Whatever is not the ordinary case is left to `fetch`, and nothing has changed then.
+"""
+
+import asyncio
+from math import inf
+
+from logfleet.control.replication_quotas import Side
+from logfleet.io.clock import monotonic_ms
+from logfleet.io.timers import Alarm
+from logfleet.net.file_sender import Part
+from logfleet.node.dispatch import RequestContext
+from logfleet.node.handlers.fetch_rows import note_progress
+from logfleet.node.handlers.fetch_turns import SessionTurn, Turn
+from logfleet.node.handlers.host import PartitionHost
+from logfleet.node.partitions.partition import Partition
+from logfleet.sessions.fetch_session import FetchSession, SessionPartition
+from logfleet.wire.apis import api_of
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.frame import CORRELATION_END
+from logfleet.wire.lone_fetch import (
+    ANSWER_END,
+    VERSION,
+    LoneFetch,
+    LoneRow,
+    client_of,
+    decode_lone_fetch,
+    encode_lone_row,
+)
+from logfleet.wire.messages import FetchRequest, FetchResponse
+
+
+def remember(broker: PartitionHost, context: RequestContext) -> None:
+    """A follower fetches by this connection: know the next requests like that."""
+    peer = context.peer
+    if peer.repeat_end or context.api_version != VERSION or context.client_id is None:
+        return
+    client = client_of(context.client_id)
+    peer.repeats = {client: FollowerFetch(broker, context, CORRELATION_END + len(client))}
+    peer.repeat_end = CORRELATION_END + len(client)
+
+
+class FollowerFetch(SessionTurn):
+    """All such requests of one connection, one after the other. The one that waits is its session's parked request."""
+
+    api_key = api_of(FetchRequest).key
+    api_version = VERSION
+
+    def __init__(self, broker: PartitionHost, context: RequestContext, body_at: int) -> None:
+        """body_at: where the body of a request begins in its frame."""
+        self._replica_state = FetchRequest.ReplicaState()
+        request = FetchRequest(replica_state=self._replica_state)
+        Turn.__init__(self, broker, request, context, {})
+        self._body_at = body_at
+        self._deadline_s = inf
+        self._alarm = Alarm(self._ring)
+
+    def __call__(self, frame: memoryview) -> "FollowerFetch | None":
+        """The request as one that waits; None if it is to be decoded."""
+        fetch = decode_lone_fetch(frame, self._body_at)
+        if fetch is None or fetch.max_wait_ms <= 0 or fetch.min_bytes <= 0:
+            return None
+        session = self._broker.fetch_sessions.find(fetch.session_id)
+        if session is None or session.epoch != fetch.session_epoch or not session.privileged:
+            return None
+        row = session.partitions.get((fetch.topic_id, fetch.partition))
+        if row is None or not session.is_no_other_due(row):
+            return None
+        partition = row.source
+        if not isinstance(partition, Partition) or not _is_at_end(partition, fetch):
+            return None
+        error = note_progress(
+            self._broker,
+            partition,
+            (fetch.replica_id, fetch.replica_epoch),
+            fetch.fetch_offset,
+            fetch.log_start_offset,
+        )
+        if error is not ErrorCode.NONE:
+            return None
+        self._take(fetch, session, row)
+        if row.high_watermark != partition.high_watermark:
+            self.end_soon()
+        return self
+
+    def _take(self, fetch: LoneFetch, session: FetchSession, row: SessionPartition) -> None:
+        """Go on with the session by this request, which waits from now on."""
+        broker, request, wanted = self._broker, self._request, row.wanted
+        wanted.current_leader_epoch = fetch.current_leader_epoch
+        wanted.fetch_offset = fetch.fetch_offset
+        wanted.last_fetched_epoch = fetch.last_fetched_epoch
+        wanted.log_start_offset = fetch.log_start_offset
+        wanted.partition_max_bytes = fetch.partition_max_bytes
+        request.max_wait_ms, request.min_bytes = fetch.max_wait_ms, fetch.min_bytes
+        request.max_bytes, request.session_id = fetch.max_bytes, fetch.session_id
+        request.session_epoch = fetch.session_epoch
+        self._replica_state.replica_id = fetch.replica_id
+        self._replica_state.replica_epoch = fetch.replica_epoch
+        session.is_due(row)
+        broker.fetch_sessions.go_on(session, broker.now_ms())
+        broker.follower_fetches.fetched(
+            fetch.replica_id, fetch.replica_epoch, session, {}, monotonic_ms()
+        )
+        self._session, self._row = session, row
+        self._wait(fetch.min_bytes)
+        session.parked = self
+
+    def _end_within(self, seconds: float) -> None:
+        deadline_s = asyncio.get_running_loop().time() + seconds
+        if deadline_s < self._deadline_s:
+            self._deadline_s = deadline_s
+            self._alarm.set(deadline_s)
+
+    def _ring(self, now_s: float) -> float | None:
+        if now_s < self._deadline_s < inf:
+            return self._deadline_s
+        self.end()
+        return None
+
+    def _read_again(self) -> FetchResponse | list[Part]:
+        self._deadline_s = inf
+        return self._lone_answer() or super()._read_again()
+
+    def _lone_answer(self) -> list[Part] | None:
+        """The answer if it is about records of the one partition alone, else None."""
+        broker, session, row = self._broker, self._session, self._row
+        partition, wanted = row.source, row.wanted
+        if (
+            not isinstance(partition, Partition)
+            or partition.leader_epoch != wanted.current_leader_epoch
+            or not partition.is_leading
+            or not session.is_no_other_due(row)
+            or self._refuse_overtaken() is not None
+            or broker.replication_throttle.is_limited(Side.LEADER)
+        ):
+            return None
+        log = partition.log
+        limit = min(
+            wanted.partition_max_bytes, self._request.max_bytes, broker.config.fetch_max_bytes
+        )
+        try:
+            records = log.read(wanted.fetch_offset, limit, log.written_end_offset)
+        except OSError:
+            return None  # to be read again, and to fail where that is dealt with
+        if records is None or isinstance(records, ErrorCode):
+            return None
+        told = FetchResponse.PartitionData(
+            partition_index=row.key[1],
+            high_watermark=partition.high_watermark,
+            log_start_offset=log.log_start_offset,
+            records=records,
+        )
+        session.tell(row, told)
+        size = len(records)
+        broker.partitions.replicated.bytes_out += size
+        head = encode_lone_row(
+            LoneRow(
+                session.id,
+                *row.key,
+                told.high_watermark,
+                partition.last_stable_offset,
+                told.log_start_offset,
+            ),
+            self._correlation_id,
+            size,
+        )
+        return [head, records, ANSWER_END]
+
+
+def _is_at_end(partition: Partition, fetch: LoneFetch) -> bool:
+    """Whether the follower's log is the leader's, and there is nothing to read."""
+    log = partition.log
+    return (
+        partition.is_leading
+        and partition.leader_epoch == fetch.current_leader_epoch
+        and log.epochs.latest == fetch.last_fetched_epoch
+        and log.log_end_offset == fetch.fetch_offset
+    )

@@ -1,0 +1,137 @@
+"""What a fetcher asks its leader for, by one connection: a request and its answer.
+
+With few records each request names one partition and each answer is about one: these are neither encoded nor
+decoded whole (`logfleet.wire.lone_fetch`).
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, cast
+
+from logfleet.client.connection import Connection
+from logfleet.control.replication_quotas import ANSWER, SLICE, Side
+from logfleet.node.replication.followed import Followed
+from logfleet.node.replication.follower_host import FollowerHost
+from logfleet.sessions.fetch_session import Key
+from logfleet.sessions.reader_session import ReaderSession
+from logfleet.wire.apis import api_of
+from logfleet.wire.lone_fetch import (
+    VERSION,
+    LoneFetch,
+    client_of,
+    decode_lone_row,
+    encode_lone_fetch,
+)
+from logfleet.wire.messages import FetchRequest, FetchResponse
+
+_API = api_of(FetchRequest)
+
+
+class Asking:
+    """followed: the partitions that the session may name, by key."""
+
+    def __init__(
+        self,
+        host: FollowerHost,
+        session: ReaderSession,
+        followed: Mapping[Key, Followed],
+        connection: Connection,
+    ) -> None:
+        self._host = host
+        self._config = host.config
+        self._session = session
+        self._followed = followed
+        self._connection = connection
+        self._client = client_of(connection.client_id)
+        self._knows_lone = connection.version(_API) == VERSION
+
+    async def ask(self, wait_ms: int) -> FetchResponse:
+        """Ask for what the session has to name; the answer may take wait_ms to come. Raises ClientError."""
+        key = self._session.take_only() if self._knows_lone else None
+        if key is not None and not self._is_slow(self._followed[key]):
+            return await self._ask_for_one(key, wait_ms)
+        return await self._connection.request(
+            self._request(wait_ms, key),
+            FetchResponse,
+            timeout_ms=self._config.replica_socket_timeout_ms,
+        )
+
+    async def _ask_for_one(self, key: Key, wait_ms: int) -> FetchResponse:
+        config, session, followed = self._config, self._session, self._followed[key]
+        wanted = followed.ask()
+        fetch = LoneFetch(
+            wait_ms,
+            config.replica_fetch_min_bytes,
+            config.replica_fetch_response_max_bytes,
+            session.id,
+            session.epoch,
+            *key,
+            wanted.current_leader_epoch,
+            wanted.fetch_offset,
+            wanted.last_fetched_epoch,
+            wanted.log_start_offset,
+            config.replica_fetch_max_bytes,
+            self._host.node_id,
+            self._host.broker_epoch,
+        )
+        frame = await self._connection.exchange(
+            _API,
+            VERSION,
+            partial(encode_lone_fetch, fetch, client=self._client),
+            timeout_ms=config.replica_socket_timeout_ms,
+        )
+        found = decode_lone_row(frame)
+        if found is None:
+            return cast("FetchResponse", self._connection.decode(_API, VERSION, frame))
+        _, lone, records = found
+        row = FetchResponse.PartitionData(
+            partition_index=lone.partition_index,
+            high_watermark=lone.high_watermark,
+            log_start_offset=lone.log_start_offset,
+            records=records,
+        )
+        topic = FetchResponse.FetchableTopicResponse(topic_id=lone.topic_id, partitions=[row])
+        return FetchResponse(session_id=lone.session_id, responses=[topic])
+
+    def _request(self, wait_ms: int, only: Key | None) -> FetchRequest:
+        """only: was taken from the session already."""
+        named, forgotten = ([only], []) if only is not None else self._session.take()
+        is_slow = False
+        topics: dict[Any, FetchRequest.FetchTopic] = {}
+        for topic_id, index in named:
+            topic = topics.get(topic_id)
+            if topic is None:
+                topic = topics[topic_id] = FetchRequest.FetchTopic(topic_id=topic_id, partitions=[])
+            followed = self._followed[topic_id, index]
+            followed.wanted.partition_max_bytes = self._config.replica_fetch_max_bytes
+            if self._is_slow(followed):
+                followed.wanted.partition_max_bytes, is_slow = SLICE, True
+            topic.partitions.append(followed.ask())
+        gone: dict[Any, FetchRequest.ForgottenTopic] = {}
+        for topic_id, index in forgotten:
+            old = gone.setdefault(
+                topic_id, FetchRequest.ForgottenTopic(topic_id=topic_id, partitions=[])
+            )
+            old.partitions.append(index)
+        return FetchRequest(
+            replica_state=FetchRequest.ReplicaState(
+                replica_id=self._host.node_id, replica_epoch=self._host.broker_epoch
+            ),
+            max_wait_ms=0 if self._session.has_more else wait_ms,
+            min_bytes=self._config.replica_fetch_min_bytes,
+            max_bytes=self._config.replica_fetch_response_max_bytes if not is_slow else ANSWER,
+            session_id=self._session.id,
+            session_epoch=self._session.epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=list(gone.values()),
+        )
+
+    def _is_slow(self, followed: Followed) -> bool:
+        """Whether it is behind, for all that is known, and throttled.
+
+        Then it is copied in slices, so that it takes neither side's loop for long.
+        """
+        partition, throttle = followed.partition, self._host.throttle
+        return bool(partition.lag) and throttle.concerns(
+            Side.FOLLOWER, partition.topic, partition.index
+        )
