@@ -1,9 +1,11 @@
 """Makes logs durable in threads of their own, one flush per log at a time.
 
+Each log directory has its own threads for flushes, so that a disk that hangs holds up no other.
 The threads do nothing but wait for the disk; the default executor is left to name look-ups and the like.
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -15,7 +17,8 @@ from logfleet.storage.partition_log import PartitionLog
 
 T = TypeVar("T")
 
-# Flushes at a time of who has many logs to flush: enough to share the journal commits of a file system, few enough for a slow disk.
+# Flushes at a time of who has many logs to flush in one directory: enough to share the journal
+# commits of a file system, few enough for a slow disk.
 THREADS = 4
 # Left to what clients wait for, and to looking at disks.
 SPARE_THREADS = 1
@@ -26,7 +29,8 @@ class Flusher:
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        self._pool = ThreadPoolExecutor(THREADS + SPARE_THREADS, thread_name_prefix="flush")
+        self._pool = _threads()
+        self._pools: dict[str, ThreadPoolExecutor] = defaultdict(_threads)  # by log directory
         self._running: dict[int, asyncio.Future[None]] = {}
 
     async def flush(self, log: PartitionLog) -> None:
@@ -66,7 +70,8 @@ class Flusher:
     ) -> None:
         loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(pool or self._pool, job.run, self._files)
+            pool = pool or self._pools[log.disk.path]
+            await loop.run_in_executor(pool, job.run, self._files)
             log.complete_flush(job)
         except OSError:
             log.abandon_flush()
@@ -144,4 +149,9 @@ class Flusher:
 
     def stop(self) -> None:
         """Wait for what is running. Blocks."""
-        self._pool.shutdown(wait=True)
+        for pool in (self._pool, *self._pools.values()):
+            pool.shutdown(wait=True)
+
+
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(THREADS + SPARE_THREADS, thread_name_prefix="flush")

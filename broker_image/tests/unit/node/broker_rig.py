@@ -41,9 +41,10 @@ async def create_topic(broker: Broker, name: str, partitions: int = 1) -> None:
     topic = CreateTopicsRequest.CreatableTopic(
         name=name, num_partitions=partitions, replication_factor=1
     )
+    before = broker.image.revision
     answer = await ask_broker(broker, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
     assert answer.topics[0].error_code == 0, answer
-    await broker.local.until_applied(broker.image.revision)
+    await broker.local.until_applied(broker.image.revision, before)
 
 
 def registered_again(broker: Broker) -> None:

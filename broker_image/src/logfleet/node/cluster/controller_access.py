@@ -41,8 +41,8 @@ AGAIN_S: Final = 0.05
 SEEN_S_MAX: Final = 2.0
 """How long an answer waits until this broker's image shows what was done, and until it has been done to what this broker hosts."""
 
-UntilApplied = Callable[[int], Awaitable[None]]
-"""Returns once everything is done that the image of this revision wants of this broker."""
+UntilApplied = Callable[[int, int], Awaitable[None]]
+"""See `node.partitions.local_partitions.LocalPartitions.until_applied`."""
 
 
 class Rows(msgspec.Struct, frozen=True):
@@ -156,6 +156,7 @@ class ControllerAccess:
         self, work: ControllerWork, request: msgspec.Struct, origin: Origin
     ) -> msgspec.Struct:
         """The controller's answer; one that refuses all of the request if it could not be had in time."""
+        known = self._follower.image.revision
         wait_ms = self.config.request_timeout_ms
         if work.timeout_ms is not None:
             wait_ms = max(work.timeout_ms(request), 0)
@@ -168,7 +169,7 @@ class ControllerAccess:
                     answer = attempt.whole(await self._try(attempt))
         except TimeoutError:
             return attempt.joined(attempt.refuse(attempt.error_of_silence))
-        await self._until_seen(work, request, answer)
+        await self._until_seen(work, request, answer, known)
         return answer
 
     async def _try(self, attempt: "_Attempt") -> msgspec.Struct | None:
@@ -226,9 +227,13 @@ class ControllerAccess:
             return connection
 
     async def _until_seen(
-        self, work: ControllerWork, request: msgspec.Struct, answer: msgspec.Struct
+        self, work: ControllerWork, request: msgspec.Struct, answer: msgspec.Struct, known: int
     ) -> None:
-        """Clients ask the same broker next: records for a topic whose retention they just lifted must not meet the old one."""
+        """Wait until this broker has done what the request changed.
+
+        Clients ask the same broker next: records for a topic whose retention they just lifted must
+        not meet the old one. known: revision of the image when the request came.
+        """
 
         def seen(image: ClusterImage) -> bool:
             return work.seen(image, request, answer)
@@ -236,7 +241,7 @@ class ControllerAccess:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SEEN_S_MAX):
                 image = await self._follower.until(seen)
-                await self._until_applied(image.revision)
+                await self._until_applied(image.revision, known)
 
 
 class _Attempt:

@@ -43,11 +43,10 @@ class Deletions:
             and self._node_id not in topic.partitions[index].replicas
         }
 
-    async def carry_out_moved(self, topic: Topic, indexes: set[int]) -> None:
-        """Return once their logs are gone for good. Raises OSError: then some may be there."""
-        if indexes:
-            await self._logs.delete(topic.id, indexes)
-            log.info("moved_away", topic=topic.name, partitions=sorted(indexes))
+    async def carry_out_moved(self, topic: Topic, index: int) -> None:
+        """Return once the partition's log is gone for good. Raises OSError: then it may be there."""
+        if await self._logs.delete_one(topic, index):
+            log.info("moved_away", topic=topic.name, partition=index)
 
     async def carry_out(self, deleted: DeletedTopic) -> bool:
         """Delete the logs for good, and confirm it. False: the store refuses the confirmation, carry it out again later.

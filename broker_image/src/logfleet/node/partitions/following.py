@@ -56,8 +56,14 @@ class Following:
         return starting
 
     def begin(self, state: PartitionState, replica: Replica) -> None:
-        """Follow the partition, if the registration stands still."""
+        """Follow the partition, if the registration stands still and it is not followed so already."""
         if not self.follows(state):
+            return
+        if isinstance(replica, FollowedPartition):
+            as_it_is = (replica.leader, replica.leader_epoch)
+            assert as_it_is == (state.leader, state.leader_epoch), (
+                "a role ends before another begins"
+            )
             return
         followed = FollowedPartition(replica, state.leader, state.leader_epoch)
         self._table.add(followed)

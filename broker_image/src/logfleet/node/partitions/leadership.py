@@ -8,6 +8,7 @@ on with that in the same leader epoch.
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable
 
 import structlog
@@ -27,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 Key = tuple[bytes, int]
 """Topic id and index of a partition."""
-# Leader epochs written at the same time.
+# Leader epochs written at the same time in one log directory.
 EPOCH_WRITES_MAX = 8
 LAG_MAX_MS = 30_000
 
@@ -54,7 +55,9 @@ class Leadership:
         self._flusher = flusher
         self._rule = rule
         self.lag_max_ms = lag_max_ms
-        self._epoch_writes = asyncio.Semaphore(EPOCH_WRITES_MAX)
+        self._epoch_writes: dict[str, asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(EPOCH_WRITES_MAX)
+        )
         self._slices = Slices()
         self._suspended: dict[Key, LeaderReplicas] = {}
         self._resuming: dict[Key, LeaderReplicas] = {}
@@ -104,23 +107,30 @@ class Leadership:
             await self._slices.breathe()
         return starting
 
-    async def begin(self, state: PartitionState, replica: Replica) -> None:
-        """Lead the partition, if nothing has come in between when its leader epoch is on disk. Raises OSError.
+    async def begin(
+        self,
+        state: PartitionState,
+        replica: Replica,
+        newest: Callable[[], PartitionState | None],
+    ) -> None:
+        """Lead the partition once its leader epoch is on disk, if it is still to be led in it then.
 
-        No leader epoch is led twice (Kafka: Partition.makeLeader), but by `resume`: an answer of the store may tell of its end sooner than
-        the image does.
+        newest: its state by the newest image, None if it is not hosted here any more. The disk may
+        take long, and images come meanwhile. Raises OSError.
+        No leader epoch is led twice (Kafka: Partition.makeLeader), except by `resume`: an answer of
+        the store may end it sooner than the image does.
         """
         key = (replica.topic_id, replica.index)
         if state.leader_epoch <= replica.led_epoch and key not in self._resuming:
             return
         replica.log.start_epoch(state.leader_epoch)
-        async with self._epoch_writes:
+        async with self._epoch_writes[replica.log.disk.path]:
             await self._flusher.flush(replica.log)
         self._table.unstarted.discard(key)
-        if not self.leads(state):
-            return  # the registration ended meanwhile
-        if key in self._table.offline:
-            return  # its directory failed meanwhile
+        written, now = state.leader_epoch, newest()
+        if now is None or now.leader_epoch != written or not self.leads(now):
+            return  # as when the registration ended meanwhile
+        state = now
         kept = self._resuming.pop(key, None)
         if kept is not None and kept.learned(state, state.revision):
             self._lead(replica, kept)

@@ -1,11 +1,14 @@
 """Brings what this broker hosts in line with the cluster image.
 
 It follows the image and leaves the work to what does one thing each: leading, following, making logs, deleting them, missing directories.
-What the disk refused for want of room is tried again.
+A role that is over ends at once. What may wait for a disk (making a log, a leader epoch that has to be
+durable, deleting) is done for each partition by itself (`pending_work`), while later images are
+applied. What the disk refused for want of room is tried again.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable
+from typing import Final
 
 import structlog
 
@@ -13,6 +16,7 @@ from logfleet.io.descriptors import TRY_AGAIN_S
 from logfleet.io.slices import Slices
 from logfleet.log.names import TopicPartition
 from logfleet.metadata.image import ClusterImage, DeletedTopic, Topic
+from logfleet.metadata.image import Partition as PartitionState
 from logfleet.metadata.image_builder import Changes
 from logfleet.node.cluster.metadata_follower import MetadataFollower, Subscription
 from logfleet.node.partitions.deletions import Deletions
@@ -22,6 +26,7 @@ from logfleet.node.partitions.log_configs import LogConfigs
 from logfleet.node.partitions.missing_directories import MissingDirectories
 from logfleet.node.partitions.partition import Partition
 from logfleet.node.partitions.partition_table import PartitionTable
+from logfleet.node.partitions.pending_work import WHOLE_TOPIC, PendingWork, Wish
 from logfleet.node.partitions.replica import FollowedPartition, Replica
 from logfleet.node.partitions.replica_logs import ReplicaLogs
 from logfleet.replication.leader import LeaderReplicas
@@ -30,6 +35,9 @@ from logfleet.storage.partition_log import PartitionLog
 from logfleet.wire import uuids
 
 log = structlog.get_logger(__name__)
+
+SLOW_S: Final = 10.0
+"""A partition that has not begun its role after so long is logged: its disk hangs."""
 
 
 class LocalPartitions:
@@ -59,8 +67,9 @@ class LocalPartitions:
         self._on_disk_failure = on_disk_failure
         self._slices = Slices()
         self._subscription: Subscription | None = None
+        self._pending: PendingWork  # while it runs
         self._will_try = False
-        self._undeleted: set[tuple[bytes, int]] = set()  # moved away, and the log is there still
+        self._undeleted: set[Key] = set()  # moved away, and the log is there still
         self._seen_epoch: int | None = None
         self._applied_revision = 0
         self._applied = asyncio.Event()
@@ -90,18 +99,28 @@ class LocalPartitions:
 
     async def run(self) -> None:
         """Follow the image until cancelled."""
-        self._subscription = self._follower.subscribe()
-        while True:
-            image, changes = await self._subscription.next()
-            await self._apply(image, changes)
-            self._applied_revision = image.revision
-            self._applied.set()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._pending = PendingWork(self._carry_out, tasks)
+                self._subscription = self._follower.subscribe()
+                while True:
+                    image, changes = await self._subscription.next()
+                    await self._apply(image, changes)
+                    self._applied_revision = image.revision
+                    self._applied.set()
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from group  # what the broker ends with says why
 
-    async def until_applied(self, revision: int) -> None:
-        """Return once everything is done that the image of this revision wants of this broker."""
+    async def until_applied(self, revision: int, after: int = 0) -> None:
+        """Return once everything is done that the images up to this revision want of this broker.
+
+        after: what only images up to that revision want is not waited for: it may wait for a disk
+        that hangs. Bound it by asyncio.timeout.
+        """
         while self._applied_revision < revision:
             self._applied.clear()
             await self._applied.wait()
+        await self._pending.until_done(revision, after)
 
     def take_offline(self, logs: Iterable[PartitionLog]) -> None:
         """These logs are not to be had any more, led at present or not; none begins anew elsewhere, where it would be empty."""
@@ -141,28 +160,59 @@ class LocalPartitions:
         topic_ids = set(changes.topics)
         if changes.everything or (changes.broker_configs and self._configs.may_differ(image)):
             topic_ids |= {topic.id for topic in image.topics()} | set(self._table.by_id)
-        starting: list[tuple[Topic, int]] = []
+        topics: list[tuple[Topic, set[int], set[int]]] = []
         for topic_id in topic_ids:
             await self._slices.breathe()
             topic = image.topic_by_id(topic_id)
             if topic is None:
+                self._pending.drop(topic_id, but={WHOLE_TOPIC})
                 self._let_topic_go(topic_id)
                 self._table.forget_topic(topic_id)
             else:
+                self._pending.go_by(topic_id, image)
                 await self._configure(image, topic)
                 led = await self._leadership.follow(topic)
                 others = await self._following.follow(topic)
-                starting += [(topic, index) for index in {*led, *others}]
-                await self._delete_moved(topic)
+                topics.append((topic, {*led, *others}, self._let_moved_go(topic)))
         if changes.everything or changes.deleted:
             for deleted in self._deletions.due(image):
-                await self._delete(deleted)
+                self._let_topic_go(deleted.id)
+                self._pending.want((deleted.id, WHOLE_TOPIC), image)
         if may_create:
-            ready = [each for each in starting if await self._make_log(image, *each)]
-            await asyncio.gather(*(self._start(image, *each) for each in ready))
-        elif self._missing.is_refused:  # else the registration by which it has them is over
-            self._table.unstarted |= {(topic.id, index) for topic, index in starting}
-            self._try_soon()
+            await self._make_logs(image, topics)
+        for topic, starting, moved in topics:
+            # may_create is False if the registration by which it has them is over
+            await self._want(image, topic, starting | moved if may_create else moved)
+            if self._missing.is_refused:
+                self._table.unstarted |= {(topic.id, index) for index in starting}
+                self._try_soon()
+
+    async def _make_logs(
+        self, image: ClusterImage, topics: list[tuple[Topic, set[int], set[int]]]
+    ) -> None:
+        """Make the logs that are not there, except for those that have to wait for a disk.
+
+        One after another, in slices: 10,000 in one turn of the loop held it up for seven seconds.
+        And before any of them begins: that flushes, and a log is made more slowly beside flushes.
+        """
+        for topic, starting, _ in topics:
+            config = self._configs.of(image, topic.name)
+            for index in list(starting):
+                await self._slices.breathe()
+                if (topic.id, index) in self._table.offline:
+                    continue  # its directory failed meanwhile
+                try:
+                    self._logs.make_at_once(topic, index, config)
+                except OSError as error:
+                    starting.discard(index)
+                    self._not_started((topic.id, index), topic.name, error)
+
+    async def _want(self, image: ClusterImage, topic: Topic, indexes: set[int]) -> None:
+        """These partitions of the topic are to begin another role, or to lose their logs."""
+        self._pending.drop(topic.id, but=indexes)
+        for index in indexes:
+            await self._slices.breathe()
+            self._pending.want((topic.id, index), image)
 
     async def _configure(self, image: ClusterImage, topic: Topic) -> None:
         """The logs that are hosted obey what is set now."""
@@ -173,41 +223,66 @@ class LocalPartitions:
                 replica.log.config = config
                 await self._slices.breathe()
 
-    async def _make_log(self, image: ClusterImage, topic: Topic, index: int) -> bool:
-        """Make the log if there is none; False if that is to be tried again later.
+    async def _carry_out(self, key: Key, wish: Wish) -> Wish:
+        """Do what an image wants, or plan to try again; see PendingWork."""
+        topic_id, index = key
+        if index == WHOLE_TOPIC:
+            await self._delete(wish.image.deleted[topic_id])
+            return wish
+        topic = wish.image.topic_by_id(topic_id)
+        assert topic is not None, "only of topics that exist partitions are wanted"
+        if self._deletions.moved(topic, (index,)):
+            await self._delete_moved(topic, index)
+            return wish
+        return await self._start(key, wish, topic)
 
-        One after another, in slices: 10,000 in one turn of the loop held it up for seven seconds.
-        And before any of them begins: that flushes, and a log is made more slowly beside flushes.
-        """
-        await self._slices.breathe()
-        if not self._logs.has(topic, index):
-            try:
-                await self._logs.log_for(image, topic, index, self._configs.of(image, topic.name))
-            except OSError as error:
-                self._not_started(topic, index, error)
-                return False
-        return True
+    async def _start(self, key: Key, wish: Wish, topic: Topic) -> Wish:
+        """Host the partition in the role that the newest image wants, or try again later."""
+        index, config = key[1], self._configs.of(wish.image, topic.name)
 
-    async def _start(self, image: ClusterImage, topic: Topic, index: int) -> None:
-        """Host the partition in the role that is wanted, or try again later."""
-        config, state = self._configs.of(image, topic.name), topic.partitions[index]
+        def newest() -> PartitionState | None:
+            return self._wanted_state(key)
+
+        slow = asyncio.get_running_loop().call_later(SLOW_S, _report_slow, topic.name, index)
         try:
-            replica = await self._logs.replica_for(image, topic, index, config)
-            if replica is None:
-                return
+            replica = await self._logs.replica_for(
+                wish.image, topic, index, config, lambda: newest() is not None
+            )
+            state = newest()
+            if replica is None or state is None:
+                return wish
             if self._leadership.leads(state):
-                await self._leadership.begin(state, replica)
+                await self._leadership.begin(state, replica, newest)
             else:
                 self._following.begin(state, replica)
         except OSError as error:
-            self._not_started(topic, index, error)
+            self._not_started(key, topic.name, error, is_wanted=newest() is not None)
+            return wish
+        finally:
+            slow.cancel()
+        now, done = newest(), self._pending.newest(key)
+        if now is None or done is None or _role(now) != _role(state):
+            return wish
+        return done
 
-    def _not_started(self, topic: Topic, index: int, error: OSError) -> None:
-        """Try again later: there may be room then, or another directory. A log on a directory that failed is not tried again."""
-        name, key = TopicPartition(topic.name, index), (topic.id, index)
+    def _wanted_state(self, key: Key) -> PartitionState | None:
+        """The partition as the newest image has it, None if its log is not to be hosted here now."""
+        topic_id, index = key
+        wish = self._pending.newest(key)
+        topic = None if wish is None else wish.image.topic_by_id(topic_id)
+        if topic is None or key in self._table.offline or self._deletions.moved(topic, (index,)):
+            return None
+        return topic.partitions[index]
+
+    def _not_started(self, key: Key, topic: str, error: OSError, *, is_wanted: bool = True) -> None:
+        """Try again later: there may be room then, or another directory.
+
+        is_wanted: False if the image has moved on. A log on a directory that failed is not tried again.
+        """
+        name = TopicPartition(topic, key[1])
         log_dir = self._logs.log_dirs.where_failed(name, error)
         self._on_disk_failure(name, error)
-        if key in self._table.offline:
+        if key in self._table.offline or not is_wanted:
             return
         if key not in self._table.unstarted:
             log.warning(
@@ -219,28 +294,33 @@ class LocalPartitions:
         self._table.unstarted.add(key)
         self._try_soon()
 
-    async def _delete_moved(self, topic: Topic) -> None:
-        """What has been moved to other brokers goes: by now all of them are in sync (`replication.reassignment`)."""
+    def _let_moved_go(self, topic: Topic) -> set[int]:
+        """What has been moved to other brokers goes: by now all of them are in sync (`replication.reassignment`).
+
+        Whose logs are to be deleted.
+        """
         hosted = self._table.by_id.get(topic.id)
         mine = set() if hosted is None else set(hosted.replicas)
         left = {index for topic_id, index in self._undeleted if topic_id == topic.id}
-        moved = self._deletions.moved(topic, mine | left)
+        moved = self._deletions.moved(topic, mine | left | self._pending.indexes(topic.id))
         self._undeleted -= {(topic.id, index) for index in left}
         for index in moved & mine:
             replica = self._table.replica(topic.id, index)
             assert replica is not None, "it is hosted"
             self._let_go(replica)
+        return moved
+
+    async def _delete_moved(self, topic: Topic, index: int) -> None:
         try:
-            await self._deletions.carry_out_moved(topic, moved)
+            await self._deletions.carry_out_moved(topic, index)
         except OSError as error:
             log.warning("deletion_failed", topic=topic.name, error=str(error))
-            self._on_disk_failure(TopicPartition(topic.name, min(moved)), error)
-            self._undeleted |= {(topic.id, index) for index in moved}
+            self._on_disk_failure(TopicPartition(topic.name, index), error)
+            self._undeleted.add((topic.id, index))
             self._try_soon()
 
     async def _delete(self, deleted: DeletedTopic) -> None:
         """What the disk refuses is tried again later, until it is done or the directory has failed; so is what the store refuses."""
-        self._let_topic_go(deleted.id)
         try:
             if not await self._deletions.carry_out(deleted):
                 self._try_soon()
@@ -263,3 +343,17 @@ class LocalPartitions:
         self._will_try = False
         topics = {topic_id for topic_id, _ in self._table.unstarted | self._undeleted}
         self._look_at(Changes(topics=topics, deleted=True))
+
+
+def _role(state: PartitionState) -> tuple[int, int]:
+    """What another one of ends the role that this broker has in a partition."""
+    return state.leader, state.leader_epoch
+
+
+def _report_slow(topic: str, index: int) -> None:
+    log.warning(
+        "partition_begins_slowly",
+        topic=topic,
+        partition=index,
+        note="its disk does not answer; until then it is neither led nor followed here",
+    )

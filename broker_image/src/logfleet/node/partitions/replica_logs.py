@@ -4,7 +4,8 @@ A log is deleted only when the cluster says that its topic was deleted, never be
 moved to other brokers while this one ran; one that belongs to nothing known here is set aside and kept.
 """
 
-from collections.abc import Container
+import asyncio
+from collections.abc import Callable
 
 from logfleet.io.clock import now_ms
 from logfleet.io.slices import Slices
@@ -38,6 +39,7 @@ class ReplicaLogs:
         self._flusher = flusher
         self._checkpointer = checkpointer
         self._slices = Slices()
+        self._making = asyncio.Lock()
 
     def has(self, topic: Topic, index: int) -> bool:
         """Whether the log is in a directory that is there."""
@@ -45,38 +47,65 @@ class ReplicaLogs:
         return found is not None and found.topic_id == uuids.to_text(topic.id)
 
     async def replica_for(
-        self, image: ClusterImage, topic: Topic, index: int, config: LogConfig
+        self,
+        image: ClusterImage,
+        topic: Topic,
+        index: int,
+        config: LogConfig,
+        is_wanted: Callable[[], bool],
     ) -> Replica | None:
-        """The replica, hosted from now on if it was not; None if its log is in a directory that failed or is missing. Raises OSError."""
-        partition_log = await self.log_for(image, topic, index, config)
+        """The replica, hosted from now on if it was not. Raises OSError.
+
+        is_wanted: whether it is still to be hosted, and its directory neither failed nor missing.
+        It is asked before a log is made; None if it is not. Ask it again afterwards: the disk may
+        have taken long.
+        """
+        partition_log = await self.log_for(image, topic, index, config, is_wanted)
         replica = self._table.replica(topic.id, index)
-        if replica is None and partition_log is not None:
+        if replica is None and partition_log is not None and is_wanted():
             known = self.log_dirs.high_watermark_of(partition_log.partition)
             replica = Replica(topic.name, topic.id, index, partition_log, high_watermark=known)
             self._table.add(replica)
         elif replica is not None:
             # what began to cut it in its last role is carried through: until then nobody knows where it ends
             await self._flusher.until_idle(replica.log)
-            if (topic.id, index) in self._table.offline:
-                return None
-        return replica
+        return self._table.replica(topic.id, index)  # it may have ended its role meanwhile
 
     async def log_for(
-        self, image: ClusterImage, topic: Topic, index: int, config: LogConfig
+        self,
+        image: ClusterImage,
+        topic: Topic,
+        index: int,
+        config: LogConfig,
+        is_wanted: Callable[[], bool],
     ) -> PartitionLog | None:
-        """The log, made if there is none; None if it is in a directory that failed or is missing. Raises OSError."""
+        """The log, made if there is none; None if it is not wanted. Raises OSError."""
         name, topic_id = TopicPartition(topic.name, index), uuids.to_text(topic.id)
-        found = self.log_dirs.log_of(name)
-        if found is not None and found.topic_id == topic_id:
+        while (found := self.log_dirs.log_of(name)) is not None and found.topic_id != topic_id:
+            if not is_wanted():
+                return None
+            await self._make_way(image, name, found, topic_id)
+        if found is not None:
             found.config = config  # it may have changed while nobody hosted the log
             return found
-        if found is not None:
-            await self._make_way(image, name, found, topic_id)
         await self._forget_departed()
-        # Asked without an await before the making: a directory may fail in any, and an empty log would hide what it holds.
-        if (topic.id, index) in self._table.offline:
-            return None
-        return self.log_dirs.create(name, topic_id, config, now_ms())
+        async with self._making:  # one after another, so that it is in slices
+            await self._slices.breathe()
+            # No await between this and the making: a directory may fail in any, and an empty log
+            # would hide what it holds.
+            if not is_wanted():
+                return None
+            return self.log_dirs.log_of(name) or self._make(topic, index, config)
+
+    def make_at_once(self, topic: Topic, index: int, config: LogConfig) -> None:
+        """Make the log if it is not there, and no disk has to be waited for before. Raises OSError."""
+        is_free = self.log_dirs.log_of(TopicPartition(topic.name, index)) is None
+        if is_free and not any(log_dir.has_departed for log_dir in self.log_dirs):
+            self._make(topic, index, config)
+
+    def _make(self, topic: Topic, index: int, config: LogConfig) -> PartitionLog:
+        name = TopicPartition(topic.name, index)
+        return self.log_dirs.create(name, uuids.to_text(topic.id), config, now_ms())
 
     async def _make_way(
         self, image: ClusterImage, name: TopicPartition, other: PartitionLog, topic_id: str
@@ -84,29 +113,46 @@ class ReplicaLogs:
         """The log is another topic's of the same name."""
         await self._flusher.until_idle(other)
         log_dir = self.log_dirs.dir_of(name)
-        if log_dir is None:
-            return  # it failed meanwhile, and the other topic's log with it
+        if log_dir is None or log_dir.logs[name] is not other:
+            return  # it failed meanwhile, and the other topic's log with it; or that was deleted
         if is_deleted(image, self._node_id, other.topic_id):
             log_dir.delete(name, now_ms())  # it could not be until now
         else:
             reason = f"it belongs to topic id {other.topic_id}, not {topic_id}"
             set_aside(log_dir, name, reason)
 
-    async def delete(self, topic_id: bytes, indexes: Container[int] | None = None) -> None:
-        """Return once the topic's logs are gone for good, or those of these partitions. Raises LogDirError: then some may be there."""
+    async def delete(self, topic_id: bytes) -> None:
+        """Return once the topic's logs are gone for good. Raises LogDirError: then some may be there."""
         uuid = uuids.to_text(topic_id)
         for log_dir in self.log_dirs:
-            for name, partition_log in list(log_dir.logs.items()):
-                is_meant = indexes is None or name.partition in indexes
-                if is_meant and partition_log.topic_id == uuid:
-                    await self._flusher.until_idle(partition_log)
-                    holder = self.log_dirs.dir_of(name) or log_dir  # a move may have ended
-                    try:
-                        holder.delete(name, now_ms())
-                    except OSError as error:
-                        raise LogDirError(holder, error) from error
+            for partition_log in list(log_dir.logs.values()):
+                if partition_log.topic_id == uuid:
+                    await self._delete_log(partition_log)
                 await self._slices.breathe()
         await self._forget_departed()
+
+    async def delete_one(self, topic: Topic, index: int) -> bool:
+        """Return once the log of one partition is gone for good; whether there was one.
+
+        Raises LogDirError: then it may be there.
+        """
+        found = self.log_dirs.log_of(TopicPartition(topic.name, index))
+        is_there = found is not None and found.topic_id == uuids.to_text(topic.id)
+        if found is not None and is_there:
+            await self._delete_log(found)
+        await self._forget_departed()
+        return is_there
+
+    async def _delete_log(self, partition_log: PartitionLog) -> None:
+        await self._flusher.until_idle(partition_log)
+        name = partition_log.partition
+        holder = self.log_dirs.dir_of(name)
+        if holder is None or holder.logs[name] is not partition_log:
+            return  # its directory failed meanwhile, or a log of that name is another topic's by now
+        try:
+            holder.delete(name, now_ms())
+        except OSError as error:
+            raise LogDirError(holder, error) from error
 
     async def _forget_departed(self) -> None:
         """Return once deleted logs, and those set aside, are gone for good: after a crash neither they nor their offsets are there.

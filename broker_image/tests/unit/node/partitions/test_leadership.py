@@ -45,7 +45,10 @@ class Bench:
 
     async def begin(self, wanted: Topic, index: int) -> None:
         replica = self.table.replica(ID, index) or Replica("topic", ID, index, self.rig.open())
-        await self.leadership.begin(wanted.partitions[index], replica)
+        state = wanted.partitions[index]
+        await self.leadership.begin(
+            state, replica, lambda: None if (ID, index) in self.table.offline else state
+        )
 
     async def lead(self, wanted: Topic) -> list[int]:
         """What the image wants is begun; what that is."""

@@ -146,6 +146,6 @@ async def test_what_is_committed_is_known_after_a_restart_before_there_is_a_lead
         broker.partitions.remove(replica)
         topic = broker.image.topic("t")
         assert topic is not None
-        await broker.local._logs.replica_for(broker.image, topic, 0, log.config)
+        await broker.local._logs.replica_for(broker.image, topic, 0, log.config, lambda: True)
         (replica,) = broker.partitions
         assert (replica.high_watermark, replica.log.log_end_offset) == (2, 3)

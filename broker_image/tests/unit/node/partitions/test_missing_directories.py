@@ -11,10 +11,12 @@ from logfleet.io.files import PosixFiles, Space
 from logfleet.io.sqlite import SqliteStore
 from logfleet.log.names import TopicPartition
 from logfleet.metadata import keys
-from logfleet.metadata.image import ClusterImage, Partition, Topic
+from logfleet.metadata.image import Partition, Topic
 from logfleet.metadata.store import Delete, Txn
 from logfleet.node.broker import Broker, StartError
 from logfleet.node.metrics.cluster import cluster
+from logfleet.node.partitions.leadership import Key
+from logfleet.node.partitions.pending_work import Wish
 from logfleet.telemetry.table import OFFLINE_PARTITIONS
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
@@ -392,11 +394,12 @@ async def test_a_directory_that_fails_while_its_partitions_begin_gets_no_empty_l
         start = broker.local._start
         began = set()
 
-        async def fails_first(image: ClusterImage, topic: Topic, index: int):
+        async def fails_first(key: Key, wish: Wish, topic: Topic) -> Wish:
             if not broker.log_dirs.failed:
                 broker._disk_failed(TopicPartition("t", min(there)), OSError("broken"))
-            await start(image, topic, index)
-            began.add(index)
+            done = await start(key, wish, topic)
+            began.add(key[1])
+            return done
 
         monkeypatch.setattr(broker.local, "_start", fails_first)
         broker.local.lost_registration()

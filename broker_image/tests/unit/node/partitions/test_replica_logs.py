@@ -65,6 +65,27 @@ async def test_a_stray_that_could_not_be_set_aside_is_not_taken_for_the_topics_l
         assert len(list((tmp_path / "data").glob("*-stray"))) == 1
 
 
+@pytest.mark.parametrize("how", ["deleted", "made way for"])
+async def test_a_log_that_took_the_name_meanwhile_is_not_taken_for_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Two wait for the old log's disk: the first one deletes it, and the name is another topic's by then."""
+    async with Broker(config(tmp_path)) as broker:
+        logs, (log_dir,) = broker.local._logs, broker.log_dirs
+        log_dir.create(T0, "A" * 22, LogConfig(), NOW)
+
+        async def replace(_: PartitionLog) -> None:
+            log_dir.delete(T0, NOW)
+            log_dir.create(T0, "B" * 22, LogConfig(), NOW)
+
+        monkeypatch.setattr(broker._flusher, "until_idle", replace)
+        if how == "deleted":
+            await logs.delete(uuids.from_text("A" * 22))
+        else:
+            await logs._make_way(broker.image, T0, log_dir.logs[T0], "C" * 22)
+        assert log_dir.logs[T0].topic_id == "B" * 22
+
+
 async def test_a_log_that_is_still_being_cut_begins_no_other_role(
     tmp_path: Path, until: Any
 ) -> None:

@@ -89,7 +89,7 @@ class Node:
     def image(self) -> ClusterImage:
         return self.follower.image
 
-    async def _until_applied(self, revision: int) -> None:
+    async def _until_applied(self, revision: int, _: int) -> None:
         assert revision == self.image.revision
         self.applying.set()
         await self.applied.wait()

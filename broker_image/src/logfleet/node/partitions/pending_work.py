@@ -1,0 +1,110 @@
+"""What images want of partitions here and is not done yet, as it may wait for a disk.
+
+An image is applied without waiting for any of it, so a disk that hangs holds up its own partitions
+and no others.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final
+
+from logfleet.metadata.image import ClusterImage
+from logfleet.node.partitions.leadership import Key
+
+WHOLE_TOPIC: Final = -1
+"""Stands for the index in the key of work that is about a whole topic."""
+
+
+class Wish:
+    """What one image wants of a partition or topic."""
+
+    __slots__ = ("image",)
+
+    def __init__(self, image: ClusterImage) -> None:
+        self.image = image
+
+
+class _Work:
+    """first, last: revisions of the images that have wanted it. newest: None once it is dropped."""
+
+    __slots__ = ("first", "last", "newest", "task")
+
+    task: asyncio.Task[None]
+
+    def __init__(self, wish: Wish) -> None:
+        self.newest: Wish | None = wish
+        self.first = self.last = wish.image.revision
+
+
+class PendingWork:
+    """One task for each key. What newer images want of a key replaces what is not begun yet.
+
+    carry_out: called with a key and a wish; returns the wish that it has fulfilled, which may be a
+    newer one by then. It is called again until that is the newest. tasks: where it runs.
+    """
+
+    def __init__(
+        self, carry_out: Callable[[Key, Wish], Awaitable[Wish]], tasks: asyncio.TaskGroup
+    ) -> None:
+        self._carry_out = carry_out
+        self._tasks = tasks
+        self._by_topic: dict[bytes, dict[int, _Work]] = {}
+
+    def want(self, key: Key, image: ClusterImage) -> None:
+        """Bring it in line with this image, after what is under way for the key."""
+        topic_id, index = key
+        wish = Wish(image)
+        works = self._by_topic.setdefault(topic_id, {})
+        work = works.get(index)
+        if work is None:
+            work = works[index] = _Work(wish)
+            work.task = self._tasks.create_task(self._run(key, work))
+        else:
+            work.newest, work.last = wish, image.revision
+
+    def go_by(self, topic_id: bytes, image: ClusterImage) -> None:
+        """What is under way for the topic's partitions is to fulfil what this image wants of them.
+
+        Call it before anything of the image is applied to the topic: no partition may take a role
+        by an older image after that.
+        """
+        for work in self._by_topic.get(topic_id, {}).values():
+            if work.newest is not None:
+                work.newest = Wish(image)
+
+    def drop(self, topic_id: bytes, *, but: set[int]) -> None:
+        """Nothing more is wanted of the topic's partitions, except for these."""
+        for index, work in self._by_topic.get(topic_id, {}).items():
+            if index not in but:
+                work.newest = None
+
+    def newest(self, key: Key) -> Wish | None:
+        """What is wanted now; None if nothing is, or it is done."""
+        topic_id, index = key
+        work = self._by_topic.get(topic_id, {}).get(index)
+        return None if work is None else work.newest
+
+    def indexes(self, topic_id: bytes) -> set[int]:
+        """Partitions of the topic for which something is under way, dropped or not."""
+        return {index for index in self._by_topic.get(topic_id, {}) if index != WHOLE_TOPIC}
+
+    async def until_done(self, revision: int, after: int) -> None:
+        """Return once all is done that images behind revision `after`, up to `revision`, want."""
+        while tasks := [
+            work.task for work in self._all() if work.first <= revision and work.last > after
+        ]:
+            await asyncio.wait(tasks)
+
+    def _all(self) -> Iterator[_Work]:
+        for works in self._by_topic.values():
+            yield from works.values()
+
+    async def _run(self, key: Key, work: _Work) -> None:
+        topic_id, index = key
+        while (wish := work.newest) is not None:
+            done = await self._carry_out(key, wish)
+            if work.newest is done:
+                break
+        del self._by_topic[topic_id][index]
+        if not self._by_topic[topic_id]:
+            del self._by_topic[topic_id]
