@@ -14,15 +14,24 @@ from logfleet.metadata.keys import NO_LEADER, BrokerValue
 from logfleet.metadata.store import Get, LeaseNotFound, Put, Txn, TxnResult, absent, created_at
 
 from broker_image.tests.sim.controlling import Controlling
+from broker_image.tests.sim.failsafe import Failsafe
 from broker_image.tests.sim.fetching import Fetching
 from broker_image.tests.sim.kernel import Process
 from broker_image.tests.sim.leading import Leading
-from broker_image.tests.sim.messages import Fetch, Led, LogEnds, Metadata, Produce, Range, Read
+from broker_image.tests.sim.messages import (
+    Fetch,
+    IsStoreSilent,
+    Led,
+    LogEnds,
+    Metadata,
+    Produce,
+    Range,
+    Read,
+)
 from broker_image.tests.sim.net import Reply
-from broker_image.tests.sim.node import Disk, Node
+from broker_image.tests.sim.node import LEASE_TTL_S, Disk, Node
 from broker_image.tests.sim.replica_log import ReplicaLog
 
-LEASE_TTL_S = 3
 KEEPALIVE_MS = 1_000
 FLUSH_MS = 1_000
 LEAVING_MS_MAX = 10_000
@@ -49,7 +58,7 @@ class SimBroker(Node):
         self.is_leaving = self.is_lost = self.has_disk_failed = False
         self.epoch = None
         self.lease: int | None = None
-        self.deadline_ms = -1
+        self.deadline_ms = self.extended_ms = -1
         self.image = ClusterImage()
         self.recent = RecentBrokers()
         self.previous_epoch = disk.note = disk.last_epoch
@@ -58,6 +67,7 @@ class SimBroker(Node):
         self.leading = Leading(self)
         self.fetching = Fetching(self, self.leading)
         self.controlling = Controlling(self)
+        self.failsafe = Failsafe(self, self.leading)
         for index, log in disk.logs.items():
             self.leading.add(index, log, disk.high_watermarks.get(index, 0))
         self.note("starts%s", " after an unclean stop" if self.is_unclean else "")
@@ -67,6 +77,7 @@ class SimBroker(Node):
         kernel.spawn(self.host, "register", self._registering())
         kernel.spawn(self.host, "flush", self._flushing())
         kernel.spawn(self.host, "isr", self.leading.checking())
+        kernel.spawn(self.host, "failsafe", self.failsafe.checking())
         kernel.spawn(self.host, "control", self.controlling.standing())
 
     def die(self) -> None:
@@ -121,7 +132,7 @@ class SimBroker(Node):
             self.epoch = result.revision if held is None else held.create_revision
             self._epochs.add(self.epoch)
             self.lease, self.is_lost = lease, False
-            self.deadline_ms = sent_ms + 1000 * LEASE_TTL_S
+            self.deadline_ms, self.extended_ms = sent_ms + 1000 * LEASE_TTL_S, -1
             self.note("is registered, broker epoch %s", self.epoch)
             self._look_for_its_end()
             self.apply()
@@ -241,9 +252,10 @@ class SimBroker(Node):
     # what it is asked
 
     def serve(self, sender: str, request: Any, reply: Reply) -> None:
-        if not self.is_registered and self.epoch is not None:
-            self.is_lost = True
-            self.leading.stop_all()
+        if isinstance(request, IsStoreSilent):
+            reply(self.failsafe.is_silent)
+            return
+        reply = self._while_it_may(reply)
         match request:
             case Fetch():
                 self.leading.fetch(request, reply)
@@ -265,6 +277,15 @@ class SimBroker(Node):
                 reply(Led(known.leader, known.leader_epoch) if known else Led(NO_LEADER))
             case _:
                 raise AssertionError(f"{sender} asks for {request}")
+
+    def _while_it_may(self, reply: Reply) -> Reply:
+        """What is ready too late is not sent (`node.dispatch.answered_at`)."""
+
+        def answer(value: Any) -> None:
+            if self.epoch is None or self.may_answer:
+                reply(value)
+
+        return answer
 
     # how it stops
 

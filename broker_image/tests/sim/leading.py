@@ -242,11 +242,12 @@ class Leading:
         txns = isr_write.isr_txns(node.image, (node.id, node.epoch), wanted)
         sent = {write.key for txn in txns for write in txn.success if isinstance(write, Put)}
         for key, (replica, change) in changes.items():
-            leading = replica.leading
+            leading = replica.leading or replica.suspended
             if key not in sent and leading is not None and leading.pending is change:
                 node.fleet.kernel.sometimes("an ISR change was given up before it was sent")
                 leading.lost(leading.state, leading.revision)
-                replica.moved()
+                if replica.leading is not None:
+                    replica.moved()
         for txn in txns:
             node.fleet.kernel.spawn(node.host, "isr.write", self._writing(txn, changes))
 
@@ -261,7 +262,7 @@ class Leading:
         wanted = {key: change for key, (_, change) in changes.items()}
         for key, answer in isr_write.read_answer(txn, result, wanted).items():
             replica, change = changes[key]
-            leading = replica.leading
+            leading = replica.leading or replica.suspended
             if leading is None or leading.pending is not change:
                 continue
             match answer:
@@ -277,5 +278,6 @@ class Leading:
                     if node.epoch is not None:
                         self._write({key: (replica, change)})
                     continue
-            replica.moved()
-            self._wake(replica.index)
+            if replica.leading is not None:
+                replica.moved()
+                self._wake(replica.index)

@@ -36,6 +36,10 @@ class LogEnds(msgspec.Struct, frozen=True):
     indexes: tuple[int, ...]
 
 
+class IsStoreSilent(msgspec.Struct, frozen=True):
+    """Does the store answer your keepalives? Answered by True if it does not."""
+
+
 class Produce(msgspec.Struct, frozen=True):
     index: int
     value: str

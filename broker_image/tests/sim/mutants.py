@@ -1,6 +1,8 @@
 """One rule broken at a time: each of these must be found, else the simulation proves nothing about that rule (ablations).
 
-A mutant replaces a function of the product, or a step of the shell that the simulation has in its place. seed: one that finds it, tried first.
+A mutant replaces a function of the product, or a step of the shell that the simulation has in its place.
+
+seed: one that finds it, tried first; None if only a scenario of test_scenarios.py does.
 also: modules that call the same function by a name of their own. beside: broken with it, where one rule alone covers for the other.
 """
 
@@ -28,7 +30,7 @@ from logfleet.replication.partition_state import with_isr
 from logfleet_operator.clusters import may_i as operators_question
 from logfleet_operator.clusters.observed import Leave
 
-from broker_image.tests.sim import broker, controlling, node, replica
+from broker_image.tests.sim import broker, controlling, failsafe, node, replica
 from broker_image.tests.sim.replica_log import Batch
 from broker_image.tests.sim.simulation import drawn_case, run
 from broker_image.tests.sim.store import SimStore
@@ -41,7 +43,7 @@ class Mutant(msgspec.Struct, frozen=True):
     where: Any
     attribute: str
     made: Callable[[Any], Any]
-    seed: int = 0
+    seed: int | None = 0
     also: tuple[Any, ...] = ()
     beside: tuple["Mutant", ...] = ()
 
@@ -289,6 +291,21 @@ def _first_candidate(rule: Any) -> Any:
     return longest
 
 
+def _suspends_all(rule: Any) -> Any:
+    return lambda self, _since_ms: rule(self, self._node.fleet.kernel.now + 1)
+
+
+def _forgets_change(rule: Any) -> Any:
+    def suspend(self: Any) -> None:
+        rule(self)
+        kept = self.suspended
+        if kept is not None:
+            kept.pending = None
+            kept._adopt(kept.state, kept.revision)
+
+    return suspend
+
+
 MUTANTS = (
     Mutant("an ISR change in flight does not count", LeaderReplicas, "_count", _not_pending, seed=18),
     Mutant("the high watermark moves below min ISR", LeaderReplicas, "_move", _below_min_isr, seed=88),
@@ -331,4 +348,7 @@ MUTANTS = (
     Mutant("a roll asks about one broker and replaces its zone", operators_question, "_as_many_as_may", _asks_about_one, seed=5),
     Mutant("a broker is forgotten that partitions name", unregistering, "_held", lambda _: lambda *_: iter(()), seed=229),
     Mutant("a broker leaves unasked", leaving, "objections", lambda _: lambda *_: iter(()), seed=26),
+    Mutant("a leader goes on though nobody vouches for it", failsafe.Failsafe, "_is_followed", lambda _: lambda *_: True, seed=None),
+    Mutant("a leader stops at its lease's deadline", failsafe.Failsafe, "_judge", _suspends_all, seed=None),
+    Mutant("a suspended partition forgets a change of the ISR in flight", replica.Replica, "suspend", _forgets_change, seed=None),
 )  # fmt: skip

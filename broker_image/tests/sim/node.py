@@ -16,6 +16,8 @@ from broker_image.tests.sim.net import SimNet
 from broker_image.tests.sim.replica_log import ReplicaLog
 from broker_image.tests.sim.store import SimStore
 
+LEASE_TTL_S = 3
+
 
 class Settings(msgspec.Struct, frozen=True):
     """What a seed draws of a fleet. racks: of the brokers, by id - 1. lag_max_ms: replica.lag.time.max.ms."""
@@ -97,14 +99,14 @@ class Disk:
         """This copy in place of the disk that it was made of: what it lacks of it is lost."""
         for index, log in newer.logs.items():
             old = self.logs.setdefault(index, ReplicaLog())
-            old.has_lost = old.has_lost or old.batches != log.batches
+            old.has_lost = old.has_lost or log.has_lost or old.batches != log.batches
         return self
 
 
 class Node:
     """epoch: its broker epoch while it is registered, else None. deadline_ms: until then nobody can have seen its lease end.
 
-    is_lost: it knows that its registration has ended.
+    extended_ms: until then it may answer past the deadline. is_lost: it knows that its registration has ended.
     """
 
     def __init__(self, fleet: Fleet, number: int, rack: str) -> None:
@@ -117,15 +119,24 @@ class Node:
         self.image = ClusterImage()
         self.recent = RecentBrokers()
         self.epoch: int | None = None
-        self.deadline_ms = -1
+        self.deadline_ms = self.extended_ms = -1
         self.is_lost = False
 
     @property
     def is_registered(self) -> bool:
+        """Whether it is, as far as it knows: the deadline may have passed."""
+        return self.epoch is not None and not self.is_lost
+
+    @property
+    def may_answer(self) -> bool:
         """Whether it may answer what rests on leading."""
-        return (
-            self.epoch is not None and not self.is_lost and self.fleet.kernel.now < self.deadline_ms
-        )
+        until_ms = max(self.deadline_ms, self.extended_ms)
+        return self.is_registered and self.fleet.kernel.now < until_ms
+
+    def leads(self, partition: Partition) -> bool:
+        """Whether its image gives the partition to this registration."""
+        is_member = (self.id, self.epoch) in partition.isr
+        return self.is_registered and partition.leader == self.id and is_member
 
     def note(self, text: str, *arguments: object) -> None:
         self.fleet.kernel.note(self.host.name, text, *arguments)

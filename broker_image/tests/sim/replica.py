@@ -13,6 +13,7 @@ from broker_image.tests.sim.replica_log import Batch, ReplicaLog
 class Replica:
     """leader_epoch: the newest that it took part in, led_epoch: that it led in. leader: whom it follows. leading: what it knows of the others while it leads.
 
+    suspended: what it knew of them while it does not lead for want of the store's answer.
     waiting: appends that are to be acknowledged once they are committed: (offset, value, reply).
     """
 
@@ -23,6 +24,7 @@ class Replica:
         self.leader_epoch = self.led_epoch = -1
         self.leader: int | None = None
         self.leading: LeaderReplicas | None = None
+        self.suspended: LeaderReplicas | None = None
         self.is_waiting = False  # for a newer image, before it fetches again
         self.waiting: list[tuple[int, str, Reply]] = []
         self._high_watermark = min(high_watermark, log.end_offset)
@@ -44,6 +46,8 @@ class Replica:
             assert leading.learned(partition, partition.revision)
             self.moved()
             return
+        if self.suspended is not None and partition.leader_epoch == self.led_epoch:
+            return  # until `resume`
         self.stop()
         if partition.leader_epoch <= self.led_epoch:
             return  # it has ended already, as an answer said that came before this image
@@ -71,9 +75,25 @@ class Replica:
             self.leader, self.leader_epoch = leader, leader_epoch
             self.node.note("follows %s in partition %s, epoch %s", leader, self.index, leader_epoch)
 
+    def suspend(self) -> None:
+        """Lead no more for now; what is known of the other replicas is kept."""
+        leading = self.leading
+        self.stop()
+        self.suspended = leading
+
+    def resume(self, partition: Partition) -> None:
+        """Go on leading in the leader epoch in which it was suspended, if the image shows it still."""
+        kept, self.suspended = self.suspended, None
+        if kept is None or partition.leader_epoch != self.led_epoch:
+            return
+        if kept.learned(partition, partition.revision):
+            self.node.note("leads partition %s again, epoch %s", self.index, self.led_epoch)
+            self.leading = kept
+            self.moved()
+
     def stop(self) -> None:
         """Neither lead nor follow. What waits to be acknowledged never is by this broker."""
-        self.leader = None
+        self.leader = self.suspended = None
         if self.leading is not None:
             self._high_watermark = self.leading.high_watermark
             self.leading = None

@@ -328,6 +328,57 @@ def brokers_that_lost_all_leases_at_once_are_elected_once() -> None:
     assert s.end_offset(s.leader) == 2
 
 
+def a_fleet_goes_on_while_the_store_is_away() -> None:
+    """For as long as it takes: nobody is elected, and nobody has to be."""
+    s = Scenario(factor=3, min_isr=2)
+    s.acked(1)
+    before = s.states
+    s.fleet.store.outage(60_000)
+    for _ in range(5):
+        s.after(10_000)
+        s.acked(1)
+    s.after(15_000)
+    assert [each.leader_epoch for each in s.states] == [each.leader_epoch for each in before]
+    s.rests()
+    assert s.end_offset(s.leader) == 6
+
+
+def a_leader_that_alone_is_cut_off_from_the_store_stops_once_its_follower_leads() -> None:
+    """L hears nothing of its end; F does, and fetches from it no more."""
+    s = Scenario()
+    s.acked(1)
+    for way in ("in", "out"):
+        s.cut_store(s.leader, way)
+    s.until(lambda: s.partition.leader == s.follower.id, "F is elected")
+    s.after(4_000)
+    assert s.leader.leading.replicas[s.index].leading is None
+    s.acked(1)
+    for way in ("in", "out"):
+        s.mend_store(s.leader, way)
+    s.rests()
+
+
+def a_change_in_flight_counts_for_a_suspended_partition() -> None:
+    """KIP-497: L's change brings F in, L does not hear of it, is suspended and goes on; F lags."""
+    s = Scenario(lag_max_ms=4_000)
+    s.drop_follower()
+    s.lose_answers(s.leader, 1, 1, 1, 1, 1)
+    s.hold_watch(s.leader)
+    s.mend(s.follower, s.leader)
+    s.until(lambda: s.isr == [s.leader.id, s.follower.id], "the change is made")
+    s.cut(s.follower, s.leader)
+    s.cut(s.leader, s.controller)
+    s.fleet.store.outage(6_000)
+    replica = s.leader.leading.replicas[s.index]
+    s.until(lambda: replica.suspended is not None, "L is suspended")
+    s.until(lambda: replica.leading is not None, "L goes on")
+    s.produce(3, is_acks_all=False)
+    s.after(300)
+    assert s.high_watermark(s.leader) == 1
+    s.mend(s.leader, s.controller)
+    s.rests()
+
+
 RULES: dict[Callable[[], None], str | None] = {
     an_election_compares_the_registration: "an election compares no registration",
     a_read_never_settles_an_unknown_transaction: "a read settles an unknown transaction",
@@ -344,6 +395,9 @@ RULES: dict[Callable[[], None], str | None] = {
     a_repeated_batch_is_recognised_by_the_next_leader: "followers forget producers",
     a_leader_that_heard_of_its_end_does_not_begin_again_by_an_old_image: "a leader begins again in an epoch that has ended",
     the_longest_log_leads_after_a_power_cut_of_all: "the last leader leads though another log is longer",
+    a_fleet_goes_on_while_the_store_is_away: "a leader stops at its lease's deadline",
+    a_leader_that_alone_is_cut_off_from_the_store_stops_once_its_follower_leads: "a leader goes on though nobody vouches for it",
+    a_change_in_flight_counts_for_a_suspended_partition: "a suspended partition forgets a change of the ISR in flight",
     brokers_that_lost_all_leases_at_once_are_elected_once: None,
     a_controller_that_was_replaced_writes_nothing: None,
     an_eligible_leader_is_elected_before_the_last_one: None,
