@@ -166,7 +166,8 @@ class Connection(asyncio.BufferedProtocol):
         awaited: _Awaited[msgspec.Struct] = _Awaited(api, version, None, self._next_correlation_id)
         self._send(encode(self._next_correlation_id))
         self._await(awaited, timeout_ms)
-        return cast("memoryview", await awaited.future)
+        frame: memoryview = await awaited.future
+        return frame
 
     def decode(self, api: Api, version: int, frame: memoryview) -> msgspec.Struct:
         """The answer in a frame that `exchange` got. Raises ConnectionLost if it is none."""

@@ -18,8 +18,12 @@ class Slices:
         self._end_s = 0.0
         self._rest_s = rest_s
 
+    def begin(self) -> None:
+        """A slice begins: the loop has just had its turn."""
+        self._end_s = time.monotonic() + SLICE_S
+
     async def breathe(self) -> None:
         """Let the loop do something else if the slice is over; to be called between two steps."""
         if time.monotonic() >= self._end_s:
             await asyncio.sleep(self._rest_s)
-            self._end_s = time.monotonic() + SLICE_S
+            self.begin()

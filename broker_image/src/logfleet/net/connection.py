@@ -13,7 +13,7 @@ loop asks for a buffer, fills it and reports it in one step, so an idle connecti
 
 import asyncio
 import struct
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from concurrent.futures import Executor
 from time import perf_counter
 from typing import Protocol, TypeAlias, cast
@@ -142,9 +142,7 @@ class Connection(asyncio.BufferedProtocol):
         self.end_reason = BY_PEER
         self._held = 0  # WRITE_PAUSED, THROTTLED: why no request is taken
         self._release: asyncio.TimerHandle | None = None  # ends the throttling
-        self._unsent: Sequence[Part] | None = (
-            None  # an answer waiting for the transport to be empty
-        )
+        self._unsent: list[Part] | None = None  # an answer waiting for the transport to be empty
         self._unsent_before = 0  # bytes, when last looked at
         self._read_paused = False
         self.finishing = False  # close as soon as nothing is in progress
@@ -352,16 +350,16 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self.peer.answer(answer)
 
-    def answer(self, answer: bytes | Sequence[Part] | None) -> None:
+    def answer(self, answer: Answer) -> None:
         """Send the answer of the request in progress and serve the next one. The connection is not lost."""
         self._in_progress = False
         if type(answer) is bytes:
             self._transport.write(answer)
-        elif answer is not None:
-            self._send_parts(cast("Sequence[Part]", answer))
+        elif isinstance(answer, list):
+            self._send_parts(answer)
         self._next()
 
-    def _send_parts(self, parts: Sequence[Part]) -> None:
+    def _send_parts(self, parts: list[Part]) -> None:
         pieces = read_inline(parts)
         if pieces is not None:
             self._transport.writelines(pieces)
@@ -374,7 +372,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._send_files(parts)
 
-    def _send_files(self, parts: Sequence[Part]) -> None:
+    def _send_files(self, parts: list[Part]) -> None:
         if self._sender is None:
             try:
                 self._sender = FileSender(

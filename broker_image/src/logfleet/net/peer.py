@@ -1,6 +1,6 @@
 """Who is at the other end of a connection, and what is remembered of it from one request to the next."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from enum import Enum
 from typing import Any, Final, Protocol
 
@@ -33,7 +33,7 @@ class Repeat(Protocol):
 class Link(Protocol):
     """The connection to a peer. See `Peer` for what each does."""
 
-    def answer(self, answer: bytes | Sequence[Part] | None, /) -> None: ...
+    def answer(self, answer: bytes | list[Part] | None, /) -> None: ...
     def refuse(self, reason: str, /) -> None: ...
     def throttle(self, throttle_ms: int, /) -> None: ...
 
@@ -84,7 +84,7 @@ class Peer:
         self.repeats_left = REPEATS_MAX
         self.refused: dict[Hashable, Any] = {}
 
-    def answer(self, answer: bytes | Sequence[Part] | None) -> None:
+    def answer(self, answer: bytes | list[Part] | None) -> None:
         """Send the answer of the request that is parked (None: it gets none) and serve the next one.
 
         Costs nothing if the connection was lost meanwhile.

@@ -218,7 +218,8 @@ class ParkedRequest:
 
     def release(self) -> None:
         """Count no more for it."""
-        self._dispatcher.waiting_memory -= self._memory
+        if self._memory:
+            self._dispatcher.waiting_memory -= self._memory
 
     def measure(self, request: msgspec.Struct, usage: Usage) -> None:
         """Charge the client for what the request uses when it is answered, not for its waiting."""
@@ -255,7 +256,7 @@ class ParkedRequest:
         """The encoded answer. ready: when the wait was over. Raises CloseConnection; see `answered_at`."""
         served, usage = self._served, self._usage
         answer: Answer = None
-        if isinstance(response, bytes | list):
+        if isinstance(response, (bytes, list)):
             answer = response
         elif response is not None:
             answer = served.answer(self._correlation_id, response)
@@ -403,7 +404,8 @@ class Dispatcher(Generic[B]):
             return answer
         if answer is None:
             return None
-        parked, version = cast("ParkedRequest", answer), route.versions[repeat.api_version]
+        parked: Any = answer
+        version = route.versions[repeat.api_version]
         correlation_id = int.from_bytes(frame[CORRELATION_END - 4 : CORRELATION_END], "big")
         parked.park(self, version, peer, correlation_id, started)
         return PARKED

@@ -53,3 +53,12 @@ async def test_who_shares_a_slice_does_not_begin_one_of_its_own(clock):
             walk.breathe().send(None)
     clock.now_s += SLICE_S
     assert walk.breathe().send(None) is None
+
+
+async def test_a_slice_that_was_begun_needs_no_turn_of_the_loop_first(clock):
+    walk = Slices()
+    walk.begin()
+    with pytest.raises(StopIteration):
+        walk.breathe().send(None)
+    clock.now_s += SLICE_S
+    assert walk.breathe().send(None) is None

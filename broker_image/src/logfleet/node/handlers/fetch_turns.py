@@ -43,11 +43,12 @@ class Turn(ParkedRequest):
         self._watch(reading)
         return self
 
-    def _wait(self, missing_bytes: int) -> None:
-        """The wait begins: for so many bytes, for as long as the request allows."""
+    def _wait(self, missing_bytes: int, *, ends_soon: bool = False) -> None:
+        """The wait begins: for so many bytes, for as long as the request allows. ends_soon: see `end_soon`."""
         self._missing_bytes = missing_bytes
-        self._is_over = self._ends_soon = False
-        self._end_within(self._request.max_wait_ms / 1000)
+        self._is_over, self._ends_soon = False, ends_soon
+        wait_s = self._request.max_wait_ms / 1000
+        self._end_within(min(wait_s, HIGH_WATERMARK_S) if ends_soon else wait_s)
         self._context.peer.on_leave = self.end
         self._broker.parked.fetches += 1
 

@@ -82,12 +82,12 @@ class FollowerFetch(SessionTurn):
         if error is not ErrorCode.NONE:
             return None
         self._take(fetch, session, row)
-        if row.high_watermark != partition.high_watermark:
-            self.end_soon()
+        self._wait(fetch.min_bytes, ends_soon=row.high_watermark != partition.high_watermark)
+        session.parked = self
         return self
 
     def _take(self, fetch: LoneFetch, session: FetchSession, row: SessionPartition) -> None:
-        """Go on with the session by this request, which waits from now on."""
+        """Go on with the session by this request."""
         broker, request, wanted = self._broker, self._request, row.wanted
         wanted.current_leader_epoch = fetch.current_leader_epoch
         wanted.fetch_offset = fetch.fetch_offset
@@ -105,8 +105,6 @@ class FollowerFetch(SessionTurn):
             fetch.replica_id, fetch.replica_epoch, session, {}, monotonic_ms()
         )
         self._session, self._row = session, row
-        self._wait(fetch.min_bytes)
-        session.parked = self
 
     def _end_within(self, seconds: float) -> None:
         deadline_s = asyncio.get_running_loop().time() + seconds
@@ -131,7 +129,7 @@ class FollowerFetch(SessionTurn):
         if (
             not isinstance(partition, Partition)
             or partition.leader_epoch != wanted.current_leader_epoch
-            or not partition.is_leading
+            or not partition.is_current
             or not session.is_no_other_due(row)
             or self._refuse_overtaken() is not None
             or broker.replication_throttle.is_limited(Side.LEADER)
@@ -174,7 +172,7 @@ def _is_at_end(partition: Partition, fetch: LoneFetch) -> bool:
     """Whether the follower's log is the leader's, and there is nothing to read."""
     log = partition.log
     return (
-        partition.is_leading
+        partition.is_current
         and partition.leader_epoch == fetch.current_leader_epoch
         and log.epochs.latest == fetch.last_fetched_epoch
         and log.log_end_offset == fetch.fetch_offset

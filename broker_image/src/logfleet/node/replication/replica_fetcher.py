@@ -153,6 +153,7 @@ class ReplicaFetcher:
                 await self._until_wanted(wait_ms)
                 continue
             answer = await asking.ask(wait_ms)
+            self._slices.begin()
             self._pause_s = RECONNECT_S_MIN
             if answer.error_code:
                 await self._session_failed(ErrorCode(answer.error_code))
@@ -233,10 +234,11 @@ class ReplicaFetcher:
         partition = followed.partition
         partition_log = partition.log
         end_before, lag_before, size = partition_log.log_end_offset, partition.lag, 0
-        if row.records:
+        records: Any = row.records
+        if records:
             try:
                 size = partition_log.append_as_follower(
-                    cast("memoryview", row.records), partition.leader_epoch, clock.now_ms()
+                    records, partition.leader_epoch, clock.now_ms()
                 )
             except UnexpectedAppendOffset as error:
                 self._unexpected(key, followed, row, error)
@@ -249,7 +251,7 @@ class ReplicaFetcher:
             followed.appended()
             self._host.replicated.bytes_in += size
         partition.lag = max(0, row.high_watermark - partition_log.log_end_offset)
-        if size:
+        if size and self._host.throttle.is_limited(Side.FOLLOWER):
             copied = partition_log.log_end_offset - end_before
             nearer = copied if lag_before < 0 else lag_before - partition.lag
             self._host.throttle.record(
@@ -261,7 +263,7 @@ class ReplicaFetcher:
             )
         if size:
             self._want_once_written(key, followed)
-        elif row.records:
+        elif records:
             self._nothing_appended(key, followed, row)
         high_watermark = follower.high_watermark(
             partition.high_watermark, row.high_watermark, partition_log.written_end_offset
@@ -269,9 +271,10 @@ class ReplicaFetcher:
         if high_watermark != partition.high_watermark:
             partition.commit(high_watermark)
         log_start_offset = partition_log.log_start_offset
-        partition_log.follow_log_start(row.log_start_offset, partition.high_watermark)
-        if partition_log.log_start_offset != log_start_offset and followed.asked is not None:
-            self._want(key)
+        if row.log_start_offset > log_start_offset:
+            partition_log.follow_log_start(row.log_start_offset, partition.high_watermark)
+            if partition_log.log_start_offset != log_start_offset and followed.asked is not None:
+                self._want(key)
 
     def _unexpected(
         self, key: Key, followed: Followed, row: Row, error: UnexpectedAppendOffset
