@@ -12,7 +12,7 @@ from collections import Counter
 import msgspec
 
 from broker_image.tests.sim.labels import LABELS
-from broker_image.tests.sim.mutants import MUTANTS, SEEDS_MAX, found
+from broker_image.tests.sim.mutants import BY_SEED, SEEDS_MAX, found
 from broker_image.tests.sim.report import report_of
 from broker_image.tests.sim.simulation import drawn_case, run
 from e2e.harness.results import RESULTS, entry_of, source_key, store
@@ -29,8 +29,6 @@ PROCESSES = 2
 SHARE = 25
 SHOWN_MAX = 3
 LABELS_SEEDS_MIN = 2_000
-SEEDED = [each for each in MUTANTS if each.seed is not None]
-"""The others are found by scenarios, which are part of the unit tests."""
 
 
 class Share(msgspec.Struct):
@@ -54,7 +52,7 @@ def run_share(seeds: range) -> Share:
 
 
 def find(number: int) -> tuple[str, tuple[int, str] | None]:
-    return SEEDED[number].name, found(SEEDED[number], range(SEEDS_MAX))
+    return BY_SEED[number].name, found(BY_SEED[number], range(SEEDS_MAX))
 
 
 def main() -> int:
@@ -78,7 +76,7 @@ def main() -> int:
             labels += share.labels
             failed += share.failed
             seconds += share.seconds
-        for name, at in pool.imap(find, range(len(SEEDED))) if arguments.mutants else ():
+        for name, at in pool.imap(find, range(len(BY_SEED))) if arguments.mutants else ():
             print(f"{name}: {'NOT FOUND' if at is None else f'seed {at[0]}, {at[1][:100]}'}")
             found_at[name] = None if at is None else at[0]
     for label in LABELS:

@@ -77,7 +77,7 @@ def drawn_case(seed: int) -> Case:
         unknown=has_store_faults * draw("store.unknown", 20),
         late=has_store_faults * draw("store.late", 25),
         refused=has_store_faults * draw("store.refused", 10),
-        dropped=has_store_faults * draw("drop.percent", 15),
+        dropped=has_store_faults * (0, 5, 15, 40)[draw("drop.percent", 4)],
     )
     load: list[Load] = []
     for _ in range(10 + draw("load.count", 30)):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker_image.tests.sim.mutants import MUTANTS, SEEDS_MAX, broken, found
+from broker_image.tests.sim.mutants import BY_SEED, MUTANTS, SEEDS_MAX, broken, found
 from broker_image.tests.sim.simulation import drawn_case, run
 from broker_image.tests.sim.test_scenarios import RULES
 
@@ -10,9 +10,7 @@ from broker_image.tests.sim.test_scenarios import RULES
 @pytest.mark.timeout(
     900
 )  # where its seed finds it no more, as rules have changed, another one is looked for
-@pytest.mark.parametrize(
-    "mutant", [each for each in MUTANTS if each.seed is not None], ids=lambda each: each.name
-)
+@pytest.mark.parametrize("mutant", BY_SEED, ids=lambda each: each.name)
 def test_it_is_found_that(mutant) -> None:
     assert found(mutant, [mutant.seed, *range(SEEDS_MAX)]) is not None
 

@@ -11,6 +11,7 @@ from logfleet.metadata.keys import NO_LEADER
 from broker_image.tests.sim.kernel import SimulationError
 from broker_image.tests.sim.mutants import MUTANTS, broken
 from broker_image.tests.sim.scenario import Scenario
+from broker_image.tests.sim.store import NEVER
 
 
 def an_election_compares_the_registration() -> None:
@@ -379,6 +380,31 @@ def a_change_in_flight_counts_for_a_suspended_partition() -> None:
     s.rests()
 
 
+def a_write_that_was_lost_is_not_recognised_by_what_a_leader_wrote() -> None:
+    """G returns before the sweep, which is neither done nor answered. The leader of the last partition hears of G and takes its old
+    registration out by itself, in the very words of the sweep; another leader does not hear of it."""
+    s = Scenario(factor=3, lag_max_ms=20_000)
+    s.acked(2)
+    states = s.fleet.partitions_in(s.fleet.store.image)
+    last = s.brokers[states[-1].leader]
+    gone = next(
+        each for each in s.brokers.values() if each is not s.controller and each is not last
+    )
+    for other in [each for each in s.brokers.values() if each is not gone]:
+        s.cut(gone, other)
+    s.hold_watch(s.controller)
+    s.power_loss(gone)
+    s.end_lease(gone)
+    gone.start()
+    s.until(lambda: gone.id in s.fleet.store.image.brokers, "G is back")
+    s.lose_answers(s.controller, NEVER)
+    s.fleet.store.hold_watch(s.controller.host, is_held=False)
+    s.until(lambda: not s.fleet.store.scripted[s.controller.host.name], "the sweep is lost")
+    s.mend(gone, last)
+    s.until(lambda: s.fleet.store.image.brokers[gone.id].is_active, "G is let in")
+    s.rests()
+
+
 RULES: dict[Callable[[], None], str | None] = {
     an_election_compares_the_registration: "an election compares no registration",
     a_read_never_settles_an_unknown_transaction: "a read settles an unknown transaction",
@@ -391,6 +417,7 @@ RULES: dict[Callable[[], None], str | None] = {
     an_older_copy_of_a_disk_is_not_eligible: "the previous epoch is not compared",
     a_follower_keeps_what_is_above_its_high_watermark: "a new follower truncates to its high watermark",
     a_stale_answer_of_the_old_leader_changes_nothing: "a stale answer counts",
+    a_write_that_was_lost_is_not_recognised_by_what_a_leader_wrote: "a controller's own write is recognised by content",
     the_last_leader_leads_again_only_with_its_disk: "any disk will do for the last leader",
     a_repeated_batch_is_recognised_by_the_next_leader: "followers forget producers",
     a_leader_that_heard_of_its_end_does_not_begin_again_by_an_old_image: "a leader begins again in an epoch that has ended",
@@ -406,6 +433,10 @@ RULES: dict[Callable[[], None], str | None] = {
     an_election_that_its_winner_did_not_hear_of_is_used: None,
 }
 """Scenario -> the mutant with which it goes wrong."""
+
+
+def test_a_scenario_finds_each_mutant_that_no_seed_is_known_to_find() -> None:
+    assert {each.name for each in MUTANTS if each.seed is None} <= {*RULES.values()}
 
 
 @pytest.mark.parametrize("scenario", RULES, ids=lambda each: each.__name__)
