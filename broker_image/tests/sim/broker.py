@@ -253,7 +253,7 @@ class SimBroker(Node):
 
     def serve(self, sender: str, request: Any, reply: Reply) -> None:
         if isinstance(request, IsStoreSilent):
-            reply(self.failsafe.is_silent)
+            reply(self.failsafe.confirms(request))
             return
         reply = self._while_it_may(reply)
         match request:

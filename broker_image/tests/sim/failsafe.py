@@ -36,6 +36,11 @@ class Failsafe:
         unanswered_ms = node.fleet.kernel.now - (node.deadline_ms - LEASE_MS)
         return node.is_registered and unanswered_ms > SILENT_SHARE * LEASE_MS
 
+    def confirms(self, asked: IsStoreSilent) -> bool:
+        known = self._node.image.brokers.get(asked.broker)
+        stands = known is not None and known.epoch == asked.epoch and not known.is_fenced
+        return self.is_silent and stands
+
     def checking(self) -> Process:
         while True:
             yield int(1_000 * CHECK_S)
@@ -52,7 +57,7 @@ class Failsafe:
             self._silent_ms.clear()
         if not node.is_registered:
             return
-        if now + 1_000 * CHECK_S < node.deadline_ms:
+        if now + 2_000 * CHECK_S < node.deadline_ms:
             self._resume(lambda _: True)
             return
         if now - self._counted_from_ms < SETTLING_MS:
@@ -79,6 +84,8 @@ class Failsafe:
     def _is_followed(self, replica: Replica, since_ms: int) -> bool:
         known = replica.leading or replica.suspended
         assert known is not None
+        if known.has_eligible:
+            return False
         followers = known.followers
         others = known.others_in_sync()
         return bool(others) and all(
@@ -108,8 +115,11 @@ class Failsafe:
 
     def _asking(self, broker_id: int) -> Process:
         node = self._node
-        asked_ms = node.fleet.kernel.now
-        answer: Future = node.fleet.net.call(node.host, f"b{broker_id}", IsStoreSilent())
+        asked_ms, epoch = node.fleet.kernel.now, node.epoch
+        if epoch is None:
+            return
+        question = IsStoreSilent(node.id, epoch)
+        answer: Future = node.fleet.net.call(node.host, f"b{broker_id}", question)
         silent = yield answer
         if silent is True:
             self._silent_ms[broker_id] = asked_ms

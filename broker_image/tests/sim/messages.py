@@ -37,7 +37,10 @@ class LogEnds(msgspec.Struct, frozen=True):
 
 
 class IsStoreSilent(msgspec.Struct, frozen=True):
-    """Does the store answer your keepalives? Answered by True if it does not."""
+    """Does the store answer your keepalives, and did this registration stand when it last did? Answered by True if not, and if so."""
+
+    broker: int
+    epoch: int
 
 
 class Produce(msgspec.Struct, frozen=True):

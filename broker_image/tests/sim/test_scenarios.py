@@ -359,6 +359,23 @@ def a_leader_that_alone_is_cut_off_from_the_store_stops_once_its_follower_leads(
     s.rests()
 
 
+def a_leader_that_was_replaced_goes_on_by_no_later_silence_of_its_peers() -> None:
+    """L is cut off alone, and F is elected. Then the store goes away for all of them."""
+    s = Scenario()
+    s.acked(1)
+    for way in ("in", "out"):
+        s.cut_store(s.leader, way)
+    s.until(lambda: s.partition.leader == s.follower.id, "F is elected")
+    s.after(4_000)
+    s.fleet.store.outage(20_000)
+    s.after(10_000)
+    assert s.leader.leading.replicas[s.index].leading is None
+    assert s.follower.leading.replicas[s.index].leading is not None
+    for way in ("in", "out"):
+        s.mend_store(s.leader, way)
+    s.rests()
+
+
 def a_change_in_flight_counts_for_a_suspended_partition() -> None:
     """KIP-497: L's change brings F in, L does not hear of it, is suspended and goes on; F lags."""
     s = Scenario(lag_max_ms=4_000)
@@ -424,6 +441,7 @@ RULES: dict[Callable[[], None], str | None] = {
     the_longest_log_leads_after_a_power_cut_of_all: "the last leader leads though another log is longer",
     a_fleet_goes_on_while_the_store_is_away: "a leader stops at its lease's deadline",
     a_leader_that_alone_is_cut_off_from_the_store_stops_once_its_follower_leads: "a leader goes on though nobody vouches for it",
+    a_leader_that_was_replaced_goes_on_by_no_later_silence_of_its_peers: "any silence of the peers counts",
     a_change_in_flight_counts_for_a_suspended_partition: "a suspended partition forgets a change of the ISR in flight",
     brokers_that_lost_all_leases_at_once_are_elected_once: None,
     a_controller_that_was_replaced_writes_nothing: None,

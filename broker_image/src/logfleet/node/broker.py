@@ -417,8 +417,7 @@ class Broker:
         self.membership.start(self._spawn)
 
     def _registered(self, registration: Registration) -> None:
-        self.failsafe.registered(registration.lease)
-        self.dispatcher.lease = self.failsafe
+        self.dispatcher.lease = self.failsafe.registered(registration.lease)
         self.local.registered(registration.epoch)
 
     def _unregistered(self) -> None:

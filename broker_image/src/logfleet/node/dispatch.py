@@ -72,7 +72,7 @@ Handlers = Mapping[type[msgspec.Struct], Handler[B]]
 
 
 class Tenure(Protocol):
-    """For how long this broker may answer as a leader: a lease, or what goes on past it (`logfleet.node.cluster.failsafe`)."""
+    """For how long a registration may answer as a leader (`logfleet.node.cluster.failsafe`)."""
 
     @property
     def deadline_s(self) -> float:

@@ -290,6 +290,11 @@ class LeaderReplicas:
         """The other members of the ISR, and those that a change in flight may have brought in: a clean election takes one of them."""
         return [member for member in dict.fromkeys(self._maximal_isr()) if member[0] != self.me]
 
+    @property
+    def has_eligible(self) -> bool:
+        """Whether a broker outside the ISR may be elected cleanly (KIP-966), by the state or by a change in flight."""
+        return bool(self.state.elr or (self.pending is not None and self.pending.state.elr))
+
     def low_watermark(self, log_start_offset: int, is_alive: Callable[[int], bool]) -> int:
         """The earliest start of the leader's log and those of its live followers: before it all is deleted (Partition.lowWatermarkIfLeader)."""
         starts = (

@@ -1,34 +1,52 @@
 """What each follower asks this broker for at present: a leader's evidence that its followers still follow it.
 
 A fetch of a session names only what changed (KIP-227), so the newest fetch of a follower says something of each partition of its
-session. A follower that follows another leader, or leads itself, takes the partition out of the session first.
+session. A follower that follows another leader, or leads itself, takes the partition out of the session first. A follower that was
+refused takes the partition out as well and names it again after a pause, so what was named lately counts, too.
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 from logfleet.sessions.fetch_session import FetchSession, Key
 from logfleet.wire.messages import FetchRequest
 
+NAMED_MAX: Final = 10_000
+"""Names are kept beyond NAMED_FOR_MS until there are so many."""
+NAMED_FOR_MS: Final = 5_000
 _Asked = Mapping[Key, FetchRequest.FetchPartition]
 
 
 class _Contact:
-    """The newest fetch of one broker. session: None if it named all that it wants in `wanted`."""
+    """The newest fetch of one broker. session: None if it goes on with none; named: leader epoch and time of what it named lately."""
 
-    __slots__ = ("broker_epoch", "fetched_ms", "session", "wanted")
+    __slots__ = ("broker_epoch", "fetched_ms", "named", "session")
 
-    def __init__(self, broker_epoch: int, fetched_ms: int) -> None:
+    def __init__(self) -> None:
+        self.begin(0)
+
+    def begin(self, broker_epoch: int) -> None:
+        """Know nothing of it but that it is of this broker epoch."""
         self.broker_epoch = broker_epoch
-        self.fetched_ms = fetched_ms
+        self.fetched_ms = 0
         self.session: FetchSession | None = None
-        self.wanted: _Asked = {}
+        self.named: dict[Key, tuple[int, int]] = {}
 
-    def asked(self, key: Key) -> FetchRequest.FetchPartition | None:
-        """How it asks for a partition, None if it does not."""
-        if self.session is None:
-            return self.wanted.get(key)
-        partition = None if self.session.is_closed else self.session.partitions.get(key)
-        return None if partition is None else partition.wanted
+    def name(self, wanted: _Asked, now_ms: int) -> None:
+        """The newest fetch names these."""
+        if len(self.named) > NAMED_MAX:
+            oldest_ms = now_ms - NAMED_FOR_MS
+            self.named = {key: each for key, each in self.named.items() if each[1] >= oldest_ms}
+        for key, asked in wanted.items():
+            self.named[key] = (asked.current_leader_epoch, now_ms)
+
+    def follows(self, key: Key, leader_epoch: int, since_ms: int) -> bool:
+        session = self.session
+        partition = None if session is None or session.is_closed else session.partitions.get(key)
+        if partition is not None and partition.wanted.current_leader_epoch == leader_epoch:
+            return self.fetched_ms >= since_ms
+        epoch, named_ms = self.named.get(key, (-1, 0))
+        return epoch == leader_epoch and named_ms >= since_ms
 
 
 class FollowerFetches:
@@ -45,19 +63,23 @@ class FollowerFetches:
         wanted: _Asked,
         now_ms: int,
     ) -> None:
-        """A follower fetches, by a session or, with None, all of `wanted`. now_ms: monotonic."""
+        """A follower fetches what it names in `wanted`, and what else its session holds. now_ms: monotonic."""
         contact = self._contacts.get(broker_id)
         if contact is None:
-            contact = self._contacts[broker_id] = _Contact(broker_epoch, now_ms)
-        contact.broker_epoch, contact.fetched_ms = broker_epoch, now_ms
-        contact.session, contact.wanted = session, wanted
+            contact = self._contacts[broker_id] = _Contact()
+        if contact.broker_epoch != broker_epoch:
+            contact.begin(broker_epoch)
+        contact.session, contact.fetched_ms = session, now_ms
+        if wanted:
+            contact.name(wanted, now_ms)
 
     def follows(
         self, broker_id: int, broker_epoch: int, key: Key, leader_epoch: int, since_ms: int
     ) -> bool:
-        """Whether this registration has fetched since then, and asks for the partition (topic id, index) in that leader epoch."""
+        """Whether this registration has asked since then for the partition (topic id, index) in that leader epoch."""
         contact = self._contacts.get(broker_id)
-        if contact is None or contact.broker_epoch != broker_epoch or contact.fetched_ms < since_ms:
-            return False
-        asked = contact.asked(key)
-        return asked is not None and asked.current_leader_epoch == leader_epoch
+        return (
+            contact is not None
+            and contact.broker_epoch == broker_epoch
+            and contact.follows(key, leader_epoch, since_ms)
+        )

@@ -179,7 +179,9 @@ async def test_what_it_leads_by_its_registration_is_answered_for_by_its_lease(
         assert registrar is not None
         first = registrar.registration
         assert first is not None
-        assert broker.dispatcher.lease is broker.failsafe
+        tenure = broker.dispatcher.lease
+        assert tenure is not None
+        assert tenure.deadline_s == first.lease.deadline_s
         monkeypatch.setattr(first.lease, "deadline_s", 0.0)
         with pytest.raises(asyncio.IncompleteReadError):
             await ask(listener.port, ListGroupsRequest(), 3)

@@ -1,3 +1,5 @@
+import pytest
+from logfleet.sessions import followers
 from logfleet.sessions.fetch_session import FetchSession
 from logfleet.sessions.followers import FollowerFetches
 from logfleet.wire.messages import FetchRequest
@@ -53,6 +55,25 @@ def test_a_partition_that_was_taken_out_of_the_session_is_not_followed() -> None
     fetches = fetched(by)
     by.update({}, [KEY])
     assert not fetches.follows(2, 20, KEY, EPOCH, since_ms=0)
+
+
+def test_what_a_follower_named_lately_it_follows_though_it_was_refused_since() -> None:
+    by = session()
+    fetches = fetched(by)
+    by.update({}, [KEY])
+    fetches.fetched(2, 20, by, {KEY: asked()}, 2_000)
+    fetches.fetched(2, 20, by, {}, 2_500)
+    assert fetches.follows(2, 20, KEY, EPOCH, since_ms=2_000)
+    assert not fetches.follows(2, 20, KEY, EPOCH, since_ms=2_001)
+
+
+def test_names_of_long_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(followers, "NAMED_MAX", 1)
+    fetches = FollowerFetches()
+    for number in range(10):
+        key = (KEY[0], number)
+        fetches.fetched(2, 20, None, {key: asked()}, number * followers.NAMED_FOR_MS)
+    assert len(fetches._contacts[2].named) <= 3
 
 
 def test_a_session_that_was_closed_says_nothing() -> None:

@@ -1,6 +1,8 @@
 """Keeps the record of this broker's log directories in the metadata store (`control.log_directories` says what for)."""
 
+import asyncio
 from collections.abc import Collection
+from typing import Final
 
 import msgspec
 
@@ -20,6 +22,8 @@ from logfleet.metadata.store import (
 )
 from logfleet.node.cluster.claims import settle
 from logfleet.node.cluster.refused_writes import RefusedWrites
+
+SETTLE_S_MAX: Final = 5.0
 
 
 class DirectoryRecord:
@@ -41,7 +45,7 @@ class DirectoryRecord:
     ) -> bool:
         """Have it name the directories that are there, and `forgotten` no more; True: logs may be made there.
 
-        False: the registration of that epoch is over, or the store refuses (`is_refused`). Waits as long as the store is away.
+        False: the registration of that epoch is over, or the store refuses or does not answer (`is_refused`).
         Raises StoreReplaced.
         """
         registration, key = keys.broker(self._broker_id), keys.directories(self._broker_id)
@@ -77,7 +81,13 @@ class DirectoryRecord:
         if self.is_refused:
             return None
         try:
-            result = await settle(self._store, txn)
+            async with asyncio.timeout(SETTLE_S_MAX):
+                result = await settle(self._store, txn)
+        except (
+            TimeoutError
+        ):  # images are not applied while this waits; the same write is tried again
+            self.is_refused = True
+            return None
         except StoreRefused as error:
             self.is_refused = True
             self.refused.refused(key, error)

@@ -46,10 +46,28 @@ SILENT_SHARE: Final = 0.5
 """Of the lease's time: without an answered keepalive for so long, the store counts as silent. Keepalives are sent after a third of it."""
 
 
-class Failsafe:
-    """Until when this broker may answer as a leader; `run` keeps that up while the store is silent.
+class Tenure:
+    """For how long one registration may answer as a leader: until its lease's deadline, or until `extended_s` (boot_s).
 
-    deadline_s, as a lease's, is what the dispatcher compares. followers: what fetches this broker as a follower.
+    Requests that wait keep the tenure under which they came: a later registration does not answer them.
+    """
+
+    __slots__ = ("extended_s", "is_over", "lease")
+
+    def __init__(self, lease: Lease) -> None:
+        self.lease = lease
+        self.extended_s = 0.0
+        self.is_over = False
+
+    @property
+    def deadline_s(self) -> float:
+        return 0.0 if self.is_over else max(self.lease.deadline_s, self.extended_s)
+
+
+class Failsafe:
+    """Extends this broker's tenure while the store is silent; `run` keeps that up.
+
+    followers: what fetches this broker as a follower.
     """
 
     def __init__(
@@ -68,9 +86,8 @@ class Failsafe:
         self._followers = followers
         self._peers = peers
         self._decisions = decisions
-        self._lease: Lease | None = None
+        self._tenure: Tenure | None = None
         self._is_active = False
-        self._extended_s = 0.0  # until when the last check lets it answer
         self._checked_s = 0.0
         self._counted_from_ms = (
             0  # what came before may have waited in a socket while this process did not run
@@ -78,17 +95,11 @@ class Failsafe:
         self._slices = Slices()
 
     @property
-    def deadline_s(self) -> float:
-        """Until then (boot_s) this broker may answer as the leader of what it leads."""
-        lease = self._lease
-        return self._extended_s if lease is None else max(lease.deadline_s, self._extended_s)
-
-    @property
     def silent_s(self) -> float:
         """For how long the store has not answered keepalives, 0 as long as that is usual."""
-        lease = self._lease
-        if lease is None:
+        if self._tenure is None:
             return 0.0
+        lease = self._tenure.lease
         unanswered_s = boot_s() - (lease.deadline_s - lease.ttl_s)
         return unanswered_s if unanswered_s > SILENT_SHARE * lease.ttl_s else 0.0
 
@@ -97,14 +108,16 @@ class Failsafe:
         """Whether this broker leads past its lease's deadline."""
         return self._is_active
 
-    def registered(self, lease: Lease) -> None:
+    def registered(self, lease: Lease) -> Tenure:
         """This broker is registered by this lease."""
-        self._lease = lease
+        self._tenure = Tenure(lease)
+        return self._tenure
 
     def unregistered(self) -> None:
         """The registration has ended, and with it all leading."""
-        self._lease = None
-        self._extended_s = 0.0
+        if self._tenure is not None:
+            self._tenure.is_over = True
+        self._tenure = None
         self._is_active = False
 
     async def run(self) -> None:
@@ -117,25 +130,24 @@ class Failsafe:
             await self._peers.stop()
 
     async def _check(self) -> None:
-        lease, now_s = self._lease, boot_s()
+        tenure, now_s = self._tenure, boot_s()
         if now_s - self._checked_s > EXTENSION_S:
             self._counted_from_ms = monotonic_ms()
         self._checked_s = now_s
-        if lease is None or not self.silent_s:
+        if tenure is None or not self.silent_s:
             await self._peers.stop()
         else:
             self._peers.start()
-        if lease is None:
+        if tenure is None:
             return
-        if now_s + CHECK_S < lease.deadline_s:
+        if now_s + 2 * CHECK_S < tenure.lease.deadline_s:
             self._end()
             return
         self._begin()
         if monotonic_ms() - self._counted_from_ms < SETTLING_MS:
             return  # nothing that came since says much, and nothing is answered meanwhile
         await self._suspend_what_nobody_vouches_for()
-        if self._lease is lease:
-            self._extended_s = now_s + EXTENSION_S
+        tenure.extended_s = now_s + EXTENSION_S
 
     def _begin(self) -> None:
         if self._is_active:
@@ -177,7 +189,9 @@ class Failsafe:
             self._local.resume(lambda key, kept: self._is_followed(key, kept, since_ms))
 
     def _is_followed(self, key: Key, replicas: LeaderReplicas, since_ms: int) -> bool:
-        """Whether every other member of the ISR fetches from this leader; not if there is no other."""
+        """Whether whoever could be elected cleanly instead of this leader follows it; not if nobody could."""
+        if replicas.has_eligible:
+            return False
         others, leader_epoch = replicas.others_in_sync(), replicas.state.leader_epoch
         return bool(others) and all(
             self._followers.follows(*member, key, leader_epoch, since_ms) for member in others

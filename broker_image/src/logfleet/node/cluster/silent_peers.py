@@ -2,6 +2,9 @@
 
 They say so by DescribeCluster (KIP-700, KIP-1073): a broker whose own keepalives get no answer names no controller, and itself as
 fenced. No Kafka API asks just this; Patroni's members answer the same question by its "failsafe" endpoint.
+
+An answer counts only if it still lists the broker that asks, and not as fenced. A broker that was cut off first, and replaced, before
+the store went away for all would otherwise take the silence of now for a proof that nobody was elected before.
 """
 
 import asyncio
@@ -30,11 +33,11 @@ def is_majority(silent: Collection[int], peers: Collection[int]) -> bool:
     return 2 * len(set(silent) & set(peers)) > len(peers)
 
 
-def names_itself_fenced(answer: DescribeClusterResponse, broker_id: int) -> bool:
-    """Whether the broker `broker_id` answers that the metadata store does not answer it."""
-    return answer.controller_id == NO_CONTROLLER and any(
-        broker.broker_id == broker_id and broker.is_fenced for broker in answer.brokers
-    )
+def confirms(answer: DescribeClusterResponse, peer: int, asker: int) -> bool:
+    """Whether `peer` answers that the store does not answer it, and that the registration of `asker` stood when the store last did."""
+    fenced = {broker.broker_id: broker.is_fenced for broker in answer.brokers}
+    is_silent = answer.controller_id == NO_CONTROLLER and fenced.get(peer, False)
+    return is_silent and not fenced.get(asker, True)
 
 
 class SilentPeers:
@@ -98,7 +101,7 @@ class SilentPeers:
                     DescribeClusterResponse,
                     timeout_ms=ANSWER_MS_MAX,
                 )
-                if names_itself_fenced(answer, broker_id):
+                if confirms(answer, broker_id, self._node_id):
                     self._silent_ms[broker_id] = asked_ms
                 else:
                     self._silent_ms.pop(broker_id, None)

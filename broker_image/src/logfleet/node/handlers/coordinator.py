@@ -83,11 +83,12 @@ def _find(broker: GroupHost, key_type: int, key: str, context: RequestContext) -
     if not partitions:
         broker.coordinators.want_topic(image)
         return _not_available()
-    leader = broker.partitions.leader_by_name(
-        OFFSETS_TOPIC, partition_for(key, partitions), context.listener
-    )
+    index = partition_for(key, partitions)
+    leader = broker.partitions.leader_by_name(OFFSETS_TOPIC, index, context.listener)
     if leader is None or leader.host is None:
         return _not_available()
+    if leader.broker_id == broker.node_id and broker.partitions.get(OFFSETS_TOPIC, index) is None:
+        return _not_available()  # it is about to lead, and would refuse what comes next
     return _Found(leader.broker_id, leader.host, leader.port)
 
 

@@ -5,9 +5,13 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from logfleet.io.clock import boot_s
+from logfleet.io.clock import boot_s, monotonic_ms
+from logfleet.metadata import keys
+from logfleet.metadata.keys import FenceValue
+from logfleet.metadata.store import Put, Txn
 from logfleet.node.broker import Broker
 from logfleet.node.cluster import failsafe
+from logfleet.replication.leader import LeaderReplicas
 from logfleet.telemetry.decisions import Kind
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import DescribeClusterRequest, DescribeClusterResponse
@@ -43,8 +47,8 @@ def silence(*brokers: Broker) -> list[SilentLease]:
     leases = [SilentLease() for _ in brokers]
     for broker, lease in zip(brokers, leases, strict=True):
         broker.failsafe._checked_s = boot_s()
-        broker.failsafe._extended_s = boot_s() + failsafe.EXTENSION_S
-        broker.failsafe.registered(lease)
+        tenure = broker.dispatcher.lease = broker.failsafe.registered(lease)
+        tenure.extended_s = boot_s() + failsafe.EXTENSION_S
     return leases
 
 
@@ -57,6 +61,12 @@ async def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         for topic in ("shared", "alone"):
             assert (await made.produce(topic, b"before")).error_code == 0
         yield made
+
+
+def deadline_s(broker: Broker) -> float:
+    """Until then it may answer as a leader."""
+    assert broker.dispatcher.lease is not None
+    return broker.dispatcher.lease.deadline_s
 
 
 def serves(broker: Broker, topic: str) -> bool:
@@ -72,8 +82,8 @@ async def test_a_leader_goes_on_with_what_its_followers_fetch_and_suspends_what_
     await until(lambda: not serves(leader, "alone"))
     assert leader.partitions.find("alone", 0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert leader.leadership.suspended == 1
-    past_s = leader.failsafe.deadline_s
-    await until(lambda: leader.failsafe.deadline_s > past_s)
+    past_s = deadline_s(leader)
+    await until(lambda: deadline_s(leader) > past_s)
     assert (await fleet.produce("shared", b"while silent")).error_code == 0
 
 
@@ -102,8 +112,8 @@ async def test_nothing_is_suspended_while_most_brokers_hear_nothing_of_the_store
     peers.start()
     await until(lambda: peers.agree(0) or leader.leadership.suspended == 1)
     await until(lambda: serves(leader, "alone"))
-    past_s = leader.failsafe.deadline_s
-    await until(lambda: leader.failsafe.deadline_s > past_s + 1)
+    past_s = deadline_s(leader)
+    await until(lambda: deadline_s(leader) > past_s + 1)
     for topic in ("alone", "shared"):
         assert (await fleet.produce(topic, b"while silent")).error_code == 0
     for lease in leases:
@@ -121,6 +131,66 @@ async def test_a_partition_that_its_follower_has_left_is_suspended(fleet: Fleet)
     await until(lambda: not serves(leader, "shared"))
 
 
+async def test_a_leader_that_was_replaced_goes_on_by_no_later_silence_of_its_peers(
+    fleet: Fleet,
+) -> None:
+    """It was cut off alone, and another broker leads. Then the store goes away for all of them."""
+    leader, *others = fleet.brokers.values()
+    silence(leader)
+    await until(lambda: not serves(leader, "alone"))
+    follower = leader.follower
+    stale = follower.image  # what a broker sees that is cut off
+    fence = keys.encode(FenceValue(stale.brokers[1].epoch, keys.FENCED))
+    follower._publish = lambda *_: None  # type: ignore[method-assign]
+    await fleet.store.txn(Txn(success=[Put(keys.fence(1), fence)]))
+    await until(lambda: all(each.image.brokers[1].is_fenced for each in others))
+    silence(*others)
+    asked_ms = monotonic_ms()
+    peers = leader.failsafe._peers
+    peers.start()
+    await until(lambda: monotonic_ms() > asked_ms + 3_000)
+    assert not peers.agree(0)
+    assert not serves(leader, "alone")
+
+
+async def test_a_suspended_partition_goes_on_when_its_followers_ask_for_it_again(
+    fleet: Fleet,
+) -> None:
+    leader = fleet.brokers[1]
+    silence(leader)
+    await until(lambda: not serves(leader, "alone"))
+    partition = leader.partitions.get("shared", 0)
+    assert partition is not None
+    leader.leadership.suspend(partition)
+    await until(lambda: serves(leader, "shared"))
+    assert (await fleet.produce("shared", b"again")).error_code == 0
+
+
+async def test_a_leader_beside_eligible_leaders_is_not_followed_by_all_who_could_be_elected(
+    fleet: Fleet,
+) -> None:
+    """The controller may elect one of them cleanly, and none of them fetches (KIP-966)."""
+    leader = fleet.brokers[1]
+    replicas = leader.partitions.get("shared", 0).replicas_state  # type: ignore[union-attr]
+    isr = replicas.state.isr[:2]
+    state = replicas.state.changed(isr=isr, elr=(3,), min_isr=3)
+    topic_id = fleet.any.image.topic("shared").id  # type: ignore[union-attr]
+    assert leader.failsafe._is_followed((topic_id, 0), replicas, 0)
+    beside_eligible = LeaderReplicas(
+        1, state, 0, log_end_offset=1, high_watermark=1, lag_max_ms=1_000, now_ms=0
+    )
+    assert not leader.failsafe._is_followed((topic_id, 0), beside_eligible, 0)
+
+
+async def test_what_waits_is_not_answered_under_a_later_registration(fleet: Fleet) -> None:
+    leader = fleet.brokers[1]
+    before = leader.dispatcher.lease
+    assert before is not None
+    leader.failsafe.unregistered()
+    leader.failsafe.registered(SilentLease())
+    assert before.deadline_s == 0.0
+
+
 async def test_a_process_that_did_not_run_answers_nothing_until_others_vouch_for_it_again(
     fleet: Fleet,
 ) -> None:
@@ -129,10 +199,10 @@ async def test_a_process_that_did_not_run_answers_nothing_until_others_vouch_for
     silence(leader)
     await until(lambda: not serves(leader, "alone"))
     leader.failsafe._checked_s -= 10
-    leader.failsafe._extended_s = 0.0
+    leader.dispatcher.lease.extended_s = 0.0  # type: ignore[union-attr]
     await leader.failsafe._check()
-    assert leader.failsafe.deadline_s < boot_s()
-    await until(lambda: leader.failsafe.deadline_s > boot_s())
+    assert deadline_s(leader) < boot_s()
+    await until(lambda: deadline_s(leader) > boot_s())
     assert serves(leader, "shared")
 
 

@@ -6,7 +6,7 @@ from logfleet.io.clock import monotonic_ms
 from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.metadata.keys import ACTIVE, BrokerValue, Listener
 from logfleet.node.cluster import silent_peers
-from logfleet.node.cluster.silent_peers import SilentPeers, is_majority, names_itself_fenced
+from logfleet.node.cluster.silent_peers import SilentPeers, confirms, is_majority
 from logfleet.wire.messages import DescribeClusterRequest, DescribeClusterResponse
 
 from broker_image.tests.unit.client.fake_broker import FakeBroker
@@ -48,12 +48,14 @@ def described(controller_id: int, *fenced: int) -> DescribeClusterResponse:
         (described(1, PEER), False),  # the controller has fenced it
         (described(-1), False),  # no controller has been elected yet
         (described(-1, ME), False),
+        (described(-1, ME, PEER), False),  # this broker had been replaced before
+        (DescribeClusterResponse(controller_id=-1), False),
     ],
 )
-def test_a_peer_is_silent_by_its_own_word_only(
+def test_a_peer_confirms_by_its_own_word_for_whom_it_knows_to_be_registered(
     answer: DescribeClusterResponse, *, silent: bool
 ) -> None:
-    assert names_itself_fenced(answer, PEER) is silent
+    assert confirms(answer, PEER, ME) is silent
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -28,23 +28,33 @@ def batched(rig, version, *keys, key_type=0):
 
 async def test_a_group_is_coordinated_by_the_leader_of_its_partition(rig):
     rig.host.know_broker(2, "two.example", 9093)
-    leaders = {0: 1, 1: 2, 2: 1}
+    rig.host.know_broker(3, "three.example", 9094)
+    leaders = {0: 3, 1: 2, 2: 3}
     rig.host.know_topic(OFFSETS_TOPIC, leaders)
     found = batched(rig, 4, "a", "b", "c", "d")
     assert [each.key for each in found] == ["a", "b", "c", "d"]
     assert [each.node_id for each in found] == [leaders[partition_for(key, 3)] for key in "abcd"]
     assert {(each.node_id, each.host, each.port, each.error_code) for each in found} == {
-        (1, "one.example", 9092, 0),
+        (3, "three.example", 9094, 0),
         (2, "two.example", 9093, 0),
     }
 
 
 @pytest.mark.parametrize("version", [0, 1, 3])
 async def test_before_version_4_one_group_is_asked_for(rig, version):
-    rig.host.know_topic(OFFSETS_TOPIC, {0: 1})
+    rig.host.know_broker(2, "two.example", 9093)
+    rig.host.know_topic(OFFSETS_TOPIC, {0: 2})
     response = single(rig, version)
-    assert (response.node_id, response.host, response.port) == (1, "one.example", 9092)
+    assert (response.node_id, response.host, response.port) == (2, "two.example", 9093)
     assert (response.error_code, response.error_message) == (ErrorCode.NONE, "NONE")
+
+
+async def test_this_broker_is_no_coordinator_before_it_leads(rig):
+    """Its image says that it does, and its disk has not written the leader epoch yet: it would answer NOT_COORDINATOR."""
+    rig.host.know_topic(OFFSETS_TOPIC, {0: 1})
+    assert single(rig, 3).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    rig.host.host(OFFSETS_TOPIC, 0)
+    assert single(rig, 3).node_id == 1
 
 
 async def test_asking_has_the_offsets_topic_created(rig, until):
