@@ -131,6 +131,7 @@ class SimBroker(Node):
                 continue
             self.epoch = result.revision if held is None else held.create_revision
             self._epochs.add(self.epoch)
+            self.disk.epochs.add(self.epoch)
             self.lease, self.is_lost = lease, False
             self.deadline_ms, self.extended_ms = sent_ms + 1000 * LEASE_TTL_S, -1
             self.note("is registered, broker epoch %s", self.epoch)

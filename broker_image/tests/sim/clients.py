@@ -1,5 +1,7 @@
 """Clients of a simulated fleet: producers that try again until they are answered, and consumers that read what is committed."""
 
+import math
+
 from logfleet.metadata.keys import NO_LEADER
 from logfleet.wire.errors import ErrorCode
 
@@ -95,7 +97,7 @@ class Producer(Client):
                 return
             if answer is not None and answer.error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
                 self.leader = NO_LEADER
-                if self.fleet.checker.history(self.index).unclean_epoch >= 0:
+                if self.fleet.checker.history(self.index).least_kept < math.inf:
                     self._producer, self._sequence = self._producer + 1, 0  # as KIP-360 begins anew
             if kernel.now - began_ms > DELIVERY_MS_MAX:
                 raise SimulationError(f"L2: {value} is neither acknowledged nor refused")
@@ -112,7 +114,7 @@ class Consumer(Client):
     def __init__(self, fleet: Fleet, index: int) -> None:
         super().__init__(fleet, index)
         self.offset = 0
-        self.leader_epoch = -1
+        self.leader_epoch = self.read_epoch = -1
 
     def takes(self, led: Led) -> bool:
         if led.epoch < self.leader_epoch:
@@ -123,9 +125,12 @@ class Consumer(Client):
 
     def consuming(self, host: Host) -> Process:
         while True:
-            answer = yield from self.ask(host, Read(self.index, self.offset, self.leader_epoch))
+            asked = Read(self.index, self.offset, self.leader_epoch, self.read_epoch)
+            answer = yield from self.ask(host, asked)
             if answer is not None:
                 if answer.error == ErrorCode.OFFSET_OUT_OF_RANGE:
                     self.offset = 0
-                self.offset += len(answer.batches)
+                if answer.batches:
+                    self.offset += len(answer.batches)
+                    self.read_epoch = asked.leader_epoch
             yield READ_MS

@@ -1,9 +1,11 @@
-"""What must hold after each event: the checker stands beside the simulation, sees all logs and the store, and knows what was committed.
+"""What must hold after each event: the checker sees all logs and the store, and knows what was committed.
 
-Its numbers are those of ARCHITECTURE.md. Losses are admitted only where an election was unclean, and then only if the topic allows it or
-the elected disk lost records in a power loss; what a leader from before such an election still believes is not judged.
+Its numbers are those of ARCHITECTURE.md. Only an unclean election may lose records: any of them if
+the topic allows that, else those that the disk of the elected broker lost in a power loss. What a
+leader from before such an election takes for committed is judged below what the election kept.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -15,13 +17,17 @@ from logfleet.replication.longest_log import SILENT
 from logfleet.replication.partition_state import effective_min_isr
 from logfleet.replication.reassignment import is_reassigning, origin, target
 
+from broker_image.tests.sim.history import PartitionHistory
 from broker_image.tests.sim.kernel import Host, Kernel, SimulationError
 from broker_image.tests.sim.permissions import Permissions
 from broker_image.tests.sim.replica_log import NO_PRODUCER, Batch, ReplicaLog
 
 
 class DiskOf(Protocol):
+    """epochs: broker epochs of the registrations that used it."""
+
     logs: dict[int, ReplicaLog]
+    epochs: set[int]
 
 
 class Watched(Protocol):
@@ -33,23 +39,6 @@ class Watched(Protocol):
 
     @property
     def disk(self) -> DiskOf: ...
-
-
-class PartitionHistory:
-    """committed: what any leader has shown to be so, by offset. records: (offset, epoch) -> (value, epoch before it).
-
-    leaders: who began to lead in which leader epoch. unclean_epoch: of the last election that may have lost records, -1 if there was none.
-    is_excused: the loss that it brings has not been seen yet.
-    """
-
-    def __init__(self) -> None:
-        self.committed: list[Batch] = []
-        self.values: set[str] = set()
-        self.records: dict[tuple[int, int], tuple[str, int]] = {}
-        self.leaders: dict[int, tuple[int, int]] = {}
-        self.unclean_epoch = -1
-        self.is_excused = False
-        self.state: Partition | None = None
 
 
 class Checker:
@@ -88,23 +77,24 @@ class Checker:
         leaders[leader_epoch] = (broker.id, broker.epoch or 0)
         if history.state is not None and leader_epoch < history.state.leader_epoch:
             return  # a watch that is late; what it shows as committed is judged as of any leader
-        if leader_epoch >= history.unclean_epoch:
-            self._lost(history, index, broker)
-            history.is_excused = False
+        self._lost(history, index, broker)
 
     def _lost(self, history: PartitionHistory, index: int, broker: Watched) -> None:
-        """What was committed and the new leader has not is gone; after an unclean election that is as it must be."""
-        kept = self._common(history, broker.disk.logs.get(index))
+        """What was committed and the new leader lacks is gone, which only an unclean election excuses."""
+        log = broker.disk.logs.get(index)
+        kept = history.kept_in(log)
         if kept < len(history.committed):
             self._demand(
-                history.is_excused,
+                history.may_lose is not None and kept >= history.may_lose,
                 "I1: partition %s: broker %s leads with %s of %s committed records",
                 index, broker.id, kept, len(history.committed),
             )  # fmt: skip
             self._kernel.sometimes("an unclean election lost records")
-            for batch in history.committed[kept:]:
-                history.values.discard(batch.value)
-            del history.committed[kept:]
+        if history.may_lose is not None:
+            history.cut(kept)
+            history.may_lose = None
+            if log is not None:
+                log.lost_from = None
 
     def appended(self, index: int, broker: Watched, log: ReplicaLog) -> None:
         """The last record of this log is new there, by its leader or copied from it."""
@@ -126,17 +116,16 @@ class Checker:
         self._kernel.sometimes("a follower truncated its log")
         history = self.history(index)
         offset = cut[0].offset
-        if history.unclean_epoch >= 0:
-            return
+        below = [batch for batch in cut if batch.offset < high_watermark]
         self._demand(
-            offset >= high_watermark,
+            not below or (offset >= history.least_kept and not any(map(history.is_committed, below))),
             "I6: partition %s: broker %s truncates to %s, below its high watermark %s",
             index, broker.id, offset, high_watermark,
         )  # fmt: skip
         state = history.state
         if state is not None and (broker.id, broker.epoch) in state.isr:
             self._demand(
-                offset >= len(history.committed) or cut[0] != history.committed[offset],
+                not history.is_committed(cut[0]),
                 "I6: partition %s: broker %s is in the ISR and truncates %s, which is committed",
                 index, broker.id, cut[0],
             )  # fmt: skip
@@ -146,11 +135,11 @@ class Checker:
     ) -> None:
         """The high watermark of a leader has gone over these offsets."""
         history = self.history(index)
-        if leader_epoch < history.unclean_epoch:
-            return
+        sure_end = history.sure_end(leader_epoch)
         for offset in span:
-            self._commit(history, index, broker, log.batches[offset])
-        if history.state is not None:
+            if offset < sure_end:
+                self._commit(history, index, broker, log.batches[offset])
+        if history.state is not None and span.stop <= sure_end:
             self._hold(history, index, log, span.stop)
 
     def told(self, index: int, broker: Watched, high_watermark: int, before: int) -> None:
@@ -166,21 +155,18 @@ class Checker:
             known = history.committed[batch.offset]
             self._demand(known == batch, "I1: partition %s: broker %s shows %s as committed, it was %s", index, broker.id, batch, known)  # fmt: skip
             return
-        if batch.producer != NO_PRODUCER:
-            self._demand(
-                batch.value not in history.values,
-                "I10: partition %s: %s is committed twice", index, batch.value,
-            )  # fmt: skip
-            history.values.add(batch.value)
-        history.committed.append(batch)
+        self._demand(
+            batch.producer == NO_PRODUCER or batch.value not in history.values,
+            "I10: partition %s: %s is committed twice", index, batch.value,
+        )  # fmt: skip
+        history.commit(batch)
 
     def _hold(self, history: PartitionHistory, index: int, log: ReplicaLog, end: int) -> None:
-        """Each member of the ISR that the store has holds what is below `end`. One that is down or registers anew is not looked at."""
+        """Each member of the ISR that the store has holds what is below `end`."""
         assert history.state is not None
         for broker_id, broker_epoch in history.state.isr:
-            member = self.brokers[broker_id]
-            if member.host.is_up and member.epoch == broker_epoch and end:
-                held = member.disk.logs.get(index)
+            held, is_judged = self._held(broker_id, broker_epoch, index)
+            if end and is_judged:
                 self._demand(
                     held is not None
                     and held.end_offset >= end
@@ -189,12 +175,26 @@ class Checker:
                     index, end, broker_id, held.end_offset if held else 0,
                 )  # fmt: skip
 
+    def _held(
+        self, broker_id: int, broker_epoch: int, index: int
+    ) -> tuple[ReplicaLog | None, bool]:
+        """The log of a member of an ISR, and whether it has to hold what is committed.
+
+        Not if the registration is over and its disk has lost records since, or has been replaced.
+        """
+        broker = self.brokers[broker_id]
+        log = broker.disk.logs.get(index)
+        if broker.host.is_up and broker.epoch == broker_epoch:
+            return log, True
+        has_lost = log is not None and log.lost_from is not None
+        return log, broker_epoch in broker.disk.epochs and not has_lost
+
     # what clients see
 
-    def acked(self, index: int, offset: int, value: str) -> None:
+    def acked(self, index: int, offset: int, value: str, leader_epoch: int) -> None:
         """A leader answers a produce with acks=all."""
         history = self.history(index)
-        if history.unclean_epoch >= 0 and offset >= len(history.committed):
+        if offset >= history.sure_end(leader_epoch):
             return
         self._demand(
             offset < len(history.committed) and history.committed[offset].value == value,
@@ -214,27 +214,27 @@ class Checker:
             self._kernel.sometimes("what came again after more than five others was refused")
             return
         self._demand(
-            history.unclean_epoch >= 0,
+            history.least_kept < math.inf,
             "I10: partition %s: %s, sequence %s, is out of order", index, value, sequence,
         )  # fmt: skip
 
-    def consumed(self, index: int, offset: int, batches: tuple[Batch, ...]) -> None:
-        """A consumer was given this."""
+    def consumed(
+        self, index: int, offset: int, batches: tuple[Batch, ...], leader_epoch: int
+    ) -> None:
+        """A leader gave this to a consumer."""
         history = self.history(index)
-        if history.unclean_epoch >= 0:
-            return
-        for number, batch in enumerate(batches):
-            at = offset + number
+        sure_end = history.sure_end(leader_epoch)
+        for at, batch in enumerate(batches, offset):
             self._demand(
-                batch.offset == at and at < len(history.committed) and history.committed[at] == batch,
+                at >= sure_end or (batch.offset == at and history.is_committed(batch)),
                 "I16: partition %s: a consumer got %s at %s, which is not committed",
                 index, batch, at,
             )  # fmt: skip
 
-    def went_back(self, index: int, offset: int, end: int) -> None:
-        """A leader told a consumer that the offset, which it had been given, is out of range."""
+    def went_back(self, index: int, offset: int, end: int, read_epoch: int) -> None:
+        """A leader answered that the offset is out of range. read_epoch: of the leader that gave the record before it."""
         self._demand(
-            self.history(index).unclean_epoch >= 0,
+            offset > self.history(index).sure_end(read_epoch),
             "I16: partition %s: a consumer at %s was told that the log ends at %s",
             index, offset, end,
         )  # fmt: skip
@@ -257,6 +257,8 @@ class Checker:
         for event in batch.events:
             if event.key.startswith(keys.FENCES):
                 self._let_in(image.brokers.get(int(event.key.removeprefix(keys.FENCES))), image)
+            elif event.key.startswith(keys.BROKERS):
+                self._doubt(image.brokers.get(int(event.key.removeprefix(keys.BROKERS))))
         if not any(event.key.startswith(keys.PARTITIONS) for event in batch.events):
             return
         topic = image.topic_by_id(self.topic_id)
@@ -274,6 +276,14 @@ class Checker:
         for index, each in enumerate(topic.partitions if topic else ()):
             self._demand(dict(each.isr).get(broker.id, broker.epoch) == broker.epoch, "I28: partition %s: broker %s is let in as %s, isr %s", index, broker.id, broker.epoch, each.isr)  # fmt: skip
             self._demand(not broker.value.unclean or broker.id not in each.elr, "I28: partition %s: broker %s lost records and is let in, elr %s", index, broker.id, each.elr)  # fmt: skip
+
+    def _doubt(self, broker: Broker | None) -> None:
+        """Remember who says that it may have lost records, or has the disk of an older life (KIP-966)."""
+        if broker is not None and broker.is_new:
+            is_older = broker.last_epoch not in {None, broker.value.previous_epoch}
+            if broker.value.unclean or is_older:
+                for history in self._histories.values():
+                    history.doubtful.add(broker.id)
 
     def _hold_known(self, image: ClusterImage) -> None:
         """Nobody is forgotten (UnregisterBroker) whom a partition names."""
@@ -325,8 +335,10 @@ class Checker:
             )  # fmt: skip
         if members - was and not is_new:
             self._kernel.sometimes("the ISR grew")
-        if (members != was or is_new) and not history.is_excused:
+        if (members != was or is_new) and history.may_lose is None:
             self._hold_committed(history, index, after)
+        for broker_id in members - was:
+            self._joined(history, index, broker_id, dict(after.isr)[broker_id])
         for broker_id in was - members:
             self._left(image.brokers.get(broker_id), is_leaders=not is_new)
         if len(members) < effective_min_isr(after) <= len(was):
@@ -376,14 +388,25 @@ class Checker:
 
     def _hold_committed(self, history: PartitionHistory, index: int, state: Partition) -> None:
         for broker_id, broker_epoch in state.isr:
-            member = self.brokers[broker_id]
-            if member.host.is_up and member.epoch == broker_epoch:
-                kept = self._common(history, member.disk.logs.get(index))
+            held, is_judged = self._held(broker_id, broker_epoch, index)
+            if is_judged:
+                kept = history.kept_in(held)
                 self._demand(
                     kept == len(history.committed),
                     "I3: partition %s: broker %s is in the ISR with %s of %s committed records",
                     index, broker_id, kept, len(history.committed),
                 )  # fmt: skip
+
+    def _joined(
+        self, history: PartitionHistory, index: int, broker_id: int, broker_epoch: int
+    ) -> None:
+        """A broker is in the ISR again: it has what it had lost, unless an unclean election brought it there."""
+        history.doubtful.discard(broker_id)
+        broker = self.brokers[broker_id]
+        log = broker.disk.logs.get(index)
+        is_live = broker.host.is_up and broker.epoch == broker_epoch
+        if is_live and log is not None and history.may_lose is None:
+            log.lost_from = None
 
     def _elected(
         self,
@@ -410,9 +433,16 @@ class Checker:
             "the last leader was elected" if leader == last else "a longer log was elected"
         )
         self._reaches_furthest(index, before, dict(after.isr), image)
-        logs = [self.brokers[each].disk.logs.get(index) for each in (leader, last)]
-        history.unclean_epoch = after.leader_epoch
-        history.is_excused = self._is_unclean_enabled or any(log and log.has_lost for log in logs)
+        eligible = {*before.elr, *before.isr_ids} & set(after.replicas) - history.doubtful
+        self._demand(
+            self._is_unclean_enabled or not eligible,
+            "I8: partition %s: broker %s is elected uncleanly, of isr %s, elr %s",
+            index, leader, before.isr_ids, before.elr,
+        )  # fmt: skip
+        led = self.brokers[last].disk.logs.get(index)
+        may_lose = 0 if self._is_unclean_enabled else led.lost_from if led else None
+        log = self.brokers[leader].disk.logs.get(index)
+        history.elected_uncleanly(after.leader_epoch, log, may_lose)
 
     def _reaches_furthest(
         self, index: int, before: Partition, elected: dict[int, int], image: ClusterImage
@@ -434,10 +464,3 @@ class Checker:
             "I8: partition %s: broker %s is elected, of isr %s, elr %s, last leader %s",
             index, leader[0], before.isr_ids, before.elr, last,
         )  # fmt: skip
-
-    def _common(self, history: PartitionHistory, log: ReplicaLog | None) -> int:
-        """How many of the committed records are in the log, from the first on."""
-        count = min(len(history.committed), log.end_offset if log else 0)
-        while count and log is not None and log.batches[count - 1] != history.committed[count - 1]:
-            count -= 1
-        return count

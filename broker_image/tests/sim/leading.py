@@ -103,11 +103,13 @@ class Leading:
             return
         log, offset = replica.log, request.offset
         if offset > log.end_offset:
-            self._node.fleet.checker.went_back(request.index, offset, log.end_offset)
+            self._node.fleet.checker.went_back(
+                request.index, offset, log.end_offset, request.read_epoch
+            )
             reply(ReadAnswer(ErrorCode.OFFSET_OUT_OF_RANGE))
             return
         batches = tuple(log.batches[offset : max(offset, replica.high_watermark)])
-        self._node.fleet.checker.consumed(request.index, offset, batches)
+        self._node.fleet.checker.consumed(request.index, offset, batches, replica.leader_epoch)
         reply(ReadAnswer(ErrorCode.NONE, batches))
 
     # followers

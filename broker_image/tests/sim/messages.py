@@ -57,11 +57,16 @@ class Produced(msgspec.Struct, frozen=True):
 
 
 class Read(msgspec.Struct, frozen=True):
-    """A consumer asks for what is committed from `offset` on. leader_epoch: of the leader that it means to ask (KIP-320)."""
+    """A consumer asks for what is committed from `offset` on.
+
+    leader_epoch: of the leader that it asks (KIP-320). read_epoch: of the one that gave it the
+    record before; no client sends this, it is for the checker.
+    """
 
     index: int
     offset: int
     leader_epoch: int
+    read_epoch: int
 
 
 class ReadAnswer(msgspec.Struct, frozen=True):

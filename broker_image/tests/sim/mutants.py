@@ -14,6 +14,7 @@ import msgspec
 from logfleet.control import reassignments, transactions, unregistering
 from logfleet.control.brokers import fencing, leaving, may_i
 from logfleet.metadata import keys
+from logfleet.metadata.keys import NO_LEADER
 from logfleet.metadata.receipts import Receipt
 from logfleet.metadata.store import Get, Put, Txn, TxnResult, UnknownOutcome, exists
 from logfleet.replication import (
@@ -306,6 +307,51 @@ def _forgets_change(rule: Any) -> Any:
     return suspend
 
 
+def _counts_no_lost_registration(rule: Any) -> Any:
+    def move(self: LeaderReplicas) -> Any:
+        counted = self._counted
+        self._counted = [each for each in counted if each[0].broker_epoch == each[1]]
+        moved = rule(self)
+        self._counted = counted
+        return moved
+
+    return move
+
+
+def _second_change(rule: Any) -> Any:
+    def isr_change(self: LeaderReplicas, now_ms: int, is_eligible: Any) -> Any:
+        before, self.pending = self.pending, None
+        change = rule(self, now_ms, is_eligible)
+        if change is None:
+            self.pending = before
+        return change
+
+    return isr_change
+
+
+def _last_leader_first(rule: Any) -> Any:
+    def elected(state: Any, present: Any, leader_epoch: int, **named: Any) -> Any:
+        after = rule(state, present, leader_epoch, **named)
+        if after.leader != NO_LEADER:
+            return after
+        beside = rule(state.changed(elr=()), present, leader_epoch, **named)
+        return beside if beside.leader != NO_LEADER else after
+
+    return elected
+
+
+def _within_the_epoch(rule: Any) -> Any:
+    def replacing(state: Any, *arguments: Any, **named: Any) -> Any:
+        after = rule(state, *arguments, **named)
+        is_same = after.leader == state.leader
+        return after.changed(
+            partition_epoch=after.partition_epoch,
+            leader_epoch=state.leader_epoch if is_same else after.leader_epoch,
+        )
+
+    return replacing
+
+
 MUTANTS = (
     Mutant("an ISR change in flight does not count", LeaderReplicas, "_count", _not_pending, seed=2),
     Mutant("the high watermark moves below min ISR", LeaderReplicas, "_move", _below_min_isr, seed=88),
@@ -347,6 +393,10 @@ MUTANTS = (
     Mutant("a roll asks nobody", operators_question, "_as_many_as_may", _asks_nobody, seed=5),
     Mutant("a roll asks about one broker and replaces its zone", operators_question, "_as_many_as_may", _asks_about_one, seed=5),
     Mutant("a broker is forgotten that partitions name", unregistering, "_held", lambda _: lambda *_: iter(()), seed=771),
+    Mutant("a registration that is gone holds nothing", LeaderReplicas, "_move", _counts_no_lost_registration, seed=37),
+    Mutant("a second ISR change is in flight", LeaderReplicas, "isr_change", _second_change, seed=None),
+    Mutant("the last leader is elected beside eligible ones", election, "_elected", _last_leader_first, seed=172),
+    Mutant("replicas go within a leader epoch", election, "_replacing", _within_the_epoch, seed=None),
     Mutant("a broker leaves unasked", leaving, "objections", lambda _: lambda *_: iter(()), seed=26),
     Mutant("a leader goes on though nobody vouches for it", failsafe.Failsafe, "_is_followed", lambda _: lambda *_: True, seed=None),
     Mutant("a leader stops at its lease's deadline", failsafe.Failsafe, "_judge", _suspends_all, seed=None),

@@ -73,12 +73,14 @@ class Disk:
     """What is there after a crash. directory: id of the disk.
 
     marker, note: the broker epoch that a clean stop and a running broker leave (`storage.last_life`).
+    epochs: broker epochs of the registrations that used it.
     """
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self.marker: int | None = None
         self.note: int | None = None
+        self.epochs: set[int] = set()
         self.logs: dict[int, ReplicaLog] = {}
         self.high_watermarks: dict[int, int] = {}
 
@@ -97,9 +99,9 @@ class Disk:
 
     def older_than(self, newer: "Disk") -> "Disk":
         """This copy in place of the disk that it was made of: what it lacks of it is lost."""
+        self.epochs.clear()
         for index, log in newer.logs.items():
-            old = self.logs.setdefault(index, ReplicaLog())
-            old.has_lost = old.has_lost or log.has_lost or old.batches != log.batches
+            self.logs.setdefault(index, ReplicaLog()).lack(log)
         return self
 
 

@@ -131,5 +131,5 @@ class Replica:
             self.node.note("partition %s: high watermark %s", self.index, high_watermark)
         while self.waiting and self.waiting[0][0] < high_watermark:
             offset, value, reply = self.waiting.pop(0)
-            checker.acked(self.index, offset, value)
+            checker.acked(self.index, offset, value, self.leader_epoch)
             reply(Produced(ErrorCode.NONE, offset))

@@ -29,12 +29,15 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReplicaLog:
-    """end_offset: exclusive. durable: everything below survives a power loss. has_lost: it lost something in one."""
+    """end_offset: exclusive. durable: everything below survives a power loss.
+
+    lost_from: the first record that a power loss cost it, None if it has all again (`Checker`).
+    """
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []
         self.durable = 0
-        self.has_lost = False
+        self.lost_from: int | None = None
         self.epochs = LeaderEpochs()
         self.producers = ProducerStates()
 
@@ -83,5 +86,19 @@ class ReplicaLog:
     def lose_power(self, kept: int) -> None:
         """Keep so many of the records that were not flushed."""
         cut = self.truncate_to(min(self.durable + kept, self.end_offset))
-        self.has_lost = self.has_lost or bool(cut)
+        if cut:
+            self._lose(cut[0].offset)
         self.flush()
+
+    def lack(self, newer: "ReplicaLog") -> None:
+        """This older copy of a log takes its place."""
+        if newer.lost_from is not None:
+            self._lose(newer.lost_from)
+        pairs = zip(self.batches, newer.batches, strict=False)
+        alike = next((at for at, (mine, its) in enumerate(pairs) if mine != its), self.end_offset)
+        if alike < newer.end_offset:
+            self._lose(alike)
+
+    def _lose(self, offset: int) -> None:
+        if self.lost_from is None or offset < self.lost_from:
+            self.lost_from = offset

@@ -10,6 +10,7 @@ from logfleet.metadata import keys
 from logfleet.metadata.image import Partition
 from logfleet.metadata.keys import FenceValue
 from logfleet.metadata.store import Put, Txn
+from logfleet.replication.leader import Follower
 
 from broker_image.tests.sim.broker import SimBroker
 from broker_image.tests.sim.node import Settings
@@ -36,6 +37,7 @@ class Scenario(Simulation):
         )
         first, second = partitions[self.index].replicas[:2]
         self.leader, self.follower = self.brokers[first], self.brokers[second]
+        self.other = self.controller  # with three replicas it has the third
 
     @property
     def partition(self) -> Partition:
@@ -84,6 +86,11 @@ class Scenario(Simulation):
         """It loses all that is not flushed, and stays down."""
         self.faults.power(broker, 600_000)
 
+    def stop_cleanly(self, broker: SimBroker) -> None:
+        """It is asked to stop, and stops once it has waited in vain to be let go."""
+        broker.leave(600_000)
+        self.until(lambda: not broker.host.is_up, "it has stopped")
+
     def end_lease(self, broker: SimBroker) -> None:
         """Whoever knows that its process is gone ends its registration."""
         held = self.fleet.store.state.items[keys.broker(broker.id)]
@@ -115,9 +122,21 @@ class Scenario(Simulation):
         name = broker.host.name
         return (name, "store") if way == "out" else ("store", name)
 
-    def hold_watch(self, broker: SimBroker) -> None:
-        """It sees nothing new until the end."""
-        self.fleet.store.hold_watch(broker.host)
+    def hold_watch(self, broker: SimBroker, *, is_held: bool = True) -> None:
+        """It sees nothing new for now."""
+        self.fleet.store.hold_watch(broker.host, is_held=is_held)
+
+    def reassign(self, *wanted: SimBroker) -> None:
+        """Ask the controller for these replicas, and wait until the store has them."""
+        ids = tuple(broker.id for broker in wanted)
+        self.controller.controlling.reassign(self.index, ids)
+        self.until(lambda: set(self.partition.replicas) == set(ids), "the replicas are others")
+
+    def known(self, broker: SimBroker) -> Follower:
+        """What the leader knows of this follower."""
+        leading = self.leader.leading.replicas[self.index].leading
+        assert leading is not None
+        return leading.followers[broker.id]
 
     def is_pending(self) -> bool:
         """Whether a change of the ISR is in flight."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 from logfleet.metadata import keys
+from logfleet.metadata.image import Partition
 from logfleet.metadata.keys import NO_LEADER, ReadyValue
 from logfleet.metadata.store import Put, Txn
 from logfleet.replication.election import first_state
@@ -176,9 +177,7 @@ class Simulation:
         partition = self.fleet.partitions_in(self.fleet.store.image)[index]
         replicas = [self.brokers[each] for each in partition.replicas]
         if partition.leader == NO_LEADER:
-            return any("'" in each.disk.directory for each in replicas) and not self._is_electable(
-                index
-            )
+            return self._is_lost(partition)
         if len(partition.isr) < len(replicas) or is_reassigning(partition):
             return False
         if not all(self.producers[index, acks].is_idle for acks in (True, False)):
@@ -189,9 +188,15 @@ class Simulation:
             log is not None and log.batches == first.batches for log in logs
         )
 
-    def _is_electable(self, index: int) -> bool:
-        partition = self.fleet.partitions_in(self.fleet.store.image)[index]
-        return bool(partition.isr or self.case.settings.is_unclean_enabled)
+    def _is_lost(self, partition: Partition) -> bool:
+        """Whether nobody may lead: only the last leader had what was committed, and its disk has been replaced."""
+        last = self.brokers[partition.last_leader]
+        return (
+            not partition.isr
+            and not self.case.settings.is_unclean_enabled
+            and set(partition.elr) <= {last.id}
+            and last.disk.directory != partition.last_directory
+        )
 
 
 def run(case: Case, *, is_told: bool = False) -> Outcome:

@@ -422,6 +422,66 @@ def a_write_that_was_lost_is_not_recognised_by_what_a_leader_wrote() -> None:
     s.rests()
 
 
+def a_registration_that_is_gone_holds_the_high_watermark() -> None:
+    """KIP-903: F stops cleanly, registers again and fetches, while the ISR has its old registration.
+
+    L dies, and F is elected: it stopped cleanly, so it is an eligible leader.
+    """
+    s = Scenario(min_isr=2)
+    s.acked(2)
+    s.cut_store(s.controller, "in")
+    s.stop_cleanly(s.follower)
+    s.follower.start()
+    s.until(lambda: s.known(s.follower).broker_epoch == s.follower.epoch, "F fetches again")
+    s.cut(s.follower, s.leader)
+    s.produce(1)
+    s.after(500)
+    assert s.high_watermark(s.leader) == 2
+    s.kill(s.leader)
+    s.end_lease(s.leader)
+    s.mend_store(s.controller, "in")
+    s.until(lambda: s.partition.leader == s.follower.id, "the eligible leader is elected")
+    s.rests()
+
+
+def one_isr_change_is_in_flight_at_a_time() -> None:
+    """KIP-497: F is in the ISR, L has not heard of it, and would let the other one join instead."""
+    s = Scenario(factor=3, lag_max_ms=1_000)
+    s.cut(s.other, s.leader)
+    s.drop_follower()
+    s.until(lambda: s.isr == [s.leader.id], "L is alone in the ISR")
+    s.until(lambda: not s.is_pending(), "L hears of it")
+    s.lose_answers(s.leader, 1, 1, 1, 1)
+    s.hold_watch(s.leader)
+    s.mend(s.follower, s.leader)
+    s.until(lambda: s.follower.id in s.isr, "the change is made")
+    s.cut(s.follower, s.leader)
+    s.produce(1, is_acks_all=False)  # the fetch that waits at L brings it to F
+    s.after(50)
+    s.produce(1, is_acks_all=False)
+    s.after(1_500)
+    s.mend(s.other, s.leader)
+    s.until(lambda: s.end_offset(s.other) == s.end_offset(s.leader), "the other one has all")
+    s.after(300)
+    assert s.high_watermark(s.leader) <= s.end_offset(s.follower)
+    s.rests()
+
+
+def a_replica_that_was_gone_begins_with_nothing() -> None:
+    """The other one's replica goes and comes again, empty, and L sees both at once."""
+    s = Scenario(factor=3, lag_max_ms=4_000)
+    s.acked(3)
+    s.hold_watch(s.leader)
+    s.cut(s.other, s.leader)
+    s.reassign(s.leader, s.follower)
+    s.until(lambda: s.index not in s.other.disk.logs, "its log has gone")
+    s.reassign(s.leader, s.follower, s.other)
+    s.hold_watch(s.leader, is_held=False)
+    s.after(500)
+    assert s.other.id not in s.isr
+    s.rests()
+
+
 RULES: dict[Callable[[], None], str | None] = {
     an_election_compares_the_registration: "an election compares no registration",
     a_read_never_settles_an_unknown_transaction: "a read settles an unknown transaction",
@@ -445,7 +505,10 @@ RULES: dict[Callable[[], None], str | None] = {
     a_change_in_flight_counts_for_a_suspended_partition: "a suspended partition forgets a change of the ISR in flight",
     brokers_that_lost_all_leases_at_once_are_elected_once: None,
     a_controller_that_was_replaced_writes_nothing: None,
-    an_eligible_leader_is_elected_before_the_last_one: None,
+    an_eligible_leader_is_elected_before_the_last_one: "the last leader is elected beside eligible ones",
+    a_registration_that_is_gone_holds_the_high_watermark: "a registration that is gone holds nothing",
+    one_isr_change_is_in_flight_at_a_time: "a second ISR change is in flight",
+    a_replica_that_was_gone_begins_with_nothing: "replicas go within a leader epoch",
     leases_outlive_the_store: None,
     a_broker_leaves_after_it_has_handed_over: None,
     an_election_that_its_winner_did_not_hear_of_is_used: None,

@@ -1,0 +1,81 @@
+"""What the checker remembers of one partition: which records were committed, and which of them an unclean election may have cost."""
+
+import math
+
+import msgspec
+from logfleet.metadata.image import Partition
+
+from broker_image.tests.sim.replica_log import NO_PRODUCER, Batch, ReplicaLog
+
+
+class UncleanElection(msgspec.Struct):
+    """leader_epoch: of the elected leader. kept: so many of the records that were committed then survive."""
+
+    leader_epoch: int
+    kept: int
+
+
+class PartitionHistory:
+    """committed: by offset, each record that a leader showed as committed and no unclean election cost.
+
+    values: of the committed records of idempotent producers.
+    records: (offset, epoch) -> (value, epoch of the record before).
+    leaders: leader epoch -> (broker id, broker epoch) of who began to lead in it.
+    doubtful: brokers whose last registration said that they may have lost records, since they
+    last joined the ISR.
+    may_lose: an unclean election has chosen a leader that has not begun to lead yet. It may lack
+    committed records from this offset on; None if it may lack none.
+    """
+
+    def __init__(self) -> None:
+        self.committed: list[Batch] = []
+        self.values: set[str] = set()
+        self.records: dict[tuple[int, int], tuple[str, int]] = {}
+        self.leaders: dict[int, tuple[int, int]] = {}
+        self.doubtful: set[int] = set()
+        self.may_lose: int | None = None
+        self.state: Partition | None = None
+        self._unclean: list[UncleanElection] = []
+
+    def elected_uncleanly(
+        self, leader_epoch: int, log: ReplicaLog | None, may_lose: int | None
+    ) -> None:
+        self.may_lose = may_lose
+        self._unclean.append(UncleanElection(leader_epoch, self.kept_in(log)))
+
+    def kept_in(self, log: ReplicaLog | None) -> int:
+        """How many of the committed records the log has, from the first on."""
+        if log is None:
+            return 0
+        count = min(len(self.committed), log.end_offset)
+        while count and log.batches[count - 1] != self.committed[count - 1]:
+            count -= 1
+        return count
+
+    def cut(self, kept: int) -> None:
+        """The leader of an unclean election begins to lead, with so many of the committed records."""
+        self._unclean[-1].kept = kept
+        for batch in self.committed[kept:]:
+            self.values.discard(batch.value)
+        del self.committed[kept:]
+
+    def commit(self, batch: Batch) -> None:
+        if batch.producer != NO_PRODUCER:
+            self.values.add(batch.value)
+        self.committed.append(batch)
+
+    def is_committed(self, batch: Batch) -> bool:
+        return batch.offset < len(self.committed) and self.committed[batch.offset] == batch
+
+    def sure_end(self, leader_epoch: int) -> float:
+        """Below this offset what a leader of this epoch takes for committed is committed.
+
+        From there on an unclean election of a later epoch may have cost it.
+        """
+        later = [each.kept for each in self._unclean if each.leader_epoch > leader_epoch]
+        return min(later, default=math.inf)
+
+    @property
+    def least_kept(self) -> float:
+        """Below this offset no unclean election has cost a record."""
+        return min((each.kept for each in self._unclean), default=math.inf)
