@@ -11,6 +11,7 @@ from broker_image.tests.sim.node import Fleet
 from broker_image.tests.sim.replica_log import NO_PRODUCER
 
 RETRY_MS = 100
+"""Before the first retry; it doubles up to eight times that (retry.backoff.ms and .max.ms)."""
 ELSEWHERE = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -20,7 +21,7 @@ ELSEWHERE = frozenset(
 )
 """Errors after which a client asks anew who leads."""
 READ_MS = 400
-DELIVERY_MS_MAX = 180_000
+DELIVERY_MS_MAX = 400_000
 """delivery.timeout.ms: longer than all that a simulation breaks."""
 
 
@@ -85,7 +86,7 @@ class Producer(Client):
         self._busy -= 1
 
     def _deliver(self, value: str) -> Process:
-        kernel, began_ms = self.fleet.kernel, self.fleet.kernel.now
+        kernel, began_ms, retries = self.fleet.kernel, self.fleet.kernel.now, 0
         while True:
             sequence = self._sequence if self.is_acks_all else -1
             request = Produce(self.index, value, self.is_acks_all, self._producer, sequence)
@@ -101,7 +102,8 @@ class Producer(Client):
                     self._producer, self._sequence = self._producer + 1, 0  # as KIP-360 begins anew
             if kernel.now - began_ms > DELIVERY_MS_MAX:
                 raise SimulationError(f"L2: {value} is neither acknowledged nor refused")
-            yield RETRY_MS + kernel.draw("load.retry", 50)
+            yield (RETRY_MS << min(retries, 3)) + kernel.draw("load.retry", 50)
+            retries += 1
 
 
 class Consumer(Client):

@@ -237,6 +237,21 @@ class Faults:
         if not self._fleet.store.is_out:
             self._fleet.store.outage(ms)
 
+    def end_leases(self, _target: SimBroker, ms: int) -> None:
+        """The store elects a leader of its own, and all leases have ended after that."""
+        if not self._fleet.store.is_out:
+            self._fleet.kernel.sometimes("all leases ended at once")
+            self._fleet.store.outage(ms % 1_000, ends_leases=True)
+
+    def absence(self, target: SimBroker, ms: int) -> None:
+        """The store is away for minutes, or for one broker only."""
+        if ms % 3:
+            self._fleet.kernel.sometimes("the store was away for minutes")
+            self.outage(target, ms)
+        else:
+            self._fleet.kernel.sometimes("a broker was without the store for minutes")
+            self.cut_store(target, ms)
+
     def compact(self, _target: SimBroker, _ms: int) -> None:
         self._fleet.store.compact()
 
@@ -288,12 +303,14 @@ KINDS: dict[str, Callable[[Faults, SimBroker, int], None]] = {
     "mute": Faults.mute,
     "reset": Faults.reset,
     "outage": Faults.outage,
+    "end_leases": Faults.end_leases,
     "compact": Faults.compact,
     "end_lease": Faults.end_lease,
     "depose": Faults.depose,
 }
 ACTS = {
     **KINDS,
+    "absence": Faults.absence,
     "stop_if_allowed": Faults.stop_if_allowed,
     "reassign": Faults.reassign,
     "old_disk": Faults.old_disk,
@@ -304,10 +321,13 @@ ACTS = {
 """Also those that are drawn beside the faults of a seed, from a stream of their own."""
 
 
+MEANWHILE = ("kill", "pause", "cut_peers", "isolate", "reset", "cut_store")
+"""What fails while the store is away for minutes."""
+
+
 def drawn_faults(tape: Tape, until_ms: int) -> tuple[Fault, ...]:
     """Some kinds only, chosen for this seed, so that each of them meets itself and few others (swarm testing)."""
     kinds = [kind for kind in KINDS if tape.draw("faults.kind", 5) >= 3] or ["kill"]
-    count = 1 + tape.draw("faults.count", 8)
     faults = [
         Fault(
             tape.draw("faults.at", until_ms),
@@ -316,51 +336,95 @@ def drawn_faults(tape: Tape, until_ms: int) -> tuple[Fault, ...]:
             (200, 1_000, 2_500, 5_000, 9_000)[tape.draw("faults.long", 5)]
             + tape.draw("faults.ms", 1_000),
         )
-        for _ in range(count)
+        for _ in range(1 + tape.draw("faults.count", 8))
     ]
-    if tape.draw("ask.is_silent", 3) == 0:
-        faults += [
-            Fault(
-                tape.draw("ask.at", until_ms),
-                "stop_if_allowed",
-                tape.draw("ask.target", 12),
-                3_500 + tape.draw("ask.ms", 5_000),
-            )
-            for _ in range(1 + tape.draw("ask.count", 2))
-        ]
-    if tape.draw("move.is_drawn", 3) == 2:
-        faults += [
-            Fault(
-                tape.draw("move.at", until_ms),
-                "reassign",
-                tape.draw("move.target", 12),
-                tape.draw("move.ms", 1_000),
-            )
-            for _ in range(1 + tape.draw("move.count", 4))
-        ]
-    if tape.draw("old.is_drawn", 3) == 2:
-        faults += [
-            Fault(
-                tape.draw("old.at", until_ms),
-                "old_disk",
-                tape.draw("old.target", 12),
-                1_000 + tape.draw("old.ms", 7_000),
-            )
-            for _ in range(1 + tape.draw("old.count", 3))
-        ]
-    if tape.draw("operate.is_drawn", 3) == 2:
-        begun = ("roll", "drain")[tape.draw("operate.first", 2)]
-        others = [
-            ("kill_operator", "roll", "drain")[tape.draw("operate.which", 3)]
-            for _ in range(tape.draw("operate.count", 3))
-        ]
-        faults += [
-            Fault(
-                tape.draw("operate.at", until_ms),
-                kind,
-                tape.draw("operate.target", 12),
-                500 + tape.draw("operate.ms", 4_000),
-            )
-            for kind in (begun, *others)
-        ]
+    faults += _questions(tape, until_ms)
+    faults += _moves(tape, until_ms)
+    faults += _old_disks(tape, until_ms)
+    faults += _operation(tape, until_ms)
+    faults += _absences(tape, until_ms)
     return tuple(sorted(faults, key=lambda fault: fault.at_ms))
+
+
+def _questions(tape: Tape, until_ms: int) -> list[Fault]:
+    if tape.draw("ask.is_silent", 3):
+        return []
+    return [
+        Fault(
+            tape.draw("ask.at", until_ms),
+            "stop_if_allowed",
+            tape.draw("ask.target", 12),
+            3_500 + tape.draw("ask.ms", 5_000),
+        )
+        for _ in range(1 + tape.draw("ask.count", 2))
+    ]
+
+
+def _moves(tape: Tape, until_ms: int) -> list[Fault]:
+    if tape.draw("move.is_drawn", 3) != 2:
+        return []
+    return [
+        Fault(
+            tape.draw("move.at", until_ms),
+            "reassign",
+            tape.draw("move.target", 12),
+            tape.draw("move.ms", 1_000),
+        )
+        for _ in range(1 + tape.draw("move.count", 4))
+    ]
+
+
+def _old_disks(tape: Tape, until_ms: int) -> list[Fault]:
+    if tape.draw("old.is_drawn", 3) != 2:
+        return []
+    return [
+        Fault(
+            tape.draw("old.at", until_ms),
+            "old_disk",
+            tape.draw("old.target", 12),
+            1_000 + tape.draw("old.ms", 7_000),
+        )
+        for _ in range(1 + tape.draw("old.count", 3))
+    ]
+
+
+def _operation(tape: Tape, until_ms: int) -> list[Fault]:
+    if tape.draw("operate.is_drawn", 3) != 2:
+        return []
+    begun = ("roll", "drain")[tape.draw("operate.first", 2)]
+    others = [
+        ("kill_operator", "roll", "drain")[tape.draw("operate.which", 3)]
+        for _ in range(tape.draw("operate.count", 3))
+    ]
+    return [
+        Fault(
+            tape.draw("operate.at", until_ms),
+            kind,
+            tape.draw("operate.target", 12),
+            500 + tape.draw("operate.ms", 4_000),
+        )
+        for kind in (begun, *others)
+    ]
+
+
+def _absences(tape: Tape, until_ms: int) -> list[Fault]:
+    """The store is away for one to three minutes, from one broker or from all, and more fails then."""
+    if tape.draw("absence.is_drawn", 30) != 29:
+        return []
+    at_ms, ms = tape.draw("absence.at", until_ms), 60_000 + tape.draw("absence.ms", 120_000)
+    absence = Fault(at_ms, "absence", tape.draw("absence.target", 12), ms)
+    return [absence] + [
+        Fault(
+            at_ms + tape.draw("absence.when", ms),
+            MEANWHILE[tape.draw("absence.which", len(MEANWHILE))],
+            tape.draw("absence.target", 12),
+            1_000 + tape.draw("absence.long", 20_000),
+        )
+        for _ in range(tape.draw("absence.count", 4))
+    ]
+
+
+def end_ms(faults: tuple[Fault, ...], at_least_ms: int) -> int:
+    """When a run heals what is broken: after the absence of the store, if there is one."""
+    ends = [each.at_ms + each.ms + 3_000 for each in faults if each.kind == "absence"]
+    return max(at_least_ms, *ends) if ends else at_least_ms

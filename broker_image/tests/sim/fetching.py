@@ -12,6 +12,7 @@ from broker_image.tests.sim.node import Node
 from broker_image.tests.sim.replica import Replica
 
 BACK_OFF_MS = 100
+BACK_OFF_MS_MAX = 800
 
 
 class Fetching:
@@ -40,7 +41,7 @@ class Fetching:
 
     def _fetching(self, leader: int) -> Process:
         node, kernel = self._node, self._node.fleet.kernel
-        target = f"b{leader}"
+        target, back_off_ms = f"b{leader}", BACK_OFF_MS
         while followed := self._followed(leader):
             rows = {
                 index: follower.next_fetch(
@@ -58,7 +59,8 @@ class Fetching:
                 node.host, target, Fetch(node.id, node.epoch, rows, known)
             )
             if isinstance(answer, Disconnected):
-                yield BACK_OFF_MS
+                yield back_off_ms
+                back_off_ms = min(2 * back_off_ms, BACK_OFF_MS_MAX)
                 continue
             pause_ms = kernel.draw("schedule.fetch", 5)
             if pause_ms > 1:
@@ -69,7 +71,10 @@ class Fetching:
                 if replica.leader is not None:  # of which leader the answer is, `decide` looks
                     backs_off |= yield from self._take(replica, target, rows[index], row)
             if backs_off:
-                yield BACK_OFF_MS
+                yield back_off_ms
+                back_off_ms = min(2 * back_off_ms, BACK_OFF_MS_MAX)
+            else:
+                back_off_ms = BACK_OFF_MS
         del self._leaders[leader]
 
     def _take(self, replica: Replica, target: str, asked: NextFetch, row: Row) -> Process:

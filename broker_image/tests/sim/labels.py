@@ -1,11 +1,12 @@
 """What must happen in any two thousand seeds, else nothing follows from their having passed (sometimes-asserts)."""
 
 LABELS = (
+    "a broker could not be emptied, and stays",
     "a broker had to wait before it left",
     "a broker left when nothing needed it any more",
     "a broker was emptied",
     "a broker was forgotten, and began anew",
-    "a broker could not be emptied, and stays",
+    "a broker was without the store for minutes",
     "a consumer heard of a leader that was replaced",
     "a controller decided too late",
     "a controller knew a write by its receipt",
@@ -29,6 +30,7 @@ LABELS = (
     "a transaction was neither done nor answered",
     "a watch began anew with a snapshot",
     "all brokers were replaced",
+    "all leases ended at once",
     "an ISR change came too late",
     "an ISR change was written anew, alone",
     "an answer came to what was no longer asked",
@@ -48,6 +50,7 @@ LABELS = (
     "the ISR shrank by the controller",
     "the high watermark was held back below min ISR",
     "the last leader was elected",
+    "the store was away for minutes",
     "two brokers believed that they controlled",
     "what was allowed to stop left nothing offline",
 )

@@ -264,6 +264,9 @@ class Leading:
         wanted = {key: change for key, (_, change) in changes.items()}
         for key, answer in isr_write.read_answer(txn, result, wanted).items():
             replica, change = changes[key]
+            if isinstance(answer, Lost) and _goes_on(replica, answer):
+                while not isr_write.is_shown(node.image, txn, result):
+                    yield ISR_WAIT_MS
             leading = replica.leading or replica.suspended
             if leading is None or leading.pending is not change:
                 continue
@@ -283,3 +286,12 @@ class Leading:
             if replica.leading is not None:
                 replica.moved()
                 self._wake(replica.index)
+
+
+def _goes_on(replica: Replica, answer: Lost) -> bool:
+    """Whether the leader epoch has not ended, by what is in the store.
+
+    If it has, the leader stops before its image shows that: the broker applies images later than it
+    sees them.
+    """
+    return answer.state is not None and answer.state.leader_epoch == replica.leader_epoch

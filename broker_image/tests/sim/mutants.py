@@ -397,6 +397,7 @@ MUTANTS = (
     Mutant("a second ISR change is in flight", LeaderReplicas, "isr_change", _second_change, seed=None),
     Mutant("the last leader is elected beside eligible ones", election, "_elected", _last_leader_first, seed=172),
     Mutant("replicas go within a leader epoch", election, "_replacing", _within_the_epoch, seed=None),
+    Mutant("an ISR change waits for what other tenants wrote", isr_write, "is_shown", lambda _: lambda image, _txn, answer: image.revision >= answer.revision, seed=369),
     Mutant("a broker leaves unasked", leaving, "objections", lambda _: lambda *_: iter(()), seed=26),
     Mutant("a leader goes on though nobody vouches for it", failsafe.Failsafe, "_is_followed", lambda _: lambda *_: True, seed=None),
     Mutant("a leader stops at its lease's deadline", failsafe.Failsafe, "_judge", _suspends_all, seed=None),

@@ -35,6 +35,7 @@ class Settings(msgspec.Struct, frozen=True):
     late: int = 0
     refused: int = 0
     dropped: int = 0
+    tenant: int = 0
 
 
 class Fleet:
@@ -55,6 +56,7 @@ class Fleet:
         faults = self.store.faults
         faults.unknown, faults.late = settings.unknown, settings.late
         faults.refused, faults.dropped = settings.refused, settings.dropped
+        faults.tenant = settings.tenant
 
     def topic_put(self, min_isr: int) -> Put:
         """The topic, with its configs."""

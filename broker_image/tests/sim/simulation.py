@@ -17,7 +17,7 @@ from logfleet.replication.reassignment import is_reassigning
 
 from broker_image.tests.sim.broker import SimBroker
 from broker_image.tests.sim.clients import Consumer, Producer
-from broker_image.tests.sim.faults import Fault, Faults, drawn_faults
+from broker_image.tests.sim.faults import Fault, Faults, drawn_faults, end_ms
 from broker_image.tests.sim.kernel import Host, Kernel, SimulationError
 from broker_image.tests.sim.node import Fleet, Settings
 from broker_image.tests.sim.operating import Operating
@@ -79,15 +79,22 @@ def drawn_case(seed: int) -> Case:
         late=has_store_faults * draw("store.late", 25),
         refused=has_store_faults * draw("store.refused", 10),
         dropped=has_store_faults * (0, 5, 15, 40)[draw("drop.percent", 4)],
+        tenant=(0, 0, 50)[draw("tenant.is_there", 3)],
     )
+    faults = drawn_faults(tape, SAFETY_MS)
     load: list[Load] = []
     for _ in range(10 + draw("load.count", 30)):
         at_ms, partition = draw("load.at", SAFETY_MS), draw("load.partition", settings.partitions)
         is_acks_all = draw("load.acks", 4) < 3
         burst = 1 if is_acks_all else 1 + draw("load.burst", 6)
         load += burst * [Load(at_ms, partition, is_acks_all)]
+    longer_ms = end_ms(faults, SAFETY_MS) - SAFETY_MS
+    load += [
+        Load(SAFETY_MS + tape.draw("absence.load", longer_ms), number % settings.partitions, True)
+        for number in range(longer_ms // 4_000)
+    ]
     load.sort(key=lambda each: each.at_ms)
-    return Case(seed, settings, drawn_faults(tape, SAFETY_MS), tuple(load))
+    return Case(seed, settings, faults, tuple(load))
 
 
 class Simulation:
@@ -212,7 +219,7 @@ def run(case: Case, *, is_told: bool = False) -> Outcome:
         for load in case.load:
             producer = simulation.producers[load.partition, load.is_acks_all]
             kernel.at(load.at_ms, simulation.client, "load", producer.produce)
-        kernel.run(began_ms + SAFETY_MS)
+        kernel.run(began_ms + end_ms(case.faults, SAFETY_MS))
         kernel.note("world", "*** all is healed")
         simulation.faults.heal()
         simulation.expect(CONVERGENCE_MS, simulation.is_at_rest, "the fleet comes to rest")

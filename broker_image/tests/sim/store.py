@@ -1,7 +1,9 @@
 """The metadata store of a simulated fleet: the contract of `logfleet.metadata.store`, with everything that etcd does to its clients.
 
-`StoreState` is the store itself, one step at a time. `SimStore` stands in the simulated world: answers that are late or lost, proposals that
-are committed after their client gave up, watches that lag and coalesce, compaction, windows without quorum in which no lease expires.
+`StoreState` is the store itself, one step at a time. `SimStore` stands in the simulated world: answers
+that are late or lost, proposals that are committed after their client gave up, watches that lag and
+coalesce, compaction, and times without quorum, after which each lease is as new, or all have ended.
+Another tenant may write below a prefix of its own: that moves the revision, and no watch shows it.
 """
 
 from collections.abc import Callable, Sequence
@@ -85,6 +87,10 @@ class StoreState:
             return None
         return [batch for batch in self.history if batch.revision > revision]
 
+    def write_elsewhere(self) -> None:
+        """Another tenant writes below its own prefix."""
+        self.revision += 1
+
     def compact(self, revision: int) -> None:
         self.compacted = max(self.compacted, revision)
         self.history = [batch for batch in self.history if batch.revision > self.compacted]
@@ -124,12 +130,13 @@ class StoreState:
 
 
 class StoreFaults(msgspec.Struct):
-    """What may happen to a transaction, in percent."""
+    """What may happen to a transaction, in percent. tenant: another tenant writes before it."""
 
     unknown: int = 0
     late: int = 0
     refused: int = 0
     dropped: int = 0
+    tenant: int = 0
 
 
 class Watcher:
@@ -143,7 +150,10 @@ class Watcher:
 
 
 class SimStore:
-    """images: by revision, each made by the product's own builder, once for all who watch."""
+    """image: the newest; its revision is that of the last event below the fleet's own prefix.
+
+    Each is made by the product's own builder, once for all who watch.
+    """
 
     def __init__(self, kernel: Kernel, net: SimNet) -> None:
         self.state = StoreState()
@@ -157,6 +167,7 @@ class SimStore:
         self.watchers: dict[str, Watcher] = {}
         self._kernel, self._net = kernel, net
         self._images: dict[int, ClusterImage] = {1: self.image}
+        self._published = 1  # every event up to this revision of the store is in `image`
         self._deadlines: dict[int, int] = {}
 
     # what a client calls
@@ -226,12 +237,16 @@ class SimStore:
     def compact(self) -> None:
         """Whoever has not seen all is shown a snapshot next."""
         self.state.compact(self.state.revision)
-        self._images = {self.state.revision: self.image}
+        self._images = {self.image.revision: self.image}
+        for watcher in self.watchers.values():
+            if watcher.revision >= self.image.revision:
+                watcher.revision = self.state.revision
 
-    def outage(self, ms: int) -> None:
-        """No quorum; afterwards all leases live as long as if they were new."""
+    def outage(self, ms: int, *, ends_leases: bool = False) -> None:
+        """No quorum; afterwards all leases live as long as if they were new, or all have ended."""
         self.is_out = True
-        self._kernel.at(ms, self.host, "outage ends", self._back)
+        then = self._end_lease if ends_leases else self._extend
+        self._kernel.at(ms, self.host, "outage ends", self._back, then)
 
     def poke(self) -> None:
         """Links have changed: whoever waits for news may get them now."""
@@ -242,10 +257,14 @@ class SimStore:
         self.watchers[host.name].is_held = is_held
         self._poke(self.watchers[host.name])
 
-    def _back(self) -> None:
+    def _back(self, then: Callable[[int, int], None]) -> None:
         self.is_out = False
-        for lease, ttl_s in self.state.leases.items():
-            self._extend(lease, ttl_s)
+        for lease, ttl_s in list(self.state.leases.items()):
+            then(lease, ttl_s)
+
+    def _end_lease(self, lease: int, _ttl_s: int = 0) -> None:
+        self.state.end_lease(lease)
+        self._publish()
 
     def _ask(self, host: Host, label: str, action: Callable[[], object]) -> Future:
         answer, kernel = Future(), self._kernel
@@ -269,6 +288,8 @@ class SimStore:
             if kernel.draw("store.held", 2):  # a member holds it until it can be committed
                 kernel.at(500, self.host, "txn", self._arrive, host, txn, None)
             return
+        if self.faults.tenant and kernel.draw("tenant.writes", 100) >= 100 - self.faults.tenant:
+            self.state.write_elsewhere()
         value: TxnResult | StoreError
         try:
             value = self.state.txn(txn)
@@ -282,13 +303,14 @@ class SimStore:
         kernel.at(self._net.delay(), host, "txn answer", answer.resolve, value)
 
     def _publish(self) -> None:
-        for batch in self.state.since(self.image.revision) or []:
+        for batch in self.state.since(self._published) or []:
             builder = ImageBuilder(self.image)
             for event in batch.events:
                 builder.add(event)
             self.image, _ = builder.build(batch.revision)
             self._images[batch.revision] = self.image
             self.on_commit(batch, self.image)
+        self._published = self.state.revision
         self.poke()
 
     def _poke(self, watcher: Watcher) -> None:
@@ -305,12 +327,15 @@ class SimStore:
         if watcher.is_held or not self._net.is_open(self.host.name, watcher.host.name):
             return
         following = [revision for revision in self._images if revision > watcher.revision]
-        if watcher.revision < self.state.compacted and watcher.revision:
-            self._kernel.sometimes("a watch began anew with a snapshot")
-        elif len(following) > 1 and watcher.revision and self._kernel.draw("store.coalesce", 2):
-            following = following[:1]
-        watcher.revision = max(following)
-        image = self._images[watcher.revision]
+        if watcher.revision < self.state.compacted or not watcher.revision:
+            if watcher.revision:
+                self._kernel.sometimes("a watch began anew with a snapshot")
+            watcher.revision = self.state.revision
+            image = msgspec.structs.replace(self.image, revision=watcher.revision)
+        else:
+            one_by_one = len(following) > 1 and self._kernel.draw("store.coalesce", 2)
+            watcher.revision = following[0] if one_by_one else following[-1]
+            image = self._images[watcher.revision]
         if watcher.life == watcher.host.life:
             self._kernel.at(0, watcher.host, "image", watcher.on_image, image)
         self._poke(watcher)
@@ -328,8 +353,7 @@ class SimStore:
         return True
 
     def _revoked(self, lease: int) -> bool:
-        self.state.end_lease(lease)
-        self._publish()
+        self._end_lease(lease)
         return True
 
     def _extend(self, lease: int, ttl_s: int) -> None:
@@ -342,5 +366,4 @@ class SimStore:
                 self._kernel.sometimes("a lease outlived an outage of the store")
                 return  # it is granted anew when the store is back
             self._kernel.note("store", "lease %s has expired", lease)
-            self.state.end_lease(lease)
-            self._publish()
+            self._end_lease(lease)

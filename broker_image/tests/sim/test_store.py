@@ -183,3 +183,43 @@ def test_a_watch_shows_complete_revisions_late_and_after_compaction_all_at_once(
     rig.after(10)
     assert seen == [2, 4]
     assert rig.kernel.labels["a watch began anew with a snapshot"] == 1
+
+
+def test_all_leases_may_have_ended_when_the_quorum_is_back() -> None:
+    rig = Rig()
+    lease = rig.store.grant_lease(rig.host, 30)
+    rig.after(10)
+    rig.put("other/a", lease=lease.value)
+    rig.store.outage(1_000, ends_leases=True)
+    rig.after(900)
+    assert list(rig.store.state.items) == ["other/a"]
+    rig.after(200)
+    assert rig.store.state.items == {}
+
+
+def test_another_tenants_writes_move_the_revision_and_no_watch_shows_them() -> None:
+    rig = Rig()
+    seen: list[int] = []
+    rig.store.watch(rig.host, lambda image: seen.append(image.revision))
+    rig.put("other/a")
+    rig.store.faults.tenant = 100
+    rig.kernel.tape = Tape(0, {"tenant": [99, 99, 99]})
+    result = rig.put("other/a")
+    assert isinstance(result, TxnResult)
+    assert (result.succeeded, result.revision, seen) == (False, 3, [2])
+    rig.store.compact()
+    rig.after(10)
+    assert seen == [2]
+    rig.put("other/b")
+    assert seen == [2, 5]
+    assert rig.kernel.labels["a watch began anew with a snapshot"] == 0
+
+
+def test_a_snapshot_has_the_revision_of_the_whole_store() -> None:
+    rig = Rig()
+    rig.put("other/a")
+    rig.store.state.write_elsewhere()
+    seen: list[int] = []
+    rig.store.watch(rig.host, lambda image: seen.append(image.revision))
+    rig.after(10)
+    assert seen == [3]
