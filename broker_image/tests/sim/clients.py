@@ -131,7 +131,7 @@ class Consumer(Client):
             answer = yield from self.ask(host, asked)
             if answer is not None:
                 if answer.error == ErrorCode.OFFSET_OUT_OF_RANGE:
-                    self.offset = 0
+                    self.offset = answer.log_start
                 if answer.batches:
                     self.offset += len(answer.batches)
                     self.read_epoch = asked.leader_epoch

@@ -164,6 +164,18 @@ class Faults:
         controller = self._brokers[max(controllers, key=controllers.__getitem__)]
         controller.controlling.reassign(ms % self._fleet.settings.partitions, wanted)
 
+    def delete_records(self, target: SimBroker, ms: int) -> None:
+        """A client has the leader delete records, or retention deletes some of a follower's."""
+        replica = target.leading.replicas.get(ms % self._fleet.settings.partitions)
+        if replica is None or not target.host.is_up or not target.is_registered:
+            return
+        start = replica.log.start_offset
+        offset = start + (replica.high_watermark - start) * (1 + ms % 4) // 4
+        if replica.leading is not None:
+            target.leading.delete_records(replica.index, offset)
+        else:
+            replica.delete_before(offset)
+
     def roll(self, _target: SimBroker, _ms: int) -> None:
         self._operating.roll()
 
@@ -311,6 +323,7 @@ KINDS: dict[str, Callable[[Faults, SimBroker, int], None]] = {
 ACTS = {
     **KINDS,
     "absence": Faults.absence,
+    "delete_records": Faults.delete_records,
     "stop_if_allowed": Faults.stop_if_allowed,
     "reassign": Faults.reassign,
     "old_disk": Faults.old_disk,
@@ -342,6 +355,7 @@ def drawn_faults(tape: Tape, until_ms: int) -> tuple[Fault, ...]:
     faults += _moves(tape, until_ms)
     faults += _old_disks(tape, until_ms)
     faults += _operation(tape, until_ms)
+    faults += _deletions(tape, until_ms)
     faults += _absences(tape, until_ms)
     return tuple(sorted(faults, key=lambda fault: fault.at_ms))
 
@@ -404,6 +418,20 @@ def _operation(tape: Tape, until_ms: int) -> list[Fault]:
             500 + tape.draw("operate.ms", 4_000),
         )
         for kind in (begun, *others)
+    ]
+
+
+def _deletions(tape: Tape, until_ms: int) -> list[Fault]:
+    if tape.draw("delete.is_drawn", 3) != 2:
+        return []
+    return [
+        Fault(
+            tape.draw("delete.at", until_ms),
+            "delete_records",
+            tape.draw("delete.target", 12),
+            tape.draw("delete.ms", 1_000),
+        )
+        for _ in range(1 + tape.draw("delete.count", 5))
     ]
 
 

@@ -54,9 +54,13 @@ class Fetching:
                 woken = self._leaders[leader] = Future()
                 yield woken
                 continue
-            known = {index: followed[index].high_watermark for index in rows}
+            starts = {index: followed[index].log.start_offset for index in rows}
+            known = {
+                index: (followed[index].high_watermark, followed[index].leader_start)
+                for index in rows
+            }
             answer = yield node.fleet.net.call(
-                node.host, target, Fetch(node.id, node.epoch, rows, known)
+                node.host, target, Fetch(node.id, node.epoch, rows, starts, known)
             )
             if isinstance(answer, Disconnected):
                 yield back_off_ms
@@ -96,16 +100,24 @@ class Fetching:
                         replica.high_watermark, row.high_watermark, log.end_offset
                     )
                 )
-            case Action.TRUNCATE | Action.RESET:
+                replica.leader_start = row.log_start
+                replica.delete_before(
+                    follower.log_start_offset(
+                        log.start_offset, row.log_start, replica.high_watermark
+                    )
+                )
+            case Action.TRUNCATE:
                 replica.truncate(decision.offset)
             case Action.WAIT:
                 replica.is_waiting = True
             case Action.ASK_RANGE:
-                end = yield node.fleet.net.call(node.host, target, Range(replica.index))
-                if isinstance(end, int) and replica.leader == int(target[1:]):
-                    found = follower.out_of_range(log.end_offset, 0, end)
+                ends = yield node.fleet.net.call(node.host, target, Range(replica.index))
+                if isinstance(ends, tuple) and replica.leader == int(target[1:]):
+                    found = follower.out_of_range(log.end_offset, *ends)
                     if found.action is Action.TRUNCATE:
                         replica.truncate(found.offset)
+                    elif found.action is Action.RESET:
+                        replica.reset(found.offset)
                 return True
             case Action.BACK_OFF:
                 return True

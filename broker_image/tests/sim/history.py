@@ -25,6 +25,7 @@ class PartitionHistory:
     last joined the ISR.
     may_lose: an unclean election has chosen a leader that has not begun to lead yet. It may lack
     committed records from this offset on; None if it may lack none.
+    deleted: records below this offset were deleted in a replica.
     """
 
     def __init__(self) -> None:
@@ -34,6 +35,7 @@ class PartitionHistory:
         self.leaders: dict[int, tuple[int, int]] = {}
         self.doubtful: set[int] = set()
         self.may_lose: int | None = None
+        self.deleted = 0
         self.state: Partition | None = None
         self._unclean: list[UncleanElection] = []
 
@@ -44,11 +46,11 @@ class PartitionHistory:
         self._unclean.append(UncleanElection(leader_epoch, self.kept_in(log)))
 
     def kept_in(self, log: ReplicaLog | None) -> int:
-        """How many of the committed records the log has, from the first on."""
+        """How many of the committed records the log has, from the first on; deleted ones count."""
         if log is None:
             return 0
         count = min(len(self.committed), log.end_offset)
-        while count and log.batches[count - 1] != self.committed[count - 1]:
+        while count > log.base and log.at(count - 1) != self.committed[count - 1]:
             count -= 1
         return count
 
@@ -58,6 +60,12 @@ class PartitionHistory:
         for batch in self.committed[kept:]:
             self.values.discard(batch.value)
         del self.committed[kept:]
+
+    def deleted_before(self, offset: int) -> None:
+        """A replica's log starts there: nobody looks for what is below."""
+        for batch in self.committed[self.deleted : offset]:
+            self.values.discard(batch.value)
+        self.deleted = max(self.deleted, offset)
 
     def commit(self, batch: Batch) -> None:
         if batch.producer != NO_PRODUCER:

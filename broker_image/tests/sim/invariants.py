@@ -14,7 +14,7 @@ from logfleet.metadata import keys
 from logfleet.metadata.image import Broker, ClusterImage, Partition
 from logfleet.metadata.store import WatchBatch
 from logfleet.replication.longest_log import SILENT
-from logfleet.replication.partition_state import effective_min_isr
+from logfleet.replication.partition_state import Member, effective_min_isr
 from logfleet.replication.reassignment import is_reassigning, origin, target
 
 from broker_image.tests.sim.history import PartitionHistory
@@ -98,16 +98,17 @@ class Checker:
 
     def appended(self, index: int, broker: Watched, log: ReplicaLog) -> None:
         """The last record of this log is new there, by its leader or copied from it."""
-        batch = log.batches[-1]
-        previous = log.batches[-2].epoch if batch.offset else -1
+        history, batch = self.history(index), log.at(log.end_offset - 1)
+        previous = log.at(batch.offset - 1).epoch if batch.offset > log.base else -1
         self._demand(previous <= batch.epoch, "I4: partition %s of %s: epoch %s follows %s", index, broker.id, batch.epoch, previous)  # fmt: skip
-        known = self.history(index).records.setdefault(
+        known, before = history.records.setdefault(
             (batch.offset, batch.epoch), (batch.value, previous)
         )
+        is_alone = batch.offset <= max(log.base, history.deleted)  # no replica shows what is below
         self._demand(
-            known == (batch.value, previous),
+            known == batch.value and (is_alone or before == previous),
             "I5: partition %s, offset %s, epoch %s: %s at broker %s is %s elsewhere",
-            index, batch.offset, batch.epoch, (batch.value, previous), broker.id, known,
+            index, batch.offset, batch.epoch, (batch.value, previous), broker.id, (known, before),
         )  # fmt: skip
 
     def truncated(self, index: int, broker: Watched, cut: list[Batch], high_watermark: int) -> None:
@@ -138,9 +139,43 @@ class Checker:
         sure_end = history.sure_end(leader_epoch)
         for offset in span:
             if offset < sure_end:
-                self._commit(history, index, broker, log.batches[offset])
+                self._commit(history, index, broker, log.at(offset))
         if history.state is not None and span.stop <= sure_end:
             self._hold(history, index, log, span.stop)
+
+    def started(self, index: int, broker: Watched, log: ReplicaLog) -> None:
+        """A replica's log starts later than before: of what is committed alone something may be deleted."""
+        history, start = self.history(index), log.start_offset
+        self._demand(
+            start <= len(history.committed) or start > history.least_kept,
+            "I19: partition %s: broker %s deletes up to %s of %s committed records",
+            index, broker.id, start, len(history.committed),
+        )  # fmt: skip
+        history.deleted_before(start)
+
+    def reset(self, index: int, broker: Watched, log: ReplicaLog, offset: int) -> None:
+        """A follower's log is about to begin anew at this offset, as its leader has nothing that is older."""
+        history = self.history(index)
+        state, self_member = history.state, (broker.id, broker.epoch)
+        self._demand(
+            log.end_offset < offset <= history.deleted
+            and (state is None or self_member not in state.isr),
+            "I6: partition %s: broker %s begins anew at %s, records are deleted up to %s",
+            index, broker.id, offset, history.deleted,
+        )  # fmt: skip
+        self._kernel.sometimes("a follower began anew where its leader's log starts")
+
+    def deleted(self, index: int, offset: int, live: set[Member]) -> None:
+        """A leader answers that no live replica has records below the offset (KIP-107)."""
+        for broker_id, broker_epoch in live:
+            broker = self.brokers[broker_id]
+            log = broker.disk.logs.get(index)
+            if broker.host.is_up and broker.epoch == broker_epoch and log is not None:
+                self._demand(
+                    log.start_offset >= offset,
+                    "I19: partition %s: records are deleted up to %s, but from %s on at broker %s",
+                    index, offset, log.start_offset, broker_id,
+                )  # fmt: skip
 
     def told(self, index: int, broker: Watched, high_watermark: int, before: int) -> None:
         """What a leader holds for committed, and what it did before in this leader epoch."""
@@ -166,11 +201,11 @@ class Checker:
         assert history.state is not None
         for broker_id, broker_epoch in history.state.isr:
             held, is_judged = self._held(broker_id, broker_epoch, index)
-            if end and is_judged:
+            if end > log.start_offset and is_judged:
                 self._demand(
                     held is not None
                     and held.end_offset >= end
-                    and held.batches[end - 1] == log.batches[end - 1],
+                    and (held.start_offset >= end or held.at(end - 1) == log.at(end - 1)),
                     "I3: partition %s: high watermark %s, but broker %s of the ISR has %s records",
                     index, end, broker_id, held.end_offset if held else 0,
                 )  # fmt: skip

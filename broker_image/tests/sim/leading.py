@@ -27,6 +27,7 @@ from broker_image.tests.sim.replica_log import Batch, ReplicaLog
 
 FETCH_WAIT_MS = 500
 ISR_WAIT_MS = 50
+DELETE_CHECK_MS, DELETE_CHECKS = 250, 20
 
 
 class Parked(msgspec.Struct):
@@ -102,13 +103,14 @@ class Leading:
             )
             return
         log, offset = replica.log, request.offset
-        if offset > log.end_offset:
-            self._node.fleet.checker.went_back(
-                request.index, offset, log.end_offset, request.read_epoch
-            )
-            reply(ReadAnswer(ErrorCode.OFFSET_OUT_OF_RANGE))
+        if not log.start_offset <= offset <= log.end_offset:
+            if offset > log.end_offset:
+                self._node.fleet.checker.went_back(
+                    request.index, offset, log.end_offset, request.read_epoch
+                )
+            reply(ReadAnswer(ErrorCode.OFFSET_OUT_OF_RANGE, log_start=log.start_offset))
             return
-        batches = tuple(log.batches[offset : max(offset, replica.high_watermark)])
+        batches = log.read(offset, replica.high_watermark)
         self._node.fleet.checker.consumed(request.index, offset, batches, replica.leader_epoch)
         reply(ReadAnswer(ErrorCode.NONE, batches))
 
@@ -116,8 +118,10 @@ class Leading:
 
     def range(self, request: Range, reply: Reply) -> None:
         replica = self.replicas.get(request.index)
-        leads = replica is not None and replica.leading is not None
-        reply(replica.log.end_offset if replica is not None and leads else None)
+        if replica is None or replica.leading is None:
+            reply(None)
+        else:
+            reply((replica.log.start_offset, replica.log.end_offset))
 
     def fetch(self, request: Fetch, reply: Reply) -> None:
         rows: dict[int, Row] = {}
@@ -148,7 +152,7 @@ class Leading:
             return Row(error)
         diverging = fetch_check.diverging_epoch(
             log.epochs,
-            0,
+            log.start_offset,
             log.end_offset,
             last_fetched_epoch=asked.last_fetched_epoch,
             fetch_offset=asked.offset,
@@ -158,11 +162,15 @@ class Leading:
         if diverging is not None:
             kernel.sometimes("a fetch diverged")
             return Row(diverging=diverging)
-        if asked.offset > log.end_offset:
+        if not log.start_offset <= asked.offset <= log.end_offset:
             return Row(ErrorCode.OFFSET_OUT_OF_RANGE)
         before = leading.high_watermark
         moved = leading.fetched(
-            request.replica, request.broker_epoch, asked.offset, 0, now_ms=kernel.now
+            request.replica,
+            request.broker_epoch,
+            asked.offset,
+            request.starts[index],
+            now_ms=kernel.now,
         )
         if isinstance(moved, ErrorCode):
             kernel.sometimes(f"a fetch was refused: {moved.name}")
@@ -182,11 +190,11 @@ class Leading:
         if replica.leading is None or replica.leader_epoch != asked.leader_epoch:
             return Row(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         most = self._node.fleet.settings.fetch_batches
-        batches = tuple(replica.log.batches[asked.offset : asked.offset + most])
-        told = replica.high_watermark
-        if not batches and told <= request.known.get(index, -1):
+        log, told = replica.log, (replica.high_watermark, replica.log.start_offset)
+        batches = log.read(asked.offset, asked.offset + most)
+        if not batches and told <= request.known[index]:
             return None
-        return Row(batches=batches, high_watermark=told)
+        return Row(batches=batches, high_watermark=told[0], log_start=told[1])
 
     def _wake(self, index: int) -> None:
         for parked in self._parked:
@@ -201,6 +209,35 @@ class Leading:
             parked.is_answered = True
             parked.reply(rows)
         self._parked = [each for each in self._parked if not each.is_answered]
+
+    # deleting
+
+    def delete_records(self, index: int, offset: int) -> None:
+        """DeleteRecords (KIP-107): answered once all live replicas start there."""
+        replica = self.replicas[index]
+        replica.delete_before(offset)
+        self._wake(index)
+        self._node.fleet.kernel.spawn(
+            self._node.host, "delete", self._deleting(replica, offset, replica.leader_epoch)
+        )
+
+    def _deleting(self, replica: Replica, offset: int, leader_epoch: int) -> Process:
+        node = self._node
+        for _ in range(DELETE_CHECKS):
+            leading, image = replica.leading, node.image
+            if leading is None or replica.leader_epoch != leader_epoch:
+                return
+            live = {
+                (each.id, each.epoch)
+                for each in image.brokers.values()
+                if each.is_active and each.id in leading.state.replicas
+            }
+            ids = {broker_id for broker_id, _ in live}
+            if leading.low_watermark(replica.log.start_offset, ids.__contains__) >= offset:
+                node.fleet.kernel.sometimes("records were deleted in all live replicas")
+                node.fleet.checker.deleted(replica.index, offset, live)
+                return
+            yield DELETE_CHECK_MS
 
     # the ISR
 

@@ -9,12 +9,16 @@ from broker_image.tests.sim.replica_log import NO_PRODUCER, Batch
 
 
 class Fetch(msgspec.Struct, frozen=True):
-    """A follower asks. known: the high watermark that it knows, by partition, as in a fetch session."""
+    """A follower asks. starts: where its logs start, by partition.
+
+    known: the high watermark and the log start that the leader sent last, as in a fetch session.
+    """
 
     replica: int
     broker_epoch: int
     rows: dict[int, NextFetch]
-    known: dict[int, int]
+    starts: dict[int, int]
+    known: dict[int, tuple[int, int]]
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -22,10 +26,11 @@ class Row(msgspec.Struct, frozen=True):
     diverging: EpochEnd | None = None
     batches: tuple[Batch, ...] = ()
     high_watermark: int = -1
+    log_start: int = 0
 
 
 class Range(msgspec.Struct, frozen=True):
-    """Where does the leader's log end? Answered by an integer, or None by who does not lead."""
+    """Where does the leader's log start and end? Answered by both, or None by a broker that does not lead."""
 
     index: int
 
@@ -70,8 +75,11 @@ class Read(msgspec.Struct, frozen=True):
 
 
 class ReadAnswer(msgspec.Struct, frozen=True):
+    """log_start: where the log starts, if the offset is out of range."""
+
     error: ErrorCode
     batches: tuple[Batch, ...] = ()
+    log_start: int = 0
 
 
 class Metadata(msgspec.Struct, frozen=True):

@@ -307,17 +307,6 @@ def _forgets_change(rule: Any) -> Any:
     return suspend
 
 
-def _counts_no_lost_registration(rule: Any) -> Any:
-    def move(self: LeaderReplicas) -> Any:
-        counted = self._counted
-        self._counted = [each for each in counted if each[0].broker_epoch == each[1]]
-        moved = rule(self)
-        self._counted = counted
-        return moved
-
-    return move
-
-
 def _second_change(rule: Any) -> Any:
     def isr_change(self: LeaderReplicas, now_ms: int, is_eligible: Any) -> Any:
         before, self.pending = self.pending, None
@@ -350,6 +339,14 @@ def _within_the_epoch(rule: Any) -> Any:
         )
 
     return replacing
+
+
+def _at_the_end(rule: Any) -> Any:
+    def out_of_range(log_end: int, leader_start: int, leader_end: int) -> Any:
+        found = rule(log_end, leader_start, leader_end)
+        return msgspec.structs.replace(found, offset=leader_end) if found.offset >= 0 else found
+
+    return out_of_range
 
 
 MUTANTS = (
@@ -393,11 +390,12 @@ MUTANTS = (
     Mutant("a roll asks nobody", operators_question, "_as_many_as_may", _asks_nobody, seed=5),
     Mutant("a roll asks about one broker and replaces its zone", operators_question, "_as_many_as_may", _asks_about_one, seed=5),
     Mutant("a broker is forgotten that partitions name", unregistering, "_held", lambda _: lambda *_: iter(()), seed=771),
-    Mutant("a registration that is gone holds nothing", LeaderReplicas, "_move", _counts_no_lost_registration, seed=37),
     Mutant("a second ISR change is in flight", LeaderReplicas, "isr_change", _second_change, seed=None),
     Mutant("the last leader is elected beside eligible ones", election, "_elected", _last_leader_first, seed=172),
     Mutant("replicas go within a leader epoch", election, "_replacing", _within_the_epoch, seed=None),
     Mutant("an ISR change waits for what other tenants wrote", isr_write, "is_shown", lambda _: lambda image, _txn, answer: image.revision >= answer.revision, seed=369),
+    Mutant("a follower that was away begins at the end", follower, "out_of_range", _at_the_end, seed=2),
+    Mutant("the low watermark is the leader's", LeaderReplicas, "low_watermark", lambda _: lambda _self, start, _is_alive: start, seed=1),
     Mutant("a broker leaves unasked", leaving, "objections", lambda _: lambda *_: iter(()), seed=26),
     Mutant("a leader goes on though nobody vouches for it", failsafe.Failsafe, "_is_followed", lambda _: lambda *_: True, seed=None),
     Mutant("a leader stops at its lease's deadline", failsafe.Failsafe, "_judge", _suspends_all, seed=None),

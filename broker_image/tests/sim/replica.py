@@ -29,6 +29,7 @@ class Replica:
         self.waiting: list[tuple[int, str, Reply]] = []
         self._high_watermark = min(high_watermark, log.end_offset)
         self._judged = 0
+        self.leader_start = 0  # where the leader's log starts, as it said last
 
     @property
     def has_no_role(self) -> bool:
@@ -106,6 +107,20 @@ class Replica:
         """As a follower: this high watermark, as of now."""
         self._high_watermark = high_watermark
 
+    def delete_before(self, offset: int) -> None:
+        """As a leader that is asked to, or by retention."""
+        if offset > self.log.start_offset:
+            self.log.delete_before(offset)
+            self.node.fleet.checker.started(self.index, self.node, self.log)
+            self.node.note("partition %s starts at %s", self.index, offset)
+
+    def reset(self, offset: int) -> None:
+        """As a follower whose log ends before its leader's begins."""
+        self.node.fleet.checker.reset(self.index, self.node, self.log, offset)
+        self.log.reset_to(offset)
+        self._high_watermark = min(self._high_watermark, offset)
+        self.node.note("begins partition %s anew at %s", self.index, offset)
+
     def append(self, batch: Batch) -> None:
         self.log.append(batch)
         self.node.fleet.checker.appended(self.index, self.node, self.log)
@@ -125,7 +140,7 @@ class Replica:
         checker = self.node.fleet.checker
         checker.told(self.index, self.node, high_watermark, self._judged)
         if high_watermark > self._judged:
-            span = range(self._judged, high_watermark)
+            span = range(max(self._judged, self.log.start_offset), high_watermark)
             self._judged = high_watermark
             checker.advanced(self.index, self.node, self.log, self.leader_epoch, span)
             self.node.note("partition %s: high watermark %s", self.index, high_watermark)

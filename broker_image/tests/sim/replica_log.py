@@ -29,26 +29,31 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReplicaLog:
-    """end_offset: exclusive. durable: everything below survives a power loss.
+    """start_offset: readers see nothing below; base: records below are not there any more.
 
+    end_offset: exclusive. durable, durable_start: end and start that survive a power loss.
     lost_from: the first record that a power loss cost it, None if it has all again (`Checker`).
     """
 
     def __init__(self) -> None:
-        self.batches: list[Batch] = []
-        self.durable = 0
+        self.base = self.start_offset = self.end_offset = 0
+        self.durable = self.durable_start = 0
         self.lost_from: int | None = None
         self.epochs = LeaderEpochs()
         self.producers = ProducerStates()
+        self._batches: list[Batch] = []
 
-    @property
-    def end_offset(self) -> int:
-        return len(self.batches)
+    def at(self, offset: int) -> Batch:
+        return self._batches[offset - self.base]
 
-    @property
-    def last_epoch(self) -> int:
-        """Of the last record, as a fetch tells it; -1 of an empty log."""
-        return self.batches[-1].epoch if self.batches else -1
+    def read(self, offset: int, end: int) -> tuple[Batch, ...]:
+        return tuple(self._batches[offset - self.base : max(0, end - self.base)])
+
+    def is_like(self, other: "ReplicaLog") -> bool:
+        """Whether both end alike, and show the same records as far as both show them."""
+        start = max(self.start_offset, other.start_offset)
+        end = self.end_offset
+        return end == other.end_offset and self.read(start, end) == other.read(start, end)
 
     @property
     def reach(self) -> tuple[int, int]:
@@ -63,42 +68,80 @@ class ReplicaLog:
 
     def append(self, batch: Batch) -> None:
         assert batch.offset == self.end_offset, "no gap, no overlap"
-        self.batches.append(batch)
+        self._batches.append(batch)
+        self.end_offset += 1
         self.epochs.observe(batch.epoch, batch.offset)
         if batch.producer != NO_PRODUCER:
             self.producers.update(batch.header, batch.offset)
 
+    def delete_before(self, offset: int) -> None:
+        """Let the log start there (DeleteRecords, retention)."""
+        assert offset <= self.end_offset, "nothing is deleted that is not there"
+        if offset > self.start_offset:
+            self.start_offset = offset
+            self.epochs.truncate_start(offset)
+
     def truncate_to(self, offset: int) -> list[Batch]:
         """The records from there on are gone; these."""
-        cut = self.batches[offset:]
-        del self.batches[offset:]
+        kept = max(0, offset - self.base)
+        cut = self._batches[kept:]
+        del self._batches[kept:]
+        self.base, self.end_offset = min(self.base, offset), min(self.end_offset, offset)
+        self.start_offset = min(self.start_offset, offset)
         self.durable = min(self.durable, offset)
+        self.durable_start = min(self.durable_start, offset)
         self.epochs.truncate_end(offset)
         self.producers = ProducerStates()
-        for batch in self.batches:
+        for batch in self._batches:
             if batch.producer != NO_PRODUCER:
                 self.producers.update(batch.header, batch.offset)
         return cut
 
+    def reset_to(self, offset: int) -> None:
+        """Nothing is left, and the log begins there, without epochs and producers."""
+        self._batches = []
+        self.base = self.start_offset = self.end_offset = offset
+        self.durable = self.durable_start = offset
+        self.epochs, self.producers = LeaderEpochs(), ProducerStates()
+
     def flush(self) -> None:
-        self.durable = self.end_offset
+        self.durable, self.durable_start = self.end_offset, self.start_offset
 
     def lose_power(self, kept: int) -> None:
-        """Keep so many of the records that were not flushed."""
-        cut = self.truncate_to(min(self.durable + kept, self.end_offset))
-        if cut:
-            self._lose(cut[0].offset)
+        """Keep so many of the records that were not flushed; a log that ends below its start begins there."""
+        before, start = self.end_offset, self.durable_start
+        end = min(self.durable + kept, before)
+        if end < start:
+            self.reset_to(start)
+        else:
+            self.truncate_to(end)
+            self.start_offset = start
+            self._complete_epochs()
+        if self.end_offset < before:
+            self._lose(self.end_offset)
         self.flush()
 
     def lack(self, newer: "ReplicaLog") -> None:
         """This older copy of a log takes its place."""
         if newer.lost_from is not None:
             self._lose(newer.lost_from)
-        pairs = zip(self.batches, newer.batches, strict=False)
-        alike = next((at for at, (mine, its) in enumerate(pairs) if mine != its), self.end_offset)
+        base = max(self.base, newer.base)
+        both = zip(
+            self.read(base, self.end_offset), newer.read(base, newer.end_offset), strict=False
+        )
+        differs = (at for at, (mine, its) in enumerate(both, base) if mine != its)
+        alike = next(differs, self.end_offset)
         if alike < newer.end_offset:
             self._lose(alike)
 
     def _lose(self, offset: int) -> None:
         if self.lost_from is None or offset < self.lost_from:
             self.lost_from = offset
+
+    def _complete_epochs(self) -> None:
+        """Of records from before the last start of the log, which is forgotten."""
+        entries, self.epochs = self.epochs.entries, LeaderEpochs()
+        for batch in self.read(self.start_offset, self.end_offset):
+            self.epochs.observe(batch.epoch, batch.offset)
+        for entry in entries:
+            self.epochs.assign(entry.epoch, entry.start_offset)

@@ -189,10 +189,11 @@ class Simulation:
             return False
         if not all(self.producers[index, acks].is_idle for acks in (True, False)):
             return False
+        led = self.brokers[partition.leader].disk.logs.get(index)
         logs = [each.disk.logs.get(index) for each in replicas]
-        first = logs[0]
-        return first is not None and all(
-            log is not None and log.batches == first.batches for log in logs
+        return led is not None and all(
+            log is not None and log.is_like(led) and log.start_offset >= led.start_offset
+            for log in logs
         )
 
     def _is_lost(self, partition: Partition) -> bool:

@@ -484,6 +484,34 @@ def a_replica_that_was_gone_begins_with_nothing() -> None:
     s.rests()
 
 
+def a_follower_that_was_away_begins_where_its_leaders_log_starts() -> None:
+    """KAFKA-3123: what F would fetch next has been deleted; the records behind that have not."""
+    s = Scenario()
+    s.acked(2)
+    s.kill(s.follower)
+    s.acked(4)
+    s.leader.leading.delete_records(s.index, 4)
+    s.follower.start()
+    s.until(lambda: s.follower.id in s.isr, "F is in sync")
+    log = s.follower.disk.logs[s.index]
+    assert (log.start_offset, log.end_offset) == (4, 6)
+    s.rests()
+
+
+def records_are_deleted_once_no_live_replica_has_them() -> None:
+    """KIP-107: F does not hear of it at first."""
+    s = Scenario()
+    s.acked(4)
+    s.cut(s.leader, s.follower)
+    s.leader.leading.delete_records(s.index, 3)
+    s.after(1_000)
+    s.mend(s.leader, s.follower)
+    s.until(lambda: s.follower.disk.logs[s.index].start_offset == 3, "F has deleted them, too")
+    s.after(1_000)
+    assert s.kernel.labels["records were deleted in all live replicas"] == 1
+    s.rests()
+
+
 RULES: dict[Callable[[], None], str | None] = {
     an_election_compares_the_registration: "an election compares no registration",
     a_read_never_settles_an_unknown_transaction: "a read settles an unknown transaction",
@@ -508,7 +536,9 @@ RULES: dict[Callable[[], None], str | None] = {
     brokers_that_lost_all_leases_at_once_are_elected_once: None,
     a_controller_that_was_replaced_writes_nothing: None,
     an_eligible_leader_is_elected_before_the_last_one: "the last leader is elected beside eligible ones",
-    a_registration_that_is_gone_holds_the_high_watermark: "a registration that is gone holds nothing",
+    a_registration_that_is_gone_holds_the_high_watermark: "a registration that has gone holds nothing",
+    a_follower_that_was_away_begins_where_its_leaders_log_starts: "a follower that was away begins at the end",
+    records_are_deleted_once_no_live_replica_has_them: "the low watermark is the leader's",
     one_isr_change_is_in_flight_at_a_time: "a second ISR change is in flight",
     a_replica_that_was_gone_begins_with_nothing: "replicas go within a leader epoch",
     leases_outlive_the_store: None,
