@@ -18,7 +18,8 @@ class UncleanElection(msgspec.Struct):
 class PartitionHistory:
     """committed: by offset, each record that a leader showed as committed and no unclean election cost.
 
-    values: of the committed records of idempotent producers.
+    values: of the committed records of idempotent producers. last: the last one of each.
+    renumbered: values that a producer sends under another id, so that they may be there twice.
     records: (offset, epoch) -> (value, epoch of the record before).
     leaders: leader epoch -> (broker id, broker epoch) of who began to lead in it.
     doubtful: brokers whose last registration said that they may have lost records, since they
@@ -31,6 +32,8 @@ class PartitionHistory:
     def __init__(self) -> None:
         self.committed: list[Batch] = []
         self.values: set[str] = set()
+        self.renumbered: set[str] = set()
+        self.last: dict[int, Batch] = {}
         self.records: dict[tuple[int, int], tuple[str, int]] = {}
         self.leaders: dict[int, tuple[int, int]] = {}
         self.doubtful: set[int] = set()
@@ -60,6 +63,7 @@ class PartitionHistory:
         for batch in self.committed[kept:]:
             self.values.discard(batch.value)
         del self.committed[kept:]
+        self.last = {each.producer: each for each in self.committed if each.producer != NO_PRODUCER}
 
     def deleted_before(self, offset: int) -> None:
         """A replica's log starts there: nobody looks for what is below."""
@@ -70,6 +74,7 @@ class PartitionHistory:
     def commit(self, batch: Batch) -> None:
         if batch.producer != NO_PRODUCER:
             self.values.add(batch.value)
+            self.last[batch.producer] = batch
         self.committed.append(batch)
 
     def is_committed(self, batch: Batch) -> bool:

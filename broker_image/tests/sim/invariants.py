@@ -5,7 +5,6 @@ the topic allows that, else those that the disk of the elected broker lost in a 
 leader from before such an election takes for committed is judged below what the election kept.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -19,6 +18,7 @@ from logfleet.replication.reassignment import is_reassigning, origin, target
 
 from broker_image.tests.sim.history import PartitionHistory
 from broker_image.tests.sim.kernel import Host, Kernel, SimulationError
+from broker_image.tests.sim.messages import Produce
 from broker_image.tests.sim.permissions import Permissions
 from broker_image.tests.sim.replica_log import NO_PRODUCER, Batch, ReplicaLog
 
@@ -190,10 +190,16 @@ class Checker:
             known = history.committed[batch.offset]
             self._demand(known == batch, "I1: partition %s: broker %s shows %s as committed, it was %s", index, broker.id, batch, known)  # fmt: skip
             return
-        self._demand(
-            batch.producer == NO_PRODUCER or batch.value not in history.values,
-            "I10: partition %s: %s is committed twice", index, batch.value,
-        )  # fmt: skip
+        if batch.producer != NO_PRODUCER:
+            self._demand(
+                batch.value not in history.values or batch.value in history.renumbered,
+                "I10: partition %s: %s is committed twice", index, batch.value,
+            )  # fmt: skip
+            last = history.last.get(batch.producer)
+            self._demand(
+                last is None or batch.sequence == last.sequence + 1 or last.offset < history.deleted,
+                "I10: partition %s: %s is committed, and before it %s", index, batch, last,
+            )  # fmt: skip
         history.commit(batch)
 
     def _hold(self, history: PartitionHistory, index: int, log: ReplicaLog, end: int) -> None:
@@ -237,21 +243,28 @@ class Checker:
             index, value, offset,
         )  # fmt: skip
 
-    def out_of_order(self, index: int, leader_epoch: int, value: str, sequence: int) -> None:
-        """A leader refuses a record so. One that was replaced and does not know it lacks what the next one took; its word commits nothing."""
+    def out_of_order(
+        self, index: int, leader_epoch: int, log: ReplicaLog, request: Produce
+    ) -> None:
+        """A leader refuses a record so, which has to be because it lacks the one before.
+
+        A leader that was replaced and does not know it lacks what the next one took; it commits nothing.
+        """
         history = self.history(index)
         if history.state is not None and leader_epoch < history.state.leader_epoch:
             self._kernel.sometimes("a replaced leader took a record for out of order")
             return
-        if (
-            value in history.values
-        ):  # it was on its way for long; the client has its answer by another leader
+        if request.value in history.values or request.value in history.renumbered:
+            # it was on its way for long; the client has its answer, or sends it by another number
             self._kernel.sometimes("what came again after more than five others was refused")
             return
+        last = history.last.get(request.producer)
+        is_next = request.sequence == (last.sequence + 1 if last else 0)
         self._demand(
-            history.least_kept < math.inf,
-            "I10: partition %s: %s, sequence %s, is out of order", index, value, sequence,
+            not is_next or (last is not None and last.offset < log.base),
+            "I10: partition %s: %s, sequence %s, is out of order", index, request.value, request.sequence,
         )  # fmt: skip
+        self._kernel.sometimes("a record came before the one that it follows")
 
     def consumed(
         self, index: int, offset: int, batches: tuple[Batch, ...], leader_epoch: int

@@ -67,9 +67,7 @@ class Leading:
             return
         judged = log.judge(request.value, request.producer, request.sequence)
         if isinstance(judged, ErrorCode):
-            self._node.fleet.checker.out_of_order(
-                request.index, replica.leader_epoch, request.value, request.sequence
-            )
+            self._node.fleet.checker.out_of_order(request.index, replica.leader_epoch, log, request)
             reply(Produced(judged))
             return
         if isinstance(judged, SeenBatch):

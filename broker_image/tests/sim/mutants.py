@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from logfleet.control import reassignments, transactions, unregistering
 from logfleet.control.brokers import fencing, leaving, may_i
+from logfleet.log import producers
 from logfleet.metadata import keys
 from logfleet.metadata.keys import NO_LEADER
 from logfleet.metadata.receipts import Receipt
@@ -28,6 +29,7 @@ from logfleet.replication import (
 )
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.replication.partition_state import with_isr
+from logfleet.wire.errors import ErrorCode
 from logfleet_operator.clusters import may_i as operators_question
 from logfleet_operator.clusters.observed import Leave
 
@@ -349,6 +351,14 @@ def _at_the_end(rule: Any) -> Any:
     return out_of_range
 
 
+def _in_any_order(rule: Any) -> Any:
+    def check(self: Any, header: Any) -> Any:
+        found = rule(self, header)
+        return None if found is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER else found
+
+    return check
+
+
 MUTANTS = (
     Mutant("an ISR change in flight does not count", LeaderReplicas, "_count", _not_pending, seed=2),
     Mutant("the high watermark moves below min ISR", LeaderReplicas, "_move", _below_min_isr, seed=88),
@@ -394,6 +404,8 @@ MUTANTS = (
     Mutant("the last leader is elected beside eligible ones", election, "_elected", _last_leader_first, seed=172),
     Mutant("replicas go within a leader epoch", election, "_replacing", _within_the_epoch, seed=None),
     Mutant("an ISR change waits for what other tenants wrote", isr_write, "is_shown", lambda _: lambda image, _txn, answer: image.revision >= answer.revision, seed=369),
+    Mutant("one record of a producer is remembered", producers, "BATCHES_REMEMBERED", lambda _: 1, seed=10),
+    Mutant("a record may overtake another", producers.ProducerStates, "check", _in_any_order, seed=1),
     Mutant("a follower that was away begins at the end", follower, "out_of_range", _at_the_end, seed=2),
     Mutant("the low watermark is the leader's", LeaderReplicas, "low_watermark", lambda _: lambda _self, start, _is_alive: start, seed=1),
     Mutant("a broker leaves unasked", leaving, "objections", lambda _: lambda *_: iter(()), seed=26),

@@ -53,9 +53,10 @@ class SimNet:
         self._connections: dict[tuple[str, str], _Connection] = {}
 
     def delay(self) -> int:
-        delay = 1 + self._kernel.draw("net.delay", self.delay_ms)
-        if self._kernel.tape.chance("net.spike", self.spikes):
-            delay += self._kernel.draw("net.spike_ms", 2_000)
+        tape = self._kernel.tape
+        delay = 1 + tape.draw("net.delay", self.delay_ms)
+        if self.spikes and tape.chance("net.spike", self.spikes):
+            delay += tape.draw("net.spike_ms", 2_000)
         return delay
 
     def is_open(self, source: str, target: str) -> bool:

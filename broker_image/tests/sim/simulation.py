@@ -16,11 +16,12 @@ from logfleet.replication.election import first_state
 from logfleet.replication.reassignment import is_reassigning
 
 from broker_image.tests.sim.broker import SimBroker
-from broker_image.tests.sim.clients import Consumer, Producer
+from broker_image.tests.sim.clients import Consumer
 from broker_image.tests.sim.faults import Fault, Faults, drawn_faults, end_ms
 from broker_image.tests.sim.kernel import Host, Kernel, SimulationError
 from broker_image.tests.sim.node import Fleet, Settings
 from broker_image.tests.sim.operating import Operating
+from broker_image.tests.sim.producing import IN_FLIGHT_MAX, IdempotentProducer, Producer
 from broker_image.tests.sim.tape import Draws, Tape
 
 SAFETY_MS = 15_000
@@ -86,7 +87,8 @@ def drawn_case(seed: int) -> Case:
     for _ in range(10 + draw("load.count", 30)):
         at_ms, partition = draw("load.at", SAFETY_MS), draw("load.partition", settings.partitions)
         is_acks_all = draw("load.acks", 4) < 3
-        burst = 1 if is_acks_all else 1 + draw("load.burst", 6)
+        most = IN_FLIGHT_MAX if is_acks_all and draw("load.flight", 3) == 2 else 1
+        burst = 1 + draw("load.burst", most if is_acks_all else 6)
         load += burst * [Load(at_ms, partition, is_acks_all)]
     longer_ms = end_ms(faults, SAFETY_MS) - SAFETY_MS
     load += [
@@ -115,9 +117,9 @@ class Simulation:
         self.faults = Faults(self.fleet, self.brokers, self.operating)
         self.client = Host("client")
         self.producers = {
-            (index, is_acks_all): Producer(self.fleet, self.client, index, is_acks_all=is_acks_all)
+            (index, kind.is_acks_all): kind(self.fleet, self.client, index)
             for index in range(settings.partitions)
-            for is_acks_all in (True, False)
+            for kind in (IdempotentProducer, Producer)
         }
         self.consumers = [Consumer(self.fleet, index) for index in range(settings.partitions)]
 

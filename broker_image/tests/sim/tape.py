@@ -5,7 +5,7 @@ clients do as it was. 0 is always the dull choice (no delay, first come first se
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 Draws = Mapping[str, Sequence[int]]
 
@@ -17,22 +17,27 @@ class Tape:
         self.seed = seed
         self.drawn: dict[str, list[int]] = {}
         self._given = draws
-        self._random: dict[str, random.Random] = {}
+        self._random: dict[str, Callable[[], float]] = {}
+        self._streams: dict[str, str] = {}  # label -> its stream
 
     def draw(self, label: str, n: int) -> int:
         """An integer from 0 up to n, exclusive."""
-        stream = label.partition(".")[0]
-        drawn = self.drawn.get(stream)
-        if drawn is None:
-            drawn = self.drawn[stream] = []
-            self._random[stream] = random.Random(f"{self.seed}/{stream}")
+        stream = self._streams.get(label) or self._begin(label)
+        drawn = self.drawn[stream]
         if self._given is None:
-            value = int(self._random[stream].random() * n)
+            value = int(self._random[stream]() * n)
         else:
             given = self._given.get(stream, ())
             value = min(given[len(drawn)], n - 1) if len(drawn) < len(given) else 0
         drawn.append(value)
         return value
+
+    def _begin(self, label: str) -> str:
+        stream = self._streams[label] = label.partition(".")[0]
+        if stream not in self.drawn:
+            self.drawn[stream] = []
+            self._random[stream] = random.Random(f"{self.seed}/{stream}").random
+        return stream
 
     def chance(self, label: str, percent: int) -> bool:
         """Whether something rare happens; never at 0 on the tape."""

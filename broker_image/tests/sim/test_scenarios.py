@@ -7,8 +7,10 @@ from collections.abc import Callable
 
 import pytest
 from logfleet.metadata.keys import NO_LEADER
+from logfleet.wire.errors import ErrorCode
 
 from broker_image.tests.sim.kernel import SimulationError
+from broker_image.tests.sim.messages import Produce, Produced
 from broker_image.tests.sim.mutants import MUTANTS, broken
 from broker_image.tests.sim.scenario import Scenario
 from broker_image.tests.sim.store import NEVER
@@ -479,8 +481,34 @@ def a_replica_that_was_gone_begins_with_nothing() -> None:
     s.until(lambda: s.index not in s.other.disk.logs, "its log has gone")
     s.reassign(s.leader, s.follower, s.other)
     s.hold_watch(s.leader, is_held=False)
-    s.after(500)
+    s.after(2_500)
     assert s.other.id not in s.isr
+    s.rests()
+
+
+def five_records_of_a_producer_are_recognised_when_they_come_again() -> None:
+    """KIP-98: the answers to all that are in flight are lost, and so the producer sends them again."""
+    s = Scenario()
+    s.acked(1)
+    s.fleet.net.block(s.leader.host.name, "client")
+    s.produce(5)
+    s.until(lambda: s.high_watermark(s.leader) == 6, "they are committed")
+    s.fleet.net.reset("client", s.leader.host.name)
+    s.fleet.net.unblock(s.leader.host.name, "client")
+    s.until(lambda: s.producers[s.index, True].is_idle, "the producer is answered")
+    assert s.end_offset(s.leader) == 6
+    s.rests()
+
+
+def a_record_that_overtakes_another_is_refused() -> None:
+    """KIP-98: the second record of a producer came, the third one did not, and here is the fourth."""
+    s, answers = Scenario(), list[Produced]()
+    s.acked(2)
+    producer = s.fleet.checker.history(s.index).committed[-1].producer
+    late = Produce(s.index, "the fourth", is_acks_all=True, producer=producer, sequence=3)
+    s.leader.leading.produce(late, answers.append)
+    s.after(1_000)
+    assert answers == [Produced(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)]
     s.rests()
 
 
@@ -538,6 +566,8 @@ RULES: dict[Callable[[], None], str | None] = {
     an_eligible_leader_is_elected_before_the_last_one: "the last leader is elected beside eligible ones",
     a_registration_that_is_gone_holds_the_high_watermark: "a registration that has gone holds nothing",
     a_follower_that_was_away_begins_where_its_leaders_log_starts: "a follower that was away begins at the end",
+    five_records_of_a_producer_are_recognised_when_they_come_again: "one record of a producer is remembered",
+    a_record_that_overtakes_another_is_refused: "a record may overtake another",
     records_are_deleted_once_no_live_replica_has_them: "the low watermark is the leader's",
     one_isr_change_is_in_flight_at_a_time: "a second ISR change is in flight",
     a_replica_that_was_gone_begins_with_nothing: "replicas go within a leader epoch",
