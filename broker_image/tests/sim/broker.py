@@ -8,11 +8,14 @@ from typing import Any
 
 from logfleet.control.brokers import leaving
 from logfleet.control.brokers.vanishing import RecentBrokers
+from logfleet.control.topics import confirm_deleted
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Partition
 from logfleet.metadata.keys import NO_LEADER, BrokerValue
 from logfleet.metadata.store import Get, LeaseNotFound, Put, Txn, TxnResult, absent, created_at
+from logfleet.wire import uuids
 
+from broker_image.tests.sim import naming
 from broker_image.tests.sim.controlling import Controlling
 from broker_image.tests.sim.failsafe import Failsafe
 from broker_image.tests.sim.fetching import Fetching
@@ -158,8 +161,10 @@ class SimBroker(Node):
         )
 
     def _offline(self) -> dict[str, tuple[int, ...]]:
-        indexes = tuple(range(self.fleet.settings.partitions))
-        return {self.fleet.topic_uuid: indexes} if self.has_disk_failed else {}
+        topic = self.image.topic(naming.TOPIC)
+        if topic is None or not self.has_disk_failed:
+            return {}
+        return {uuids.to_text(topic.id): tuple(range(len(topic.partitions)))}
 
     def _keeping(self, lease: int, told: BrokerValue) -> Process:
         """Until the registration has ended."""
@@ -218,12 +223,30 @@ class SimBroker(Node):
 
     def apply(self) -> None:
         """Take the part in each partition that the image gives this registration."""
-        for index, partition in enumerate(self.fleet.partitions_in(self.image)):
+        shown = set()
+        for index, partition in naming.numbered(self.image):
+            shown.add(index)
             if self.id in partition.replicas:
                 self._apply(index, partition)
             elif index in self.leading.replicas:
                 self._let_go(index)
+        if self.image.revision:
+            for index in self.leading.replicas.keys() - shown:  # of a topic that is gone
+                self.leading.replicas.pop(index).stop()
+        self._delete()
         self.fetching.wake()
+
+    def _delete(self) -> None:
+        """The logs of deleted topics go, and the store hears of it (`Deletions`)."""
+        for deleted in self.image.deleted.values():
+            if self.id in deleted.brokers and not self.has_disk_failed:
+                for index in [
+                    each for each in self.disk.logs if naming.topic_of(each) == deleted.id
+                ]:
+                    del self.disk.logs[index]
+                    self.disk.high_watermarks.pop(index, None)
+                self.fleet.kernel.sometimes("the logs of a deleted topic went")
+                self.fleet.store.txn(self.host, confirm_deleted(deleted, self.id))
 
     def _let_go(self, index: int) -> None:
         """The partition has been moved to others: its log goes, or is set aside after a start."""
@@ -273,9 +296,9 @@ class SimBroker(Node):
             case Range():
                 self.leading.range(request, reply)
             case Metadata(index):
-                partitions = self.fleet.partitions_in(self.image)
-                known = partitions[index] if index < len(partitions) else None
-                reply(Led(known.leader, known.leader_epoch) if known else Led(NO_LEADER))
+                partition = naming.named(self.image, index)
+                known = dict(naming.numbered(self.image)).get(partition)
+                reply(Led(known.leader, known.leader_epoch, partition) if known else Led(NO_LEADER))
             case _:
                 raise AssertionError(f"{sender} asks for {request}")
 

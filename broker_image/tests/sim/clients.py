@@ -57,10 +57,14 @@ class Consumer(Client):
     def __init__(self, fleet: Fleet, index: int) -> None:
         super().__init__(fleet, index)
         self.offset = 0
+        self.partition = -1
         self.leader_epoch = self.read_epoch = -1
 
     def takes(self, led: Led) -> bool:
-        if led.epoch < self.leader_epoch:
+        if led.partition > self.partition:  # the topic has another id, and other records
+            self.partition, self.offset = led.partition, 0
+            self.leader_epoch = self.read_epoch = -1
+        if led.partition < self.partition or led.epoch < self.leader_epoch:
             self.fleet.kernel.sometimes("a consumer heard of a leader that was replaced")
             return False
         self.leader_epoch = led.epoch
@@ -68,7 +72,7 @@ class Consumer(Client):
 
     def consuming(self, host: Host) -> Process:
         while True:
-            asked = Read(self.index, self.offset, self.leader_epoch, self.read_epoch)
+            asked = Read(self.partition, self.offset, self.leader_epoch, self.read_epoch)
             answer = yield from self.ask(host, asked)
             if answer is not None:
                 if answer.error == ErrorCode.OFFSET_OUT_OF_RANGE:

@@ -9,6 +9,7 @@ from logfleet.control.brokers import fencing, leaving
 from logfleet.control.brokers.vanishing import HELD_MS_MAX, Hold, hold
 from logfleet.control.reassignments import reassign
 from logfleet.control.topic_configs import BrokerLayers
+from logfleet.control.topics import NewTopic, TopicCreation, create_topic, delete_topic
 from logfleet.control.transactions import Refusal
 from logfleet.control.unregistering import unregister
 from logfleet.metadata import keys
@@ -27,6 +28,7 @@ from logfleet.metadata.store import (
 )
 from logfleet.replication.longest_log import SILENT
 
+from broker_image.tests.sim import naming
 from broker_image.tests.sim.kernel import Future, Process
 from broker_image.tests.sim.messages import LogEnds
 from broker_image.tests.sim.net import Disconnected
@@ -139,7 +141,7 @@ class Controlling:
         """Give leadership back to preferred replicas, sooner than anybody would."""
         while True:
             yield BALANCE_MS + self._node.fleet.kernel.draw("schedule.balance", BALANCE_MS)
-            topic = self._image.topic_by_id(self._node.fleet.topic_id)
+            topic = self._image.topic(naming.TOPIC)
             if not self._controls(epoch):
                 return
             if topic is not None:
@@ -151,7 +153,7 @@ class Controlling:
         self._ask(lambda epoch: self._reassign(epoch, index, wanted))
 
     def _reassign(self, epoch: int, index: int, wanted: tuple[int, ...] | None) -> Process:
-        answer = reassign(self._image, "t", index, wanted, may_change_factor=True)
+        answer = reassign(self._image, naming.TOPIC, index, wanted, may_change_factor=True)
         if isinstance(answer, Step):
             yield from self._write(epoch, [answer])
 
@@ -167,6 +169,28 @@ class Controlling:
             answer(steps)
         elif (yield from self._write(epoch, steps)):
             answer(None)
+
+    def make_anew(self, topic_id: bytes) -> None:
+        """Delete the topic, or make one with this id if none is there."""
+        self._ask(partial(self._make_anew, topic_id=topic_id))
+
+    def _make_anew(self, epoch: int, *, topic_id: bytes) -> Process:
+        fleet, topic = self._node.fleet, self._image.topic(naming.TOPIC)
+        if topic is not None and topic.id == topic_id:
+            return
+        if topic is not None:
+            yield from self._commit([delete_topic(epoch, topic)])
+            return
+        new = NewTopic(
+            naming.TOPIC,
+            topic_id,
+            0,
+            assignments=tuple(enumerate(fleet.assignment)),
+            configs=fleet.topic_configs(fleet.settings.min_isr),
+        )
+        made = create_topic(self._image, epoch, new, BrokerLayers({}, {}))
+        if isinstance(made, TopicCreation) and (yield from self._commit(made.txns)):
+            fleet.kernel.sometimes("a topic was made anew")
 
     def _ask(self, operation: Callable[[int], Process]) -> None:
         """Operations are done one at a time, between looks, each on an image that holds everything written before (`Term`)."""
@@ -221,7 +245,7 @@ class Controlling:
         fleet = self._node.fleet
         while self._controls(epoch):
             image = self._image
-            topic = image.topic_by_id(fleet.topic_id)
+            topic = image.topic(naming.TOPIC)
             asked: elections.Asked = {}
             if topic is not None and not fencing.newcomers(image):
                 asked = elections.to_ask(image, topic, BrokerLayers({}, {}))
@@ -241,9 +265,9 @@ class Controlling:
         until_ms = fleet.kernel.now + ASK_MS_MAX
         while True:
             left: dict[tuple[int, int], list[int]] = {}
-            for (_, index), ends in found.items():
+            for (topic_id, index), ends in found.items():
                 for member in [each for each in ends if ends[each] == SILENT]:
-                    left.setdefault(member, []).append(index)
+                    left.setdefault(member, []).append(naming.number(topic_id, index))
             if not left or fleet.kernel.now >= until_ms:
                 return found
             calls = {
@@ -253,8 +277,8 @@ class Controlling:
             for member, call in calls.items():
                 answer = yield call
                 if not isinstance(answer, Disconnected):
-                    for index, end in answer.items():
-                        found[fleet.topic_id, index][member] = end
+                    for each, end in answer.items():
+                        found[naming.topic_of(each), naming.index_of(each)][member] = end
             yield PAUSE_MS
 
     def _elect_longest(self, epoch: int, *, answered: elections.Answered) -> Process:
@@ -264,7 +288,7 @@ class Controlling:
         self, epoch: int, answered: elections.Answered = elections.NOTHING_ANSWERED
     ) -> list[Step]:
         image, fleet = self._image, self._node.fleet
-        topic = image.topic_by_id(fleet.topic_id)
+        topic = image.topic(naming.TOPIC)
         if topic is None:
             return []
         steps = elections.election_steps(
@@ -280,8 +304,11 @@ class Controlling:
 
     def _write(self, epoch: int, steps: Iterable[Step]) -> Process:
         """Commit them and see them in the image; False if something had changed under the decision."""
-        fleet, receipts = self._node.fleet, self._receipts
-        for txn in transactions.pack(epoch, steps):
+        return (yield from self._commit(transactions.pack(epoch, steps)))
+
+    def _commit(self, txns: Iterable[Txn]) -> Process:
+        fleet, receipts, epoch = self._node.fleet, self._receipts, self.term
+        for txn in txns:
             receipt = receipts.take()
             result, unanswered = yield from fleet.store.settle(self._node.host, receipt.on(txn))
             was_done = receipt.settled(result, unanswered=unanswered)
@@ -294,7 +321,8 @@ class Controlling:
                 fleet.kernel.sometimes("a controller knew a write by its receipt")
             waited = fleet.kernel.now
             while self._image.revision < revision:
-                if not self._controls(epoch) or fleet.kernel.now - waited > CATCH_UP_MS:
+                late = fleet.kernel.now - waited > CATCH_UP_MS
+                if epoch is None or not self._controls(epoch) or late:
                     return False
                 yield self._news(500)
         return True

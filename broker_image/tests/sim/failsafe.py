@@ -11,6 +11,7 @@ from logfleet.node.cluster.failsafe import (
 )
 from logfleet.node.cluster.silent_peers import is_majority
 
+from broker_image.tests.sim import naming
 from broker_image.tests.sim.kernel import Future, Process
 from broker_image.tests.sim.leading import Leading
 from broker_image.tests.sim.messages import IsStoreSilent
@@ -97,7 +98,7 @@ class Failsafe:
 
     def _resume(self, may_lead: Callable[[Replica], bool]) -> None:
         image = self._node.image
-        for index, partition in enumerate(self._node.fleet.partitions_in(image)):
+        for index, partition in naming.numbered(image):
             replica = self._leading.replicas.get(index)
             kept = None if replica is None else replica.suspended
             if replica is None or kept is None or kept.pending is not None:

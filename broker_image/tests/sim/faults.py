@@ -6,9 +6,12 @@ import msgspec
 from logfleet.control.brokers.may_i import may_i
 from logfleet.metadata import keys
 from logfleet.metadata.keys import FenceValue
-from logfleet.metadata.store import Delete, Put, Txn, created_at
+from logfleet.metadata.store import Delete, Put, Txn, created_at, exists
+from logfleet.wire import uuids
 
+from broker_image.tests.sim import naming
 from broker_image.tests.sim.broker import SimBroker
+from broker_image.tests.sim.kernel import Process
 from broker_image.tests.sim.node import Disk, Fleet
 from broker_image.tests.sim.operating import Operating
 from broker_image.tests.sim.tape import Tape
@@ -29,6 +32,7 @@ class Faults:
     def __init__(self, fleet: Fleet, brokers: dict[int, SimBroker], operating: Operating) -> None:
         self._fleet, self._brokers, self._operating = fleet, brokers, operating
         self._cuts: list[tuple[str, str]] = []
+        self.is_making = False
 
     def begin(self, fault: Fault) -> None:
         target = self._target(fault.target)
@@ -58,9 +62,9 @@ class Faults:
         if number == 0 and image.controller is not None:
             return self._brokers[image.controller.broker]
         if number % 2:
-            partition = image.partition(self._fleet.topic_id, 0)
-            if partition is not None and partition.has_leader:
-                return self._brokers[partition.leader]
+            partitions = self._fleet.partitions_in(image)
+            if partitions and partitions[0].has_leader:
+                return self._brokers[partitions[0].leader]
         return self._brokers[1 + number // 2 % len(self._brokers)]
 
     def kill(self, target: SimBroker, ms: int) -> None:
@@ -132,8 +136,11 @@ class Faults:
 
     def set_min_isr(self, _target: SimBroker, ms: int) -> None:
         """min.insync.replicas of the topic is another one (KAFKA-16540), by a write of whoever controls."""
-        put = self._fleet.topic_put(min_isr=1 + ms % 2)
-        self._fleet.store.txn(self._fleet.store.host, Txn(success=(put,)))
+        store, topic = self._fleet.store, self._fleet.store.image.topic(naming.TOPIC)
+        if topic is not None:
+            put = self._fleet.topic_put(topic.id, 1 + ms % 2)
+            is_there = exists(keys.topic_id(uuids.to_text(topic.id)))
+            store.txn(store.host, Txn((is_there,), (put,)))
 
     def stop_if_allowed(self, target: SimBroker, ms: int) -> None:
         """The controller is asked whether a broker, two of them or a zone may stop; they are killed together if it says yes."""
@@ -166,7 +173,8 @@ class Faults:
 
     def delete_records(self, target: SimBroker, ms: int) -> None:
         """A client has the leader delete records, or retention deletes some of a follower's."""
-        replica = target.leading.replicas.get(ms % self._fleet.settings.partitions)
+        index = naming.named(target.image, ms % self._fleet.settings.partitions)
+        replica = target.leading.replicas.get(index)
         if replica is None or not target.host.is_up or not target.is_registered:
             return
         start = replica.log.start_offset
@@ -175,6 +183,23 @@ class Faults:
             target.leading.delete_records(replica.index, offset)
         else:
             replica.delete_before(offset)
+
+    def make_anew(self, _target: SimBroker, _ms: int) -> None:
+        """Somebody deletes the topic, and makes another one of that name on the same brokers."""
+        if not self.is_making:
+            self.is_making = True
+            self._fleet.kernel.spawn(self._fleet.store.host, "make anew", self._making_anew())
+
+    def _making_anew(self) -> Process:
+        fleet = self._fleet
+        made = naming.topic_id(fleet.generations)
+        while (topic := fleet.store.image.topic(naming.TOPIC)) is None or topic.id != made:
+            if fleet.controllers:
+                controller = max(fleet.controllers, key=fleet.controllers.__getitem__)
+                self._brokers[controller].controlling.make_anew(made)
+            yield ANEW_MS
+        fleet.generations += 1
+        self.is_making = False
 
     def roll(self, _target: SimBroker, _ms: int) -> None:
         self._operating.roll()
@@ -324,6 +349,7 @@ ACTS = {
     **KINDS,
     "absence": Faults.absence,
     "delete_records": Faults.delete_records,
+    "make_anew": Faults.make_anew,
     "stop_if_allowed": Faults.stop_if_allowed,
     "reassign": Faults.reassign,
     "old_disk": Faults.old_disk,
@@ -334,6 +360,7 @@ ACTS = {
 """Also those that are drawn beside the faults of a seed, from a stream of their own."""
 
 
+ANEW_MS = 700
 MEANWHILE = ("kill", "pause", "cut_peers", "isolate", "reset", "cut_store")
 """What fails while the store is away for minutes."""
 
@@ -356,6 +383,11 @@ def drawn_faults(tape: Tape, until_ms: int) -> tuple[Fault, ...]:
     faults += _old_disks(tape, until_ms)
     faults += _operation(tape, until_ms)
     faults += _deletions(tape, until_ms)
+    if tape.draw("anew.is_drawn", 6) == 5:
+        faults += [
+            Fault(tape.draw("anew.at", until_ms), "make_anew", 0, 0)
+            for _ in range(1 + tape.draw("anew.count", 2))
+        ]
     faults += _absences(tape, until_ms)
     return tuple(sorted(faults, key=lambda fault: fault.at_ms))
 

@@ -4,6 +4,7 @@ from logfleet.replication import follower
 from logfleet.replication.follower import Action, NextFetch
 from logfleet.wire.messages import FetchResponse
 
+from broker_image.tests.sim import naming
 from broker_image.tests.sim.kernel import Future, Process
 from broker_image.tests.sim.leading import Leading
 from broker_image.tests.sim.messages import Fetch, Range, Row
@@ -111,7 +112,9 @@ class Fetching:
             case Action.WAIT:
                 replica.is_waiting = True
             case Action.ASK_RANGE:
-                ends = yield node.fleet.net.call(node.host, target, Range(replica.index))
+                ends = yield node.fleet.net.call(
+                    node.host, target, Range(naming.index_of(replica.index), replica.leader_epoch)
+                )
                 if isinstance(ends, tuple) and replica.leader == int(target[1:]):
                     found = follower.out_of_range(log.end_offset, *ends)
                     if found.action is Action.TRUNCATE:

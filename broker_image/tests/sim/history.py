@@ -19,20 +19,19 @@ class PartitionHistory:
     """committed: by offset, each record that a leader showed as committed and no unclean election cost.
 
     values: of the committed records of idempotent producers. last: the last one of each.
-    renumbered: values that a producer sends under another id, so that they may be there twice.
     records: (offset, epoch) -> (value, epoch of the record before).
     leaders: leader epoch -> (broker id, broker epoch) of who began to lead in it.
     doubtful: brokers whose last registration said that they may have lost records, since they
     last joined the ISR.
     may_lose: an unclean election has chosen a leader that has not begun to lead yet. It may lack
     committed records from this offset on; None if it may lack none.
-    deleted: records below this offset were deleted in a replica.
+    deleted: records below this offset were deleted in a replica. is_deleted: the topic was, so that
+    replicas may have nothing of it any more.
     """
 
     def __init__(self) -> None:
         self.committed: list[Batch] = []
         self.values: set[str] = set()
-        self.renumbered: set[str] = set()
         self.last: dict[int, Batch] = {}
         self.records: dict[tuple[int, int], tuple[str, int]] = {}
         self.leaders: dict[int, tuple[int, int]] = {}
@@ -40,6 +39,7 @@ class PartitionHistory:
         self.may_lose: int | None = None
         self.deleted = 0
         self.state: Partition | None = None
+        self.is_deleted = False
         self._unclean: list[UncleanElection] = []
 
     def elected_uncleanly(

@@ -16,6 +16,7 @@ from logfleet.replication.longest_log import SILENT
 from logfleet.replication.partition_state import Member, effective_min_isr
 from logfleet.replication.reassignment import is_reassigning, origin, target
 
+from broker_image.tests.sim import naming
 from broker_image.tests.sim.history import PartitionHistory
 from broker_image.tests.sim.kernel import Host, Kernel, SimulationError
 from broker_image.tests.sim.messages import Produce
@@ -42,12 +43,15 @@ class Watched(Protocol):
 
 
 class Checker:
-    """answered: how far logs reach, as the controller of that epoch knew when it elected last."""
+    """answered: how far logs reach, as the controller of that epoch knew when it elected last.
+
+    renumbered: values that a producer sends under another id, so that they may be there twice.
+    """
 
     def __init__(self, kernel: Kernel, *, is_unclean_enabled: bool) -> None:
         self.brokers: Mapping[int, Watched] = {}
         self.answered: dict[int, Answered] = {}
-        self.topic_id = b""
+        self.renumbered: set[str] = set()
         self._kernel = kernel
         self._is_unclean_enabled = is_unclean_enabled
         self._histories: dict[int, PartitionHistory] = {}
@@ -75,6 +79,8 @@ class Checker:
             index, leader_epoch, broker.id, before,
         )  # fmt: skip
         leaders[leader_epoch] = (broker.id, broker.epoch or 0)
+        if history.is_deleted:
+            return
         if history.state is not None and leader_epoch < history.state.leader_epoch:
             return  # a watch that is late; what it shows as committed is judged as of any leader
         self._lost(history, index, broker)
@@ -192,7 +198,7 @@ class Checker:
             return
         if batch.producer != NO_PRODUCER:
             self._demand(
-                batch.value not in history.values or batch.value in history.renumbered,
+                batch.value not in history.values or batch.value in self.renumbered,
                 "I10: partition %s: %s is committed twice", index, batch.value,
             )  # fmt: skip
             last = history.last.get(batch.producer)
@@ -254,7 +260,7 @@ class Checker:
         if history.state is not None and leader_epoch < history.state.leader_epoch:
             self._kernel.sometimes("a replaced leader took a record for out of order")
             return
-        if request.value in history.values or request.value in history.renumbered:
+        if request.value in history.values or request.value in self.renumbered:
             # it was on its way for long; the client has its answer, or sends it by another number
             self._kernel.sometimes("what came again after more than five others was refused")
             return
@@ -293,12 +299,10 @@ class Checker:
         self, image: ClusterImage, going_down: set[int], *, only_curable: bool = False
     ) -> None:
         """A controller says by this image that these brokers may stop."""
-        topic = image.topic_by_id(self.topic_id)
         states = {
-            index: self.history(index).state or seen
-            for index, seen in enumerate(topic.partitions if topic else ())
+            index: self.history(index).state or seen for index, seen in naming.numbered(image)
         }
-        self._permissions.give(image, self.topic_id, going_down, states, only_curable=only_curable)
+        self._permissions.give(image, going_down, states, only_curable=only_curable)
 
     def committed_metadata(self, batch: WatchBatch, image: ClusterImage) -> None:
         self._hold_known(image)
@@ -309,8 +313,11 @@ class Checker:
                 self._doubt(image.brokers.get(int(event.key.removeprefix(keys.BROKERS))))
         if not any(event.key.startswith(keys.PARTITIONS) for event in batch.events):
             return
-        topic = image.topic_by_id(self.topic_id)
-        for index, after in enumerate(topic.partitions if topic else ()):
+        partitions = dict(naming.numbered(image))
+        for index, history in self._histories.items():
+            if index not in partitions:
+                history.state, history.is_deleted = None, True
+        for index, after in partitions.items():
             history = self.history(index)
             before, history.state = history.state, after
             if before is not None and before.revision != after.revision:
@@ -318,10 +325,9 @@ class Checker:
 
     def _let_in(self, broker: Broker | None, image: ClusterImage) -> None:
         """No partition counts on an earlier registration of a broker that becomes active (KIP-903, KIP-966)."""
-        topic = image.topic_by_id(self.topic_id)
         if broker is None or not broker.is_active:
             return
-        for index, each in enumerate(topic.partitions if topic else ()):
+        for index, each in naming.numbered(image):
             self._demand(dict(each.isr).get(broker.id, broker.epoch) == broker.epoch, "I28: partition %s: broker %s is let in as %s, isr %s", index, broker.id, broker.epoch, each.isr)  # fmt: skip
             self._demand(not broker.value.unclean or broker.id not in each.elr, "I28: partition %s: broker %s lost records and is let in, elr %s", index, broker.id, each.elr)  # fmt: skip
 
@@ -335,9 +341,8 @@ class Checker:
 
     def _hold_known(self, image: ClusterImage) -> None:
         """Nobody is forgotten (UnregisterBroker) whom a partition names."""
-        topic = image.topic_by_id(self.topic_id)
         known = image.brokers.keys() | image.fences.keys()
-        for index, each in enumerate(topic.partitions if topic else ()):
+        for index, each in naming.numbered(image):
             self._demand(known >= set(each.replicas), "I21: partition %s: of %s only %s are known", index, each.replicas, sorted(known))  # fmt: skip
 
     def _changed(
@@ -497,7 +502,8 @@ class Checker:
     ) -> None:
         """Who is elected without a proof that it holds everything has the longest log of all that answered, the last leader among them."""
         assert image.controller is not None
-        answered = self.answered.get(image.controller.epoch, {}).get((self.topic_id, index), {})
+        place = naming.topic_of(index), naming.index_of(index)
+        answered = self.answered.get(image.controller.epoch, {}).get(place, {})
         there = {each.id: each.epoch for each in image.brokers.values()}
         rivals = [end for member, end in answered.items() if there.get(member[0]) == member[1]]
         (leader,) = elected.items()

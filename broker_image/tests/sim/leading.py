@@ -2,7 +2,6 @@
 
 import msgspec
 from logfleet.log.producers import SeenBatch
-from logfleet.metadata import keys
 from logfleet.metadata.store import Put, Txn
 from logfleet.replication import fetch_check, isr_write
 from logfleet.replication.follower import NextFetch
@@ -10,6 +9,7 @@ from logfleet.replication.isr_write import Alone, Lost, Won
 from logfleet.replication.leader import IsrChange
 from logfleet.wire.errors import ErrorCode
 
+from broker_image.tests.sim import naming
 from broker_image.tests.sim.kernel import Process
 from broker_image.tests.sim.messages import (
     Fetch,
@@ -56,7 +56,7 @@ class Leading:
     # clients
 
     def produce(self, request: Produce, reply: Reply) -> None:
-        replica = self.replicas.get(request.index)
+        replica = self.replicas.get(naming.named(self._node.image, request.index))
         if replica is None or replica.leading is None:
             reply(Produced(ErrorCode.NOT_LEADER_OR_FOLLOWER))
             return
@@ -67,7 +67,7 @@ class Leading:
             return
         judged = log.judge(request.value, request.producer, request.sequence)
         if isinstance(judged, ErrorCode):
-            self._node.fleet.checker.out_of_order(request.index, replica.leader_epoch, log, request)
+            self._node.fleet.checker.out_of_order(replica.index, replica.leader_epoch, log, request)
             reply(Produced(judged))
             return
         if isinstance(judged, SeenBatch):
@@ -86,7 +86,7 @@ class Leading:
             reply(Produced(ErrorCode.NONE, offset))
         leading.appended(log.end_offset)
         replica.moved()
-        self._wake(request.index)
+        self._wake(replica.index)
 
     def read(self, request: Read, reply: Reply) -> None:
         replica = self.replicas.get(request.index)
@@ -115,8 +115,12 @@ class Leading:
     # followers
 
     def range(self, request: Range, reply: Reply) -> None:
-        replica = self.replicas.get(request.index)
-        if replica is None or replica.leading is None:
+        replica = self.replicas.get(naming.named(self._node.image, request.index))
+        if (
+            replica is None
+            or replica.leading is None
+            or replica.leader_epoch != request.leader_epoch
+        ):
             reply(None)
         else:
             reply((replica.log.start_offset, replica.log.end_offset))
@@ -137,9 +141,13 @@ class Leading:
             FETCH_WAIT_MS, self._node.host, "fetch.wait", self._answer, parked, rows
         )
 
+    def _fetched(self, index: int) -> Replica | None:
+        """Whose records a follower means. It names the topic id: one of that name may be another."""
+        return self.replicas.get(index)
+
     def _progress(self, request: Fetch, index: int, asked: NextFetch) -> Row | None:
         """What the fetch says of its sender; a row if the leader has to say something else first."""
-        replica = self.replicas.get(index)
+        replica = self._fetched(index)
         leading = None if replica is None else replica.leading
         if replica is None or leading is None:
             return Row(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -184,8 +192,10 @@ class Leading:
 
     def _row(self, request: Fetch, index: int, asked: NextFetch) -> Row | None:
         """What is new to the follower, None if nothing is."""
-        replica = self.replicas[index]
-        if replica.leading is None or replica.leader_epoch != asked.leader_epoch:
+        replica = self._fetched(index)
+        if replica is None or replica.leading is None:
+            return Row(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if replica.leader_epoch != asked.leader_epoch:
             return Row(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         most = self._node.fleet.settings.fetch_batches
         log, told = replica.log, (replica.high_watermark, replica.log.start_offset)
@@ -261,7 +271,7 @@ class Leading:
                 change = replica.leading.isr_change(node.fleet.kernel.now, self._is_eligible)
                 replica.moved()
                 if change is not None:
-                    changes[keys.partition(node.fleet.topic_uuid, replica.index)] = replica, change
+                    changes[naming.key_of(replica.index)] = replica, change
         if changes:
             self._write(changes)
 
@@ -270,7 +280,8 @@ class Leading:
         broker = image.brokers.get(broker_id)
         if broker is None or broker.epoch != broker_epoch or not broker.is_active:
             return False
-        return not image.is_offline(broker_id, self._node.fleet.topic_id, 0)  # all, or none
+        topic = image.topic(naming.TOPIC)
+        return topic is None or not image.is_offline(broker_id, topic.id, 0)  # all, or none
 
     def _write(self, changes: dict[str, tuple[Replica, IsrChange]]) -> None:
         node = self._node

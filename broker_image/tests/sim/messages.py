@@ -1,4 +1,8 @@
-"""What brokers and clients of a simulation say to each other; partitions are named by their index in the one topic."""
+"""What brokers and clients of a simulation say to each other.
+
+Where a request names a topic by its id, `index` is the number of a partition (`naming`), else its
+index in the topic of that name.
+"""
 
 import msgspec
 from logfleet.replication.fetch_check import EpochEnd
@@ -30,9 +34,13 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Range(msgspec.Struct, frozen=True):
-    """Where does the leader's log start and end? Answered by both, or None by a broker that does not lead."""
+    """Where does the leader's log start and end? Answered by both, or None by a broker that does not lead.
+
+    It names the topic, not its id (ListOffsets).
+    """
 
     index: int
+    leader_epoch: int
 
 
 class LogEnds(msgspec.Struct, frozen=True):
@@ -89,7 +97,11 @@ class Metadata(msgspec.Struct, frozen=True):
 
 
 class Led(msgspec.Struct, frozen=True):
-    """What a broker knows of a partition: its leader, NO_LEADER if it knows of none, and that one's epoch."""
+    """What a broker knows of a partition: its leader, NO_LEADER if it knows of none, and its epoch.
+
+    partition: its number, which names the topic id.
+    """
 
     leader: int
     epoch: int = -1
+    partition: int = -1

@@ -33,7 +33,15 @@ from logfleet.wire.errors import ErrorCode
 from logfleet_operator.clusters import may_i as operators_question
 from logfleet_operator.clusters.observed import Leave
 
-from broker_image.tests.sim import broker, controlling, failsafe, node, replica
+from broker_image.tests.sim import (
+    broker,
+    controlling,
+    failsafe,
+    leading,
+    naming,
+    node,
+    replica,
+)
 from broker_image.tests.sim.replica_log import Batch
 from broker_image.tests.sim.simulation import drawn_case, run
 from broker_image.tests.sim.store import SimStore
@@ -359,6 +367,13 @@ def _in_any_order(rule: Any) -> Any:
     return check
 
 
+def _by_name(rule: Any) -> Any:
+    def fetched(self: leading.Leading, partition: int) -> Any:
+        return rule(self, naming.named(self._node.image, naming.index_of(partition)))
+
+    return fetched
+
+
 MUTANTS = (
     Mutant("an ISR change in flight does not count", LeaderReplicas, "_count", _not_pending, seed=2),
     Mutant("the high watermark moves below min ISR", LeaderReplicas, "_move", _below_min_isr, seed=125),
@@ -405,6 +420,7 @@ MUTANTS = (
     Mutant("replicas go within a leader epoch", election, "_replacing", _within_the_epoch, seed=None),
     Mutant("an ISR change waits for what other tenants wrote", isr_write, "is_shown", lambda _: lambda image, _txn, answer: image.revision >= answer.revision, seed=76),
     Mutant("one record of a producer is remembered", producers, "BATCHES_REMEMBERED", lambda _: 1, seed=11),
+    Mutant("a topic is known by its name", leading.Leading, "_fetched", _by_name, seed=131),
     Mutant("a record may overtake another", producers.ProducerStates, "check", _in_any_order, seed=1),
     Mutant("a follower that was away begins at the end", follower, "out_of_range", _at_the_end, seed=7),
     Mutant("the low watermark is the leader's", LeaderReplicas, "low_watermark", lambda _: lambda _self, start, _is_alive: start, seed=9),

@@ -10,6 +10,7 @@ from logfleet.metadata.keys import TopicValue
 from logfleet.metadata.store import Put
 from logfleet.wire import uuids
 
+from broker_image.tests.sim import naming
 from broker_image.tests.sim.invariants import Checker
 from broker_image.tests.sim.kernel import Host, Kernel
 from broker_image.tests.sim.net import SimNet
@@ -41,16 +42,13 @@ class Settings(msgspec.Struct, frozen=True):
 class Fleet:
     """The world of one simulation, as its hosts see it."""
 
-    topic_id = bytes(15) + b"\1"
-    topic_uuid = uuids.to_text(topic_id)
-
     def __init__(self, kernel: Kernel, settings: Settings) -> None:
         self.kernel, self.settings = kernel, settings
         self.net = SimNet(kernel)
         self.store = SimStore(kernel, self.net)
+        self.generations = 1  # how often the topic was made
         self.controllers: dict[int, int] = {}  # who believes that it controls -> controller epoch
         self.checker = Checker(kernel, is_unclean_enabled=settings.is_unclean_enabled)
-        self.checker.topic_id = self.topic_id
         self.store.on_commit = self.checker.committed_metadata
         self.net.delay_ms, self.net.spikes = settings.delay_ms, settings.spikes
         faults = self.store.faults
@@ -58,16 +56,28 @@ class Fleet:
         faults.refused, faults.dropped = settings.refused, settings.dropped
         faults.tenant = settings.tenant
 
-    def topic_put(self, min_isr: int) -> Put:
-        """The topic, with its configs."""
-        configs = {
+    def topic_configs(self, min_isr: int) -> dict[str, str]:
+        return {
             "min.insync.replicas": str(min_isr),
             "unclean.leader.election.enable": str(self.settings.is_unclean_enabled).lower(),
         }
-        return Put(keys.topic("t"), keys.encode(TopicValue(self.topic_uuid, configs)))
+
+    def topic_put(self, topic_id: bytes, min_isr: int) -> Put:
+        """The topic, with its configs."""
+        value = TopicValue(uuids.to_text(topic_id), self.topic_configs(min_isr))
+        return Put(keys.topic(naming.TOPIC), keys.encode(value))
+
+    @property
+    def assignment(self) -> list[tuple[int, ...]]:
+        """The replicas with which the topic is made, by partition."""
+        brokers, factor = len(self.settings.racks), self.settings.replication_factor
+        return [
+            tuple(1 + (index + number) % brokers for number in range(factor))
+            for index in range(self.settings.partitions)
+        ]
 
     def partitions_in(self, image: ClusterImage) -> tuple[Partition, ...]:
-        topic = image.topic_by_id(self.topic_id)
+        topic = image.topic(naming.TOPIC)
         return topic.partitions if topic else ()
 
 

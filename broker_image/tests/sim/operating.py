@@ -24,6 +24,7 @@ from logfleet_operator.clusters.observed import Observed, Pod
 from logfleet_operator.clusters.rollout import DeletePod, EvictPod
 from logfleet_operator.names import BASE_LABEL, BROKER, COMPONENT_LABEL, ZONE_LABEL, Manifest
 
+from broker_image.tests.sim import naming
 from broker_image.tests.sim.broker import SimBroker
 from broker_image.tests.sim.kernel import Future, Host, Process
 from broker_image.tests.sim.node import Fleet
@@ -209,7 +210,7 @@ class Operating:
 
     def _is_ready(self, broker: SimBroker) -> bool:
         """As its /readyz says."""
-        topic = broker.image.topic_by_id(self._fleet.topic_id)
+        topic = broker.image.topic(naming.TOPIC)
         if not broker.host.is_up or broker.host.is_paused or broker.epoch is None or topic is None:
             return False
         me = broker.image.brokers.get(broker.id)
@@ -282,7 +283,10 @@ class Operating:
                 for each in image.brokers.values()
                 if not each.is_fenced or each.id == broker_id
             ),
-            tuple(PartitionLoad("t", index, target(each)) for index, each in enumerate(partitions)),
+            tuple(
+                PartitionLoad(naming.TOPIC, index, target(each))
+                for index, each in enumerate(partitions)
+            ),
         )
         planned = plan(load)
         if not planned.moves and planned.unmet and len(image.brokers) == len(self._brokers):

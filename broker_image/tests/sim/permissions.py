@@ -8,6 +8,7 @@ import msgspec
 from logfleet.metadata.image import ClusterImage, Partition
 from logfleet.replication.partition_state import Member, effective_min_isr
 
+from broker_image.tests.sim import naming
 from broker_image.tests.sim.kernel import Kernel, SimulationError
 
 
@@ -30,32 +31,29 @@ class Permissions:
     def give(
         self,
         image: ClusterImage,
-        topic_id: bytes,
         going_down: set[int],
         states: dict[int, Partition],
         *,
         only_curable: bool,
     ) -> None:
         """These brokers may stop, by this image. states: as the store has them. only_curable: nobody asked for what waiting cannot cure (leaving)."""
-        topic = image.topic_by_id(topic_id)
-        for index, seen in enumerate(topic.partitions if topic else ()):
+        for index, seen in naming.numbered(image):
             others = len(set(seen.replicas) - going_down)
             going = frozenset(member for member in seen.isr if member[0] in going_down)
             if not going or not seen.has_leader:
                 continue
             if only_curable and others < effective_min_isr(seen):
                 continue
-            staying = frozenset(
-                member for member in seen.isr if self._stays(image, topic_id, index, member)
-            )
+            staying = frozenset(member for member in seen.isr if self._stays(image, index, member))
             given = Permission(going, staying - going, seen.min_isr, effective_min_isr(seen))
             if _holds(given, states[index]):
                 self._given.setdefault(index, []).append(given)
 
-    def _stays(self, image: ClusterImage, topic_id: bytes, index: int, member: Member) -> bool:
+    def _stays(self, image: ClusterImage, index: int, member: Member) -> bool:
         broker = image.brokers.get(member[0])
         is_well = broker is not None and broker.epoch == member[1] and broker.is_active
-        return is_well and not image.is_offline(member[0], topic_id, index)
+        place = naming.topic_of(index), naming.index_of(index)
+        return is_well and not image.is_offline(member[0], *place)
 
     def changed(self, index: int, after: Partition) -> None:
         """A partition has another state."""

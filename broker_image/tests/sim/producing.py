@@ -149,7 +149,7 @@ class IdempotentProducer(Producer):
         self.fleet.kernel.sometimes("a producer began anew")
         self._producer, self._sequence = self._producer + 1, 0
         for record in self._flying:
-            self.fleet.checker.history(self.index).renumbered.add(record.value)
+            self.fleet.checker.renumbered.add(record.value)
             record.producer, record.sequence = self._producer, self._sequence
             record.refusals = 0
             self._sequence += 1

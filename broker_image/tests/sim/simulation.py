@@ -14,7 +14,9 @@ from logfleet.metadata.keys import NO_LEADER, ReadyValue
 from logfleet.metadata.store import Put, Txn
 from logfleet.replication.election import first_state
 from logfleet.replication.reassignment import is_reassigning
+from logfleet.wire import uuids
 
+from broker_image.tests.sim import naming
 from broker_image.tests.sim.broker import SimBroker
 from broker_image.tests.sim.clients import Consumer
 from broker_image.tests.sim.faults import Fault, Faults, drawn_faults, end_ms
@@ -131,19 +133,17 @@ class Simulation:
             broker.start()
         self.expect(20_000, lambda: len(self.active()) == len(self.brokers), "the fleet comes up")
         image = store.image
+        topic_id = naming.topic_id(0)
+        uuid = uuids.to_text(topic_id)
         puts = [
-            fleet.topic_put(settings.min_isr),
-            Put(keys.topic_id(fleet.topic_uuid), b"t"),
-            Put(keys.ready(fleet.topic_uuid), keys.encode(ReadyValue(settings.partitions))),
+            fleet.topic_put(topic_id, settings.min_isr),
+            Put(keys.topic_id(uuid), naming.TOPIC.encode()),
+            Put(keys.ready(uuid), keys.encode(ReadyValue(settings.partitions))),
         ]
-        for index in range(settings.partitions):
-            ids = [
-                1 + (index + number) % len(self.brokers)
-                for number in range(settings.replication_factor)
-            ]
+        for index, ids in enumerate(fleet.assignment):
             state = first_state(ids, image.brokers, settings.min_isr)
             assert state is not None
-            puts.append(Put(keys.partition(fleet.topic_uuid, index), keys.encode(state)))
+            puts.append(Put(keys.partition(uuid, index), keys.encode(state)))
         store.txn(store.host, Txn(success=puts))
         self.expect(20_000, self.has_converged, "the topic comes up")
         for broker in self.brokers.values():
@@ -177,19 +177,23 @@ class Simulation:
 
     def has_converged(self) -> bool:
         """Every partition that can be led is, all its replicas are in sync and hold the same, and nobody waits."""
-        partitions = self.fleet.partitions_in(self.fleet.store.image)
-        return len(partitions) == self.case.settings.partitions and all(
-            self._is_well(index) for index in range(len(partitions))
+        image = self.fleet.store.image
+        partitions = dict(naming.numbered(image))
+        return (
+            len(partitions) == self.case.settings.partitions
+            and not image.deleted
+            and not self.faults.is_making
+            and all(self._is_well(index, partitions[index]) for index in partitions)
         )
 
-    def _is_well(self, index: int) -> bool:
-        partition = self.fleet.partitions_in(self.fleet.store.image)[index]
+    def _is_well(self, index: int, partition: Partition) -> bool:
         replicas = [self.brokers[each] for each in partition.replicas]
         if partition.leader == NO_LEADER:
             return self._is_lost(partition)
         if len(partition.isr) < len(replicas) or is_reassigning(partition):
             return False
-        if not all(self.producers[index, acks].is_idle for acks in (True, False)):
+        at = naming.index_of(index)
+        if not all(self.producers[at, acks].is_idle for acks in (True, False)):
             return False
         led = self.brokers[partition.leader].disk.logs.get(index)
         logs = [each.disk.logs.get(index) for each in replicas]

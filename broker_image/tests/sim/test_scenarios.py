@@ -9,6 +9,8 @@ import pytest
 from logfleet.metadata.keys import NO_LEADER
 from logfleet.wire.errors import ErrorCode
 
+from broker_image.tests.sim import naming
+from broker_image.tests.sim.faults import Fault
 from broker_image.tests.sim.kernel import SimulationError
 from broker_image.tests.sim.messages import Produce, Produced
 from broker_image.tests.sim.mutants import MUTANTS, broken
@@ -540,6 +542,22 @@ def records_are_deleted_once_no_live_replica_has_them() -> None:
     s.rests()
 
 
+def a_topic_that_is_made_again_has_no_record_of_the_old_one() -> None:
+    """KIP-516: F does not hear that the topic was deleted and made again, and goes on fetching."""
+    s = Scenario()
+    s.acked(3)
+    s.hold_watch(s.follower)
+    s.faults.begin(Fault(0, "make_anew", 0, 0))
+    s.until(lambda: not s.faults.is_making, "the topic is made again")
+    s.produce(1, is_acks_all=False)
+    s.after(2_000)
+    assert s.end_offset(s.follower) == 3
+    s.rests()
+    made = naming.number(naming.topic_id(1), s.index)
+    assert [each.disk.logs[made].end_offset for each in (s.leader, s.follower)] == [1, 1]
+    assert s.index not in s.follower.disk.logs
+
+
 RULES: dict[Callable[[], None], str | None] = {
     an_election_compares_the_registration: "an election compares no registration",
     a_read_never_settles_an_unknown_transaction: "a read settles an unknown transaction",
@@ -567,6 +585,7 @@ RULES: dict[Callable[[], None], str | None] = {
     a_registration_that_is_gone_holds_the_high_watermark: "a registration that has gone holds nothing",
     a_follower_that_was_away_begins_where_its_leaders_log_starts: "a follower that was away begins at the end",
     five_records_of_a_producer_are_recognised_when_they_come_again: "one record of a producer is remembered",
+    a_topic_that_is_made_again_has_no_record_of_the_old_one: "a topic is known by its name",
     a_record_that_overtakes_another_is_refused: "a record may overtake another",
     records_are_deleted_once_no_live_replica_has_them: "the low watermark is the leader's",
     one_isr_change_is_in_flight_at_a_time: "a second ISR change is in flight",
