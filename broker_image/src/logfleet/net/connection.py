@@ -3,7 +3,8 @@
 Kafka answers the requests of one connection strictly in the order they came and works on one of them
 at a time (SocketServer mutes a channel while its request is in progress). The same holds here, and it
 is also what bounds the memory of a connection: while a request is in progress, its answer is still
-being sent, or the peer does not read what was sent, no further request is read.
+being sent, or the peer does not read what was sent, no further request is read. Small answers to requests
+that came together go out together.
 
 How bytes come in. Large frames (produce) are received by the kernel straight into a buffer of the
 frame's own size; four bytes more are offered, so that a pipelining producer's next length arrives with
@@ -40,6 +41,8 @@ SCRATCH_BYTES = 64 * 1024
 FIRST_ALLOCATION_BYTES_MAX = 128 * 1024
 # Unsent bytes of ordinary answers at which a connection stops taking requests.
 UNSENT_BYTES_MAX = 64 * 1024
+# Answers up to this size wait for those to the requests that came with theirs (turns.REQUESTS_PER_STEP_MAX).
+SMALL_ANSWER_BYTES_MAX = 4 * 1024
 
 # Why a connection takes no further request for now, as bits: its peer does not read, or has gone too fast.
 WRITE_PAUSED = 1
@@ -143,6 +146,7 @@ class Connection(asyncio.BufferedProtocol):
         self._held = 0  # WRITE_PAUSED, THROTTLED: why no request is taken
         self._release: asyncio.TimerHandle | None = None  # ends the throttling
         self._unsent: list[Part] | None = None  # an answer waiting for the transport to be empty
+        self._answers: list[bytes] = []  # to the requests served in this step, but for the last
         self._unsent_before = 0  # bytes, when last looked at
         self._read_paused = False
         self.finishing = False  # close as soon as nothing is in progress
@@ -183,7 +187,13 @@ class Connection(asyncio.BufferedProtocol):
         if self.peer.on_leave is not None:
             self.peer.on_leave()
         if not self._in_progress:
-            self._transport.close()
+            self._close()
+
+    def _close(self) -> None:
+        """Close once what was answered is sent."""
+        if self._answers:
+            self._send_answers()
+        self._transport.close()
 
     def note_activity(self) -> None:
         """To be called several times per idle limit: a peer that takes its answer, however slowly, is not idle."""
@@ -203,7 +213,7 @@ class Connection(asyncio.BufferedProtocol):
         log.info("connection_refused", peer=f"{self.peer.host}:{self.peer.port}", reason=reason)
         self.end_reason = INVALID
         self.finishing = True
-        self._transport.close()
+        self._close()
 
     # --- receiving
 
@@ -238,6 +248,8 @@ class Connection(asyncio.BufferedProtocol):
             received = len(self._head) + nbytes
             self._head = b""
             self._cut(_scratch_view[:received])
+            if self._answers:
+                self._send_answers()
 
     def eof_received(self) -> bool:
         # A peer may close its sending side and still read: it gets the answer in progress.
@@ -268,7 +280,7 @@ class Connection(asyncio.BufferedProtocol):
             position = start + size
             self._expects_large = False
             # a copy of its own, writable as the large ones: a batch is completed in place
-            self._serve(memoryview(bytearray(data[start:position])))
+            self._serve(memoryview(bytearray(data[start:position])), has_next=position < end)
             if self.finishing:
                 return
         if position < end:
@@ -291,7 +303,7 @@ class Connection(asyncio.BufferedProtocol):
         self._largest = max(self._largest, size)
         self._expects_large = size > SMALL_FRAME_BYTES_MAX
         view = memoryview(frame)[:size]
-        self._serve(view)
+        self._serve(view, has_next=False)
         if self._in_progress:
             return
         if view[:2] == _PRODUCE_KEY:
@@ -318,6 +330,8 @@ class Connection(asyncio.BufferedProtocol):
     def _cut_head(self) -> None:
         data, self._head = self._head, b""
         self._cut(memoryview(data))
+        if self._answers:
+            self._send_answers()
 
     def _pause_reading(self) -> None:
         if not self._read_paused:
@@ -326,17 +340,25 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- answering
 
-    def _serve(self, frame: memoryview) -> None:
+    def _serve(self, frame: memoryview, *, has_next: bool) -> None:
+        """has_next: more came with it. What is left in `_answers` the caller sends once all is served."""
         try:
             answer = self._service(self.peer, frame)
         except CloseConnection as reason:
             self.refuse(str(reason))
             return
         if type(answer) is bytes:
-            self._transport.write(answer)
+            if len(answer) > SMALL_ANSWER_BYTES_MAX or not (has_next or self._answers):
+                if self._answers:
+                    self._send_answers()
+                self._transport.write(answer)
+            else:
+                self._answers.append(answer)
         elif answer is PARKED:
             self._in_progress = True
         elif isinstance(answer, list):
+            if self._answers:
+                self._send_answers()
             self._send_parts(answer)
         elif answer is not None:
             self._in_progress = True
@@ -358,6 +380,11 @@ class Connection(asyncio.BufferedProtocol):
         elif isinstance(answer, list):
             self._send_parts(answer)
         self._next()
+
+    def _send_answers(self) -> None:
+        """Send what waited for the answers to other requests."""
+        answers, self._answers = self._answers, []
+        self._transport.write(b"".join(answers))
 
     def _send_parts(self, parts: list[Part]) -> None:
         pieces = read_inline(parts)

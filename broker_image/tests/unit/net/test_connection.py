@@ -7,14 +7,17 @@ import os
 import socket
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 from logfleet.net.connection import (
+    SMALL_ANSWER_BYTES_MAX,
     SMALL_FRAME_BYTES_MAX,
     UNSENT_BYTES_MAX,
     WRITE_PAUSED,
     Answer,
     CloseConnection,
+    Connection,
 )
 from logfleet.net.turns import REQUESTS_PER_STEP_MAX
 
@@ -50,6 +53,85 @@ async def test_pipelined_frames_of_one_size_are_answered_in_order(
     async with running(tmp_path) as rig, rig.client() as client:
         client.send(*bodies)
         assert [await client.receive() for _ in bodies] == bodies
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes each call of a connection has sent."""
+    sizes: list[int] = []
+    made = Connection.connection_made
+
+    def connection_made(self: Connection, transport: Any) -> None:
+        counting: Any = Counting(transport, sizes)
+        made(self, counting)
+
+    monkeypatch.setattr(Connection, "connection_made", connection_made)
+    return sizes
+
+
+class Counting:
+    """A transport that notes the sizes of what is written."""
+
+    def __init__(self, transport: Any, sizes: list[int]) -> None:
+        self._transport = transport
+        self._sizes = sizes
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        self._sizes.append(len(data))
+        self._transport.write(data)
+
+
+async def test_small_answers_to_requests_that_came_together_go_out_together(
+    tmp_path: Path, sent: list[int]
+) -> None:
+    bodies = [b"\0\1e%d" % number for number in range(5)]
+    async with running(tmp_path) as rig, rig.client() as client:
+        client.send(*bodies)
+        assert [await client.receive() for _ in bodies] == bodies
+        assert sent == [sum(len(framed(body)) for body in bodies)]
+        client.send(b"\0\1e")
+        await client.receive()
+        assert len(sent) == 2
+
+
+async def test_what_is_answered_otherwise_comes_behind_the_answers_before_it(
+    tmp_path: Path, sent: list[int]
+) -> None:
+    large = SMALL_ANSWER_BYTES_MAX
+    asked = [
+        b"\0\1one",
+        b"\0\1B" + struct.pack(">i", large),
+        b"\0\1two",
+        b"\0\1F" + struct.pack(">ii", 0, 1),
+        b"\0\1three",
+        b"\0\1P",
+        b"\0\1four",
+    ]
+    answers = [b"\0\1one", bytes(large), b"\0\1two", b"<<x>>>", b"\0\1three", b"late", b"\0\1four"]
+    async with running(tmp_path, by_call=True) as rig, rig.client() as client:
+        (tmp_path / "segment").write_bytes(b"x")
+        client.send(*asked)
+        await rig.service.until_seen(6)
+        for answer in answers[:5]:
+            assert await client.receive() == answer
+        rig.service.parked[0].set_result(framed(answers[5]))
+        for answer in answers[5:]:
+            assert await client.receive() == answer
+
+
+async def test_answers_are_sent_though_the_next_request_is_incomplete_or_refused(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as rig, rig.client() as client:
+        client.writer.write(framed(b"\0\1one") + framed(b"\0\1two")[:5])
+        assert await client.receive() == b"\0\1one"
+        client.writer.write(framed(b"\0\1two")[5:] + framed(b"\0\1three") + framed(b"\0\1X"))
+        assert await client.receive() == b"\0\1two"
+        assert await client.receive() == b"\0\1three"
+        assert await client.is_closed_by_broker()
 
 
 async def test_a_peer_that_pipelines_gives_way_to_others_and_loses_nothing(tmp_path: Path) -> None:
