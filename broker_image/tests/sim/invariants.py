@@ -6,7 +6,6 @@ leader from before such an election takes for committed is judged below what the
 """
 
 from collections.abc import Mapping
-from typing import Protocol
 
 from logfleet.control.elections import Answered
 from logfleet.metadata import keys
@@ -18,28 +17,11 @@ from logfleet.replication.reassignment import is_reassigning, origin, target
 
 from broker_image.tests.sim import naming
 from broker_image.tests.sim.history import PartitionHistory
-from broker_image.tests.sim.kernel import Host, Kernel, SimulationError
+from broker_image.tests.sim.kernel import Kernel, SimulationError
 from broker_image.tests.sim.messages import Produce
 from broker_image.tests.sim.permissions import Permissions
 from broker_image.tests.sim.replica_log import NO_PRODUCER, Batch, ReplicaLog
-
-
-class DiskOf(Protocol):
-    """epochs: broker epochs of the registrations that used it."""
-
-    logs: dict[int, ReplicaLog]
-    epochs: set[int]
-
-
-class Watched(Protocol):
-    """A broker, as the checker looks into it."""
-
-    id: int
-    host: Host
-    epoch: int | None
-
-    @property
-    def disk(self) -> DiskOf: ...
+from broker_image.tests.sim.watched import Watched
 
 
 class Checker:
@@ -428,8 +410,7 @@ class Checker:
                 "I21: partition %s: from %s to %s, it ended at %s",
                 index, origin(before), target(before), after.replicas,
             )  # fmt: skip
-            what = "was done" if is_done else "was cancelled"
-            self._kernel.sometimes(f"a reassignment {what}")
+            self._kernel.sometimes(f"a reassignment was {'done' if is_done else 'cancelled'}")
 
     def _left(self, broker: Broker | None, *, is_leaders: bool) -> None:
         if broker is not None and broker.is_fenced and broker.value.unclean:
@@ -482,9 +463,8 @@ class Checker:
         if is_clean:
             return
         last = before.last_leader
-        self._kernel.sometimes(
-            "the last leader was elected" if leader == last else "a longer log was elected"
-        )
+        what = "the last leader" if leader == last else "a longer log"
+        self._kernel.sometimes(f"{what} was elected")
         self._reaches_furthest(index, before, dict(after.isr), image)
         eligible = {*before.elr, *before.isr_ids} & set(after.replicas) - history.doubtful
         self._demand(

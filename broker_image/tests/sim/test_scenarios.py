@@ -7,14 +7,28 @@ from collections.abc import Callable
 
 import pytest
 from logfleet.metadata.keys import NO_LEADER
-from logfleet.wire.errors import ErrorCode
 
-from broker_image.tests.sim import naming
-from broker_image.tests.sim.faults import Fault
 from broker_image.tests.sim.kernel import SimulationError
-from broker_image.tests.sim.messages import Produce, Produced
 from broker_image.tests.sim.mutants import MUTANTS, broken
 from broker_image.tests.sim.scenario import Scenario
+from broker_image.tests.sim.scenarios_of_records import (
+    a_follower_keeps_what_is_above_its_high_watermark,
+    a_follower_that_was_away_begins_where_its_leaders_log_starts,
+    a_record_that_overtakes_another_is_refused,
+    a_repeated_batch_is_recognised_by_the_next_leader,
+    a_replica_that_was_gone_begins_with_nothing,
+    a_stale_answer_of_the_old_leader_changes_nothing,
+    a_topic_that_is_made_again_has_no_record_of_the_old_one,
+    five_records_of_a_producer_are_recognised_when_they_come_again,
+    records_are_deleted_once_no_live_replica_has_them,
+)
+from broker_image.tests.sim.scenarios_without_store import (
+    a_change_in_flight_counts_for_a_suspended_partition,
+    a_fleet_goes_on_while_the_store_is_away,
+    a_leader_that_alone_is_cut_off_from_the_store_stops_once_its_follower_leads,
+    a_leader_that_was_replaced_goes_on_by_no_later_silence_of_its_peers,
+    leases_outlive_the_store,
+)
 from broker_image.tests.sim.store import NEVER
 
 
@@ -156,41 +170,6 @@ def an_older_copy_of_a_disk_is_not_eligible() -> None:
     assert s.end_offset(s.leader) == 5
 
 
-def a_follower_keeps_what_is_above_its_high_watermark() -> None:
-    """KIP-101: C's replica has a record and has not heard that it is committed, when F is elected."""
-    s = Scenario(factor=3)
-    other = s.controller
-    s.acked(3)
-    s.produce(1)
-    s.until(lambda: s.end_offset(other) == 4, "C has the record")
-    s.cut(s.leader, other)
-    s.until(lambda: s.high_watermark(s.leader) == 4, "it is committed")
-    s.kill(s.leader)
-    s.end_lease(s.leader)
-    s.until(lambda: s.partition.leader == s.follower.id, "F is elected")
-    s.after(1_000)
-    assert s.end_offset(other) == 4
-    s.rests()
-
-
-def a_stale_answer_of_the_old_leader_changes_nothing() -> None:
-    """L's answer is on its way to C's replica when F is elected; it comes after F's own records."""
-    s = Scenario(factor=3)
-    other = s.controller
-    s.acked(2)
-    s.cut(s.leader, other)
-    s.produce(1, is_acks_all=False)
-    s.after(20)
-    s.fence(s.leader)
-    s.end_lease(s.leader)
-    s.until(lambda: s.partition.leader == s.follower.id, "F is elected")
-    s.until(lambda: s.follower.leading.replicas[s.index].leading, "F leads")
-    s.produce(1, is_acks_all=False)
-    s.after(500)
-    s.mend(s.leader, other)
-    s.rests()
-
-
 def a_controller_that_was_replaced_writes_nothing() -> None:
     """C's election is held back; another controller elects meanwhile, and F dies again."""
     s = Scenario(factor=3, min_isr=2)
@@ -233,31 +212,6 @@ def an_eligible_leader_is_elected_before_the_last_one() -> None:
     s.until(lambda: s.partition.leader == s.follower.id, "F is elected")
     s.rests()
     assert s.end_offset(s.leader) == 5
-
-
-def a_repeated_batch_is_recognised_by_the_next_leader() -> None:
-    """KIP-98: L dies with the acknowledgement; the producer sends the batch again, to F."""
-    s = Scenario()
-    s.acked(2)
-    s.fleet.net.block(s.leader.host.name, "client")
-    s.produce(1)
-    s.until(lambda: s.high_watermark(s.leader) == 3, "it is committed")
-    s.kill(s.leader)
-    s.end_lease(s.leader)
-    s.until(lambda: s.producers[s.index, True].is_idle, "the producer is answered")
-    assert s.end_offset(s.follower) == 3
-    s.rests()
-
-
-def leases_outlive_the_store() -> None:
-    """Without quorum no lease ends, and what follows is no election of everybody."""
-    s = Scenario()
-    s.acked(2)
-    s.fleet.store.outage(8_000)
-    s.after(7_000)
-    assert len(s.fleet.store.image.brokers) == 3
-    s.after(5_000)
-    s.rests()
 
 
 def a_broker_leaves_after_it_has_handed_over() -> None:
@@ -333,76 +287,6 @@ def brokers_that_lost_all_leases_at_once_are_elected_once() -> None:
     assert s.end_offset(s.leader) == 2
 
 
-def a_fleet_goes_on_while_the_store_is_away() -> None:
-    """For as long as it takes: nobody is elected, and nobody has to be."""
-    s = Scenario(factor=3, min_isr=2)
-    s.acked(1)
-    before = s.states
-    s.fleet.store.outage(60_000)
-    for _ in range(5):
-        s.after(10_000)
-        s.acked(1)
-    s.after(15_000)
-    assert [each.leader_epoch for each in s.states] == [each.leader_epoch for each in before]
-    s.rests()
-    assert s.end_offset(s.leader) == 6
-
-
-def a_leader_that_alone_is_cut_off_from_the_store_stops_once_its_follower_leads() -> None:
-    """L hears nothing of its end; F does, and fetches from it no more."""
-    s = Scenario()
-    s.acked(1)
-    for way in ("in", "out"):
-        s.cut_store(s.leader, way)
-    s.until(lambda: s.partition.leader == s.follower.id, "F is elected")
-    s.after(4_000)
-    assert s.leader.leading.replicas[s.index].leading is None
-    s.acked(1)
-    for way in ("in", "out"):
-        s.mend_store(s.leader, way)
-    s.rests()
-
-
-def a_leader_that_was_replaced_goes_on_by_no_later_silence_of_its_peers() -> None:
-    """L is cut off alone, and F is elected. Then the store goes away for all of them."""
-    s = Scenario()
-    s.acked(1)
-    for way in ("in", "out"):
-        s.cut_store(s.leader, way)
-    s.until(lambda: s.partition.leader == s.follower.id, "F is elected")
-    s.after(4_000)
-    s.fleet.store.outage(20_000)
-    s.after(10_000)
-    assert s.leader.leading.replicas[s.index].leading is None
-    assert s.follower.leading.replicas[s.index].leading is not None
-    for way in ("in", "out"):
-        s.mend_store(s.leader, way)
-    s.rests()
-
-
-def a_change_in_flight_counts_for_a_suspended_partition() -> None:
-    """KIP-497: L's change brings F in, L does not hear of it and is suspended; F lags.
-
-    L goes on only when its image shows the change.
-    """
-    s = Scenario(lag_max_ms=4_000)
-    s.drop_follower()
-    s.lose_answers(s.leader, 1, 1, 1, 1, 1)
-    s.hold_watch(s.leader)
-    s.mend(s.follower, s.leader)
-    s.until(lambda: s.isr == [s.leader.id, s.follower.id], "the change is made")
-    s.cut(s.follower, s.leader)
-    s.cut(s.leader, s.controller)
-    s.fleet.store.outage(6_000)
-    replica = s.leader.leading.replicas[s.index]
-    s.until(lambda: replica.suspended is not None, "L is suspended")
-    s.produce(3, is_acks_all=False)
-    s.after(8_000)
-    assert s.high_watermark(s.leader) == 1
-    s.mend(s.leader, s.controller)
-    s.rests()
-
-
 def a_write_that_was_lost_is_not_recognised_by_what_a_leader_wrote() -> None:
     """G returns before the sweep, which is neither done nor answered. The leader of the last partition hears of G and takes its old
     registration out by itself, in the very words of the sweep; another leader does not hear of it."""
@@ -471,91 +355,6 @@ def one_isr_change_is_in_flight_at_a_time() -> None:
     s.after(300)
     assert s.high_watermark(s.leader) <= s.end_offset(s.follower)
     s.rests()
-
-
-def a_replica_that_was_gone_begins_with_nothing() -> None:
-    """The other one's replica goes and comes again, empty, and L sees both at once."""
-    s = Scenario(factor=3, lag_max_ms=4_000)
-    s.acked(3)
-    s.hold_watch(s.leader)
-    s.cut(s.other, s.leader)
-    s.reassign(s.leader, s.follower)
-    s.until(lambda: s.index not in s.other.disk.logs, "its log has gone")
-    s.reassign(s.leader, s.follower, s.other)
-    s.hold_watch(s.leader, is_held=False)
-    s.after(2_500)
-    assert s.other.id not in s.isr
-    s.rests()
-
-
-def five_records_of_a_producer_are_recognised_when_they_come_again() -> None:
-    """KIP-98: the answers to all that are in flight are lost, and so the producer sends them again."""
-    s = Scenario()
-    s.acked(1)
-    s.fleet.net.block(s.leader.host.name, "client")
-    s.produce(5)
-    s.until(lambda: s.high_watermark(s.leader) == 6, "they are committed")
-    s.fleet.net.reset("client", s.leader.host.name)
-    s.fleet.net.unblock(s.leader.host.name, "client")
-    s.until(lambda: s.producers[s.index, True].is_idle, "the producer is answered")
-    assert s.end_offset(s.leader) == 6
-    s.rests()
-
-
-def a_record_that_overtakes_another_is_refused() -> None:
-    """KIP-98: the second record of a producer came, the third one did not, and here is the fourth."""
-    s, answers = Scenario(), list[Produced]()
-    s.acked(2)
-    producer = s.fleet.checker.history(s.index).committed[-1].producer
-    late = Produce(s.index, "the fourth", is_acks_all=True, producer=producer, sequence=3)
-    s.leader.leading.produce(late, answers.append)
-    s.after(1_000)
-    assert answers == [Produced(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)]
-    s.rests()
-
-
-def a_follower_that_was_away_begins_where_its_leaders_log_starts() -> None:
-    """KAFKA-3123: what F would fetch next has been deleted; the records behind that have not."""
-    s = Scenario()
-    s.acked(2)
-    s.kill(s.follower)
-    s.acked(4)
-    s.leader.leading.delete_records(s.index, 4)
-    s.follower.start()
-    s.until(lambda: s.follower.id in s.isr, "F is in sync")
-    log = s.follower.disk.logs[s.index]
-    assert (log.start_offset, log.end_offset) == (4, 6)
-    s.rests()
-
-
-def records_are_deleted_once_no_live_replica_has_them() -> None:
-    """KIP-107: F does not hear of it at first."""
-    s = Scenario()
-    s.acked(4)
-    s.cut(s.leader, s.follower)
-    s.leader.leading.delete_records(s.index, 3)
-    s.after(1_000)
-    s.mend(s.leader, s.follower)
-    s.until(lambda: s.follower.disk.logs[s.index].start_offset == 3, "F has deleted them, too")
-    s.after(1_000)
-    assert s.kernel.labels["records were deleted in all live replicas"] == 1
-    s.rests()
-
-
-def a_topic_that_is_made_again_has_no_record_of_the_old_one() -> None:
-    """KIP-516: F does not hear that the topic was deleted and made again, and goes on fetching."""
-    s = Scenario()
-    s.acked(3)
-    s.hold_watch(s.follower)
-    s.faults.begin(Fault(0, "make_anew", 0, 0))
-    s.until(lambda: not s.faults.is_making, "the topic is made again")
-    s.produce(1, is_acks_all=False)
-    s.after(2_000)
-    assert s.end_offset(s.follower) == 3
-    s.rests()
-    made = naming.number(naming.topic_id(1), s.index)
-    assert [each.disk.logs[made].end_offset for each in (s.leader, s.follower)] == [1, 1]
-    assert s.index not in s.follower.disk.logs
 
 
 RULES: dict[Callable[[], None], str | None] = {
