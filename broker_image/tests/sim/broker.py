@@ -246,7 +246,8 @@ class SimBroker(Node):
                     del self.disk.logs[index]
                     self.disk.high_watermarks.pop(index, None)
                 self.fleet.kernel.sometimes("the logs of a deleted topic went")
-                self.fleet.store.txn(self.host, confirm_deleted(deleted, self.id))
+                store, confirmed = self.fleet.store, confirm_deleted(deleted, self.id)
+                self.fleet.kernel.spawn(self.host, "deleted", store.settle(self.host, confirmed))
 
     def _let_go(self, index: int) -> None:
         """The partition has been moved to others: its log goes, or is set aside after a start."""

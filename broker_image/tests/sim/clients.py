@@ -74,7 +74,8 @@ class Consumer(Client):
         while True:
             asked = Read(self.partition, self.offset, self.leader_epoch, self.read_epoch)
             answer = yield from self.ask(host, asked)
-            if answer is not None:
+            is_same_topic = asked.index == self.partition
+            if answer is not None and is_same_topic:
                 if answer.error == ErrorCode.OFFSET_OUT_OF_RANGE:
                     self.offset = answer.log_start
                 if answer.batches:

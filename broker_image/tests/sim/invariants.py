@@ -484,7 +484,7 @@ class Checker:
         assert image.controller is not None
         place = naming.topic_of(index), naming.index_of(index)
         answered = self.answered.get(image.controller.epoch, {}).get(place, {})
-        there = {each.id: each.epoch for each in image.brokers.values()}
+        there = {each.id: each.epoch for each in image.brokers.values() if each.is_active}
         rivals = [end for member, end in answered.items() if there.get(member[0]) == member[1]]
         (leader,) = elected.items()
         self._demand(

@@ -11,6 +11,8 @@ from typing import Any, Final, Protocol
 from broker_image.tests.sim.kernel import Future, Host, Kernel
 
 REQUEST_TIMEOUT_MS = 2_000
+WAITING_MAX = 16
+"""Requests of a connection that are kept before those that were answered are forgotten."""
 
 
 class Disconnected:
@@ -83,7 +85,8 @@ class SimNet:
         connection = self._connections.get((source.name, target))
         if connection is None:
             connection = self._connections[source.name, target] = _Connection()
-        connection.waiting = [future for future in connection.waiting if not future.is_done]
+        if len(connection.waiting) > WAITING_MAX:
+            connection.waiting = [future for future in connection.waiting if not future.is_done]
         connection.waiting.append(answer)
         breaks = connection.breaks
 

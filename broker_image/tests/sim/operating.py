@@ -289,7 +289,8 @@ class Operating:
             ),
         )
         planned = plan(load)
-        if not planned.moves and planned.unmet and len(image.brokers) == len(self._brokers):
+        can_move = any(partitions[each.index].has_leader for each in planned.moves)
+        if not can_move and planned.unmet and len(image.brokers) == len(self._brokers):
             self._kernel.sometimes("a broker could not be emptied, and stays")
             self._draining.discard(broker_id)
         for move in next_moves(planned.moves, ()):
