@@ -176,6 +176,8 @@ class Controlling:
 
     def _make_anew(self, epoch: int, *, topic_id: bytes) -> Process:
         fleet, topic = self._node.fleet, self._image.topic(naming.TOPIC)
+        if topic_id != naming.topic_id(fleet.generations):
+            return  # it waited here until a topic had been made after that one: ids are used once
         if topic is not None and topic.id == topic_id:
             return
         if topic is not None:
