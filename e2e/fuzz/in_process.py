@@ -12,7 +12,8 @@ import msgspec
 import structlog
 from logfleet.control.configs import broker_config
 from logfleet.net.connection import CloseConnection
-from logfleet.net.peer import Peer
+from logfleet.net.file_sender import Part
+from logfleet.net.peer import PARKED, Peer
 from logfleet.node.broker import Broker
 from logfleet.wire.apis import api_of
 from logfleet.wire.frame import SIZE_BYTES, decode_response, encode_request
@@ -110,8 +111,11 @@ class Target:
 
     async def _outcome(self, given: Input) -> tuple[str, bytes | None]:
         peer = Peer(LISTENER)
+        peer.link = link = AnswersOfParked()
         try:
             answer = self._broker.dispatcher(peer, _writable(given.frame))
+            if answer is PARKED:
+                answer = link.answered
             if isinstance(answer, Awaitable):
                 task = asyncio.ensure_future(answer)
                 await asyncio.wait([task], timeout=WAIT_S)
@@ -146,6 +150,22 @@ class Target:
         for task, given in self._waiting.items():
             self.tally.fault(given, "goes on after its connection is gone")
             task.cancel()
+
+
+class AnswersOfParked:
+    """The link of a connection with one request, for the case that the request is parked."""
+
+    def __init__(self) -> None:
+        self.answered: asyncio.Future[bytes | list[Part] | None] = asyncio.Future()
+
+    def answer(self, answer: bytes | list[Part] | None, /) -> None:
+        self.answered.set_result(answer)
+
+    def refuse(self, reason: str, /) -> None:
+        self.answered.set_exception(CloseConnection(reason))
+
+    def throttle(self, throttle_ms: int, /) -> None:
+        """The next request of the connection would wait; there is none."""
 
 
 def _bytes_of(piece: Any) -> bytes:

@@ -1,9 +1,11 @@
-"""What tests wait for of a lease."""
+"""What tests do to leases, and wait for of them."""
 
 import asyncio
 import contextlib
 
 import pytest
+from logfleet.io.etcd.lease import EtcdLease
+from logfleet.io.etcd.store import EtcdStore
 from logfleet.metadata.store import Lease
 
 
@@ -14,3 +16,8 @@ async def kept_until(lease: Lease, deadline_s: float) -> None:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(lease.lost(), 0.05)
                 pytest.fail("the lease is lost")
+
+
+async def revoke_for_another(store: EtcdStore, lease_id: int) -> None:
+    """End the lease of another store. Its holder learns that with the next renewal."""
+    await store._revoke(EtcdLease(lease_id, 15, 0, revoke=store._revoke))

@@ -10,7 +10,6 @@ from grpc import ChannelConnectivity
 from logfleet.io.clock import boot_s
 from logfleet.io.etcd import endpoints
 from logfleet.io.etcd.endpoints import Addresses
-from logfleet.io.etcd.lease import EtcdLease
 from logfleet.io.etcd.store import EtcdStore
 from logfleet.metadata.store import (
     Get,
@@ -26,7 +25,7 @@ from logfleet.metadata.store import (
 )
 
 from broker_image.tests.contract.metadata_store import PATIENCE_S, soon, until_absent, write
-from broker_image.tests.etcd.leases import kept_until
+from broker_image.tests.etcd.leases import kept_until, revoke_for_another
 from e2e.harness.etcd import EtcdBinary, EtcdServer, etcd_cluster
 
 pytestmark = pytest.mark.asyncio
@@ -222,7 +221,7 @@ async def test_a_lease_revoked_by_another_is_lost(server: EtcdServer, store: Etc
     lease = await store.grant_lease(15)
     runs_out_s = lease.deadline_s
     other = connect(server)
-    await other._revoke(EtcdLease(lease.id, 15, 0, revoke=other._revoke))
+    await revoke_for_another(other, lease.id)
     async with asyncio.timeout_at(runs_out_s):  # the next renewal, after a third of that, tells
         await lease.lost()
     await other.close()

@@ -1,15 +1,19 @@
 """Registrations whose holders freeze or die, on a real etcd."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
+from logfleet.io.clock import boot_s
 from logfleet.io.etcd.endpoints import Addresses
 from logfleet.io.etcd.store import EtcdStore
 from logfleet.metadata.keys import BrokerValue
 from logfleet.node.cluster.metadata_follower import MetadataFollower
 from logfleet.node.cluster.registration import Registrar, Registration, register
 
-from e2e.harness.etcd import EtcdServer
+from broker_image.tests.contract.metadata_store import PATIENCE_S, until_absent
+from broker_image.tests.etcd.leases import kept_until
+from e2e.harness.etcd import EtcdBinary, EtcdServer, etcd_cluster
 
 pytestmark = pytest.mark.asyncio
 
@@ -24,63 +28,71 @@ async def test_the_id_of_a_dead_process_is_taken_over_after_its_lease(
     assert new.epoch > old.epoch
 
 
+class Registering:
+    """A broker that stays registered. calls: what its registrar has reported, oldest first."""
+
+    def __init__(self, store: EtcdStore) -> None:
+        self.calls: asyncio.Queue[Registration | str] = asyncio.Queue()
+        self.registrar = Registrar(
+            store,
+            follower := MetadataFollower(store),
+            1,
+            BrokerValue("one", ()),
+            on_registered=self.calls.put_nowait,
+            on_lost=self.calls.put_nowait,
+            ttl_s=3,
+        )
+        self._tasks = [asyncio.ensure_future(each.run()) for each in (follower, self.registrar)]
+
+    async def registered(self) -> Registration:
+        async with asyncio.timeout(PATIENCE_S):
+            call = await self.calls.get()
+        assert isinstance(call, Registration)
+        return call
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+
+
 async def test_a_broker_cut_off_for_longer_than_its_lease_registers_anew(
-    server: EtcdServer, store: EtcdStore
+    binary: EtcdBinary, tmp_path: Path
 ) -> None:
-    calls: asyncio.Queue[Registration | str] = asyncio.Queue()
-    follower = MetadataFollower(store)
-    registrar = Registrar(
-        store,
-        follower,
-        1,
-        BrokerValue("one", ()),
-        on_registered=calls.put_nowait,
-        on_lost=calls.put_nowait,
-        ttl_s=3,
-    )
-    tasks = [asyncio.ensure_future(each.run()) for each in (follower, registrar)]
-    async with asyncio.timeout(30):
-        first = await calls.get()
-        assert isinstance(first, Registration)
-        server.pause()
-        assert await calls.get() == "the lease has ended"
-        assert registrar.registration is None
-        server.resume()
-        second = await calls.get()
-        assert isinstance(second, Registration)
+    """Its only member freezes. The others end its lease; it learns that when it is back."""
+    with etcd_cluster(binary, tmp_path, 3) as servers:
+        mine, *others = (
+            EtcdStore(Addresses.parse([server.endpoint]), "/logfleet/test/") for server in servers
+        )
+        broker = Registering(mine)
+        first = await broker.registered()
+        servers[0].pause()
+        await until_absent(others[0], "broker/1")
+        assert broker.calls.empty(), "while nobody answers, no lease has ended"
+        servers[0].resume()
+        async with asyncio.timeout(PATIENCE_S):
+            assert await broker.calls.get() in ("the lease has ended", "the registration is gone")
+        second = await broker.registered()
         assert second.epoch > first.epoch
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)
-    await registrar.leave()
-    assert await store.get("broker/1") is None
+        await broker.stop()
+        await broker.registrar.leave()
+        assert await others[0].get("broker/1") is None
+        for store in (mine, *others):
+            await store.close()
 
 
-async def test_a_registration_that_outlived_an_outage_of_etcd_is_replaced_at_once(
+async def test_a_registration_outlives_an_outage_of_etcd(
     server: EtcdServer, store: EtcdStore
 ) -> None:
-    calls: asyncio.Queue[Registration | str] = asyncio.Queue()
-    follower = MetadataFollower(store)
-    registrar = Registrar(
-        store,
-        follower,
-        1,
-        BrokerValue("one", ()),
-        on_registered=calls.put_nowait,
-        on_lost=calls.put_nowait,
-        ttl_s=8,
-    )
-    tasks = [asyncio.ensure_future(each.run()) for each in (follower, registrar)]
-    async with asyncio.timeout(40):
-        first = await calls.get()
-        assert isinstance(first, Registration)
-        server.kill()
-        assert await calls.get() == "the lease has ended"
-        server.start()  # grants the lease its whole TTL anew
-        back_s = asyncio.get_running_loop().time()
-        second = await calls.get()
-        assert isinstance(second, Registration)
-        assert asyncio.get_running_loop().time() - back_s < first.lease.ttl_s
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)
+    """A restarted etcd grants all leases their full time again (lessor.Promote)."""
+    broker = Registering(store)
+    registration = await broker.registered()
+    server.kill()
+    async with asyncio.timeout(PATIENCE_S):
+        while boot_s() <= registration.lease.deadline_s:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    server.start()
+    await kept_until(registration.lease, boot_s())
+    assert broker.calls.empty()
+    assert broker.registrar.registration is registration
+    await broker.stop()

@@ -48,6 +48,10 @@ class PartitionHistory:
         self.may_lose = may_lose
         self._unclean.append(UncleanElection(leader_epoch, self.kept_in(log)))
 
+    def awaits(self, leader_epoch: int) -> bool:
+        """Whether a leader of this epoch is the first to lead after the last unclean election."""
+        return self.may_lose is not None and leader_epoch >= self._unclean[-1].leader_epoch
+
     def kept_in(self, log: ReplicaLog | None) -> int:
         """How many of the committed records the log has, from the first on; deleted ones count."""
         if log is None:

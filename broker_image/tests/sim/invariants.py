@@ -53,18 +53,18 @@ class Checker:
 
     def leads(self, index: int, broker: Watched, leader_epoch: int) -> None:
         history = self.history(index)
-        leaders = history.leaders
-        before = leaders.get(leader_epoch)
+        before = history.leaders.get(leader_epoch)
         self._demand(
             before is None,
             "I4: partition %s, leader epoch %s: broker %s begins to lead, %s did before",
             index, leader_epoch, broker.id, before,
         )  # fmt: skip
-        leaders[leader_epoch] = (broker.id, broker.epoch or 0)
+        history.leaders[leader_epoch] = (broker.id, broker.epoch or 0)
         if history.is_deleted:
             return
-        if history.state is not None and leader_epoch < history.state.leader_epoch:
-            return  # a watch that is late; what it shows as committed is judged as of any leader
+        is_late = history.state is not None and leader_epoch < history.state.leader_epoch
+        if is_late and not history.awaits(leader_epoch):
+            return  # what it shows as committed is judged as of any leader
         self._lost(history, index, broker)
 
     def _lost(self, history: PartitionHistory, index: int, broker: Watched) -> None:
