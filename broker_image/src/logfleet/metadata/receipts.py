@@ -59,7 +59,7 @@ class Receipt:
         """Whether the transaction was done, by its definite answer; `revision` is the one that did it then.
 
         unanswered: an earlier attempt may have been applied. Both are needed: without such an attempt nothing can have
-        been done, and with one, only the slot tells.
+        been done, and with one, only the slot shows whether it has.
         """
         present = None if result.succeeded else result.reads[-1]
         was_done = result.succeeded or (

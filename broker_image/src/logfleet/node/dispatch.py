@@ -175,8 +175,8 @@ class _Route:
 class ParkedRequest:
     """A request that is answered in a later step of the loop than the one in which it came.
 
-    A handler returns an object of a kind of this for a request that waits without a task. Whoever
-    sees the end of the wait calls `reply`, once.
+    A handler returns an instance of a subclass for a request that waits without a task. The code
+    that ends the wait calls `reply`, once.
     """
 
     __slots__ = (

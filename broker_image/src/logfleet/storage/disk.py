@@ -270,7 +270,7 @@ class Disk:
             self._end()
 
     def _call_written(self) -> None:
-        """Call whoever waits for what is written."""
+        """Call all callbacks that wait for what is written."""
         with self._changed:
             written, self._written = self._written, []
         for write in written:

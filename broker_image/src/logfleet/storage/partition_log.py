@@ -188,7 +188,7 @@ class PartitionLog:
 
     def _written(self, end_offset: int, truncations: int) -> None:
         if self._written_end is None or truncations != self.truncations:
-            return  # it was told already, or what was to be written may be gone
+            return  # it has been reported, or what was to be written may be gone
         end_offset = max(end_offset, self._written_end)
         self._written_end = end_offset if end_offset < self.log_end_offset else None
 

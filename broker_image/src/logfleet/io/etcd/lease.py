@@ -234,7 +234,7 @@ class LeaseKeeper:
             self._set_timer()
 
     def _set_timer(self) -> None:
-        """To be called with the lock, by whoever changed the leases and by each tick."""
+        """Needs the lock. Called after each change of the leases, and by each tick."""
         deadline_s = min((lease.deadline_s for lease in self._leases.values()), default=0.0)
         now_s = boot_s()
         if now_s < deadline_s and not self._stopping:

@@ -59,7 +59,7 @@ back-off) until a term has converged, or ended otherwise. Other brokers stand me
 
 
 class _TermFailedError(Exception):
-    """A term ended because its own work failed; told already."""
+    """A term ended because its own work failed. The failure has been logged."""
 
 
 class ControllerLoop:
@@ -67,7 +67,7 @@ class ControllerLoop:
 
     incarnation: this process, as in its broker registration. static: its server.properties.
     ask_log_ends: how it learns how far replicas' logs reach.
-    failed_terms: that ended because what the controller does failed, not by a word of the store. noted: what it has written.
+    failed_terms: count of terms that ended by a fault of the controller, not by the store. noted: what it has written.
     """
 
     def __init__(

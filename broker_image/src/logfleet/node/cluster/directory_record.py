@@ -24,6 +24,7 @@ from logfleet.node.cluster.claims import settle
 from logfleet.node.cluster.refused_writes import RefusedWrites
 
 SETTLE_S_MAX: Final = 5.0
+"""How long a write waits for the store: no image is applied meanwhile."""
 
 
 class DirectoryRecord:
@@ -83,9 +84,7 @@ class DirectoryRecord:
         try:
             async with asyncio.timeout(SETTLE_S_MAX):
                 result = await settle(self._store, txn)
-        except (
-            TimeoutError
-        ):  # images are not applied while this waits; the same write is tried again
+        except TimeoutError:  # the same write is tried again with a later image
             self.is_refused = True
             return None
         except StoreRefused as error:

@@ -189,7 +189,7 @@ class Failsafe:
             self._local.resume(lambda key, kept: self._is_followed(key, kept, since_ms))
 
     def _is_followed(self, key: Key, replicas: LeaderReplicas, since_ms: int) -> bool:
-        """Whether whoever could be elected cleanly instead of this leader follows it; not if nobody could."""
+        """Whether all that could be elected cleanly follow this leader. False if there is none."""
         if replicas.has_eligible:
             return False
         others, leader_epoch = replicas.others_in_sync(), replicas.state.leader_epoch

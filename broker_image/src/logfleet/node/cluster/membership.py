@@ -35,7 +35,7 @@ Spawn = Callable[[str, Coroutine[Any, Any, None]], None]
 
 
 class Membership:
-    """value: what is said of this broker; `tell` says something else. on_registered, on_lost: as Registrar calls them.
+    """value: what this broker registers with; `tell` replaces it. on_registered, on_lost: as Registrar calls them.
 
     on_active: called with the broker epoch when the controller has made a registration of this
     process active. By then the broker is in no ISR and no eligible leader by what it may lack.

@@ -261,7 +261,7 @@ class Registrar:
         self._registration: Registration | None = None
 
     def tell(self, value: BrokerValue) -> None:
-        """What to say of this broker from now on; a registration that stands is written anew and keeps its epoch.
+        """Register with this value from now on. A registration that stands is rewritten and keeps its epoch.
 
         Not for a change of `previous_epoch` alone, which matters to the next registration only.
         """

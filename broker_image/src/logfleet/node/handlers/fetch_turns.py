@@ -1,4 +1,4 @@
-"""One fetch from its first look at the partitions to its answer, and its wait in between.
+"""One fetch: it reads its partitions, waits until there is enough, and answers.
 
 What waits is answered in the next step of the loop after what it waited for: with all that was appended
 in one step, so that many producers make one answer.
@@ -195,7 +195,7 @@ class SessionTurn(Turn):
         return reading.answer(rows, session.id)
 
     def _throttled(self, throttle_ms: int) -> FetchResponse:
-        """Nothing counts as told: what was due is due again."""
+        """The answer was not sent: the partitions that were due in it are due again."""
         answer = self._refuse_overtaken() or FetchResponse(session_id=self._session.id)
         answer.throttle_time_ms = throttle_ms
         return answer

@@ -50,7 +50,7 @@ class AwaitedAck:
         self.outcome: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
 
     def over(self, error: ErrorCode) -> None:
-        if not self.outcome.done():  # else whoever waited was cancelled
+        if not self.outcome.done():  # else the waiting task was cancelled
             self.outcome.set_result(error)
 
 
@@ -71,7 +71,7 @@ class Acknowledging(Protocol):
 
 
 class AckQueue:
-    """The waits of one partition. count: how many were not told yet that they have ended."""
+    """The waits of one partition. count: those whose end has not been reported yet."""
 
     __slots__ = ("_alarm", "_following", "_over", "_own", "_partition", "count")
 

@@ -337,7 +337,7 @@ class Partition(Replica):
 
 
 def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():  # else whoever waited was cancelled
+    if not future.done():  # else the waiting task was cancelled
         future.set_result(None)
 
 

@@ -13,7 +13,7 @@ PAUSE_S_MIN: Final = 0.05
 class Followed:
     """A partition that is copied, for as long as it has one leader in one leader epoch.
 
-    asked: what the request that last named the partition said of it. None if no request did; then
+    asked: the partition as the last request that named it has it. None if no request did; then
     no answer is about it.
     pause_s: how long its next pause is.
     is_ahead: its leader epochs are above its leader's, which was reported.

@@ -350,7 +350,7 @@ class ReplicaFetcher:
     def _pause_ahead(self, key: Key, followed: Followed, log_epoch: int) -> None:
         """Pause a partition whose records have a leader epoch above its leader's; report it once.
 
-        Nothing tells then whose records are right. The metadata store is older than the logs.
+        Then it is unknown whose records are right. The metadata store is older than the logs.
         """
         partition = followed.partition
         if not followed.is_ahead:

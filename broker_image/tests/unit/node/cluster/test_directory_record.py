@@ -1,3 +1,4 @@
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,8 @@ from logfleet.io.sqlite import SqliteStore
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Directories
 from logfleet.metadata.keys import BrokerValue, DirectoriesValue
-from logfleet.metadata.store import Delete, Put, Txn
+from logfleet.metadata.store import Delete, Put, StoreUnavailable, Txn, TxnResult
+from logfleet.node.cluster import directory_record
 from logfleet.node.cluster.directory_record import DirectoryRecord
 
 pytestmark = pytest.mark.asyncio
@@ -61,3 +63,22 @@ async def test_a_registration_that_is_over_writes_nothing(store) -> None:
     await registered(store)
     assert not await DirectoryRecord(store, 1, HERE).keep(ClusterImage(), epoch, ())
     assert await held(store) is None
+
+
+async def nobody_answers(txn: Txn) -> TxnResult:
+    raise StoreUnavailable("nobody answers")
+
+
+async def test_a_store_that_does_not_answer_is_asked_again_with_a_later_image(
+    store, monkeypatch
+) -> None:
+    monkeypatch.setattr(directory_record, "SETTLE_S_MAX", 0.05)
+    epoch = await registered(store)
+    record = DirectoryRecord(store, 1, HERE)
+    with monkeypatch.context() as away:
+        away.setattr(store, "txn", nobody_answers)
+        async with asyncio.timeout(20):
+            assert not await record.keep(ClusterImage(), epoch, ())
+    assert record.is_refused
+    assert await record.keep(ClusterImage(), epoch, ())
+    assert not record.is_refused
