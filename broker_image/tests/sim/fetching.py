@@ -90,6 +90,7 @@ class Fetching:
         told = FetchResponse.PartitionData(
             error_code=row.error,
             diverging_epoch=FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end),
+            log_start_offset=row.log_start,
         )
         decision = follower.decide(asked, now, told, log.epochs)
         match decision.action:
@@ -109,6 +110,8 @@ class Fetching:
                 )
             case Action.TRUNCATE:
                 replica.truncate(decision.offset)
+            case Action.RESET:
+                replica.reset(decision.offset)
             case Action.WAIT:
                 replica.is_waiting = True
             case Action.ASK_RANGE:

@@ -57,7 +57,7 @@ class PartitionHistory:
         if log is None:
             return 0
         count = min(len(self.committed), log.end_offset)
-        while count > log.base and log.at(count - 1) != self.committed[count - 1]:
+        while count > log.start_offset and log.at(count - 1) != self.committed[count - 1]:
             count -= 1
         return count
 

@@ -167,7 +167,7 @@ class Leading:
             return Row(diverging)
         if diverging is not None:
             kernel.sometimes("a fetch diverged")
-            return Row(diverging=diverging)
+            return Row(diverging=diverging, log_start=log.start_offset)
         if not log.start_offset <= asked.offset <= log.end_offset:
             return Row(ErrorCode.OFFSET_OUT_OF_RANGE)
         before = leading.high_watermark

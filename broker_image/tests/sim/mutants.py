@@ -384,6 +384,7 @@ MUTANTS = (
     Mutant("a stale answer counts", follower, "decide", _decide_anyway, seed=10),
     Mutant("a new follower truncates to its high watermark", replica.Replica, "follow", _truncate_to_high_watermark, seed=19),
     Mutant("a follower truncates to the leader's end only", follower, "truncation_offset", lambda _: lambda _epochs, end, diverging: min(end, diverging[1]), seed=401),
+    Mutant("a follower keeps what its leader deleted", follower, "_cut", lambda _: lambda offset, _start: follower.Decision(follower.Action.TRUNCATE, offset), seed=12838),
     Mutant("an unclean start is trusted by the controller", election, "_lost_records", lambda _: lambda _broker: False, seed=3),
     Mutant("an unclean start is not told", broker.SimBroker, "_value", _unclean_is_not_sent, seed=7),
     Mutant("an unclean start is not told again by the next registration", broker.SimBroker, "_value", _unclean_is_sent_once, seed=970),

@@ -115,7 +115,7 @@ class Replica:
             self.node.note("partition %s starts at %s", self.index, offset)
 
     def reset(self, offset: int) -> None:
-        """As a follower whose log ends before its leader's begins."""
+        """As a follower of whose log nothing may stay: its leader's starts there."""
         self.node.fleet.checker.reset(self.index, self.node, self.log, offset)
         self.log.reset_to(offset)
         self._high_watermark = min(self._high_watermark, offset)

@@ -93,8 +93,21 @@ def decide(
     diverging = row.diverging_epoch
     if diverging is not None and diverging.epoch >= 0:
         end = (diverging.epoch, diverging.end_offset)
-        return Decision(Action.TRUNCATE, truncation_offset(epochs, now.offset, end))
+        return _cut(truncation_offset(epochs, now.offset, end), row.log_start_offset)
     return _APPEND
+
+
+def _cut(offset: int, leader_start_offset: int) -> Decision:
+    """What a follower does whose log the leader's leaves at this offset.
+
+    A leader does not know the epochs of what it has deleted, so it names its log's start for the
+    end of each of them (LeaderEpochFileCache.endOffsetFor). The follower's records below may be
+    ones that were never committed: none of them may stay until the log start is taken over, as
+    the follower may be in the ISR and lead before that.
+    """
+    if 0 < leader_start_offset >= offset:
+        return Decision(Action.RESET, leader_start_offset)
+    return Decision(Action.TRUNCATE, offset)
 
 
 def truncation_offset(epochs: LeaderEpochs, log_end_offset: int, diverging: EpochEnd) -> int:

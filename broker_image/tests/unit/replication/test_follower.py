@@ -113,6 +113,35 @@ def test_a_log_that_diverges_is_cut() -> None:
 
 
 @pytest.mark.parametrize(
+    "leader_start, decision",
+    [
+        (14, Decision(Action.TRUNCATE, 15)),
+        (15, Decision(Action.RESET, 15)),
+        (18, Decision(Action.RESET, 18)),
+    ],
+)
+def test_nothing_is_kept_of_a_log_that_diverges_below_its_leaders_start(
+    leader_start: int, decision: Decision
+) -> None:
+    """The leader knows no epochs of what it has deleted, so what is below may be of another log."""
+    row = Row(
+        partition_index=0,
+        log_start_offset=leader_start,
+        diverging_epoch=FetchResponse.EpochEndOffset(epoch=3, end_offset=15),
+    )
+    assert decide(ASKED, ASKED, row, epochs_of((1, 0), (3, 10))) == decision
+
+
+def test_an_empty_leader_leaves_nothing_and_its_log_starts_where_it_did() -> None:
+    row = Row(
+        partition_index=0,
+        log_start_offset=0,
+        diverging_epoch=FetchResponse.EpochEndOffset(epoch=3, end_offset=0),
+    )
+    assert decide(ASKED, ASKED, row, epochs_of((3, 0))) == Decision(Action.TRUNCATE, 0)
+
+
+@pytest.mark.parametrize(
     "now", [NextFetch(20, 3, 8), NextFetch(19, 3, 7), NextFetch(20, 2, 7), NextFetch(25, 7, 7)]
 )
 def test_the_answer_of_a_leader_of_the_past_changes_nothing(now: NextFetch) -> None:
