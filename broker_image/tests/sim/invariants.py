@@ -142,12 +142,12 @@ class Checker:
         history.deleted_before(start)
 
     def reset(self, index: int, broker: Watched, log: ReplicaLog, offset: int) -> None:
-        """A follower's log is about to begin anew at this offset, as its leader has nothing that is older."""
+        """A follower's log is about to begin at this offset: what its leader has begins there."""
         history = self.history(index)
         state, self_member = history.state, (broker.id, broker.epoch)
         self._demand(
             history.kept_in(log) <= offset <= history.deleted
-            and (state is None or self_member not in state.isr),
+            and (log.end_offset >= offset or state is None or self_member not in state.isr),
             "I6: partition %s: broker %s begins anew at %s, records are deleted up to %s",
             index, broker.id, offset, history.deleted,
         )  # fmt: skip
