@@ -37,7 +37,7 @@ P50, _, P999 = PACED[1:]
 P99 = Metric("p99_us", "p99, us", P99_GOAL)
 LATENCIES = (P50, P99, P999)
 SINGLE = Load(
-    "single-500",
+    "one-record-500",
     Kind.PACE,
     1024,
     (*PER_REQUEST, P50, replace(P99, goal=None), P999),

@@ -11,7 +11,7 @@ def test_every_load_has_three_replicas():
 
 
 def test_the_processor_time_of_brokers_alone_and_with_etcd_has_the_same_goal():
-    limits = {"write-100B": 0.8, "write-1KiB": 0.8, "single-500": 0.6}
+    limits = {"write-100B": 0.8, "write-1KiB": 0.8, "one-record-500": 0.6}
     unit = {Kind.WRITE: "record", Kind.PACE: "request"}
     for load in LOADS[:3]:
         goal = Goal(Bound.RATIO_MAX, limits[load.name])
