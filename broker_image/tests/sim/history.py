@@ -61,6 +61,11 @@ class PartitionHistory:
             count -= 1
         return count
 
+    def reaches(self, log: ReplicaLog, offset: int) -> bool:
+        """Whether the log has a committed record from there on."""
+        there = log.read(max(offset, log.start_offset), log.end_offset)
+        return any(map(self.is_committed, there))
+
     def cut(self, kept: int) -> None:
         """The leader of an unclean election begins to lead, with so many of the committed records."""
         self._unclean[-1].kept = kept

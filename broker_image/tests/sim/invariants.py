@@ -146,7 +146,7 @@ class Checker:
         history = self.history(index)
         state, self_member = history.state, (broker.id, broker.epoch)
         self._demand(
-            history.kept_in(log) <= offset <= history.deleted
+            offset <= history.deleted and not history.reaches(log, offset)
             and (log.end_offset >= offset or state is None or self_member not in state.isr),
             "I6: partition %s: broker %s begins anew at %s, records are deleted up to %s",
             index, broker.id, offset, history.deleted,
