@@ -288,8 +288,8 @@ class SimBroker(Node):
                 self.leading.produce(request, reply)
             case Read():
                 self.leading.read(request, reply)
-            case LogEnds(indexes):
-                replicas = self.leading.replicas
+            case LogEnds(indexes):  # a process makes its replicas once it is registered
+                replicas = {} if self.epoch is None else self.leading.replicas
                 unled = [
                     each for each in indexes if each in replicas and replicas[each].has_no_role
                 ]

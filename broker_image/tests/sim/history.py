@@ -45,7 +45,9 @@ class PartitionHistory:
     def elected_uncleanly(
         self, leader_epoch: int, log: ReplicaLog | None, may_lose: int | None
     ) -> None:
-        self.may_lose = may_lose
+        """One that was elected so before, and has not led yet, has not judged what is lost."""
+        known = [each for each in (self.may_lose, may_lose) if each is not None]
+        self.may_lose = min(known, default=None)
         self._unclean.append(UncleanElection(leader_epoch, self.kept_in(log)))
 
     def awaits(self, leader_epoch: int) -> bool:

@@ -20,6 +20,7 @@ from broker_image.tests.sim.history import PartitionHistory
 from broker_image.tests.sim.kernel import Kernel, SimulationError
 from broker_image.tests.sim.messages import Produce
 from broker_image.tests.sim.permissions import Permissions
+from broker_image.tests.sim.reach import reaches_as_far
 from broker_image.tests.sim.replica_log import NO_PRODUCER, Batch, ReplicaLog
 from broker_image.tests.sim.watched import Watched
 
@@ -287,10 +288,11 @@ class Checker:
         self._permissions.give(image, going_down, states, only_curable=only_curable)
 
     def committed_metadata(self, batch: WatchBatch, image: ClusterImage) -> None:
-        self._hold_known(image)
         for event in batch.events:
             if event.key.startswith(keys.FENCES):
-                self._let_in(image.brokers.get(int(event.key.removeprefix(keys.FENCES))), image)
+                broker_id = int(event.key.removeprefix(keys.FENCES))
+                self._let_in(image.brokers.get(broker_id), image)
+                self._hold_known(broker_id, image)
             elif event.key.startswith(keys.BROKERS):
                 self._doubt(image.brokers.get(int(event.key.removeprefix(keys.BROKERS))))
         if not any(event.key.startswith(keys.PARTITIONS) for event in batch.events):
@@ -321,11 +323,10 @@ class Checker:
                 for history in self._histories.values():
                     history.doubtful.add(broker.id)
 
-    def _hold_known(self, image: ClusterImage) -> None:
-        """Nobody is forgotten (UnregisterBroker) whom a partition names."""
-        known = image.brokers.keys() | image.fences.keys()
+    def _hold_known(self, broker_id: int, image: ClusterImage) -> None:
+        """No broker is forgotten (UnregisterBroker) that a partition names."""
         for index, each in naming.numbered(image):
-            self._demand(known >= set(each.replicas), "I21: partition %s: of %s only %s are known", index, each.replicas, sorted(known))  # fmt: skip
+            self._demand(broker_id in image.fences or broker_id not in each.replicas, "I21: partition %s: broker %s of %s is forgotten", index, broker_id, each.replicas)  # fmt: skip
 
     def _changed(
         self,
@@ -486,15 +487,14 @@ class Checker:
         answered = self.answered.get(image.controller.epoch, {}).get(place, {})
         there = {each.id: each.epoch for each in image.brokers.values() if each.is_active}
         rivals = [end for member, end in answered.items() if there.get(member[0]) == member[1]]
-        (leader,) = elected.items()
+        (leader,), last = elected.items(), before.last_leader
+        led = max((end for member, end in answered.items() if member[0] == last), default=SILENT)
         self._demand(
-            all(answered.get(leader, SILENT) >= end for end in rivals),
+            reaches_as_far(answered.get(leader, SILENT), rivals, led),
             "I8: partition %s: broker %s is elected, logs reach as far as %s", index, leader, answered,
         )  # fmt: skip
-        last = before.last_leader
-        has_answered = any(each == last and end != SILENT for (each, _), end in answered.items())
         self._demand(
-            self._is_unclean_enabled or leader[0] == last or has_answered,
+            self._is_unclean_enabled or leader[0] == last or led != SILENT,
             "I8: partition %s: broker %s is elected, of isr %s, elr %s, last leader %s",
             index, leader[0], before.isr_ids, before.elr, last,
         )  # fmt: skip

@@ -162,6 +162,7 @@ class Leading:
             log.end_offset,
             last_fetched_epoch=asked.last_fetched_epoch,
             fetch_offset=asked.offset,
+            of_follower=True,
         )
         if isinstance(diverging, ErrorCode):
             return Row(diverging)

@@ -374,6 +374,10 @@ def _by_name(rule: Any) -> Any:
     return fetched
 
 
+def _as_of_a_consumer(original):
+    return lambda *log, **asked: original(*log, **{**asked, "of_follower": False})
+
+
 MUTANTS = (
     Mutant("an ISR change in flight does not count", LeaderReplicas, "_count", _not_pending, seed=4),
     Mutant("the high watermark moves below min ISR", LeaderReplicas, "_move", _below_min_isr, seed=125),
@@ -384,6 +388,8 @@ MUTANTS = (
     Mutant("a stale answer counts", follower, "decide", _decide_anyway, seed=10),
     Mutant("a new follower truncates to its high watermark", replica.Replica, "follow", _truncate_to_high_watermark, seed=19),
     Mutant("a follower truncates to the leader's end only", follower, "truncation_offset", lambda _: lambda _epochs, end, diverging: min(end, diverging[1]), seed=401),
+    Mutant("a follower is believed by an epoch that its leader forgot", fetch_check, "diverging_epoch", _as_of_a_consumer, seed=40339),
+    Mutant("an emptied log counts for the shortest", longest_log, "_emptied_end", lambda _: lambda _end: 0, seed=39894),
     Mutant("a follower keeps what its leader deleted", follower, "_cut", lambda _: lambda offset, _start: follower.Decision(follower.Action.TRUNCATE, offset), seed=12838),
     Mutant("an unclean start is trusted by the controller", election, "_lost_records", lambda _: lambda _broker: False, seed=3),
     Mutant("an unclean start is not told", broker.SimBroker, "_value", _unclean_is_not_sent, seed=7),

@@ -38,6 +38,11 @@ class LeaderEpochs:
         """The last epoch, or NO_EPOCH."""
         return self._entries[-1].epoch if self._entries else NO_EPOCH
 
+    @property
+    def first(self) -> int:
+        """The first epoch that is known, or NO_EPOCH."""
+        return self._entries[0].epoch if self._entries else NO_EPOCH
+
     def assign(self, epoch: int, start_offset: int) -> None:
         """Say that `epoch` starts at `start_offset`. Entries that contradict it (as late or as new) give way."""
         if epoch <= NO_EPOCH:

@@ -26,10 +26,16 @@ def diverging_epoch(
     *,
     last_fetched_epoch: int,
     fetch_offset: int,
+    of_follower: bool,
 ) -> EpochEnd | ErrorCode | None:
     """Where the reader's log left the leader's: the largest epoch up to the reader's last one, and its end. None if it did not.
 
     OFFSET_OUT_OF_RANGE if the leader cannot tell. last_fetched_epoch: NO_EPOCH if the reader does not ask. Source: Partition.readRecords (KIP-595).
+
+    A follower whose log ends where the leader's starts, in an epoch that the leader has forgotten,
+    counts as diverged there. It may have records that were never committed. They would be hidden
+    by the log start, but their producers' sequence numbers would not: a retry of such a record
+    would be acknowledged once this follower leads. Kafka lets it go on.
     """
     if last_fetched_epoch <= NO_EPOCH:
         return None
@@ -38,4 +44,6 @@ def diverging_epoch(
         return ErrorCode.OFFSET_OUT_OF_RANGE
     if epoch < last_fetched_epoch or end_offset < fetch_offset:
         return epoch, end_offset
+    if of_follower and 0 < fetch_offset == log_start_offset and last_fetched_epoch < epochs.first:
+        return last_fetched_epoch, log_start_offset
     return None

@@ -1,13 +1,15 @@
 """Which replica leads where nobody is known to hold every committed record: the one whose log reaches furthest.
 
 Logs are compared by their last leader epoch, then by their end offset, as Raft compares the logs of candidates (section 5.4.1): each leader appends
-to what its predecessor had, so of two logs the greater one holds what the lesser one holds. Brokers are asked for that
+to what its predecessor had, so of two logs the greater one holds what the lesser one holds. A log whose records were all deleted may know no
+epoch. If it is the last leader's, every log that ends before it lacks offsets that were committed. Brokers are asked for that
 (Kafka: OffsetForLeaderEpoch) before somebody is elected; only a replica that is the only candidate leads unasked.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from logfleet.log.epochs import NO_EPOCH
 from logfleet.metadata.image import Broker
 from logfleet.metadata.keys import PartitionValue
 from logfleet.replication.fetch_check import EpochEnd
@@ -55,9 +57,18 @@ def longest(
         known = {each for each, member in members.items() if log_ends[member] != SILENT}
         if not unclean and not _needed(state) <= known:
             return None
-        best = max(found, key=lambda broker: log_ends[members[broker.id]])
+        led = members.get(state.last_leader)
+        emptied = 0 if led is None else _emptied_end(log_ends[led])
+        ends = {each: log_ends[member] for each, member in members.items()}
+        best = max(found, key=lambda broker: (ends[broker.id][1] >= emptied, ends[broker.id]))
     is_whole = state.restored and bool(state.elr) and known.issuperset(state.elr)
     return best, not is_whole
+
+
+def _emptied_end(last_leaders: EpochEnd) -> int:
+    """Where the last leader's log ends, if it has no records any more and knows no epoch; else 0."""
+    epoch, end_offset = last_leaders
+    return max(0, end_offset) if epoch == NO_EPOCH else 0
 
 
 def _may_ask(state: PartitionValue) -> bool:

@@ -36,5 +36,34 @@ def test_a_reader_is_told_where_its_log_left_the_leaders(
 ) -> None:
     epochs = LeaderEpochs((EpochStart(2, 10), EpochStart(4, 30)))
     assert answer == diverging_epoch(
-        epochs, 10, 60, last_fetched_epoch=last_fetched_epoch, fetch_offset=fetch_offset
+        epochs,
+        10,
+        60,
+        last_fetched_epoch=last_fetched_epoch,
+        fetch_offset=fetch_offset,
+        of_follower=True,
+    )
+
+
+@pytest.mark.parametrize(
+    "last_fetched_epoch, log_start_offset, reader, answer",
+    [
+        (1, 10, "a follower", (1, 10)),
+        (1, 10, "a consumer", None),  # a consumer reads on
+        (2, 10, "a follower", None),  # the leader knows that its log had this epoch there
+        (NO_EPOCH, 10, "a follower", None),
+        (1, 0, "a follower", None),  # nothing has been deleted
+    ],
+)
+def test_a_follower_that_ends_where_the_leader_starts_is_not_believed_by_an_epoch_that_is_forgotten(
+    last_fetched_epoch: int, log_start_offset: int, reader: str, answer: EpochEnd | None
+) -> None:
+    epochs = LeaderEpochs((EpochStart(2, log_start_offset), EpochStart(4, 30)))
+    assert answer == diverging_epoch(
+        epochs,
+        log_start_offset,
+        60,
+        last_fetched_epoch=last_fetched_epoch,
+        fetch_offset=log_start_offset,
+        of_follower=reader == "a follower",
     )

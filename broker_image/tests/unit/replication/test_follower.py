@@ -83,6 +83,7 @@ def test_a_follower_ends_with_a_prefix_of_the_leaders_log_however_they_diverged(
             len(leader),
             last_fetched_epoch=asked.last_fetched_epoch,
             fetch_offset=asked.offset,
+            of_follower=True,
         )
         assert not isinstance(diverging, ErrorCode)
         if diverging is None:

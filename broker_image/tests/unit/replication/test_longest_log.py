@@ -23,6 +23,9 @@ TABLE = [
     ("the last leader of those that reach as far", {1: (4, 90), 2: (4, 90), 3: (4, 90)}, 1),
     ("not one that is silent", {1: (4, 90), 2: SILENT, 3: (4, 95)}, 3),
     ("an empty log before a silent one", {1: (-1, 0), 2: SILENT, 3: SILENT}, 1),
+    ("the last leader whose records were all deleted", {1: (-1, 50), 2: (4, 49), 3: SILENT}, 1),
+    ("one that reaches as far as all that was deleted", {1: (-1, 50), 2: (3, 51), 3: (4, 49)}, 2),
+    ("not another of which nothing is left", {1: (4, 90), 2: (-1, 95), 3: (4, 80)}, 1),
     ("nobody while the last leader is silent", {1: SILENT, 2: (4, 100), 3: (4, 95)}, NO_LEADER),
     ("nobody while a replica has not been asked", {1: (4, 90), 2: (4, 100)}, NO_LEADER),
 ]

@@ -113,6 +113,7 @@ class Replica:
             len(self.log),
             last_fetched_epoch=asked.last_fetched_epoch,
             fetch_offset=asked.offset,
+            of_follower=True,
         )
         if isinstance(diverging, ErrorCode):
             return Row(error_code=diverging)

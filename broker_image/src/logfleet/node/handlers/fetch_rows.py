@@ -215,6 +215,7 @@ class Reading:
             log.log_end_offset,
             last_fetched_epoch=wanted.last_fetched_epoch,
             fetch_offset=wanted.fetch_offset,
+            of_follower=self._replica >= 0,
         )
         if isinstance(diverging, ErrorCode):
             return self._refused(partition.index, diverging, partition.topic_id)
