@@ -154,7 +154,7 @@ def test_records_are_refused_until_there_is_room(broker: Broker, disk: Path) -> 
     for topic in ("kept", "filler"):
         assert writer.read(topic) == writer.acknowledged[topic]
     # deleting makes room, and nobody has to start anything
-    said(broker, "topic", "delete", "filler")
+    said(broker, "topic", "delete", "--yes", "filler")
     until(lambda: writer.send("kept") is ErrorCode.NONE)
     assert reserve.exists()
     assert writer.read("kept") == writer.acknowledged["kept"]

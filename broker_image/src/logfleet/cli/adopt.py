@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from logfleet.cli.broker import read_config
+from logfleet.cli.confirming import DRY_RUN, execute_option, say_dry_run
 from logfleet.cli.log_dirs import bytes_text
-from logfleet.cli.session import echo_json, echo_table, execute_option, say_dry_run, table_option
+from logfleet.cli.session import echo_json, echo_table, table_option
 from logfleet.control.adoption import AdoptedTopic
 from logfleet.control.configs import BrokerConfig, ConfigError
 from logfleet.io.descriptors import raise_limit
@@ -79,7 +80,8 @@ def adopt(
         raise click.ClickException(str(error)) from error
     problems = () if done.was_there else done.adoption.problems
     if as_json:
-        echo_json(_as_json(done, command))
+        mark = {} if execute else {DRY_RUN: True}
+        echo_json({**mark, **_as_json(done, command)})
     else:
         _echo(done, command)
     for problem in problems:

@@ -80,7 +80,7 @@ def apply(paths: tuple[Path, ...], dry_run: bool, as_json: bool, server: Server)
         for line in invalid.lines:
             click.echo(f"Error: {line}", err=True)
         sys.exit(1)
-    report = Report(as_json=as_json)
+    report = Report(as_json=as_json, dry_run=dry_run)
     run(server, functools.partial(apply_all, resources, report, dry_run=dry_run))
     report.end()
 
@@ -218,7 +218,7 @@ async def _apply_topic(
     result = "unchanged"
     if first.actions:
         result = "created" if first.creates else "configured"
-    report.done(kind, name, result, remark=_remark(dry_run), topic=desired.name, why=first.why)
+    report.done(kind, name, result, topic=desired.name, why=first.why)
 
 
 async def _apply_cluster(
@@ -232,13 +232,8 @@ async def _apply_cluster(
         kind,
         name,
         result,
-        remark=_remark(dry_run),
         why=plan.why,
         differences=plan.differences,
     )
     for difference in plan.differences:
         click.echo(f"Warning: {kind}/{name}: {difference}", err=True)
-
-
-def _remark(dry_run: bool) -> str:
-    return " (dry run)" if dry_run else ""

@@ -201,6 +201,6 @@ def _change(
         await admin.alter_config(
             KINDS[kind], name, set_keys=shown, delete_keys=gone, validate_only=dry_run
         )
-        return "would be configured" if dry_run else "configured"
+        return "configured"
 
-    change_each(server, kind, [name or "default"], one, as_json=as_json)
+    change_each(server, kind, [name or "default"], one, as_json=as_json, dry_run=dry_run)

@@ -1,10 +1,11 @@
 """`logfleet group`: consumer groups, their members and how far they are."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import click
 
+from logfleet.cli.confirming import DRY_RUN, execute_option, say_dry_run, yes_option
 from logfleet.cli.offsets import (
     PLACES,
     Place,
@@ -22,10 +23,8 @@ from logfleet.cli.session import (
     changing_options,
     echo_json,
     echo_table,
-    execute_option,
     listing_options,
     run,
-    say_dry_run,
     show_each,
 )
 from logfleet.client.cluster import Client
@@ -158,13 +157,25 @@ def _echo_description(description: dict[str, Any]) -> None:
 @group.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--if-exists", is_flag=True, help="A group that is not there is no failure.")
+@yes_option
 @changing_options
-def delete(names: tuple[str, ...], *, if_exists: bool, as_json: bool, server: Server) -> None:
+def delete(
+    names: tuple[str, ...],
+    *,
+    if_exists: bool,
+    confirm: Callable[[str], None],
+    as_json: bool,
+    server: Server,
+) -> None:
     """Delete groups that have no members, with their committed offsets.
+
+    Asks first on a terminal; a script gives --yes.
 
     \b
     logfleet group delete billing
+    logfleet group delete billing --yes
     """
+    confirm(f"Delete {', '.join(names)} with all committed offsets, for good?")
 
     async def one(client: Client, name: str) -> str:
         await Groups(client).delete(name)
@@ -237,8 +248,10 @@ def reset_offsets(
             offsets = await shifted(client, keys, at, shift)
         if execute:
             await groups.commit(name, offsets)
+        mark = {} if execute else {DRY_RUN: True}
         return [
             {
+                **mark,
                 "topic": key.topic,
                 "partition": key.partition,
                 "before": before[key].offset if key in before else None,
@@ -270,21 +283,26 @@ async def _without_members(groups: Groups, name: str) -> None:
 @click.argument("name")
 @click.option("-t", "--topic", "topics", multiple=True, required=True, help="May be given again.")
 @partition_option
+@yes_option
 @changing_options
 def delete_offsets(
     name: str,
     *,
     topics: tuple[str, ...],
     partitions: tuple[int, ...],
+    confirm: Callable[[str], None],
     as_json: bool,
     server: Server,
 ) -> None:
     """Forget what a group has committed for topics that its members do not read any more.
 
+    Asks first on a terminal; a script gives --yes.
+
     \b
     logfleet group delete-offsets billing -t orders
-    logfleet group delete-offsets billing -t orders -p 3
+    logfleet group delete-offsets billing -t orders -p 3 --yes
     """
+    confirm(f"Delete what {name} has committed for {', '.join(topics)}, for good?")
 
     async def one(client: Client, topic: str) -> str:
         keys = await partitions_of(client, [topic], partitions)

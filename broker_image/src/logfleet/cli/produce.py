@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import click
 import msgspec
 
+from logfleet.cli.advice import explain
 from logfleet.cli.progress import is_shown, progress
 from logfleet.cli.record_text import (
     Draft,
@@ -20,7 +21,6 @@ from logfleet.cli.record_text import (
 )
 from logfleet.cli.session import (
     Server,
-    explain,
     is_terminal,
     output_option,
     run,

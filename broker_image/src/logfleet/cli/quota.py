@@ -5,6 +5,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from logfleet.cli.confirming import yes_option
 from logfleet.cli.session import (
     Server,
     change_each,
@@ -156,15 +157,26 @@ def set_(limits: Mapping[str, float], *, as_json: bool, server: Server, **option
 @quota.command()
 @click.argument("keys", nargs=-1, type=click.Choice(KEYS), metavar="[KEY]...")
 @entity_options
+@yes_option
 @changing_options
-def delete(keys: tuple[str, ...], *, as_json: bool, server: Server, **options: Any) -> None:
+def delete(
+    keys: tuple[str, ...],
+    *,
+    confirm: Callable[[str], None],
+    as_json: bool,
+    server: Server,
+    **options: Any,
+) -> None:
     """Delete limits of an entity: those named, or all it has.
+
+    Asks first on a terminal; a script gives --yes.
 
     \b
     logfleet quota delete --client-id etl consumer_byte_rate
-    logfleet quota delete --user-default
+    logfleet quota delete --user-default --yes
     """
     entity = _one_entity(options)
+    confirm(f"Delete {', '.join(keys) or 'all limits'} of {entity_text(entity)}?")
 
     async def one(client: Client, _name: str) -> str:
         found = await describe_quotas(client, entity, strict=True)

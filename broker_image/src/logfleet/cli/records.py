@@ -4,6 +4,7 @@ from typing import Final
 
 import click
 
+from logfleet.cli.confirming import DRY_RUN, execute_option, say_dry_run
 from logfleet.cli.offsets import (
     PLACES,
     Place,
@@ -15,11 +16,10 @@ from logfleet.cli.offsets import (
 )
 from logfleet.cli.session import (
     Server,
+    echo_json,
     echo_rows,
-    execute_option,
     listing_options,
     run,
-    say_dry_run,
 )
 from logfleet.client.cluster import Client
 from logfleet.client.log_admin import delete_records
@@ -80,5 +80,10 @@ def delete(
             for begin in [begins[key]]
         ]
 
-    echo_rows(COLUMNS, run(server, work), as_json=as_json)
+    rows = run(server, work)
+    if as_json:
+        mark = {} if execute else {DRY_RUN: True}
+        echo_json([{**mark, **dict(zip(COLUMNS, row, strict=True))} for row in rows])
+    else:
+        echo_rows(COLUMNS, rows, as_json=False)
     say_dry_run(execute=execute)

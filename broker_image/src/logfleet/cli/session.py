@@ -10,6 +10,8 @@ from typing import IO, Any, Final, NamedTuple, TypeVar
 
 import click
 
+from logfleet.cli.advice import explain
+from logfleet.cli.confirming import DRY_RUN
 from logfleet.client.cluster import Client, parse_bootstrap
 from logfleet.client.errors import ClientError, ConnectionLost, KafkaError
 from logfleet.records.errors import RecordsError
@@ -21,16 +23,6 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 EXIT_TERMINATED: Final = 143  # 128 + SIGTERM, as a shell counts it
 BOOTSTRAP_VARIABLE: Final = "LOGFLEET_BOOTSTRAP_SERVER"
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
-# What to do about answers of a broker whose own words do not say.
-ADVICE: Final = {
-    ErrorCode.TOPIC_ALREADY_EXISTS: "exists already; `logfleet topic alter` changes it",
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition; "
-    "`logfleet topic describe` shows what there is",
-    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group; `logfleet group list` shows what there is",
-    ErrorCode.NON_EMPTY_GROUP: "the group has members; stop them first",
-    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "members of the group read this topic; stop them first",
-    ErrorCode.POLICY_VIOLATION: "its records are kept: cleanup.policy has no delete; `logfleet config set` changes it",
-}
 
 
 class Server(NamedTuple):
@@ -122,20 +114,6 @@ def changing_options(command: Command) -> Command:
     return server_options(output_option(command))
 
 
-def execute_option(command: Command) -> Command:
-    """Add --execute; the command gets `execute`, and without it only tells what it would do."""
-    option = click.option(
-        "--execute", is_flag=True, help="Do it; without this only show what would be done."
-    )
-    return option(command)
-
-
-def say_dry_run(*, execute: bool) -> None:
-    """After what would be done was shown: that nothing was."""
-    if not execute:
-        click.echo("Nothing was changed; --execute does it.", err=True)
-
-
 def _checked_bootstrap(ctx: click.Context, option: click.Parameter, value: str) -> str:
     try:
         parse_bootstrap(value)
@@ -191,41 +169,34 @@ def standard_output() -> IO[bytes]:
     return sys.stdout.buffer
 
 
-def explain(error: ClientError, *, with_subject: bool = True) -> str:
-    """One line with the broker's words, or what its code means for the person at the terminal."""
-    if not isinstance(error, KafkaError):
-        return " ".join(str(error).split())
-    words = ADVICE.get(error.code, error.message)
-    if with_subject and error.subject:
-        words = f"{error.subject}: {words}"
-    return " ".join(words.split())
-
-
 class Report:
     """What became of the things that a command was called for: a line for each as soon as it is known, or JSON at the end."""
 
-    def __init__(self, *, as_json: bool) -> None:
+    def __init__(self, *, as_json: bool, dry_run: bool = False) -> None:
         self.as_json = as_json
+        self.dry_run = dry_run
         self.rows: list[dict[str, object]] = []
         self.failed = False
 
-    def done(
-        self, kind: str, name: str, result: str, *, remark: str = "", **fields: object
-    ) -> None:
-        """It was carried out; result: created, unchanged ... remark: for text alone; fields: for JSON alone."""
-        self.rows.append({"kind": kind, "name": name, "result": result, **fields})
+    def done(self, kind: str, name: str, result: str, **fields: object) -> None:
+        """It was carried out, or would be; result: created, unchanged ... fields: for JSON alone."""
+        self._add(kind, name, result=result, **fields)
         if not self.as_json:
-            click.echo(f"{kind}/{name} {result}{remark}")
+            click.echo(f"{kind}/{name} {result}{' (dry run)' if self.dry_run else ''}")
 
     def fail(self, kind: str, name: str, error: str) -> None:
         """It was not."""
         self.failed = True
-        self.rows.append({"kind": kind, "name": name, "result": "failed", "error": error})
+        self._add(kind, name, result="failed", error=error)
         click.echo(f"Error: {kind}/{name}: {error}", err=True)
 
     def refuse(self, kind: str, name: str, error: ClientError) -> None:
         """It was not, for this reason."""
         self.fail(kind, name, explain(error, with_subject=False))
+
+    def _add(self, kind: str, name: str, **fields: object) -> None:
+        mark = {DRY_RUN: True} if self.dry_run else {}
+        self.rows.append({"kind": kind, "name": name, **mark, **fields})
 
     def end(self) -> None:
         """Say what is left to say; the exit code is 1 if anything failed."""
@@ -242,13 +213,14 @@ def change_each(
     change: Callable[[Client, str], Awaitable[str]],
     *,
     as_json: bool,
+    dry_run: bool = False,
     accepted: ErrorCode | None = None,
 ) -> None:
     """Change one after the other and report; a refusal does not keep the next from being changed.
 
     change: returns the result. accepted: an error after which there is nothing to do, and all is well.
     """
-    report = Report(as_json=as_json)
+    report = Report(as_json=as_json, dry_run=dry_run)
 
     async def work(client: Client) -> None:
         for name in names:

@@ -1,11 +1,12 @@
 """`logfleet topic`: create, list, describe, alter and delete topics."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import click
 
+from logfleet.cli.confirming import yes_option
 from logfleet.cli.session import (
     Server,
     change_each,
@@ -28,6 +29,9 @@ from logfleet.wire.errors import ErrorCode
 from logfleet.wire.uuids import to_text
 
 KIND: Final = "topic"
+INTERNAL: Final = (
+    "the brokers keep it for themselves, and what it holds is lost with it; --internal deletes it"
+)
 
 
 @click.group()
@@ -287,16 +291,36 @@ def alter(
 @topic.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--if-exists", is_flag=True, help="A topic that is not there is no failure.")
+@click.option("--internal", is_flag=True, help="One that brokers keep for themselves, too.")
+@yes_option
 @changing_options
-def delete(names: tuple[str, ...], *, if_exists: bool, as_json: bool, server: Server) -> None:
+def delete(
+    names: tuple[str, ...],
+    *,
+    if_exists: bool,
+    internal: bool,
+    confirm: Callable[[str], None],
+    as_json: bool,
+    server: Server,
+) -> None:
     """Delete topics with all their records, at once and for good.
+
+    Asks first on a terminal; a script gives --yes. Topics that brokers keep for themselves, as __consumer_offsets with what all groups have
+    committed, are deleted only with --internal.
 
     \b
     logfleet topic delete orders payments
+    logfleet topic delete orders --yes
     """
+    confirm(f"Delete {', '.join(names)} with all records, for good?")
 
     async def one(client: Client, name: str) -> str:
-        await Admin(client).delete_topic(name)
+        admin = Admin(client)
+        if not internal:
+            found = await admin.find_topic(name)
+            if found is not None and found.internal:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, INTERNAL, subject=f"topic {name}")
+        await admin.delete_topic(name)
         return "deleted"
 
     accepted = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if if_exists else None

@@ -18,11 +18,12 @@ class ClientError(Exception):
 
 
 class KafkaError(ClientError):
-    """code: what the broker answered; message: its words, else the code's name; subject: what it is about."""
+    """code: what the broker answered; words: its own, "" if it gave none; message: those, else the code's name; subject: what it is about."""
 
     def __init__(self, code: int, message: str | None = None, *, subject: str = "") -> None:
         self.code = ErrorCode(code)
-        self.message = message or self.code.name
+        self.words = message or ""
+        self.message = self.words or self.code.name
         self.subject = subject
         super().__init__(f"{subject}: {self.message}" if subject else self.message)
         self.retriable = self.code.retriable

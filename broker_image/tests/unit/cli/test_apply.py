@@ -132,7 +132,7 @@ def set_configs(broker: FakeBroker, config: dict[str, str], source: int = 1) -> 
 
 async def applied(client: Client, *contents: object, dry_run: bool = False) -> list[object]:
     resources = parse(documents(*contents))
-    report = Report(as_json=False)
+    report = Report(as_json=False, dry_run=dry_run)
     await apply_all(resources, report, client, dry_run=dry_run)
     assert report.failed == any("error" in row for row in report.rows)
     return [row.get("error", row["result"]) for row in report.rows]

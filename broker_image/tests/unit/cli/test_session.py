@@ -10,15 +10,12 @@ from logfleet.cli.session import (
     Server,
     echo_rows,
     echo_table,
-    explain,
     output_option,
     run,
     server_options,
     table_option,
 )
 from logfleet.client.cluster import Client
-from logfleet.client.errors import ClientError, ConnectionLost, KafkaError
-from logfleet.wire.errors import ErrorCode
 
 
 @click.command()
@@ -77,22 +74,6 @@ def test_an_address_that_is_none_is_a_mistake_of_usage(address: str) -> None:
     assert "write host:port" in result.stderr
 
 
-@pytest.mark.parametrize(
-    "error, words",
-    [
-        (ConnectionLost("a:1: it\nbroke"), "a:1: it broke"),
-        (KafkaError(40, "bad\tvalue", subject="topic t"), "topic t: bad value"),
-        (KafkaError(45), "OUT_OF_ORDER_SEQUENCE_NUMBER"),
-        (
-            KafkaError(ErrorCode.NON_EMPTY_GROUP, "words of a broker", subject="group g"),
-            "group g: the group has members; stop them first",
-        ),
-    ],
-)
-def test_errors_are_told_in_one_line(error: ClientError, words: str) -> None:
-    assert explain(error) == words
-
-
 def test_a_failure_of_the_network_is_a_click_error() -> None:
     async def work(client: Client) -> None:
         raise AssertionError("nobody is connected")
@@ -101,10 +82,12 @@ def test_a_failure_of_the_network_is_a_click_error() -> None:
         run(Server("127.0.0.1:1", 1.0), work)
 
 
-def reported(fill: Callable[[Report], None], *, as_json: bool) -> tuple[int, str, str]:
+def reported(
+    fill: Callable[[Report], None], *, as_json: bool, dry_run: bool = False
+) -> tuple[int, str, str]:
     @click.command()
     def command() -> None:
-        report = Report(as_json=as_json)
+        report = Report(as_json=as_json, dry_run=dry_run)
         fill(report)
         report.end()
 
@@ -113,13 +96,19 @@ def reported(fill: Callable[[Report], None], *, as_json: bool) -> tuple[int, str
 
 
 def one_of_each(report: Report) -> None:
-    report.done("topic", "a", "created", remark=" (dry run)", why="as asked")
+    report.done("topic", "a", "created", why="as asked")
     report.fail("topic", "b", "no")
 
 
 def test_a_report_in_text() -> None:
     said = reported(one_of_each, as_json=False)
-    assert said == (1, "topic/a created (dry run)\n", "Error: topic/b: no\n")
+    assert said == (1, "topic/a created\n", "Error: topic/b: no\n")
+
+
+def test_a_report_of_a_dry_run_says_so_in_text_and_json() -> None:
+    assert reported(one_of_each, as_json=False, dry_run=True)[1] == "topic/a created (dry run)\n"
+    _, out, _ = reported(one_of_each, as_json=True, dry_run=True)
+    assert [row["dryRun"] for row in json.loads(out)] == [True, True]
 
 
 def test_a_report_in_json() -> None:

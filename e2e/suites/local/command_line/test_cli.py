@@ -142,17 +142,21 @@ def test_topics_are_created_altered_described_and_deleted(broker: Broker) -> Non
     assert "Topic:   a\n" in text
     assert "Config:  segment.ms=7\n" in text
 
-    assert said(broker, "topic", "delete", "a") == "topic/a deleted\n"
+    assert said(broker, "topic", "delete", "--yes", "a") == "topic/a deleted\n"
     assert partitions_of(broker, "a") == 0
-    assert said(broker, "topic", "delete", "a", "--if-exists") == "topic/a unchanged\n"
+    assert said(broker, "topic", "delete", "--yes", "a", "--if-exists") == "topic/a unchanged\n"
     assert said(broker, "topic", "create", "b", "--if-not-exists") == "topic/b unchanged\n"
 
 
 TOPIC_REFUSALS = [
     (["describe", "nope"], "topic/nope: there is no such topic"),
-    (["delete", "nope"], "topic/nope: there is no such topic"),
+    (
+        ["delete", "--yes", "nope"],
+        "topic/nope: This server does not host this topic-partition; `logfleet topic list`",
+    ),
     (["alter", "nope", "-p", "2"], "topic/nope: there is no such topic"),
-    (["create", "t"], "topic/t: exists already"),
+    (["create", "t"], "topic/t: Topic 't' already exists; `logfleet topic alter` changes it"),
+    (["create", "n", "-p", "20000"], "topic/n: Excessively large number of partitions"),
     (["create", "no name"], "topic/no name: Topic name is invalid"),
     (["create", "n", "-r", "3"], "topic/n: Unable to replicate the partition 3 time(s)"),
     (["create", "n", "-c", "no.such=1"], "no.such"),
@@ -171,7 +175,7 @@ def test_what_a_broker_refuses_about_topics_is_one_line(one_topic: Broker) -> No
 
 
 def test_one_refusal_of_several_is_told_and_the_others_are_done(one_topic: Broker) -> None:
-    done = logfleet(one_topic, "topic", "delete", "nope", "t", "-o", "json")
+    done = logfleet(one_topic, "topic", "delete", "--yes", "nope", "t", "-o", "json")
     assert done.returncode == 1
     assert [row["result"] for row in json.loads(done.stdout)] == ["failed", "deleted"]
     assert partitions_of(one_topic, "t") == 0

@@ -29,7 +29,7 @@ def begins(broker: Broker) -> list[int]:
 
 def test_configurations_are_set_shown_and_taken_back(ten: Broker) -> None:
     change = ("config", "set", "topic", "t", "retention.ms=60000", "segment.bytes=2000000")
-    assert said(ten, *change, "--dry-run") == "topic/t would be configured\n"
+    assert said(ten, *change, "--dry-run") == "topic/t configured (dry run)\n"
     assert config_of(ten, "t") == {}
     assert said(ten, *change) == "topic/t configured\n"
     assert said(ten, *change) == "topic/t unchanged\n"
@@ -99,7 +99,8 @@ def test_what_cannot_be_configured_is_one_line(ten: Broker) -> None:
     line = refused(ten, "config", "set", "topic", "t", "retention.ms=soon")
     assert line.startswith("Error: topic/t: Invalid value soon for configuration retention.ms")
     assert "there is no key nope" in refused(ten, "config", "delete", "topic", "t", "nope")
-    assert "there is no such topic" in refused(ten, "config", "describe", "topic", "nope")
+    line = refused(ten, "config", "describe", "topic", "nope")
+    assert "The topic 'nope' does not exist; `logfleet topic list` shows what there is" in line
     for arguments in (
         ("set", "topic", "t"),
         ("set", "topic"),
@@ -134,7 +135,7 @@ def test_records_that_are_to_be_kept_are_not_deleted(ten: Broker) -> None:
     assert "offset 9: t-0 has offsets from 0" in line
     said(ten, "config", "set", "topic", "t", "cleanup.policy=compact")
     line = refused(ten, "records", "delete", "t", "--before", "end", "--execute")
-    assert "cleanup.policy has no delete" in line
+    assert "cleanup.policy of the topic has no delete" in line
 
 
 def test_directories_tell_their_room_and_what_is_in_them(ten: Broker) -> None:

@@ -89,7 +89,7 @@ def test_a_broker_that_holds_the_only_replica_may_not_go_and_says_what_forbids_i
     assert answer["forbidden"][0]["topic"] == "t"
     table = logfleet(first, "may-i", "lose-zone", "c", "-o", "table")
     assert table.stdout.startswith(b"No: 3\n\nPartitions that forbid it: 1\n")
-    said(first, "topic", "delete", "t")
+    said(first, "topic", "delete", "--yes", "t")
     assert json.loads(said(first, "may-i", "stop", "1", "2", "3"))["may"]
     assert refused(first, "may-i", "stop", "9") == (
         "Error: no broker 9 is registered; there are 1, 2, 3"

@@ -143,19 +143,23 @@ def test_groups_are_listed_described_moved_and_deleted(ten: Broker) -> None:
     )
     assert rows[0] == {"topic": "t", "partition": 0, "before": None, "committed": 1}
     assert committed(ten, "new") == [1, 1]
-    forget = ("group", "delete-offsets", "new", "-t", "t")
+    forget = ("group", "delete-offsets", "--yes", "new", "-t", "t")
     assert said(ten, *forget, "-p", "0") == "offsets/t deleted\n"
     assert committed(ten, "new") == [-1001, 1]
     assert said(ten, *forget, "-p", "0") == "offsets/t unchanged\n"
 
-    assert said(ten, "group", "delete", "g", "new") == "group/g deleted\ngroup/new deleted\n"
+    assert (
+        said(ten, "group", "delete", "--yes", "g", "new") == "group/g deleted\ngroup/new deleted\n"
+    )
     assert said(ten, "group", "list", "-o", "json") == "[]\n"
-    assert said(ten, "group", "delete", "g", "--if-exists") == "group/g unchanged\n"
+    assert said(ten, "group", "delete", "--yes", "g", "--if-exists") == "group/g unchanged\n"
 
 
 def test_what_a_broker_refuses_about_groups_is_one_line(ten: Broker) -> None:
-    for command in ("describe", "delete"):
-        assert "group/nope: there is no such group" in refused(ten, "group", command, "nope")
+    for command in (["describe"], ["delete", "--yes"]):
+        line = refused(ten, "group", *command, "nope")
+        assert line.startswith("Error: group/nope: ")
+        assert line.endswith("; `logfleet group list` shows what there is")
     line = refused(ten, "group", "reset-offsets", "nope", "--to", "end")
     assert line == "Error: group nope has committed nothing; name a --topic"
     line = refused(ten, "group", "reset-offsets", "g", "--to", "9", "-t", "t")
@@ -165,10 +169,14 @@ def test_what_a_broker_refuses_about_groups_is_one_line(ten: Broker) -> None:
     for wrong in ((), ("--to", "end", "--shift-by", "1")):
         line = refused(ten, "group", "reset-offsets", "g", *wrong, code=2)
         assert "give --to or --shift-by" in line
-    assert "there is no such group" in refused(ten, "group", "delete-offsets", "nope", "-t", "t")
+    line = refused(ten, "group", "delete-offsets", "--yes", "nope", "-t", "t")
+    assert "there is no such group; `logfleet group list`" in line
     with started(ten, "consume", "t", "-g", "g", "--from-beginning") as running:
         running.stdout.readline()
-        for arguments in (["delete", "g"], ["reset-offsets", "g", "-t", "t", "--to", "end"]):
+        for arguments in (
+            ["delete", "--yes", "g"],
+            ["reset-offsets", "g", "-t", "t", "--to", "end"],
+        ):
             assert "the group has members; stop them first" in refused(ten, "group", *arguments)
-        line = refused(ten, "group", "delete-offsets", "g", "-t", "t")
+        line = refused(ten, "group", "delete-offsets", "--yes", "g", "-t", "t")
         assert "members of the group read this topic" in line

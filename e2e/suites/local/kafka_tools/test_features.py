@@ -94,7 +94,7 @@ def test_a_level_is_raised_once_all_brokers_can_do_it_and_is_no_way_back(rig: Ri
 def test_a_new_fleet_begins_at_the_highest_level_and_the_command_line_tells_so(rig: Rig) -> None:
     broker = rig.broker()
     assert f"{FEATURE} is at 2." in said(broker, "features", "describe", "-o", "table")
-    assert said(broker, "features", "upgrade", "2").strip() == f"{FEATURE} is at 2."
-    refused = logfleet(broker, "features", "upgrade", "3")
+    assert said(broker, "features", "upgrade", "--yes", "2").strip() == f"{FEATURE} is at 2."
+    refused = logfleet(broker, "features", "upgrade", "--yes", "3")
     assert refused.returncode == 1
     assert "only supports versions 1-2" in refused.stderr.decode()

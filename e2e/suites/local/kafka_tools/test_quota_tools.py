@@ -58,11 +58,17 @@ def test_quotas_are_set_described_and_deleted_on_the_command_line(rig: Rig) -> N
     assert json.loads(said(broker, "quota", "describe", "--client-id", "app", "-o", "json")) == [
         {"entity": {"client-id": "app"}, "limits": {P: 5e6, R: 2.5}}
     ]
-    assert said(broker, "quota", "delete", "--client-id", "app", R, X) == (
+    assert said(broker, "quota", "delete", "--yes", "--client-id", "app", R, X) == (
         "quota/client-id=app deleted\n"
     )
-    assert said(broker, "quota", "delete", *both) == "quota/client-id=<default>,user=u deleted\n"
-    assert said(broker, "quota", "delete", *both) == "quota/client-id=<default>,user=u unchanged\n"
+    assert (
+        said(broker, "quota", "delete", "--yes", *both)
+        == "quota/client-id=<default>,user=u deleted\n"
+    )
+    assert (
+        said(broker, "quota", "delete", "--yes", *both)
+        == "quota/client-id=<default>,user=u unchanged\n"
+    )
     assert said(broker, "quota", "describe", "-o", "table").split("\n")[1:] == [
         "client-id=app  producer_byte_rate  5000000",
         "",

@@ -1,8 +1,11 @@
 """`logfleet features`: the level of what brokers may write, and raising it after an upgrade."""
 
+from collections.abc import Callable
+
 import click
 import msgspec
 
+from logfleet.cli.confirming import yes_option
 from logfleet.cli.session import Server, echo_json, listing_options, run, server_options
 from logfleet.client.cluster import Client
 from logfleet.client.features import describe_level, raise_level
@@ -34,12 +37,18 @@ def describe(*, as_json: bool, server: Server) -> None:
 
 @features.command()
 @click.argument("level", type=click.IntRange(1))
+@yes_option
 @server_options
-def upgrade(level: int, *, server: Server) -> None:
+def upgrade(level: int, *, confirm: Callable[[str], None], server: Server) -> None:
     """Raise the level. It is never lowered: versions that cannot do it do not start any more.
 
-    Refused while a broker cannot do it, or is not running: it is named.
+    Refused while a broker cannot do it, or is not running: it is named. Asks first on a terminal; a script gives --yes.
+
+    \b
+    logfleet features upgrade 2
+    logfleet features upgrade 2 --yes
     """
+    confirm(f"Raise {FEATURE} to {level}, for good?")
 
     async def work(client: Client) -> FeatureLevel:
         await raise_level(client, level)

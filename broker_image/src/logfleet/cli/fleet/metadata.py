@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from logfleet.cli.broker import config_options, read_config
+from logfleet.cli.confirming import execute_option, say_dry_run
 from logfleet.control.configs import BrokerConfig, ConfigError
 from logfleet.metadata.snapshot_file import DamagedSnapshot
 from logfleet.metadata.store import MetadataStore, StoreError
@@ -74,7 +75,7 @@ def snapshot(
     type=click.Path(dir_okay=False, path_type=Path),
     help="The snapshot.",
 )
-@click.option("--execute", is_flag=True, help="Do it.")
+@execute_option
 def restore_(
     properties: Path | None, *, overrides: tuple[str, ...], path: Path, execute: bool
 ) -> None:
@@ -97,8 +98,8 @@ def restore_(
     counts = Counter(key.partition("/")[0] for key in items)
     told = ", ".join(f"{counts[kind]} {noun}" for kind, noun in TOLD.items() if counts[kind])
     click.echo(f"Snapshot of {head.taken}, revision {head.revision}: {told or 'nothing'}.")
+    say_dry_run(execute=execute)
     if not execute:
-        click.echo("Nothing was changed; --execute does it.", err=True)
         return
     click.echo(f"{_run(config, lambda store: restore(store, items))} keys were written.")
 

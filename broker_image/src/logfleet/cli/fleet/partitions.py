@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+from logfleet.cli.confirming import execute_option
 from logfleet.cli.session import Server, echo_json, echo_table, listing_options, run, server_options
 from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
@@ -54,7 +55,7 @@ def lost(*, as_json: bool, server: Server) -> None:
     help="How many are given up; it must be as many as are lost now.",
 )
 @click.option("--topic", help="Only partitions of this topic; they are what is counted.")
-@click.option("--execute", is_flag=True, help="Do it.")
+@execute_option
 @server_options
 def give_up(count: int, topic: str | None, execute: bool, *, server: Server) -> None:
     """Have lost partitions begin anew, with what is left of them, or empty. What is missing is lost for good.
