@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import click
 
+from logfleet.cli.fleet.cluster import check_brokers
 from logfleet.cli.session import (
     Server,
     change_each,
@@ -69,6 +70,12 @@ def _named(kind: str, words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     return name, tuple(rest)
 
 
+async def _check(client: Client, kind: str, name: str) -> None:
+    """A broker that is not there is refused at once: nobody waits for what nobody starts. Raises ClickException."""
+    if kind == "broker":
+        await check_brokers(client, [int(name)])
+
+
 @config.command()
 @kind_argument
 @click.argument("words", nargs=-1, metavar="[NAME]")
@@ -92,6 +99,7 @@ def describe(
         raise click.UsageError(f"{rest[0]!r}: one at a time")
 
     async def work(client: Client) -> Mapping[str, ConfigEntry]:
+        await _check(client, kind, name)
         return await Admin(client).config(KINDS[kind], name)
 
     entries = run(server, work)
@@ -185,6 +193,7 @@ def _change(
     as_json: bool,
 ) -> None:
     async def one(client: Client, _label: str) -> str:
+        await _check(client, kind, name)
         admin = Admin(client)
         entries = await admin.config(KINDS[kind], name)
         for key in gone:

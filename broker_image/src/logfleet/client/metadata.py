@@ -23,6 +23,16 @@ class Node(msgspec.Struct, frozen=True):
     port: int
     rack: str | None = None
 
+    @property
+    def address(self) -> str:
+        """host:port, an IPv6 host in brackets."""
+        return f"{bracketed(self.host)}:{self.port}"
+
+
+def bracketed(host: str) -> str:
+    """As it stands before a port."""
+    return f"[{host}]" if ":" in host else host
+
 
 class Partition(msgspec.Struct, frozen=True):
     """leader: broker id or NO_LEADER. isr and replicas are broker ids."""

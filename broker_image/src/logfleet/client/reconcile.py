@@ -247,7 +247,9 @@ async def _replicate(admin: Admin, name: str, replicas: int, *, validate_only: b
         lacking = replicas - len(there)
         if lacking > 0:
             known = {one: racks.get(one) for one in there} | open_racks
-            _refuse_few(name, replicas, known, "take new ones or have one already")
+            closed = ", ".join(map(str, sorted(cordoned - set(there))))
+            are = "take new ones or have one already"
+            _refuse_few(name, replicas, known, f"{are}; cordoned are {closed}" if closed else are)
             after = (*there, *add_replicas(known, there, lacking, held, each.index))
             held.update(after[len(there) :])
         else:

@@ -23,6 +23,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 class NotEnoughBrokersError(Exception):
     """There are fewer brokers than replicas of one partition. The text is for the user."""
 
+    def __init__(self, factor: int, available: int, cordoned: Collection[int] = ()) -> None:
+        """cordoned: brokers that are there besides, and are given nothing (KIP-1066)."""
+        are = "are registered."
+        if cordoned:
+            ids = ", ".join(map(str, sorted(cordoned)))
+            are = f"are registered and not cordoned; {len(cordoned)} broker(s) are cordoned: {ids}."
+        super().__init__(
+            f"Unable to replicate the partition {factor} time(s): the target replication "
+            f"factor of {factor} cannot be reached because only {available} broker(s) {are}"
+        )
+
 
 def place(
     racks: Mapping[int, str | None],
@@ -41,11 +52,7 @@ def place(
     Raises NotEnoughBrokersError.
     """
     if replication_factor > len(racks):
-        raise NotEnoughBrokersError(
-            f"Unable to replicate the partition {replication_factor} time(s): the target replication "
-            f"factor of {replication_factor} cannot be reached because only {len(racks)} broker(s) "
-            "are registered."
-        )
+        raise NotEnoughBrokersError(replication_factor, len(racks))
     order = _alternating(racks, start)
     queue = _leader_queue(order, leaders)
     followers = _Followers(racks, order)

@@ -370,7 +370,8 @@ def _place(
     racks.update(dict.fromkeys(others[: max(factor - len(racks), 0)]))
     try:
         return place(racks, partitions, factor, start=start, leaders=leaders)
-    except NotEnoughBrokersError as error:
+    except NotEnoughBrokersError:
+        error = NotEnoughBrokersError(factor, len(racks), there - may)
         return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, str(error))
 
 

@@ -77,7 +77,9 @@ def test_a_lost_broker_s_leaders_have_different_followers():
 
 
 def test_fewer_brokers_than_replicas_is_refused_with_both_numbers():
-    with pytest.raises(NotEnoughBrokersError, match=r"factor of 3 .* only 2 broker\(s\)"):
+    with pytest.raises(
+        NotEnoughBrokersError, match=r"factor of 3 .* only 2 broker\(s\) are registered"
+    ):
         place({1: None, 2: None}, 1, 3, start=0)
 
 

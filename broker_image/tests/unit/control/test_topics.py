@@ -1,4 +1,5 @@
 import pytest
+from logfleet.control.brokers.cordons import CORDONED
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.topics import (
     CONFIG_BYTES_MAX,
@@ -226,6 +227,14 @@ def test_without_any_broker_nothing_can_be_placed(cluster):
     code, text = refused(new_topic(cluster))
     assert code == "INVALID_REPLICATION_FACTOR"
     assert "only 0 broker(s)" in text
+
+
+def test_a_refusal_counts_and_names_brokers_that_are_cordoned(cluster):
+    cluster.start(1, 2, 3)
+    cluster.put(keys.broker_config(3), {CORDONED: "*"})
+    code, text = refused(new_topic(cluster, replication_factor=3))
+    assert code == "INVALID_REPLICATION_FACTOR"
+    assert "2 broker(s) are registered and not cordoned; 1 broker(s) are cordoned: 3." in text
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 249, "..."])

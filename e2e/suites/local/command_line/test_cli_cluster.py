@@ -62,6 +62,46 @@ def test_a_broker_that_dies_is_seen_and_what_it_led_is_offline(fleet: Fleet) -> 
     assert described.count("offline") == 1
 
 
+def test_a_drain_that_cannot_be_done_changes_nothing(fleet: Fleet) -> None:
+    first = fleet.brokers[0]
+    said(first, "topic", "create", "everywhere", "-p", "1", "-r", "3")
+    done = logfleet(first, "drain", "3")
+    assert (done.returncode, done.stdout) == (1, b"")
+    *reasons, last = done.stderr.decode().splitlines()
+    assert any("everywhere-0" in line for line in reasons)
+    assert last == "Error: nothing was changed: not all can be moved away"
+    assert [each["cordoned"] for each in overview(fleet)["brokers"]] == [False] * 3
+    said(first, "topic", "create", "also", "-p", "1", "-r", "3")
+
+
+def test_cordoned_brokers_are_shown_and_named_where_a_topic_is_refused(fleet: Fleet) -> None:
+    first = fleet.brokers[0]
+    said(first, "cordon", "3")
+    assert [each["cordoned"] for each in overview(fleet)["brokers"]] == [False, False, True]
+    (row,) = (
+        line for line in said(first, "cluster", "-o", "table").splitlines() if line[:2] == "3 "
+    )
+    assert "active, cordoned" in row
+    line = refused(first, "topic", "create", "everywhere", "-p", "1", "-r", "3")
+    assert "only 2 broker(s) are registered and not cordoned; 1 broker(s) are cordoned: 3." in line
+    said(first, "uncordon", "3")
+    said(first, "topic", "create", "everywhere", "-p", "1", "-r", "3")
+
+
+def test_a_broker_that_nobody_has_is_refused_at_once(fleet: Fleet) -> None:
+    """Not after the time for what may pass, which is longer here than the test waits for a command."""
+    first = fleet.brokers[0]
+    for arguments in (
+        ("config", "set", "broker", "9", "log.cleaner.threads=2"),
+        ("config", "describe", "broker", "9"),
+        ("cordon", "9"),
+        ("drain", "9"),
+        ("may-i", "drain", "9"),
+    ):
+        line = refused(first, *arguments, "--timeout", "3600")
+        assert line.endswith("there is no broker 9; the ids are 1, 2, 3"), line
+
+
 def test_events_come_from_all_brokers_that_run_and_the_others_are_named(fleet: Fleet) -> None:
     first = fleet.brokers[0]
     found = json.loads(said(first, "events", "--kind", "registered", "-o", "json"))

@@ -10,7 +10,7 @@ from logfleet.cli.fleet.cluster import unregistered
 from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError
-from logfleet.client.metadata import Node
+from logfleet.client.metadata import Node, bracketed
 
 KEY: Final = "logfleet.admin.listener"
 ANSWER_S_MAX: Final = 10.0
@@ -96,7 +96,7 @@ async def _ask(node: Node, path: str, parameters: Parameters) -> str:
 
 async def _address(node: Node) -> str:
     """Host and port, as the broker itself tells them. Raises NoAnswer."""
-    async with Client(f"{_bracketed(node.host)}:{node.port}", timeout_ms=0) as client:
+    async with Client(node.address, timeout_ms=0) as client:
         try:
             entries = await Admin(client).own_config(node.id)
         except ClientError as error:
@@ -106,8 +106,4 @@ async def _address(node: Node) -> str:
         raise NoAnswer(f"it has no {KEY}")
     host, _, port = listener.rpartition(":")
     host = host.strip("[]")
-    return f"{_bracketed(node.host if host in ANY_ADDRESS else host)}:{port}"
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
+    return f"{bracketed(node.host if host in ANY_ADDRESS else host)}:{port}"

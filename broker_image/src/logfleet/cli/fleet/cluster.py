@@ -1,7 +1,8 @@
 """`logfleet cluster`: the brokers, and how the partitions fare as a whole."""
 
+import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import click
@@ -9,10 +10,15 @@ import click
 from logfleet.cli.session import Server, echo_json, echo_table, listing_options, run
 from logfleet.client.admin import Admin, ClusterDescription
 from logfleet.client.cluster import Client
-from logfleet.client.metadata import Topic
+from logfleet.client.errors import ClientError
+from logfleet.client.metadata import Node, Topic
+from logfleet.control.brokers.cordons import CORDONED, is_whole
 
 SHOWN_MAX: Final = 20
 """Partitions that are named on a terminal; JSON names all."""
+MARKS: Final = ("cordoned", "controller")
+"""What stands beside a broker's state."""
+ANSWER_S_MAX: Final = 5.0
 REMARKS: Final = ("under_replicated", "under_min_isr", "offline")
 
 
@@ -21,7 +27,8 @@ REMARKS: Final = ("under_replicated", "under_min_isr", "offline")
 def cluster(*, as_json: bool, server: Server) -> None:
     """Show brokers with their zones, who controls, and partitions that lack replicas.
 
-    STATE: active; fenced (registered, and not allowed to lead); unregistered (it has replicas, and does not run). LEADS and REPLICAS are numbers of partitions.
+    STATE: active; fenced (registered, and not allowed to lead); unregistered (it has replicas, and does not run); cordoned beside it: it is given no new
+    replicas, as after `logfleet cordon` and `drain`. LEADS and REPLICAS are numbers of partitions.
     What forbids a broker to go is told by `logfleet may-i stop ID`, why something is as it is by `logfleet events`.
 
     \b
@@ -40,7 +47,29 @@ async def _overview(client: Client) -> dict[str, Any]:
     found = await admin.describe_cluster(include_fenced=True)
     topics = await admin.list_topics()
     min_isr = await admin.topic_values([topic.name for topic in topics], "min.insync.replicas")
-    return overview(found, topics, {name: int(value) for name, value in min_isr.items()})
+    values = {name: int(value) for name, value in min_isr.items()}
+    return overview(found, topics, values, await _cordons(found.brokers))
+
+
+async def _cordons(nodes: Sequence[Node]) -> dict[int, bool]:
+    """Whether each broker is cordoned, by id; without those that do not answer soon: who looks for what is wrong does not want to wait for it."""
+
+    async def ask(node: Node) -> bool:
+        async with (
+            asyncio.timeout(ANSWER_S_MAX),
+            Client(node.address, timeout_ms=0) as client,
+        ):
+            entries = await Admin(client).own_config(node.id)
+        return CORDONED in entries and is_whole(entries[CORDONED].value)
+
+    answers = await asyncio.gather(*map(ask, nodes), return_exceptions=True)
+    found = {}
+    for node, answer in zip(nodes, answers, strict=True):
+        if isinstance(answer, bool):
+            found[node.id] = answer
+        elif not isinstance(answer, ClientError | TimeoutError):
+            raise answer
+    return found
 
 
 def unregistered(found: ClusterDescription, topics: Sequence[Topic]) -> list[int]:
@@ -49,10 +78,27 @@ def unregistered(found: ClusterDescription, topics: Sequence[Topic]) -> list[int
     return sorted(holders - {node.id for node in found.brokers})
 
 
+async def check_brokers(client: Client, ids: Iterable[int]) -> None:
+    """Raises ClickException at once for an id that no broker has. One that has replicas and does not run is not refused: it may restart."""
+    wanted = set(ids)
+    admin = Admin(client)
+    found = await admin.describe_cluster(include_fenced=True)
+    there = {node.id for node in found.brokers}
+    if wanted <= there:
+        return
+    there.update(unregistered(found, await admin.list_topics()))
+    for each in sorted(wanted - there):
+        ids_there = ", ".join(map(str, sorted(there)))
+        raise click.ClickException(f"there is no broker {each}; the ids are {ids_there}")
+
+
 def overview(
-    found: ClusterDescription, topics: Sequence[Topic], min_isr: Mapping[str, int]
+    found: ClusterDescription,
+    topics: Sequence[Topic],
+    min_isr: Mapping[str, int],
+    cordons: Mapping[int, bool],
 ) -> dict[str, Any]:
-    """As JSON shows it. min_isr: min.insync.replicas by topic; 1 where it is missing."""
+    """As JSON shows it. min_isr: min.insync.replicas by topic; 1 where it is missing. cordons: by broker; None is shown where it is missing."""
     leads, holds = Counter[int](), Counter[int]()
     partitions: dict[str, list[str]] = {remark: [] for remark in REMARKS}
     for topic in topics:
@@ -68,6 +114,7 @@ def overview(
             "host": node.host,
             "port": node.port,
             "state": "fenced" if node.id in found.fenced else "active",
+            "cordoned": cordons.get(node.id),
             "controller": node.id == found.controller_id,
             "leads": leads[node.id],
             "replicas": holds[node.id],
@@ -101,7 +148,7 @@ def _echo(overview: Mapping[str, Any]) -> None:
             each["id"],
             each.get("zone") or "-",
             f"{each['host']}:{each['port']}" if "host" in each else "-",
-            f"{each['state']}, controller" if each["controller"] else each["state"],
+            ", ".join([each["state"], *(mark for mark in MARKS if each.get(mark))]),
             each["leads"],
             each["replicas"],
         )

@@ -2,11 +2,13 @@
 
 import click
 
+from logfleet.cli.fleet.cluster import check_brokers
 from logfleet.cli.fleet.rebalance import carry_out, goal, goal_options
 from logfleet.cli.session import Server, run, server_options
 from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
 from logfleet.client.cordons import set_cordons
+from logfleet.operations.rebalancing import Goal, make_plan
 
 IDS = click.argument("brokers", nargs=-1, required=True, type=click.IntRange(0), metavar="ID...")
 
@@ -51,18 +53,37 @@ def drain(
 ) -> None:
     """Cordon brokers, and move all that they have to others, within the zones as far as there are enough.
 
+    What has no other place is named, and nothing is changed then; `logfleet may-i drain` asks without changing anything.
+
     Ends when nothing is left on them: then they can be stopped for good, and `kafka-cluster unregister --id ID` has them forgotten. Ctrl-C leaves what is under way
     to the brokers; the same command goes on from there, `logfleet rebalance stop` and `logfleet uncordon` go back.
 
     \b
     logfleet drain 4 5 --throttle 20
     """
+    wanted = goal(excluded, per_broker, throttle, brokers)
+    _refuse_impossible(server, wanted)
     _set(server, brokers, cordoned=True)
-    carry_out(server, goal(excluded, per_broker, throttle, brokers))
+    carry_out(server, wanted)
+
+
+def _refuse_impossible(server: Server, wanted: Goal) -> None:
+    """Ends the command if not all can be moved away, before anything is changed."""
+
+    async def work(client: Client) -> tuple[str, ...]:
+        await check_brokers(client, wanted.leaving)
+        return (await make_plan(client, wanted)).unmet
+
+    unmet = run(server, work)
+    for each in unmet:
+        click.echo(f"Error: {each}", err=True)
+    if unmet:
+        raise click.ClickException("nothing was changed: not all can be moved away")
 
 
 def _set(server: Server, brokers: tuple[int, ...], *, cordoned: bool) -> None:
     async def work(client: Client) -> None:
+        await check_brokers(client, brokers)
         await set_cordons(Admin(client), brokers, cordoned=cordoned)
 
     run(server, work)

@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 
 from logfleet.cli.fleet.admin_port import Parameters, ask_any
+from logfleet.cli.fleet.cluster import check_brokers
 from logfleet.cli.fleet.rebalance import MIB, THROTTLE
 from logfleet.cli.log_dirs import bytes_text
 from logfleet.cli.session import (
@@ -151,9 +152,7 @@ def _ask_for_room(
     async def work(client: Client) -> tuple[frozenset[int], int, Plan]:
         nodes = (await Admin(client).describe_cluster()).brokers
         leaving = going(nodes)
-        unknown = sorted(leaving - {node.id for node in nodes})
-        if unknown:
-            raise click.ClickException(f"no broker {unknown[0]} is registered")
+        await check_brokers(client, leaving)
         return leaving, len(nodes) - len(leaving), await make_plan(client, Goal(leaving=leaving))
 
     leaving, staying, made = run(server, work)

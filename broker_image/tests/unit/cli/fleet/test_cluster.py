@@ -21,7 +21,7 @@ TOPICS = [
 
 
 def test_brokers_are_shown_with_their_zones_state_and_load() -> None:
-    found = overview(ClusterDescription("c", 2, BROKERS, frozenset({1})), TOPICS, {})
+    found = overview(ClusterDescription("c", 2, BROKERS, frozenset({1})), TOPICS, {}, {2: True})
     assert found["brokers"] == [
         {
             "id": 1,
@@ -29,6 +29,7 @@ def test_brokers_are_shown_with_their_zones_state_and_load() -> None:
             "host": "h1",
             "port": 9092,
             "state": "fenced",
+            "cordoned": None,
             "controller": False,
             "leads": 2,
             "replicas": 3,
@@ -39,6 +40,7 @@ def test_brokers_are_shown_with_their_zones_state_and_load() -> None:
             "host": "h2",
             "port": 9092,
             "state": "active",
+            "cordoned": True,
             "controller": True,
             "leads": 1,
             "replicas": 3,
@@ -48,7 +50,7 @@ def test_brokers_are_shown_with_their_zones_state_and_load() -> None:
 
 
 def test_partitions_that_lack_something_are_named() -> None:
-    found = overview(ClusterDescription("c", 2, BROKERS), TOPICS, {"t": 2, "u": 5})
+    found = overview(ClusterDescription("c", 2, BROKERS), TOPICS, {"t": 2, "u": 5}, {})
     assert found["partitions"] == 4
     assert found["under_replicated"] == ["t-0", "t-1"]
     assert found["under_min_isr"] == ["t-1"]  # of fewer replicas than min.insync.replicas all count
@@ -59,7 +61,7 @@ def test_people_are_shown_a_table_and_the_first_partitions(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     many = topic("v", *[(1, (1, 2), (1,))] * 25)
-    _echo(overview(ClusterDescription("c", 2, BROKERS), [*TOPICS, many], {}))
+    _echo(overview(ClusterDescription("c", 2, BROKERS), [*TOPICS, many], {}, {1: True, 2: True}))
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == [
         "Cluster:     c",
@@ -67,8 +69,8 @@ def test_people_are_shown_a_table_and_the_first_partitions(
     ]
     assert [line.split() for line in lines[2:6]] == [
         ["BROKER", "ZONE", "ADDRESS", "STATE", "LEADS", "REPLICAS"],
-        ["1", "a", "h1:9092", "active", "27", "28"],
-        ["2", "b", "h2:9092", "active,", "controller", "1", "28"],
+        ["1", "a", "h1:9092", "active,", "cordoned", "27", "28"],
+        ["2", "b", "h2:9092", "active,", "cordoned,", "controller", "1", "28"],
         ["3", "-", "-", "unregistered", "0", "3"],
     ]
     assert lines[6].startswith("Under replicated: t-0 t-1 v-0 v-1 ")
