@@ -53,8 +53,9 @@ def broker(properties: Path | None, overrides: tuple[str, ...], log_level: str) 
     """Run a broker in the foreground until SIGTERM or Ctrl-C.
 
     PROPERTIES is a Kafka server.properties: node.id, listeners, advertised.listeners, log.dirs, broker.rack and the
-    rest mean what they mean there. With nothing given the broker has id 1, listens on 127.0.0.1:9092 and
-    keeps its data, cluster metadata included, in ./logfleet-data.
+    rest mean what they mean there. With nothing given the broker has id 1, listens on 127.0.0.1:9092,
+    keeps its data, cluster metadata included, in ./logfleet-data, and tells health, metrics, events and may-i at
+    http://127.0.0.1:9644 (or at a free port, if that one is taken).
 
     \b
     logfleet broker

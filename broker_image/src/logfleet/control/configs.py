@@ -23,6 +23,7 @@ _ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _SERVED_PROTOCOL = "PLAINTEXT"
 PORT_MAX = 65_535
+ADMIN_LISTENER: Final = "logfleet.admin.listener"
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -322,8 +323,20 @@ def _inter_broker(given: _Given, advertised: tuple[Listener, ...]) -> str:
     return name
 
 
+def with_admin_port(config: BrokerConfig, port: int) -> BrokerConfig:
+    """As described from now on: the admin port is this one, which the system chose."""
+    listener = config.logfleet_admin_listener
+    assert listener is not None
+    host = f"[{listener.host}]" if ":" in listener.host else listener.host
+    return msgspec.structs.replace(
+        config,
+        static={**config.static, ADMIN_LISTENER: f"{host}:{port}"},
+        logfleet_admin_listener=msgspec.structs.replace(listener, port=port),
+    )
+
+
 def _admin_listener(given: _Given) -> Listener | None:
-    key = "logfleet.admin.listener"
+    key = ADMIN_LISTENER
     text = str(given.value(key))
     if not text:
         return None

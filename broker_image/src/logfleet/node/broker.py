@@ -104,12 +104,12 @@ class StartError(Exception):
 class Broker:
     """A broker in this process; an asynchronous context manager that is serving inside.
 
-    config: as it was started. partitions: its replicas. timers: for parked requests. fetch_sessions: of its readers.
+    config: as it was started, and with the admin port that was free. partitions: its replicas. timers: for parked requests. fetch_sessions: of its readers.
     decisions: what it decided and why. timer: kills the process, for one that is only this broker.
     failure: why it ended by itself, else None. What is only annotated below is there once it has started.
     """
 
-    cluster_id: str
+    cluster_id: str = ""
     store: MetadataStore
     follower: MetadataFollower
     local: LocalPartitions
@@ -475,6 +475,7 @@ class Broker:
             broker=self.node_id,
             cluster=self.cluster_id,
             listeners=[f"{each.name}://{each.host}:{each.port}" for each in self._listeners],
+            admin=self._observation.address,
             log_dirs=[log_dir.path for log_dir in self._log_dirs],
             partitions=len(self.partitions),
             descriptors=msgspec.structs.asdict(self._descriptors),

@@ -14,7 +14,7 @@ def test_nothing_given_means_one_broker_on_loopback():
     assert config.log_dirs == ("logfleet-data",)
     assert config.logfleet_metadata_store == "sqlite"
     assert config.broker_rack is None
-    assert config.logfleet_admin_listener is None
+    assert config.logfleet_admin_listener == Listener("HTTP", "127.0.0.1", 9644, "HTTP")
 
 
 def test_every_field_is_a_key_that_says_what_it_does():

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 from logfleet.control.brokers import fencing
 from logfleet.control.brokers.fencing import newcomers
+from logfleet.control.config_description import describe_broker
+from logfleet.control.configs import BrokerConfig, broker_config
+from logfleet.control.topic_configs import BrokerLayers
 from logfleet.io.files import File, PosixFiles
 from logfleet.log.names import TopicPartition
 from logfleet.metadata.image import Broker as RegisteredBroker
@@ -134,6 +137,26 @@ async def test_a_taken_port_is_one_sentence(tmp_path: Path) -> None:
             await Broker(
                 config(tmp_path, **{"logfleet.admin.listener": f"127.0.0.1:{port}"})
             ).__aenter__()
+
+
+async def test_brokers_of_one_machine_have_an_admin_port_each_without_being_told_to(
+    tmp_path: Path,
+) -> None:
+    def plain(name: str) -> BrokerConfig:
+        return broker_config(
+            {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path / name)}
+        )
+
+    async with Broker(plain("a")) as first, Broker(plain("b")) as second:
+        listeners = [each.config.logfleet_admin_listener for each in (first, second)]
+        ports = {each.port for each in listeners if each is not None and each.host == "127.0.0.1"}
+        assert len(ports) == 2
+        for broker, listener in zip((first, second), listeners, strict=True):
+            entries = {
+                each.name: each.value
+                for each in describe_broker(BrokerLayers(broker.config.static))
+            }
+            assert entries["logfleet.admin.listener"] == f"127.0.0.1:{listener.port}"
 
 
 async def test_a_directory_in_use_is_one_sentence(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def until(true: Callable[[], bool]) -> None:
 def test_nothing_given_is_a_broker_for_a_laptop(tmp_path: Path) -> None:
     """In a network namespace of its own, where the well-known ports are free whatever else runs on this machine."""
     script = """
-import pathlib, signal, subprocess, sys, time
+import json, pathlib, signal, subprocess, sys, time
 from e2e.harness.wire.wire_connection import WireConnection
 from logfleet.wire import messages as m
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
@@ -64,6 +64,10 @@ while broker.poll() is None:
     answer = connection.call(m.MetadataRequest(topics=None), 12)
     assert [(b.node_id, b.host, b.port) for b in answer.brokers] == [(1, "127.0.0.1", 9092)]
     assert pathlib.Path("logfleet-data/meta.properties").exists()
+    for question in (["events", "--kind", "registered"], ["may-i", "stop", "1"]):
+        told = subprocess.run([sys.executable, "-m", "logfleet", *question], capture_output=True, text=True)
+        assert (told.returncode, told.stderr) == (0, ""), told
+        assert json.loads(told.stdout), told
     broker.send_signal(signal.SIGTERM)
     break
 sys.exit(broker.wait())

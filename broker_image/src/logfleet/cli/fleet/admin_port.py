@@ -7,12 +7,13 @@ from typing import Final, NamedTuple
 import click
 
 from logfleet.cli.fleet.cluster import unregistered
-from logfleet.client.admin import Admin
+from logfleet.client.admin import Admin, ClusterDescription
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError
 from logfleet.client.metadata import Node, bracketed
+from logfleet.control.configs import ADMIN_LISTENER
+from logfleet.telemetry.identity import IDENTITY_HEADER, identity
 
-KEY: Final = "logfleet.admin.listener"
 ANSWER_S_MAX: Final = 10.0
 BAD_REQUEST: Final = 400
 ANY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104  compared with, not bound
@@ -44,7 +45,8 @@ async def ask_all(client: Client, path: str, parameters: Parameters) -> Answers:
     admin = Admin(client)
     cluster = await admin.describe_cluster(include_fenced=True)
     found = await asyncio.gather(
-        *(_ask(node, path, parameters) for node in cluster.brokers), return_exceptions=True
+        *(_ask(cluster, node, path, parameters) for node in cluster.brokers),
+        return_exceptions=True,
     )
     gone = unregistered(cluster, await admin.list_topics())
     answers = Answers({}, dict.fromkeys(gone, "it does not run"))
@@ -61,20 +63,22 @@ async def ask_all(client: Client, path: str, parameters: Parameters) -> Answers:
 async def ask_any(client: Client, path: str, parameters: Parameters) -> Answers:
     """Ask one after the other until one answers."""
     answers = Answers({}, {})
-    for node in (await Admin(client).describe_cluster()).brokers:
+    cluster = await Admin(client).describe_cluster()
+    for node in cluster.brokers:
         try:
-            answers.texts[node.id] = await _ask(node, path, parameters)
+            answers.texts[node.id] = await _ask(cluster, node, path, parameters)
             break
         except NoAnswer as error:
             answers.failures[node.id] = str(error)
     return answers
 
 
-async def _ask(node: Node, path: str, parameters: Parameters) -> str:
+async def _ask(cluster: ClusterDescription, node: Node, path: str, parameters: Parameters) -> str:
     """Raises NoAnswer; ClickException if the broker finds the question wrong."""
     import aiohttp  # takes 10 MiB
 
-    url = f"http://{await _address(node)}{path}"
+    address = await _address(node)
+    url = f"http://{address}{path}"
     given = [(name, value) for name, values in parameters.items() for value in values]
     timeout = aiohttp.ClientTimeout(ANSWER_S_MAX)
     try:
@@ -82,6 +86,10 @@ async def _ask(node: Node, path: str, parameters: Parameters) -> str:
             aiohttp.ClientSession(timeout=timeout) as session,
             session.get(url, params=given) as answer,
         ):
+            wanted = identity(cluster.cluster_id or "", node.id)
+            # a version that does not say who it is is believed
+            if answer.headers.get(IDENTITY_HEADER, wanted) != wanted:
+                raise NoAnswer(f"at {url} another broker answers{_on_loopback(address)}")
             text = await answer.text()
             if answer.status == BAD_REQUEST:  # of any broker: the question is wrong
                 raise click.ClickException(text)
@@ -91,7 +99,13 @@ async def _ask(node: Node, path: str, parameters: Parameters) -> str:
     except TimeoutError:
         raise NoAnswer(f"{url} does not answer within {ANSWER_S_MAX:.0f} s") from None
     except aiohttp.ClientError as error:
-        raise NoAnswer(f"{url} cannot be asked: {error}") from error
+        raise NoAnswer(f"{url} cannot be asked: {error}{_on_loopback(address)}") from error
+
+
+def _on_loopback(address: str) -> str:
+    if not address.startswith(("127.", "localhost:", "[::1]:")):
+        return ""
+    return f"; that is a port of the broker's own machine: run the command there, or set {ADMIN_LISTENER}"
 
 
 async def _address(node: Node) -> str:
@@ -101,9 +115,9 @@ async def _address(node: Node) -> str:
             entries = await Admin(client).own_config(node.id)
         except ClientError as error:
             raise NoAnswer(f"its admin port is not known: {error}") from error
-    listener = entries[KEY].value if KEY in entries else None
+    listener = entries[ADMIN_LISTENER].value if ADMIN_LISTENER in entries else None
     if not listener:
-        raise NoAnswer(f"it has no {KEY}")
+        raise NoAnswer(f"it has no admin port: start it with {ADMIN_LISTENER}=host:port")
     host, _, port = listener.rpartition(":")
     host = host.strip("[]")
     return f"{bracketed(node.host if host in ANY_ADDRESS else host)}:{port}"

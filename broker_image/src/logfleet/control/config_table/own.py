@@ -5,7 +5,7 @@ logfleet.record.validation STRING medium header {header,full} | How deep a batch
 """
 
 OWN = """
-logfleet.admin.listener STRING ro medium "" | host:port of the HTTP port for health, metrics, decisions and may-i; empty for none. | in node.metrics.observation
+logfleet.admin.listener STRING ro medium 127.0.0.1:9644 | host:port of the HTTP port for health, metrics, decisions and may-i; empty for none. Where nothing is set and 9644 is taken, a free port of 127.0.0.1 is; `logfleet config describe broker ID --all` shows it. | in node.metrics.observation
 logfleet.cluster.name STRING ro medium logfleet | Name of the cluster, which its keys in etcd begin with. | in node.cluster.metadata_store
 logfleet.disk.reserve.bytes LONG ro medium 16777216 0.. | What is kept free on the disk of each log directory, a 20th of it at most, for what makes room when it is full. | in node.broker
 logfleet.etcd.ca.location STRING ro medium null | PEM file with the certificates that sign etcd's. | in node.cluster.metadata_store

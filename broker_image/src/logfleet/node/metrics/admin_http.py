@@ -16,6 +16,7 @@ from logfleet.node.decisions.may_i import WrongQuestion, answer
 from logfleet.telemetry.decisions import Decisions, Query
 from logfleet.telemetry.exposition import CONTENT_TYPE
 from logfleet.telemetry.flows import Flow
+from logfleet.telemetry.identity import IDENTITY_HEADER
 
 SHUTDOWN_GRACE_S = 1.0
 
@@ -23,7 +24,7 @@ SHUTDOWN_GRACE_S = 1.0
 class AdminHttp:
     """metrics: makes their text. health and readiness return None if all is well, else the reason in one sentence.
 
-    Healthy: the process works and need not be restarted. Ready: clients may be sent here. decisions: the broker's. image: its newest, once ready.
+    Healthy: the process works and need not be restarted. Ready: clients may be sent here. decisions: the broker's. image: its newest, once ready. identity: goes with each answer, as IDENTITY_HEADER.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class AdminHttp:
         decisions: Decisions,
         image: Callable[[], ClusterImage],
         traffic: Callable[[], list[Flow]],
+        identity: Callable[[], str],
     ) -> None:
         self._metrics = metrics
         self._health = health
@@ -42,11 +44,13 @@ class AdminHttp:
         self._decisions = decisions
         self._image = image
         self._traffic = traffic
+        self._identity = identity
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port. Raises OSError if it is taken. host "" means all addresses."""
         app = web.Application()
+        app.on_response_prepare.append(self._sign)
         app.router.add_get("/healthz", self._answer_health)
         app.router.add_get("/readyz", self._answer_readiness)
         app.router.add_get("/metrics", self._answer_metrics)
@@ -56,7 +60,11 @@ class AdminHttp:
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_GRACE_S)
         await self._runner.setup()
         site = web.TCPSite(self._runner, host or None, port)
-        await site.start()
+        try:
+            await site.start()
+        except OSError:
+            await self.stop()  # so that it can be started on another port
+            raise
         bound: int = self._runner.addresses[0][1]
         return bound
 
@@ -64,6 +72,11 @@ class AdminHttp:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+
+    async def _sign(self, request: web.Request, response: web.StreamResponse) -> None:
+        """Who answers: a port of loopback is another broker's on another machine."""
+        del request
+        response.headers[IDENTITY_HEADER] = self._identity()
 
     async def _answer_health(self, request: web.Request) -> web.Response:
         del request

@@ -1,12 +1,14 @@
 """What a broker tells of itself on its admin port: metrics, health, readiness."""
 
 import asyncio
+import errno
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from logfleet.control.configs import BrokerConfig
+from logfleet.control.configs import ADMIN_LISTENER, BrokerConfig, with_admin_port
 from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.keys import Listener as Address
 from logfleet.net.listener import Listener
 from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.failsafe import Failsafe
@@ -40,12 +42,17 @@ from logfleet.storage.log_dirs import LogDirs
 from logfleet.telemetry import table
 from logfleet.telemetry.decisions import Decisions, Kind
 from logfleet.telemetry.exposition import single
+from logfleet.telemetry.identity import identity
+
+if TYPE_CHECKING:
+    from logfleet.node.metrics.admin_http import AdminHttp
 
 
 class Observed(Protocol):
     """What of a broker is told. The second half is there once it has started."""
 
     config: BrokerConfig
+    cluster_id: str
     decisions: Decisions
     journal: Journal
     partitions: PartitionTable
@@ -76,7 +83,9 @@ class Observed(Protocol):
 
 
 class Observation:
-    """sources: what `/metrics` tells; more of it once the broker has started."""
+    """sources: what `/metrics` tells; more of it once the broker has started. address: of the admin port, None if there is none."""
+
+    address: str | None = None
 
     def __init__(self, broker: Observed, listeners: Callable[[], Iterable[Listener]]) -> None:
         self.sources = Sources()
@@ -114,12 +123,23 @@ class Observation:
             decisions=broker.decisions,
             image=lambda: broker.image,
             traffic=self._traffic.told,
+            identity=lambda: identity(broker.cluster_id, broker.config.node_id),
         )
         stack.push_async_callback(admin.stop)
+        port = await self._listen(admin, address)
+        if port != address.port:
+            broker.config = with_admin_port(broker.config, port)
+        self.address = f"http://{address.host}:{port}"
+
+    async def _listen(self, admin: "AdminHttp", address: Address) -> int:
+        """The port that was taken: a free one where nobody has named it and it is in use, so that a second broker of a laptop starts as the first one did. Raises CannotListen."""
         try:
-            await admin.start(address.host, address.port)
+            return await admin.start(address.host, address.port)
         except OSError as error:
-            raise CannotListen("logfleet.admin.listener", address, error) from error
+            is_default = ADMIN_LISTENER not in self._broker.config.static
+            if not is_default or error.errno != errno.EADDRINUSE:
+                raise CannotListen(ADMIN_LISTENER, address, error) from error
+        return await admin.start(address.host, 0)
 
     async def run(self) -> None:
         """Look at what changes, until it is cancelled: traffic, and how producers fare."""

@@ -20,7 +20,7 @@ import msgspec
 from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError
-from logfleet.control.configs import BrokerConfig
+from logfleet.control.configs import ADMIN_LISTENER, BrokerConfig
 from logfleet.io.descriptors import (
     LIMIT_WANTED,
     NO_LIMIT,
@@ -79,7 +79,11 @@ async def examine(config: BrokerConfig, files: Files) -> AsyncIterator[Finding]:
     for listener in config.listeners:
         yield await look_at_port(listener, config.node_id, cluster_id)
     if config.logfleet_admin_listener is not None:
-        yield look_at_admin_port(config.logfleet_admin_listener, is_running=is_running)
+        yield look_at_admin_port(
+            config.logfleet_admin_listener,
+            is_running=is_running,
+            is_default=ADMIN_LISTENER not in config.static,
+        )
     for listener in config.advertised_listeners:
         yield await look_at_address(listener, config.node_id, cluster_id, is_running=is_running)
     yield judge_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
@@ -358,8 +362,8 @@ async def look_at_port(listener: Listener, node_id: int, cluster_id: str | None)
     return Finding("port", Level.OK, f"{address} is free")
 
 
-def look_at_admin_port(listener: Listener, *, is_running: bool) -> Finding:
-    """Whether it can be listened on; is_running: a broker of this configuration runs, and has it."""
+def look_at_admin_port(listener: Listener, *, is_running: bool, is_default: bool) -> Finding:
+    """Whether it can be listened on; is_running: a broker of this configuration runs, and has it. is_default: nobody has named it, and a free one does as well."""
     address = f"{listener.host}:{listener.port}"
     try:
         for bound in bind_tcp(listener.host, listener.port):
@@ -367,6 +371,10 @@ def look_at_admin_port(listener: Listener, *, is_running: bool) -> Finding:
     except OSError as error:
         if is_running:
             return Finding("admin port", Level.OK, f"{address} is in use, and this broker runs")
+        if is_default:
+            return Finding(
+                "admin port", Level.OK, f"{address} is in use: the broker takes a free one"
+            )
         return Finding(
             "admin port",
             Level.FAILED,

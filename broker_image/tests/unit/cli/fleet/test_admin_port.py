@@ -7,6 +7,7 @@ import click
 import pytest
 from logfleet.cli.fleet.admin_port import Answers, ask_all, ask_any
 from logfleet.client.cluster import Client
+from logfleet.control.configs import with_admin_port
 from logfleet.node.broker import Broker
 from logfleet.node.tools.loopback_ports import LoopbackPorts
 
@@ -45,15 +46,38 @@ async def test_a_broker_without_an_admin_port_is_named(
     assert answers.texts == {}
     with pytest.raises(click.ClickException, match="no broker could be asked"):
         answers.tell_failures()
-    assert capsys.readouterr().err == "Error: broker 1: it has no logfleet.admin.listener\n"
+    assert capsys.readouterr().err == (
+        "Error: broker 1: it has no admin port: start it with logfleet.admin.listener=host:port\n"
+    )
+
+
+async def test_any_free_port_is_told_by_the_configuration(tmp_path: Path) -> None:
+    async with Broker(config(tmp_path, **{"logfleet.admin.listener": "127.0.0.1:0"})) as broker:
+        answers = await asked(broker)
+    assert (set(answers.texts), answers.failures) == ({1}, {})
 
 
 async def test_an_admin_port_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
-    async with Broker(
-        config(tmp_path)
-    ) as broker:  # on any free port, which the configuration does not tell
-        answers = await asked(broker)
-    assert answers.failures[1].startswith("http://127.0.0.1:0/events cannot be asked: ")
+    with LoopbackPorts() as ports:
+        closed = ports.reserve()
+        async with Broker(config(tmp_path)) as broker:
+            broker.config = with_admin_port(broker.config, closed)
+            answers = await asked(broker)
+    reason = answers.failures[1]
+    assert reason.startswith(f"http://127.0.0.1:{closed}/events cannot be asked: ")
+    assert reason.endswith("run the command there, or set logfleet.admin.listener")
+
+
+async def test_another_broker_at_that_address_is_not_believed(tmp_path: Path) -> None:
+    async with Broker(config(tmp_path / "a")) as here, Broker(config(tmp_path / "b")) as there:
+        assert here.config.logfleet_admin_listener is not None
+        there.config = with_admin_port(there.config, here.config.logfleet_admin_listener.port)
+        answers = await asked(there)
+    assert answers.texts == {}
+    assert (
+        "/events another broker answers; that is a port of the broker's own machine"
+        in (answers.failures[1])
+    )
 
 
 async def test_a_wrong_question_is_told_with_the_brokers_words(tmp_path: Path) -> None:

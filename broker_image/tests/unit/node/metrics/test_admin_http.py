@@ -29,12 +29,14 @@ async def test_it_answers_health_readiness_and_metrics() -> None:
         decisions=decisions(),
         image=ClusterImage,
         traffic=list,
+        identity=lambda: "c/1",
     )
     port = await admin.start("127.0.0.1", 0)
     base = f"http://127.0.0.1:{port}"
     async with aiohttp.ClientSession() as session:
         async with session.get(f"{base}/healthz") as answer:
             assert (answer.status, await answer.text()) == (200, "ok\n")
+            assert answer.headers["Logfleet-Broker"] == "c/1"
         async with session.get(f"{base}/readyz") as answer:
             assert (answer.status, await answer.text()) == (503, "loading 3 of 7 partitions\n")
         reasons["ready"] = None
@@ -59,6 +61,7 @@ async def test_a_taken_port_is_an_error() -> None:
             decisions=decisions(),
             image=ClusterImage,
             traffic=list,
+            identity=lambda: "c/1",
         )
         for _ in range(2)
     )
@@ -85,6 +88,7 @@ async def test_it_tells_the_decisions_that_are_asked_for() -> None:
         decisions=noted,
         image=ClusterImage,
         traffic=list,
+        identity=lambda: "c/1",
     )
     port = await admin.start("127.0.0.1", 0)
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
@@ -121,6 +125,7 @@ async def test_it_says_whether_brokers_may_go_down_while_it_is_ready() -> None:
         decisions=decisions(),
         image=lambda: image,
         traffic=list,
+        identity=lambda: "c/1",
     )
     port = await admin.start("127.0.0.1", 0)
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
