@@ -2,9 +2,13 @@
 
 import sys
 
+from logfleet import NO_ASSERTIONS
+
 
 def main() -> None:
     """Run the command line; the exit code is the process's."""
+    if NO_ASSERTIONS:
+        sys.exit(NO_ASSERTIONS)
     try:
         from logfleet.cli.main import EXIT_INTERRUPTED, cli
     except KeyboardInterrupt:

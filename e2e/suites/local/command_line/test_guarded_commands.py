@@ -5,7 +5,6 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
@@ -23,7 +22,7 @@ OFFSETS = "__consumer_offsets"
 
 
 @pytest.fixture
-def grouped(one_topic: Broker) -> Iterator[Broker]:
+def grouped(one_topic: Broker) -> Broker:
     """Topic t, and a group that has committed."""
     said(one_topic, "produce", "t", stdin=b"a\nb\n")
     said(one_topic, "group", "reset-offsets", "g", "-t", "t", "--to", "beginning", "--execute")

@@ -134,3 +134,19 @@ def test_a_broker_that_fell_behind_after_the_snapshot_does_not_lead(rig: Rig) ->
         broker.wait_ready()
     first.wait_until(lambda: is_whole(admin), WITHIN_S)
     assert ends(fleet, TOPIC, PARTITIONS) == before
+
+
+def test_a_single_broker_is_stopped_for_a_snapshot_and_that_is_said(rig: Rig) -> None:
+    broker = rig.broker()
+    run(broker, "topic", "create", "kept")
+    config = properties(broker, rig.directory)
+    taking = ("metadata", "snapshot", config, "--directory", str(rig.directory))
+    done = logfleet(broker, *taking)
+    assert done.returncode == 1
+    assert done.stderr.decode().endswith(": stop the broker first\n")
+    assert broker.terminate() == 0
+    path = run(broker, *taking).strip()
+    assert (
+        "1 topics"
+        in logfleet(broker, "metadata", "restore", config, "--file", path).stdout.decode()
+    )

@@ -12,7 +12,7 @@ from logfleet.cli.broker import config_options, read_config
 from logfleet.cli.confirming import execute_option, say_dry_run
 from logfleet.control.configs import BrokerConfig, ConfigError
 from logfleet.metadata.snapshot_file import DamagedSnapshot
-from logfleet.metadata.store import MetadataStore, StoreError
+from logfleet.metadata.store import MetadataStore, StoreError, StoreLocked
 from logfleet.node.cluster.metadata_store import open_store
 from logfleet.node.tools.metadata_snapshots import NoCluster, NotEmpty, read, restore, take
 
@@ -54,7 +54,7 @@ def metadata() -> None:
 def snapshot(
     properties: Path | None, *, overrides: tuple[str, ...], directory: Path, keep: int
 ) -> None:
-    """Write all that the metadata store holds to a file, while brokers run.
+    """Write all that the metadata store holds to a file: of etcd while brokers run, of a single broker's embedded store while that is stopped.
 
     PROPERTIES is a broker's server.properties: it says where the store is. Topics, configurations, quotas and who has which replica are in it; records and committed offsets are not.
     """
@@ -123,6 +123,8 @@ def _run(config: BrokerConfig, work: Callable[[MetadataStore], Awaitable[T]]) ->
 
     try:
         done: T = asyncio.run(opened())
+    except StoreLocked as error:
+        raise click.ClickException(f"{error}: stop the broker first") from error
     except (StoreError, NoCluster, NotEmpty, DamagedSnapshot, OSError) as error:
         raise click.ClickException(str(error)) from error
     return done

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Final
 
+from logfleet import NO_ASSERTIONS
 from logfleet.control.configs import BrokerConfig
 from logfleet.io.dead_mans_timer import NO_TIMER, DeadMansTimer
 from logfleet.io.sqlite import SqliteStore
@@ -25,8 +26,10 @@ async def open_store(config: BrokerConfig, timer: DeadMansTimer = NO_TIMER) -> M
     timer: set while leases of etcd are held (see `io.etcd.lease`); the embedded store needs none.
 
     Raises StoreLocked (the embedded store is open elsewhere) and StoreRefused (not a store; endpoints or TLS files that
-    cannot be used).
+    cannot be used; Python runs without assertions).
     """
+    if NO_ASSERTIONS:
+        raise StoreRefused(NO_ASSERTIONS)  # here, as no broker begins without it
     path = embedded_file(config)
     if path is not None:
         return await SqliteStore.open(path)
