@@ -24,7 +24,7 @@ from logfleet.client.reconcile import (
 )
 from logfleet.resources import cluster, rebalance, topic
 from logfleet.resources.cluster import ClusterResource, parse_cluster
-from logfleet.resources.document import InvalidResourceError
+from logfleet.resources.document import GROUP, InvalidResourceError
 from logfleet.resources.plan import TopicPlan, claimants, conflict, plan_cluster, plan_topic
 from logfleet.resources.topic import TopicResource, parse_topic
 from logfleet.wire.errors import ErrorCode
@@ -63,9 +63,11 @@ def apply(paths: tuple[Path, ...], dry_run: bool, as_json: bool, server: Server)
     Applying the same again changes nothing. Partitions are never taken away, and nothing is deleted.
 
     One line per resource says created, configured or unchanged. If a document is wrong, none is applied; if a broker
-    refuses one, the others are applied all the same.
+    refuses one, the others are applied all the same. Kinds that are not for this command, as a Rebalance or a ConfigMap,
+    are skipped with a warning.
 
     \b
+    logfleet apply -f crds/examples/
     logfleet apply -f crds/examples/topic.yaml
     logfleet apply -f topics/ -f cluster.yaml --dry-run
     kubectl get topics -o yaml | logfleet apply -f - -b broker:9092
@@ -73,7 +75,10 @@ def apply(paths: tuple[Path, ...], dry_run: bool, as_json: bool, server: Server)
     Exit codes: 0 all is as written, 1 something is not (one line on stderr for each), 2 the command line is wrong.
     """
     try:
-        resources = parse(read_documents(paths))
+        documents, skipped = for_this_tool(read_documents(paths))
+        for line in skipped:
+            click.echo(f"Warning: {line}", err=True)
+        resources = parse(documents)
     except DocumentError as error:
         raise click.ClickException(str(error)) from error
     except InvalidDocuments as invalid:
@@ -91,6 +96,34 @@ class InvalidDocuments(ValueError):
     def __init__(self, lines: Sequence[str]) -> None:
         super().__init__("; ".join(lines))
         self.lines = tuple(lines)
+
+
+def for_this_tool(documents: Sequence[Document]) -> tuple[list[Document], list[str]]:
+    """The documents that are to be applied, and a line for each other: a folder that kubectl takes may hold more."""
+    taken, skipped = [], []
+    for document in documents:
+        reason = _why_skipped(document.content)
+        if reason is None:
+            taken.append(document)
+        else:
+            skipped.append(f"{document.where}{_title(document.content)}: skipped, {reason}")
+    return taken, skipped
+
+
+def _why_skipped(content: object) -> str | None:
+    version, kind = (
+        (content.get("apiVersion"), content.get("kind"))
+        if isinstance(content, dict)
+        else (None, None)
+    )
+    if not isinstance(version, str):
+        return None
+    group, slash, _ = version.partition("/")
+    if not slash or group != GROUP:
+        return f"{version} is not of {GROUP}"
+    if kind == rebalance.KIND:
+        return "the operator carries it out: use `logfleet rebalance plan` and `logfleet rebalance run`"
+    return None
 
 
 def parse(documents: Sequence[Document]) -> list[Resource]:
@@ -133,8 +166,6 @@ def _parse_one(content: object) -> Resource:
 
 
 def _unknown_kind(kind: object) -> str:
-    if kind == rebalance.KIND:
-        return "is carried out by the operator only: use `logfleet rebalance plan` and `logfleet rebalance run`"
     return f"is {kind!r}, write one of {', '.join(PARSERS)}"
 
 

@@ -64,6 +64,15 @@ def test_apply_makes_topics_as_written_and_changes_nothing_twice(
     assert config_of(broker, "b") == {}
 
 
+def test_the_folder_that_kubectl_takes_is_taken_here_too(broker: Broker) -> None:
+    done = logfleet(broker, "apply", "-f", str(TOPIC_YAML.parent))
+    assert done.returncode == 0, done.stderr
+    results = [line.split()[0] for line in done.stdout.decode().splitlines()]
+    assert results == ["cluster/fleet", "topic/flights"]
+    assert b"(Rebalance/even-out): skipped, the operator carries it out" in done.stderr
+    assert partitions_of(broker, "flights") == 6
+
+
 def test_apply_refuses_what_cannot_be_done_and_does_nothing_of_it(broker: Broker) -> None:
     def apply(text: str) -> str:
         return refused(broker, "apply", "-f", "-", stdin=text.encode())
