@@ -14,6 +14,8 @@ from click.exceptions import NoArgsIsHelpError
 
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell counts it
+WITH_COMMANDS = "logfleet[broker]"
+"""What installs the commands' libraries: without the extra the package is the client, for programs."""
 
 # Command -> the module that has it under the same name (with _ for -), and its line in the list. Modules are imported when their
 # command is called: a command line that lists topics has no use for a broker's libraries.
@@ -118,6 +120,10 @@ class LazyGroup(click.Group):
             _fail(error)
         except click.Abort:
             sys.exit(EXIT_INTERRUPTED)
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] == "logfleet":
+                raise
+            _fail(click.ClickException(f"this needs {error.name}: pip install '{WITH_COMMANDS}'"))
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
