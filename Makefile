@@ -27,6 +27,8 @@ quickstart-late: $(STAMP) ## the same with fewer flights and a watermark of 1 h:
 
 .PHONY: setup
 setup: $(STAMP) ## .venv with everything that the other targets use
+	@echo "Ready. Next: source .venv/bin/activate && logfleet broker (see README.md); or make quickstart"
+
 $(STAMP): e2e/requirements.lock $(addsuffix /pyproject.toml,$(MEMBERS)) $(wildcard broker_image/src/logfleet/wire/table/*) $(wildcard broker_image/src/logfleet/wire/stubs.py)
 	@e2e/setup.sh $(VENV) $(UV_VERSION)
 	@touch $@
@@ -36,7 +38,7 @@ lock: $(STAMP) ## resolve all requirements.lock files anew
 	e2e/lock.sh
 
 .PHONY: check
-check: lint types unit ## lint, types, unit tests (< 2 min; before every commit)
+check: lint types unit ## lint, types, unit tests (about 4 minutes on two processors; before every commit)
 
 .PHONY: lint
 lint: $(STAMP)

@@ -1,0 +1,56 @@
+"""The commands of the pages that people read first do what they say, in order, in a bare shell."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from e2e.harness.pages import blocks
+from e2e.harness.processes import Rig
+
+ROOT = Path(__file__).resolve().parents[3]
+OURS = {"build", "logfleet-data", "logfleet-local"}
+"""What the commands write to is not the checkout's."""
+WITHIN_S = 540.0
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """The tree as it is now, set up."""
+    folder = tmp_path / "logfleet"
+    folder.mkdir()
+    for entry in ROOT.iterdir():
+        if entry.name not in OURS:
+            (folder / entry.name).symlink_to(entry)
+    return folder
+
+
+def read(rig: Rig, clone: Path, page: str) -> str:
+    """All that a reader sees who types the blocks of the page, on a machine of its own ports and processes."""
+    own = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    command = ["env", f"--chdir={clone}", *own, sys.executable, "-m", "e2e.harness.pages", page]
+    program = rig.program("reader", command)
+    program.launch()
+    code = program.wait(WITHIN_S)
+    seen = program.log.read_text()
+    assert code == 0, seen[-8_000:]
+    return seen
+
+
+def test_the_readme_is_a_session_that_works(rig: Rig, clone: Path) -> None:
+    seen = read(rig, clone, "README.md")
+    done = [each for each in blocks((ROOT / "README.md").read_text()) if each.is_for_here]
+    assert seen.count("--- block ") == len(done) >= 4
+    for words in ("world:hello", "topic/greetings created", "topic/flights created", "Yes: 2"):
+        assert words in seen
+
+
+def test_a_first_count_by_hand_is_a_session_that_works(rig: Rig, clone: Path) -> None:
+    page = "spark-on-k8s/README.md"
+    seen = read(rig, clone, page)
+    done = [each for each in blocks((ROOT / page).read_text()) if each.is_for_here]
+    assert seen.count("--- block ") == len(done) >= 2
+    assert "JFK" in seen
+    assert " INFO " not in seen
