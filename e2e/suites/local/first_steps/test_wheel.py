@@ -11,7 +11,7 @@ import pytest
 
 from e2e.harness.processes import Rig
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 UV = Path(sys.executable).parent / "uv"
 PINNED = re.compile(r"^[a-zA-Z0-9._-]+==[^ ;\\]+", re.MULTILINE)
 WITHIN_S = 300.0
