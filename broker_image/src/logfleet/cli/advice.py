@@ -38,7 +38,10 @@ ADVICE: Final[Mapping[tuple[str, ErrorCode], str]] = {
     ("config set", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): _LIST_TOPICS,
     ("records delete", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): _LIST_TOPICS,
     ("consume", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): _LIST_TOPICS,
-    ("produce", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): "`logfleet topic create` makes a topic",
+    (
+        "produce",
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ): "`logfleet topic create` makes a topic, and --create does here",
     ("produce", ErrorCode.KAFKA_STORAGE_ERROR): "`logfleet log-dirs` shows which",
     (
         "records delete",

@@ -43,7 +43,13 @@ def test_the_readme_is_a_session_that_works(rig: Rig, clone: Path) -> None:
     seen = read(rig, clone, "README.md")
     done = [each for each in blocks((ROOT / "README.md").read_text()) if each.is_for_here]
     assert seen.count("--- block ") == len(done) >= 4
-    for words in ("world:hello", "topic/greetings created", "topic/flights created", "Yes: 2"):
+    for words in (
+        "Ready. Next: source",
+        "world:hello",
+        "topic/greetings created",
+        "topic/flights created",
+        "Yes: 2",
+    ):
         assert words in seen
 
 

@@ -64,7 +64,11 @@ def drain(
     wanted = goal(excluded, per_broker, throttle, brokers)
     _refuse_impossible(server, wanted)
     _set(server, brokers, cordoned=True)
-    carry_out(server, wanted)
+    if not carry_out(server, wanted):
+        ids = " ".join(map(str, brokers))
+        raise click.ClickException(
+            f"not all was moved, and cordons stay: `logfleet drain {ids}` goes on, `logfleet uncordon {ids}` goes back"
+        )
 
 
 def _refuse_impossible(server: Server, wanted: Goal) -> None:

@@ -129,7 +129,8 @@ def run_(*, excluded: tuple[str, ...], per_broker: int, throttle: float, server:
 
     Ctrl-C leaves what is under way to the brokers, who end it; `logfleet rebalance run` goes on from there, `logfleet rebalance stop` calls it back.
     """
-    carry_out(server, goal(excluded, per_broker, throttle))
+    if not carry_out(server, goal(excluded, per_broker, throttle)):
+        sys.exit(1)
 
 
 async def flows(client: Client) -> list[Flow]:
@@ -142,8 +143,8 @@ async def flows(client: Client) -> list[Flow]:
     ]
 
 
-def carry_out(server: Server, wanted: Goal) -> None:
-    """Until it is done; a line whenever something has changed."""
+def carry_out(server: Server, wanted: Goal) -> bool:
+    """Until it is done; a line whenever something has changed, and for each thing that was not done. Whether all was."""
 
     async def work(client: Client) -> Progress:
         said = None
@@ -162,8 +163,9 @@ def carry_out(server: Server, wanted: Goal) -> None:
     for each in (*progress.unmet, *progress.refused):
         click.echo(f"Error: {each}", err=True)
     if progress.unmet or progress.refused:
-        sys.exit(1)
+        return False
     click.echo("Done.")
+    return True
 
 
 @rebalance.command()
