@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import structlog
+from logfleet import NO_ASSERTIONS
 from logfleet.resources.document import GROUP, VERSION
 
 from logfleet_operator import http_server, logs
@@ -52,6 +53,8 @@ class Ways:
 
 def main(ways: Ways | None = None) -> None:
     """The whole life of the process. ways: None for those of `Ways`."""
+    if NO_ASSERTIONS:
+        sys.exit(NO_ASSERTIONS)
     try:
         settings = Settings.from_environment(os.environ)
     except SettingsError as error:

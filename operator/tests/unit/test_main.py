@@ -1,5 +1,8 @@
 """How the operator's process ends when it cannot begin."""
 
+import subprocess
+import sys
+
 import pytest
 from logfleet_operator import __main__ as program
 from logfleet_operator.kube import KubeError
@@ -32,3 +35,16 @@ def test_a_right_that_is_missing_is_one_line(monkeypatch: pytest.MonkeyPatch) ->
     )
     assert "templates/rbac.yaml" in line
     assert "\n" not in line
+
+
+def test_without_assertions_nothing_begins_and_one_line_says_why() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-O", "-m", "logfleet_operator"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines() == [
+        "logfleet: assertions guard the data; do not run with python -O"
+    ]
