@@ -1,9 +1,10 @@
-"""The command blocks of a page, run one after another as a reader types them: each in a bare shell of its own.
+"""The command blocks of a page, run in order as a reader types them: each in a bare shell of its own.
 
-A block is left out where the paragraph before it names Kubernetes. One whose last line says `until Ctrl-C` runs on beside
-the next ones, as in a terminal of its own; it gets Ctrl-C before the next such block, and at the end.
+A block is left out where the paragraph before it names Kubernetes. One whose last line says `until
+Ctrl-C` runs on beside the next ones, as in a terminal of its own; it gets Ctrl-C before the next
+such block, and at the end. Run it where a fresh clone is, and ports 9092 and 9644 are free:
 
-    python -m e2e.harness.pages README.md      # in a folder as a fresh clone has it, where ports 9092 and 9644 are free
+    python -m e2e.harness.pages README.md
 """
 
 import os

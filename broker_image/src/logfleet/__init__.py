@@ -7,4 +7,7 @@ __version__ = "0.1.0"
 NO_ASSERTIONS: Final = (
     "" if __debug__ else "logfleet: assertions guard the data; do not run with python -O"
 )
-"""Why nothing that writes data may begin in this process, empty if it may. A program that only imports the client is none of our business."""
+"""Why no broker and no command may begin in this process, empty if they may.
+
+A program that imports the client alone goes on: only its own assertions are off.
+"""

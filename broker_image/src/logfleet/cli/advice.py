@@ -1,7 +1,8 @@
 """One line for a refusal: the broker's own words first, then what to do, by error code and command.
 
-A code alone says little: POLICY_VIOLATION is answered for too many partitions as for records that a topic keeps. So a
-broker's words are never replaced, and advice is given only for the command that asked.
+A code alone says little: POLICY_VIOLATION is answered for too many partitions and for records that
+a topic keeps. So a broker's words are never replaced, and advice is given only for the command that
+asked.
 """
 
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ MEANINGS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.POLICY_VIOLATION: "a policy of the brokers forbids it",
     ErrorCode.KAFKA_STORAGE_ERROR: "the disk of a broker is full or failed",
 }
-"""What a code means where a broker gives no words, as many of its answers have no place for them."""
+"""What a code means where a broker gives no words: many answers have no field for them."""
 
 _LIST_TOPICS: Final = "`logfleet topic list` shows what there is"
 _LIST_GROUPS: Final = "`logfleet group list` shows what there is"
@@ -59,7 +60,7 @@ ADVICE: Final[Mapping[tuple[str, ErrorCode], str]] = {
 
 
 def explain(error: ClientError, *, with_subject: bool = True) -> str:
-    """One line: the subject, the broker's words (else what its code means), and advice for the command that runs now."""
+    """One line: subject, the broker's words (else what its code means), advice for this command."""
     if not isinstance(error, KafkaError):
         return _one_line(str(error))
     words = error.words or MEANINGS.get(error.code, error.code.name)

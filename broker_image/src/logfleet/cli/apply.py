@@ -99,7 +99,10 @@ class InvalidDocuments(ValueError):
 
 
 def for_this_tool(documents: Sequence[Document]) -> tuple[list[Document], list[str]]:
-    """The documents that are to be applied, and a line for each other: a folder that kubectl takes may hold more."""
+    """The documents that are to be applied, and a line for each that is skipped.
+
+    A folder that kubectl takes may hold kinds of others, and a Rebalance.
+    """
     taken, skipped = [], []
     for document in documents:
         reason = _why_skipped(document.content)

@@ -71,7 +71,7 @@ def _named(kind: str, words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
 
 
 async def _check(client: Client, kind: str, name: str) -> None:
-    """A broker that is not there is refused at once: nobody waits for what nobody starts. Raises ClickException."""
+    """Refuse a broker that is not there at once. Raises ClickException."""
     if kind == "broker":
         await check_brokers(client, [int(name)])
 

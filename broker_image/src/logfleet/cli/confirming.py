@@ -1,7 +1,8 @@
 """What keeps people from harm: one rule for commands that take away what cannot be had back.
 
-Such a command asks on a terminal and needs --yes where nobody can answer; or it only shows what it would do until
---execute is given, where that is worth seeing. What is shown says that it is a dry run, in text and in JSON.
+Such a command asks on a terminal and needs --yes where nobody can answer; or, where the effect is
+worth a look before, it only shows it until --execute is given. What it shows says that it is a dry
+run, in text and in JSON.
 """
 
 import functools
@@ -18,9 +19,10 @@ DRY_RUN: Final = "dryRun"
 
 
 def yes_option(command: Command) -> Command:
-    """Add --yes; the command gets `confirm`, a function to call with a question before anything is changed.
+    """Add --yes; the command gets `confirm`, to call with a question before it changes anything.
 
-    The function raises ClickException if the answer is no, UsageError if nobody can answer and --yes is missing.
+    `confirm` raises ClickException if the answer is no, UsageError if nobody can answer and --yes
+    is missing.
     """
 
     @click.option("--yes", is_flag=True, help="Do not ask; a script needs it.")

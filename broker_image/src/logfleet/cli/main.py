@@ -15,7 +15,7 @@ from click.exceptions import NoArgsIsHelpError
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell counts it
 WITH_COMMANDS = "logfleet[broker]"
-"""What installs the commands' libraries: without the extra the package is the client, for programs."""
+"""What installs the commands' libraries; without the extra the package is the client alone."""
 
 # Command -> the module that has it under the same name (with _ for -), and its line in the list. Modules are imported when their
 # command is called: a command line that lists topics has no use for a broker's libraries.

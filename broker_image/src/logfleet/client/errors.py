@@ -18,7 +18,10 @@ class ClientError(Exception):
 
 
 class KafkaError(ClientError):
-    """code: what the broker answered; words: its own, "" if it gave none; message: those, else the code's name; subject: what it is about."""
+    """code: what the broker answered. words: its own, "" if it gave none. subject: what it is about.
+
+    message: the words, else the code's name.
+    """
 
     def __init__(self, code: int, message: str | None = None, *, subject: str = "") -> None:
         self.code = ErrorCode(code)

@@ -1,4 +1,4 @@
-"""Who answers at an admin port. Brokers of a laptop have theirs on loopback, where another machine's client finds another broker."""
+"""Who answers at an admin port: on loopback, a client on another machine finds another broker."""
 
 from typing import Final
 
@@ -7,5 +7,5 @@ IDENTITY_HEADER: Final = "Logfleet-Broker"
 
 
 def identity(cluster_id: str, broker_id: int) -> str:
-    """The header's value. cluster_id: in Kafka's text form, empty before the broker has joined one."""
+    """The header's value. cluster_id: Kafka's text form, empty before the broker has joined one."""
     return f"{cluster_id}/{broker_id}"

@@ -89,7 +89,7 @@ def test_cordoned_brokers_are_shown_and_named_where_a_topic_is_refused(fleet: Fl
 
 
 def test_a_broker_that_nobody_has_is_refused_at_once(fleet: Fleet) -> None:
-    """Not after the time for what may pass, which is longer here than the test waits for a command."""
+    """--timeout is longer here than the test waits for a command."""
     first = fleet.brokers[0]
     for arguments in (
         ("config", "set", "broker", "9", "log.cleaner.threads=2"),

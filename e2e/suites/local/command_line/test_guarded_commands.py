@@ -1,4 +1,4 @@
-"""Commands that take away what cannot be had back, on a real broker: they ask, and a dry run says that it is one."""
+"""Commands that delete for good ask, and a dry run says that it is one: on a real broker."""
 
 import json
 import os

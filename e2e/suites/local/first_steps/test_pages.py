@@ -28,7 +28,7 @@ def clone(tmp_path: Path) -> Path:
 
 
 def read(rig: Rig, clone: Path, page: str) -> str:
-    """All that a reader sees who types the blocks of the page, on a machine of its own ports and processes."""
+    """All that a reader sees who types the blocks of the page, with ports and processes of its own."""
     own = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
     command = ["env", f"--chdir={clone}", *own, sys.executable, "-m", "e2e.harness.pages", page]
     program = rig.program("reader", command)

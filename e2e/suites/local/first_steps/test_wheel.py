@@ -61,7 +61,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def installed(directory: Path, requirement: str) -> Path:
-    """The folder of the commands of an environment that has this and nothing else. Versions are those of the lock, as what is newest changes by the day."""
+    """The folder of the commands of an environment that has this and nothing else.
+
+    Versions are those of the lock: the newest ones change by the day.
+    """
     constraints = directory / "constraints.txt"
     lock = (ROOT / "broker_image" / "requirements.lock").read_text()
     constraints.write_text("\n".join(PINNED.findall(lock)))

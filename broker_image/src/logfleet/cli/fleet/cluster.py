@@ -52,7 +52,7 @@ async def _overview(client: Client) -> dict[str, Any]:
 
 
 async def _cordons(nodes: Sequence[Node]) -> dict[int, bool]:
-    """Whether each broker is cordoned, by id; without those that do not answer soon: who looks for what is wrong does not want to wait for it."""
+    """Whether each broker is cordoned, by id; without those that do not answer in ANSWER_S_MAX."""
 
     async def ask(node: Node) -> bool:
         async with (
@@ -79,7 +79,10 @@ def unregistered(found: ClusterDescription, topics: Sequence[Topic]) -> list[int
 
 
 async def check_brokers(client: Client, ids: Iterable[int]) -> None:
-    """Raises ClickException at once for an id that no broker has. One that has replicas and does not run is not refused: it may restart."""
+    """Raises ClickException at once for an id that no broker has.
+
+    One that has replicas and does not run is not refused: it may restart.
+    """
     wanted = set(ids)
     admin = Admin(client)
     found = await admin.describe_cluster(include_fenced=True)
@@ -98,7 +101,11 @@ def overview(
     min_isr: Mapping[str, int],
     cordons: Mapping[int, bool],
 ) -> dict[str, Any]:
-    """As JSON shows it. min_isr: min.insync.replicas by topic; 1 where it is missing. cordons: by broker; None is shown where it is missing."""
+    """As JSON shows it.
+
+    min_isr: min.insync.replicas by topic; 1 where it is missing. cordons: by broker; None is shown
+    where it is missing.
+    """
     leads, holds = Counter[int](), Counter[int]()
     partitions: dict[str, list[str]] = {remark: [] for remark in REMARKS}
     for topic in topics:

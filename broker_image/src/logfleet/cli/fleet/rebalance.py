@@ -144,7 +144,10 @@ async def flows(client: Client) -> list[Flow]:
 
 
 def carry_out(server: Server, wanted: Goal) -> bool:
-    """Until it is done; a line whenever something has changed, and for each thing that was not done. Whether all was."""
+    """Go on until it is done; whether all of it was.
+
+    Shows a line whenever something has changed, and an error for each thing that was not done.
+    """
 
     async def work(client: Client) -> Progress:
         said = None

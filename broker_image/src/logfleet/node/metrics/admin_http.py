@@ -24,7 +24,8 @@ SHUTDOWN_GRACE_S = 1.0
 class AdminHttp:
     """metrics: makes their text. health and readiness return None if all is well, else the reason in one sentence.
 
-    Healthy: the process works and need not be restarted. Ready: clients may be sent here. decisions: the broker's. image: its newest, once ready. identity: goes with each answer, as IDENTITY_HEADER.
+    Healthy: the process works and need not be restarted. Ready: clients may be sent here. decisions: the broker's. image: its newest, once ready.
+    identity: sent with each answer, as IDENTITY_HEADER.
     """
 
     def __init__(

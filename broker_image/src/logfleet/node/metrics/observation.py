@@ -83,7 +83,10 @@ class Observed(Protocol):
 
 
 class Observation:
-    """sources: what `/metrics` tells; more of it once the broker has started. address: of the admin port, None if there is none."""
+    """sources: what `/metrics` tells; more of it once the broker has started.
+
+    address: URL of the admin port, None if there is none.
+    """
 
     address: str | None = None
 
@@ -132,7 +135,11 @@ class Observation:
         self.address = f"http://{address.host}:{port}"
 
     async def _listen(self, admin: "AdminHttp", address: Address) -> int:
-        """The port that was taken: a free one where nobody has named it and it is in use, so that a second broker of a laptop starts as the first one did. Raises CannotListen."""
+        """Listen; returns the port. Raises CannotListen.
+
+        A default port that is in use is replaced by a free one: the second broker on a laptop starts
+        as the first one did. A port that the configuration names is never replaced.
+        """
         try:
             return await admin.start(address.host, address.port)
         except OSError as error:

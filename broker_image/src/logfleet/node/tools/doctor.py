@@ -363,7 +363,11 @@ async def look_at_port(listener: Listener, node_id: int, cluster_id: str | None)
 
 
 def look_at_admin_port(listener: Listener, *, is_running: bool, is_default: bool) -> Finding:
-    """Whether it can be listened on; is_running: a broker of this configuration runs, and has it. is_default: nobody has named it, and a free one does as well."""
+    """Whether it can be listened on.
+
+    is_running: a broker of this configuration runs, and has it. is_default: the configuration does
+    not name it, so that the broker may take a free one.
+    """
     address = f"{listener.host}:{listener.port}"
     try:
         for bound in bind_tcp(listener.host, listener.port):
