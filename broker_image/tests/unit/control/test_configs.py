@@ -1,6 +1,13 @@
 import pytest
 from logfleet.control.config_keys import BROKER_KEYS
-from logfleet.control.configs import BrokerConfig, ConfigError, Listener, broker_config
+from logfleet.control.configs import (
+    ADMIN_LISTENER,
+    BrokerConfig,
+    ConfigError,
+    Listener,
+    broker_config,
+    with_admin_port,
+)
 
 DERIVED = {"static", "unknown", "without_effect"}
 
@@ -273,3 +280,12 @@ def test_what_cannot_work_is_refused_with_the_key_and_what_to_do(given, key, sen
     with pytest.raises(ConfigError, match=sentence) as refused:
         broker_config(given)
     assert refused.value.key == key
+
+
+@pytest.mark.parametrize(
+    "given, described", [("127.0.0.1:0", "127.0.0.1:7"), ("[::1]:0", "[::1]:7"), (":0", ":7")]
+)
+def test_an_admin_port_that_the_system_chose_is_described(given: str, described: str) -> None:
+    config = with_admin_port(broker_config({ADMIN_LISTENER: given}), 7)
+    assert config.static == {ADMIN_LISTENER: described}
+    assert config.logfleet_admin_listener == broker_config(config.static).logfleet_admin_listener
