@@ -118,7 +118,7 @@ async def operate(kube: Kube, ways: Ways, settings: Settings) -> None:
         worker,
         watching=lambda: watcher.watching,
         alive=lambda: watcher.alive or not started,
-        stands_by=lambda: leadership is not None and not leadership.held,
+        leadership=leadership,
         port=settings.http_port,
     )
     try:

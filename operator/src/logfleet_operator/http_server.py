@@ -2,7 +2,8 @@
 
 Healthy means that the dispatcher keeps turning and that the watches' threads live; ready, that all
 resources were listed once (but for those of namespaces that refuse) and kopf has begun, or that another
-operator works and this one stands by. Neither
+operator works, by the Lease as it was read, and this one stands by. An operator that has not once
+reached the API server is not ready, whatever the reason. Neither
 depends on the API server answering now: restarting the operator would not bring it back.
 """
 
@@ -12,6 +13,7 @@ from typing import Final
 
 from aiohttp import web
 
+from logfleet_operator.leadership import Leadership
 from logfleet_operator.worker import TICK_S, Worker
 
 STALLED_S: Final = 12 * TICK_S
@@ -22,10 +24,13 @@ async def serve(
     *,
     watching: Callable[[], bool],
     alive: Callable[[], bool],
-    stands_by: Callable[[], bool],
+    leadership: Leadership | None,
     port: int,
 ) -> web.AppRunner:
-    """Listen on all interfaces, of IPv4 and IPv6; the caller calls `cleanup` on what is returned."""
+    """Listen on all interfaces, of IPv4 and IPv6; the caller calls `cleanup` on what is returned.
+
+    leadership: None for an operator that works alone.
+    """
 
     async def healthz(_: web.Request) -> web.Response:
         silent_s = time.monotonic() - worker.ticked
@@ -35,11 +40,13 @@ async def serve(
         return web.Response(text="ok\n")
 
     async def readyz(_: web.Request) -> web.Response:
-        if stands_by():
+        if leadership is not None and leadership.waits:
             return web.Response(text="stands by\n")
         if worker.synced and watching():
             return web.Response(text="ready\n")
         why = f"listed all resources: {worker.synced}, watching: {watching()}"
+        if leadership is not None:
+            why = f"Lease was read: {leadership.was_read}, {why}"
         return web.Response(status=503, text=why + "\n")
 
     async def metrics(_: web.Request) -> web.Response:

@@ -61,6 +61,18 @@ class Leadership:
         """Whether a write may begin."""
         return self._renewed is not None and self._monotonic() < self._renewed + RENEW_S
 
+    @property
+    def waits(self) -> bool:
+        """Whether another one had it when it was read last. False as long as it was never read."""
+        if self._seen is None or self.held:
+            return False
+        return self._seen.spec.get("holderIdentity", "") not in {"", self._identity}
+
+    @property
+    def was_read(self) -> bool:
+        """Whether the API server has once answered who holds it."""
+        return self._seen is not None
+
     async def attempt(self) -> bool:
         """Take or renew it, if it is free; whether that was done. Raises KubeError, KubeUnavailable."""
         namespace, name = self._place

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from logfleet_operator.admin import AdminUnavailable
 from logfleet_operator.election import LEASE_S, RENEW_S, RETRY_S
-from logfleet_operator.kube import KubeUnavailable
+from logfleet_operator.kube import KubeError, KubeUnavailable
 from logfleet_operator.leadership import Leadership, LeaseLost, LedAdmins, LedKube
 from logfleet_operator.names import Manifest
 
@@ -37,11 +37,13 @@ def lease(world: World) -> Manifest:
 async def test_one_works_and_the_other_stands_by() -> None:
     world = World()
     one, other = candidate(world, "one"), candidate(world, "other")
+    assert (other.was_read, other.waits) == (False, False)
     assert await one.attempt()
     for _ in range(30):
         assert not await other.attempt()
         assert await one.attempt()
         assert (one.held, other.held) == (True, False)
+        assert (one.waits, other.waits) == (False, True)
         world.now_s += RETRY_S
     assert lease(world)["holderIdentity"] == "one"
     assert lease(world)["leaseTransitions"] == 0
@@ -139,6 +141,18 @@ async def test_one_that_may_not_use_the_lease_says_so_and_does_not_stand_by_for_
     world.refused["Lease", "operator"] = "patch of leases is not allowed"
     with pytest.raises(LeaseLost, match=r"may not use Lease operator in air: give .*rbac\.yaml"):
         await candidate(world, "one").acquire(lambda: None)
+
+
+async def test_one_that_cannot_take_what_is_free_does_not_stand_by() -> None:
+    world = World()
+    other = candidate(world, "other")
+    assert await other.attempt()
+    await other.release()
+    one = candidate(world, "one")
+    world.refused["Lease", "operator"] = "no Lease is written in a namespace that ends"
+    with pytest.raises(KubeError):
+        await one.attempt()
+    assert (one.was_read, one.waits) == (True, False)
 
 
 async def test_a_second_operator_goes_on_with_the_roll_of_one_that_died() -> None:

@@ -47,8 +47,9 @@ async def test_brokers_listen_for_probes_on_all_addresses(world: World) -> None:
 
 async def test_the_operator_listens_for_probes_on_all_addresses(world: World) -> None:
     worker = Operation(world).worker
-    true, false = (lambda: True), (lambda: False)
-    runner = await http_server.serve(worker, watching=true, alive=true, stands_by=false, port=0)
+    runner = await http_server.serve(
+        worker, watching=lambda: True, alive=lambda: True, leadership=None, port=0
+    )
     try:
         sites = [(address[0], address[1]) for address in runner.addresses]
         assert {host for host, _ in sites} == {"0.0.0.0", "::"}  # compared, not bound
