@@ -84,8 +84,9 @@ test-local: $(STAMP) ## all tests that need no Kubernetes
 	@$(PY) -m e2e.parts tools jars check coverage sim-share etcd-tests local-suites spark quickstart quickstart-late apiserver
 
 .PHONY: tools
-tools: $(STAMP) ## Kubernetes' programs and helm, built once per version in minutes (first part of test and test-local)
+tools: $(STAMP) ## Kubernetes' programs and helm, built once per version in minutes, and the Python of the operator's image (first part of test and test-local)
 	@$(PY) -m e2e.lab tools
+	@$(PY) -m e2e.harness.image_python
 
 .PHONY: jars
 jars: $(STAMP)
@@ -100,8 +101,7 @@ local-suites: $(STAMP) ## clients against brokers and fleets that run as process
 	pytest -q -n auto --dist loadgroup e2e/suites/local
 
 .PHONY: apiserver
-apiserver: $(STAMP) ## CRDs, charts and the operator against a real API server without nodes (part of test-local)
-	@$(PY) -m e2e.lab tools
+apiserver: tools ## CRDs, charts and the operator against a real API server without nodes (part of test-local)
 	pytest -q e2e/suites/apiserver
 
 .PHONY: spark
@@ -134,8 +134,7 @@ bench-moves: $(STAMP) ## what moving 1 GiB does to producers, whether it keeps i
 	@$(PY) -m e2e.perf_fleet.moves
 
 .PHONY: bench-topics
-bench-topics: $(STAMP) ## the operator with 2,000 Topics: how soon one change is Ready, what it costs at rest (5 minutes; COUNT=n)
-	@$(PY) -m e2e.lab tools
+bench-topics: tools ## the operator with 2,000 Topics: how soon one change is Ready, what it costs at rest (5 minutes; COUNT=n)
 	@$(PY) -m e2e.perf_operator $(if $(COUNT),--count $(COUNT))
 
 .PHONY: bench-lag

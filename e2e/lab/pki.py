@@ -1,7 +1,7 @@
 """The lab's certificate authority, its leaves, and the kubeconfigs that name them.
 
-Python 3.13 verifies strictly: the authority needs critical basicConstraints and keyUsage and a
-subject key id, each leaf an authority key id, else clients written in Python fail inside pods.
+They have no more extensions than those of the distributions of Kubernetes that people run: strict
+verifiers, as Python 3.13 is by default, refuse them, and the operator must not.
 """
 
 import datetime as dt
@@ -47,9 +47,28 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
+class Style:
+    """What the certificates of a distribution have of what RFC 5280 asks for.
+
+    has_key_ids: subject and authority key identifiers. has_key_usage: of the authority.
+    """
+
+    name: str
+    has_key_ids: bool
+    has_key_usage: bool
+
+
+EKS = Style("eks", has_key_ids=False, has_key_usage=True)
+"""Amazon EKS (kubernetes-client/python#2394)."""
+MICROK8S = Style("microk8s", has_key_ids=True, has_key_usage=False)
+"""MicroK8s (canonical/microk8s#4864); new ones have it since June 2026."""
+
+
+@dataclass(frozen=True, slots=True)
 class Authority:
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
+    style: Style
 
 
 def subjects(settings: Settings) -> list[Subject]:
@@ -82,16 +101,16 @@ def subjects(settings: Settings) -> list[Subject]:
     ]
 
 
-def make_authority(now: dt.datetime) -> Authority:
+def make_authority(style: Style, now: dt.datetime) -> Authority:
     key = ec.generate_private_key(ec.SECP256R1())
-    name = _name("lab-ca", None)
-    certificate = (
-        _unsigned(name, name, key.public_key(), now)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(_key_usage(signs_certificates=True), critical=True)
-        .sign(key, hashes.SHA256())
+    name = _name(f"{style.name}-ca", None)
+    builder = _unsigned(name, name, key.public_key(), now).add_extension(
+        x509.BasicConstraints(ca=True, path_length=None), critical=True
     )
-    return Authority(key, certificate)
+    if style.has_key_usage:
+        builder = builder.add_extension(_key_usage(signs_certificates=True), critical=True)
+    builder = _with_key_ids(builder, style, key.public_key(), key.public_key())
+    return Authority(key, builder.sign(key, hashes.SHA256()), style)
 
 
 def make_leaf(
@@ -112,8 +131,8 @@ def make_leaf(
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer), critical=False)
     )
+    builder = _with_key_ids(builder, authority.style, key.public_key(), signer)
     names: list[x509.GeneralName] = [x509.DNSName(dns) for dns in subject.dns_names]
     names += [x509.IPAddress(ipaddress.ip_address(ip)) for ip in subject.ips]
     if names:
@@ -157,10 +176,10 @@ def ensure_pki(settings: Settings) -> None:
         return
     settings.pki.mkdir(parents=True, exist_ok=True)
     now = dt.datetime.now(dt.UTC)
-    authority = make_authority(now)
-    _write(settings.pki, "ca", authority.key, authority.certificate)
+    authority = make_authority(EKS, now)
+    write_pair(settings.pki, "ca", authority.key, authority.certificate)
     accounts = ec.generate_private_key(ec.SECP256R1())
-    _write(settings.pki, "sa", accounts, None)
+    write_pair(settings.pki, "sa", accounts, None)
     (settings.pki / "sa.pub").write_bytes(
         accounts.public_key().public_bytes(
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
@@ -168,7 +187,7 @@ def ensure_pki(settings: Settings) -> None:
     )
     for subject in subjects(settings):
         key, certificate = make_leaf(authority, subject, now)
-        _write(settings.pki, subject.file, key, certificate)
+        write_pair(settings.pki, subject.file, key, certificate)
         if subject.has_kubeconfig:
             settings.kubeconfig(subject.file).write_text(kubeconfig(settings, subject.file))
     done.touch()
@@ -185,8 +204,21 @@ def _unsigned(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - dt.timedelta(hours=1))
         .not_valid_after(now + dt.timedelta(days=VALID_DAYS))
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )
+
+
+def _with_key_ids(
+    builder: x509.CertificateBuilder,
+    style: Style,
+    key: PublicKey,
+    signer: ec.EllipticCurvePublicKey,
+) -> x509.CertificateBuilder:
+    """If certificates of this style have them."""
+    if not style.has_key_ids:
+        return builder
+    return builder.add_extension(
+        x509.SubjectKeyIdentifier.from_public_key(key), critical=False
+    ).add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer), critical=False)
 
 
 def _name(common_name: str, organization: str | None) -> x509.Name:
@@ -210,12 +242,13 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _write(
+def write_pair(
     folder: Path,
     name: str,
     key: PrivateKey,
     certificate: x509.Certificate | None,
 ) -> None:
+    """NAME.key, which only its owner may read, and NAME.crt, both PEM."""
     file = folder / f"{name}.key"
     file.touch(mode=0o600)
     file.write_bytes(

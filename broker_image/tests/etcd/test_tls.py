@@ -1,3 +1,4 @@
+import datetime as dt
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from logfleet.metadata.store import Put, Snapshot, StoreRefused, StoreUnavailabl
 from broker_image.tests.contract.metadata_store import soon, write
 from broker_image.tests.etcd.leases import kept_until
 from e2e.harness.etcd import EtcdBinary, TlsPaths, etcd_server
+from e2e.lab.pki import EKS, MICROK8S, Style, Subject, make_authority, make_leaf, write_pair
 
 pytestmark = pytest.mark.asyncio
 
@@ -54,6 +56,24 @@ async def test_calls_watches_and_leases_go_over_mutual_tls(endpoint, tls) -> Non
     await watch.aclose()
     await lease.revoke()
     await store.close()
+
+
+@pytest.mark.parametrize("style", [EKS, MICROK8S])
+async def test_an_authority_needs_no_more_than_those_of_kubernetes_have(
+    binary: EtcdBinary, tmp_path: Path, style: Style
+) -> None:
+    """gRPC brings its own verifier (BoringSSL), which is not as strict as Python 3.13's."""
+    now = dt.datetime.now(dt.UTC)
+    authority = make_authority(style, now)
+    subject = Subject("both", "both", dns_names=("localhost",), ips=("127.0.0.1",))
+    write_pair(tmp_path, "ca", authority.key, authority.certificate)
+    write_pair(tmp_path, "both", *make_leaf(authority, subject, now))
+    ca, certificate, key = (tmp_path / name for name in ("ca.crt", "both.crt", "both.key"))
+    with etcd_server(binary, tmp_path, TlsPaths(ca, certificate, key)) as server:
+        addresses = Addresses.parse([server.endpoint], TlsFiles(ca, certificate, key))
+        store = EtcdStore(addresses, "/logfleet/test/")
+        await write(store, Put("a", b""))
+        await store.close()
 
 
 @pytest.mark.parametrize("who", ["stranger", "nobody", "distrustful"])

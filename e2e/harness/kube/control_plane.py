@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cryptography.hazmat.primitives import serialization
+from logfleet_operator.tls import lenient
 
 from e2e.harness.etcd import EtcdServer, etcd_binaries
 from e2e.harness.kube.kubernetes import Kubernetes, Object
@@ -44,6 +44,9 @@ AUDIT_POLICY = {
         {"level": "Metadata", "userGroups": ["system:serviceaccounts"]},
     ],
 }
+ADDRESSES = {"127.0.0.1": pki.EKS, "localhost": pki.MICROK8S}
+"""Host by which the API server is reached -> how the authority was made whose certificate it shows there; the first is used but where a test says otherwise."""
+HOST = next(iter(ADDRESSES))
 Right = tuple[str, str, str]
 """(API group, resource or resource/subresource, verb)."""
 # PyYAML and Go both read JSON as YAML.
@@ -103,38 +106,40 @@ class ControlPlane:
         for program in reversed(self.programs):
             program.close()
 
-    def kubeconfig_of(self, account: str, namespace: str) -> Path:
-        """A kubeconfig with a token of a service account, as a pod gets it."""
+    def kubeconfig_of(
+        self, account: str, namespace: str, *, host: str = HOST, trusts: pki.Style = ADDRESSES[HOST]
+    ) -> Path:
+        """A kubeconfig with a token of a service account, as a pod gets it. trusts: the style of the only authority."""
         token = self.kubernetes.kubectl("create", "token", account, namespace=namespace)
-        path = self.directory / f"{namespace}-{account}.kubeconfig"
-        path.write_text(self._kubeconfig(token.strip()))
+        place = host.replace(":", "_")  # KUBECONFIG is a list with colons between its entries
+        path = self.directory / f"{namespace}-{account}-{place}-{trusts.name}.kubeconfig"
+        path.write_text(self._kubeconfig(token.strip(), host, trusts))
         return path
 
     def _write_files(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         now = dt.datetime.now(dt.UTC)
-        authority = pki.make_authority(now)
-        subject = pki.Subject("apiserver", "kube-apiserver", ips=("127.0.0.1",))
-        key, certificate = pki.make_leaf(authority, subject, now)
-        accounts, verifier = pki.make_leaf(authority, pki.Subject("sa", "accounts"), now)
-        pem = serialization.Encoding.PEM
-        for name, content in {
-            "ca.crt": authority.certificate.public_bytes(pem),
-            "apiserver.crt": certificate.public_bytes(pem),
-            "apiserver.key": _private(key),
-            "sa.key": _private(accounts),
-            "sa.crt": verifier.public_bytes(pem),
-            "audit-policy.json": json.dumps(AUDIT_POLICY).encode(),
-            "admin.kubeconfig": self._kubeconfig(self._token).encode(),
-        }.items():
-            (self.directory / name).write_bytes(content)
+        for host, style in ADDRESSES.items():
+            authority = pki.make_authority(style, now)
+            server = (
+                pki.Subject(host, "kube-apiserver", ips=(host,))
+                if host == HOST
+                else pki.Subject(host, "kube-apiserver", dns_names=(host,))
+            )
+            served = pki.make_leaf(authority, server, now)
+            pki.write_pair(self.directory, host, *served)
+            pki.write_pair(self.directory, style.name, authority.key, authority.certificate)
+        accounts = pki.make_leaf(authority, pki.Subject("sa", "accounts"), now)
+        pki.write_pair(self.directory, "sa", *accounts)
+        (self.directory / "audit-policy.json").write_text(json.dumps(AUDIT_POLICY))
+        self.kubernetes.kubeconfig.write_text(self._kubeconfig(self._token, HOST, ADDRESSES[HOST]))
         with (self.directory / "tokens.csv").open("w") as file:
             csv.writer(file).writerow([self._token, "admin", "admin", "system:masters"])
 
-    def _kubeconfig(self, token: str) -> str:
+    def _kubeconfig(self, token: str, host: str, trusts: pki.Style) -> str:
         cluster = {
-            "server": f"https://127.0.0.1:{self.port}",
-            "certificate-authority": str(self.directory / "ca.crt"),
+            "server": f"https://{f'[{host}]' if ':' in host else host}:{self.port}",
+            "certificate-authority": str(self.directory / f"{trusts.name}.crt"),
         }
         return json.dumps(
             {
@@ -154,8 +159,13 @@ class ControlPlane:
             "--advertise-address=127.0.0.1",
             f"--secure-port={self.port}",
             f"--etcd-servers={self._etcd.endpoint}",
-            f"--tls-cert-file={here}/apiserver.crt",
-            f"--tls-private-key-file={here}/apiserver.key",
+            f"--tls-cert-file={here}/{HOST}.crt",
+            f"--tls-private-key-file={here}/{HOST}.key",
+            *(
+                f"--tls-sni-cert-key={here}/{host}.crt,{here}/{host}.key"
+                for host in ADDRESSES
+                if host != HOST
+            ),
             f"--token-auth-file={here}/tokens.csv",
             f"--service-account-key-file={here}/sa.crt",
             f"--service-account-signing-key-file={here}/sa.key",
@@ -177,10 +187,9 @@ class ControlPlane:
 
     def request(self, method: str, path: str, body: Object | None = None) -> Object:
         """Ask the API server as its administrator; the body of a PATCH is a merge patch. Raises LabError."""
-        context = ssl.create_default_context(cafile=str(self.directory / "ca.crt"))
-        connection = http.client.HTTPSConnection(
-            "127.0.0.1", self.port, context=context, timeout=30
-        )
+        authority = self.directory / f"{ADDRESSES[HOST].name}.crt"
+        context = lenient(ssl.create_default_context(cafile=str(authority)))
+        connection = http.client.HTTPSConnection(HOST, self.port, context=context, timeout=30)
         headers = {
             "Authorization": f"Bearer {self._token}",
             "Content-Type": f"application/{'merge-patch+' if method == 'PATCH' else ''}json",
@@ -221,14 +230,6 @@ class ControlPlane:
             decision = event["annotations"]["authorization.k8s.io/decision"]
             used.setdefault(right, set()).add(decision)
         return used
-
-
-def _private(key: pki.PrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
 
 
 class Kubelets:

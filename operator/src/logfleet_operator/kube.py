@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import aiohttp
-import kopf
 
+from logfleet_operator.credentials import Connection
 from logfleet_operator.names import FIELD_MANAGER, Manifest
 
 REQUEST_TIMEOUT_S: Final = 30
@@ -123,7 +123,7 @@ class ApiServer:
     To be made within a running loop.
     """
 
-    def __init__(self, credentials: Callable[[], kopf.ConnectionInfo]) -> None:
+    def __init__(self, credentials: Callable[[], Connection]) -> None:
         self._credentials = credentials
         first = credentials()
         self._server = first.server.rstrip("/")

@@ -4,11 +4,11 @@ import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-import kopf
 import pytest
 import pytest_asyncio
 from aiohttp import web
 from logfleet_operator import kube as kube_module
+from logfleet_operator.credentials import Connection
 from logfleet_operator.kube import ApiServer, KubeConflict, KubeError, KubeUnavailable
 
 pytestmark = pytest.mark.asyncio
@@ -48,7 +48,7 @@ async def server() -> AsyncIterator[tuple[FakeServer, ApiServer]]:
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     host, port = runner.addresses[0][:2]
-    kube = ApiServer(lambda: kopf.ConnectionInfo(server=f"http://{host}:{port}", token=fake.token))
+    kube = ApiServer(lambda: Connection(server=f"http://{host}:{port}", token=fake.token))
     yield fake, kube
     await kube.close()
     await runner.cleanup()
@@ -166,7 +166,7 @@ async def test_an_answer_that_is_no_success_is_an_error(
 
 
 async def test_no_answer_is_no_verdict() -> None:
-    kube = ApiServer(lambda: kopf.ConnectionInfo(server="http://127.0.0.1:1"))
+    kube = ApiServer(lambda: Connection(server="http://127.0.0.1:1"))
     with pytest.raises(KubeUnavailable):
         await kube.get("Pod", "air", "a")
     await kube.close()
