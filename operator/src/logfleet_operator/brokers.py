@@ -29,6 +29,7 @@ from logfleet.resources.plan import (
 from logfleet.wire.errors import ErrorCode
 
 from logfleet_operator.admin import AdminRefused, AdminUnavailable
+from logfleet_operator.waiting import elsewhere
 
 # A pass that hangs on a dead fleet keeps nobody else waiting long.
 REQUEST_TIMEOUT_MS: Final = 10_000
@@ -59,9 +60,12 @@ class BrokerAdmin:
             return [topic for topic in single if topic is not None]
 
         try:
-            listed = await listed_topics()
-            moving = await list_reassignments(self._client)
-            found = await asyncio.gather(*(one(topic) for topic in listed if topic.name in wanted))
+            with elsewhere():
+                listed = await listed_topics()
+                moving = await list_reassignments(self._client)
+                found = await asyncio.gather(
+                    *(one(topic) for topic in listed if topic.name in wanted)
+                )
         except ClientError as error:
             # No verdict about a topic, whatever it is: nothing was asked to be done.
             raise AdminUnavailable(f"topics cannot be read: {error}") from error
@@ -69,22 +73,25 @@ class BrokerAdmin:
 
     async def shortages(self) -> Shortages:
         try:
-            return await observe_shortages(self._admin)
+            with elsewhere():
+                return await observe_shortages(self._admin)
         except ClientError as error:
             raise AdminUnavailable(f"partitions cannot be read: {error}") from error
 
     async def perform(self, actions: Sequence[TopicAction]) -> None:
         try:
-            await perform_all(self._admin, actions)
+            with elsewhere():
+                await perform_all(self._admin, actions)
         except ClientError as error:
             if not _already(actions, error):
                 raise _verdict(error) from error
 
     async def configure(self, desired: ClusterResource) -> str:
         try:
-            brokers = await observe_brokers(self._admin)
-            actions = plan_cluster(cluster_as_shown(desired), brokers).actions
-            await perform_all(self._admin, actions)
+            with elsewhere():
+                brokers = await observe_brokers(self._admin)
+                actions = plan_cluster(cluster_as_shown(desired), brokers).actions
+                await perform_all(self._admin, actions)
         except ClientError as error:
             raise _verdict(error) from error
         keys = [key for action in actions for key in (*action.set, *action.remove)]

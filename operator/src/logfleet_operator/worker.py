@@ -20,7 +20,9 @@ from logfleet_operator.rebalances.rebalance_reconciler import RebalanceReconcile
 from logfleet_operator.settings import Settings
 from logfleet_operator.topics.pending import Pending
 from logfleet_operator.topics.topic_reconciler import TopicReconciler
+from logfleet_operator.waiting import Waiting
 
+# Those that wait for their fleet do not count.
 AT_ONCE_MAX: Final = 8
 RESYNC_S: Final = 60.0
 RESYNC_RETRY_S: Final = 5.0
@@ -58,6 +60,7 @@ class Worker:
         self._settings = settings
         self._clock = clock
         self._wake = asyncio.Event()
+        self._waiting = Waiting(self._wake.set)
         self.queue: WorkQueue[Key] = WorkQueue()
         self._topics_due: dict[Key, Pending] = {}
         self.metrics = Metrics(self.queue, clock)
@@ -94,14 +97,14 @@ class Worker:
             while True:
                 now = self.ticked = self._clock()
                 self._wake.clear()
-                while len(self.queue.working) < AT_ONCE_MAX:
+                while not self._is_busy:
                     key = self.queue.take(now)
                     if key is None:
                         break
                     tasks.create_task(self.work_on(key))
                 due = self.queue.next_due()
                 pause = TICK_S if due is None else min(TICK_S, max(0.0, due - now))
-                if len(self.queue.working) >= AT_ONCE_MAX:
+                if self._is_busy:
                     pause = TICK_S
                 try:
                     async with asyncio.timeout(pause):
@@ -109,12 +112,17 @@ class Worker:
                 except TimeoutError:
                     pass
 
+    @property
+    def _is_busy(self) -> bool:
+        return len(self.queue.working) - self._waiting.count >= AT_ONCE_MAX
+
     async def work_on(self, key: Key) -> None:
         """Reconcile a key that was taken from the queue, and give it back."""
         started = self._clock()
         result = "failed"
         try:
-            after = await self._reconcile(key)
+            with self._waiting.counted():
+                after = await self._reconcile(key)
             self.queue.done(key)
             result = "done"
             if after is not None:

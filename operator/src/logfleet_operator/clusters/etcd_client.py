@@ -18,6 +18,7 @@ from logfleet_operator.clusters.observed import Member, Observed
 from logfleet_operator.clusters.upkeep import MemberStatus
 from logfleet_operator.leadership import Leadership, LeaseLost
 from logfleet_operator.tls import lenient
+from logfleet_operator.waiting import elsewhere
 
 ANSWER_S_MAX: Final = 3.0
 NO_SPACE: Final = "NOSPACE"
@@ -146,8 +147,9 @@ async def _call(access: Access, path: str, body: Mapping[str, Any]) -> dict[str,
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
         for endpoint in access.endpoints:
             try:
-                async with session.post(endpoint + path, json=body) as response:
-                    answer = await response.json(content_type=None)
+                with elsewhere():
+                    async with session.post(endpoint + path, json=body) as response:
+                        answer = await response.json(content_type=None)
             except aiohttp.ClientConnectorError as error:
                 said = str(error)
                 continue

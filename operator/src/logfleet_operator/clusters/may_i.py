@@ -21,6 +21,7 @@ from logfleet_operator.clusters import manifests
 from logfleet_operator.clusters.observed import Leave, Observed, Pod
 from logfleet_operator.clusters.rollout import next_wave
 from logfleet_operator.names import BASE_LABEL, BROKER
+from logfleet_operator.waiting import elsewhere
 
 # All questions of one step together: what a person writes meanwhile must count within five seconds.
 QUESTIONS_S_MAX: Final = 3.0
@@ -76,9 +77,10 @@ class AdminPorts:
             for address in addresses:
                 try:
                     url = f"http://{address}/may-i"
-                    async with session.get(url, params=query) as response:
-                        if response.status == 200:
-                            return msgspec.json.decode(await response.read(), type=Answer)
+                    with elsewhere():
+                        async with session.get(url, params=query) as response:
+                            if response.status == 200:
+                                return msgspec.json.decode(await response.read(), type=Answer)
                 except (aiohttp.ClientError, TimeoutError, OSError, msgspec.DecodeError):
                     continue  # not ready, or gone: the next one may know
         return None
@@ -92,7 +94,8 @@ class AdminPorts:
             timeout_ms=milliseconds,
         )
         try:
-            found = await Admin(client).describe_cluster(include_fenced=True)
+            with elsewhere():
+                found = await Admin(client).describe_cluster(include_fenced=True)
         except ClientError:
             return None
         finally:

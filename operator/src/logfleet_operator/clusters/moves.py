@@ -26,6 +26,7 @@ from logfleet_operator.clusters import manifests, shrinking
 from logfleet_operator.clusters.observed import Fleet, Observed
 from logfleet_operator.clusters.plan import leaving_brokers
 from logfleet_operator.leadership import Leadership, LeaseLost
+from logfleet_operator.waiting import elsewhere
 
 REQUEST_TIMEOUT_MS: Final = 10_000
 TOLD_MAX: Final = 3
@@ -148,7 +149,8 @@ async def _asked(bootstrap: str) -> AsyncIterator[Client]:
         timeout_ms=REQUEST_TIMEOUT_MS,
     )
     try:
-        yield client
+        with elsewhere():
+            yield client
     except ClientError as error:
         raise MovesUnavailable(str(error)) from error
     finally:
