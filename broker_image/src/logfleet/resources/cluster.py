@@ -94,7 +94,8 @@ class Listener(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
 
     type: `internal` is reached inside the Kubernetes cluster; `nodeport` through a port of the
         node that the broker runs on. advertised_host: what clients outside dial instead of that
-        node's address (nodeport only).
+        node's address, one name for all brokers, each at its own port, which any node takes
+        (nodeport only).
     """
 
     name: str

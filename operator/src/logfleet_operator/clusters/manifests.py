@@ -137,14 +137,22 @@ def services(
                 port["nodePort"] = known
             spec = {
                 "type": "NodePort",
-                # The address in the metadata is the node's that the broker runs on: no second hop.
-                "externalTrafficPolicy": "Local",
+                "externalTrafficPolicy": _traffic_policy(listener),
                 "selector": {**everyone, names.POD_NAME_LABEL: pod},
                 "ports": [port],
             }
             service = names.listener_service(name, listener.name, broker_id)
             result.append(_service(cluster, service, spec))
     return result
+
+
+def _traffic_policy(listener: Listener) -> str:
+    """Which nodes take a connection: the broker's own, whose address clients are given, without a second hop.
+
+    But where one name is advertised for all brokers, any node behind it: `Local` would have all but
+    one drop the connection.
+    """
+    return "Cluster" if listener.advertised_host else "Local"
 
 
 def outside_listeners(cluster: ClusterResource) -> list[Listener]:
