@@ -4,6 +4,7 @@ import asyncio
 import copy
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -63,12 +64,19 @@ class AtOnce:
 
 
 class Operation:
-    """One life of the operator's process."""
+    """One life of the operator's process. ahead: of the clock of the world and its nodes."""
 
-    def __init__(self, world: World, settings: Settings = SETTINGS) -> None:
+    def __init__(
+        self, world: World, settings: Settings = SETTINGS, *, ahead: timedelta = timedelta()
+    ) -> None:
         self.world = world
         self.clusters = ClusterReconciler(
-            world, settings, world, world.etcd, world.replicas, now=world.now
+            world,
+            settings,
+            world,
+            world.etcd,
+            world.replicas,
+            now=lambda: world.now() + ahead,
         )
         self.topics = TopicReconciler(world, world, settings, monotonic=world.clock, now=world.now)
         self.rebalances = RebalanceReconciler(

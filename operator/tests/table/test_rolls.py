@@ -1,9 +1,11 @@
 """Which brokers are added and replaced, and when."""
 
 import json
+from datetime import timedelta
 
 import pytest
 from logfleet_operator import names
+from logfleet_operator.clusters.observed import FRESH
 from logfleet_operator.settings import Settings
 
 from .operation import Operation, at_rest, cluster, pool, why
@@ -59,6 +61,54 @@ async def test_a_roll_replaces_one_broker_at_a_time() -> None:
     evicted = [call for call in world.calls if call.startswith("evict")]
     assert evicted == [f"evict Pod fleet-main-{zone}-0" for zone in "abc"]
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
+
+
+STEP_S = 4.0
+
+
+async def evictions(world: World, operation: Operation, *, until: int) -> list[float]:
+    """When pods were evicted, while time goes on in small steps: `until` many of them, or as many as are in an hour."""
+    times: list[float] = []
+    begun = world.now_s
+    while len(times) < until and world.now_s < begun + 3600:
+        await operation.worker.resync()
+        while (key := operation.worker.queue.take(world.now_s)) is not None:
+            await operation.worker.work_on(key)
+        count = sum(call.startswith("evict") for call in world.calls)
+        times += [world.now_s] * (count - len(times))
+        world.step()
+        world.now_s += STEP_S
+    return times
+
+
+@pytest.mark.parametrize("ahead_s", [-600, -20, 0, 20, 600])
+async def test_one_that_is_back_settles_for_half_a_minute_whatever_the_clocks_of_nodes_say(
+    ahead_s: int,
+) -> None:
+    world, _ = await at_rest()
+    operation = Operation(world, ahead=timedelta(seconds=ahead_s))
+    world.put(cluster(config={"num.partitions": 4}))
+    first, second, third = await evictions(world, operation, until=3)
+    for wait in (second - first, third - second):
+        assert FRESH.total_seconds() <= wait <= FRESH.total_seconds() + 4 * STEP_S
+
+
+@pytest.mark.parametrize("ahead_s, waits", [(0, False), (-3600, True)])
+async def test_an_operator_that_begins_in_a_roll_waits_for_half_a_minute_at_most(
+    ahead_s: int,
+    waits: bool,  # noqa: FBT001  # a column of the table
+) -> None:
+    """And not at all for one that has been ready for long, where the node's clock is not ahead."""
+    world, operation = await at_rest()
+    world.put(cluster(config={"num.partitions": 4}))
+    await evictions(world, operation, until=1)
+    world.step()
+    world.now_s += FRESH.total_seconds()  # nobody operates meanwhile
+    begun = world.now_s
+    second = Operation(world, ahead=timedelta(seconds=ahead_s))
+    _, after = await evictions(world, second, until=2)
+    assert (after - begun >= FRESH.total_seconds()) == waits
+    assert after - begun <= FRESH.total_seconds() + 2 * STEP_S
 
 
 async def test_a_budget_that_forbids_an_eviction_is_obeyed() -> None:

@@ -1,9 +1,10 @@
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from logfleet_operator.clusters.etcd import EMPTY_VOLUME_EXIT
 from logfleet_operator.clusters.observed import EMPTY_VOLUME, differences, differs, pod_from
+from logfleet_operator.clusters.reading import Readiness
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -131,19 +132,54 @@ def pod(**status: Any) -> dict[str, Any]:
     ],
 )
 def test_a_pod_tells_why_it_cannot_run(status: dict[str, Any], stuck: str) -> None:
-    assert pod_from(pod(**status), NOW).stuck == stuck
+    assert pod_from(pod(**status)).stuck == stuck
 
 
 def test_a_pod_is_ready_when_kubernetes_says_so() -> None:
-    assert pod_from(pod(conditions=[{"type": "Ready", "status": "True"}]), NOW).ready
-    assert not pod_from(pod(conditions=[{"type": "Ready", "status": "False"}]), NOW).ready
-    assert not pod_from(pod(), NOW).ready
+    assert pod_from(pod(conditions=[{"type": "Ready", "status": "True"}])).ready
+    assert not pod_from(pod(conditions=[{"type": "Ready", "status": "False"}])).ready
+    assert not pod_from(pod()).ready
+
+
+def became_ready(since: str, status: str = "True") -> dict[str, Any]:
+    return pod(conditions=[{"type": "Ready", "status": status, "lastTransitionTime": since}])
+
+
+def fresh(readiness: Readiness, live: dict[str, Any], after_s: float) -> bool:
+    return bool(readiness.fresh("air", "fleet", [live], NOW + timedelta(seconds=after_s)))
+
+
+AN_HOUR_AGO, HALF_A_MINUTE_AGO, AN_HOUR_AHEAD = (
+    "2025-12-31T23:00:00Z",
+    "2025-12-31T23:59:30Z",
+    "2026-01-01T01:00:00Z",
+)
+
+
+@pytest.mark.parametrize("written", [AN_HOUR_AGO, AN_HOUR_AHEAD])
+def test_a_pod_is_fresh_for_half_a_minute_after_it_was_seen_to_become_ready(written: str) -> None:
+    readiness = Readiness()
+    assert not fresh(readiness, became_ready(written, "False"), 0)
+    assert fresh(readiness, became_ready(written), 1)
+    assert fresh(readiness, became_ready(written), 30)
+    assert not fresh(readiness, became_ready(written), 31)
+
+
+def test_one_that_became_ready_again_between_two_looks_is_fresh_again() -> None:
+    readiness = Readiness()
+    assert not fresh(readiness, became_ready(AN_HOUR_AGO), 0)
+    assert fresh(readiness, became_ready(HALF_A_MINUTE_AGO), 1)
 
 
 @pytest.mark.parametrize(
-    "since, fresh", [("2025-12-31T23:59:31Z", True), ("2025-12-31T23:59:30Z", False), (None, False)]
+    "written, at_first", [(AN_HOUR_AGO, False), (HALF_A_MINUTE_AGO, False), (AN_HOUR_AHEAD, True)]
 )
-def test_a_pod_is_fresh_for_half_a_minute_after_it_became_ready(since, fresh):
-    ready = {"type": "Ready", "status": "True", "lastTransitionTime": since}
-    assert pod_from(pod(conditions=[ready]), NOW).fresh == fresh
-    assert not pod_from(pod(conditions=[{**ready, "status": "False"}]), NOW).fresh
+def test_one_that_was_ready_when_the_operator_began_is_fresh_for_half_a_minute_at_most(
+    written: str,
+    at_first: bool,  # noqa: FBT001  # a column of the table
+) -> None:
+    readiness = Readiness()
+    assert fresh(readiness, became_ready(written), 0) == at_first
+    assert not fresh(readiness, became_ready(written), 30)
+    readiness.forget("air", "fleet")
+    assert fresh(readiness, became_ready(written), 31) == at_first

@@ -28,7 +28,7 @@ from logfleet_operator.clusters.observed import (
     rewriting,
 )
 from logfleet_operator.clusters.plan import plan_cluster
-from logfleet_operator.clusters.reading import observe
+from logfleet_operator.clusters.reading import Readiness, observe
 from logfleet_operator.clusters.resizing import size_of
 from logfleet_operator.clusters.rollout import DeletePod, EvictPod
 from logfleet_operator.clusters.shrinking import State, state_of
@@ -98,6 +98,7 @@ class ClusterReconciler:
         self._caretaker = Caretaker(etcds, lambda: self._now().timestamp())
         self._now = now or (lambda: datetime.now(UTC))
         self._events = Events(kube, settings.identity, now=self._now)
+        self._readiness = Readiness()
         self.notices: dict[tuple[str, str], str] = {}
         self.shortages: dict[tuple[str, str], Shortages | None] = {}
         self.warnings: dict[tuple[str, str], str] = {}
@@ -113,6 +114,7 @@ class ClusterReconciler:
         live = await self._kube.get("Cluster", namespace, name)
         if live is None or "deletionTimestamp" in live["metadata"]:
             self._rewritings.pop((namespace, name), None)
+            self._readiness.forget(namespace, name)
             return None
         now = timestamp(self._now())
         try:
@@ -181,7 +183,7 @@ class ClusterReconciler:
         fleet = None
         for turn in range(ROUNDS_MAX):
             known = self._recent_rewritings(metadata.namespace, metadata.name)
-            observed = await observe(self._kube, cluster, known, self._now())
+            observed = await observe(self._kube, cluster, known, self._readiness, self._now())
             if turn == 0:
                 fleet = await self._relocation.look(cluster, observed)
             leave = await ask(self._deciders, cluster, observed)

@@ -63,7 +63,7 @@ EMPTY_VOLUME: Final = "EmptyVolume"
 class Pod:
     """stuck: why it will not run as it is, in a word; "" if it runs or may still. node: "" before it is given one.
 
-    fresh: ready for less than FRESH.
+    fresh: ready for less than FRESH, by the operator's own clock (`reading.Readiness`).
     """
 
     name: str
@@ -159,29 +159,29 @@ class Observed:
         return [pod for pod in self.pods if pod.component == component]
 
 
-def pod_from(live: Manifest, now: datetime) -> Pod:
+def ready_condition(live: Manifest) -> Manifest | None:
+    """The condition by which a pod is ready; None if it is not."""
+    for condition in live.get("status", {}).get("conditions", ()):
+        if condition["type"] == "Ready" and condition["status"] == "True":
+            found: Manifest = condition
+            return found
+    return None
+
+
+def pod_from(live: Manifest, *, fresh: bool = False) -> Pod:
     metadata, status = live["metadata"], live.get("status", {})
     labels = metadata.get("labels", {})
-    ready = next(
-        (
-            condition
-            for condition in status.get("conditions", ())
-            if condition["type"] == "Ready" and condition["status"] == "True"
-        ),
-        None,
-    )
-    since = (ready or {}).get("lastTransitionTime")
     return Pod(
         name=metadata["name"],
         uid=metadata["uid"],
         component=labels.get(names.COMPONENT_LABEL, ""),
         revision=labels.get(names.REVISION_LABEL, ""),
-        ready=ready is not None,
+        ready=ready_condition(live) is not None,
         deleting="deletionTimestamp" in metadata,
         stuck=_stuck(status),
         node=live.get("spec", {}).get("nodeName", ""),
         host_ip=status.get("hostIP", ""),
-        fresh=since is not None and now - datetime.fromisoformat(since) < FRESH,
+        fresh=fresh,
     )
 
 

@@ -1,7 +1,7 @@
 """Reads what exists of a Cluster from Kubernetes. SHELL."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
@@ -10,9 +10,17 @@ from logfleet.resources.cluster import ClusterResource
 
 from logfleet_operator import names
 from logfleet_operator.clusters import certificates, metadata_store
-from logfleet_operator.clusters.observed import Observed, Rewriting, by_kind_and_name, pod_from
+from logfleet_operator.clusters.observed import (
+    FRESH,
+    Observed,
+    Rewriting,
+    by_kind_and_name,
+    pod_from,
+    ready_condition,
+)
 from logfleet_operator.clusters.pods import ZONE_KEY
 from logfleet_operator.kube import Kube
+from logfleet_operator.names import Manifest
 
 OWNED_KINDS: Final = (
     "ConfigMap",
@@ -24,10 +32,44 @@ OWNED_KINDS: Final = (
 )
 
 
+class Readiness:
+    """Since when pods have been ready, by the clock of this process.
+
+    A pod's status has the time of its node, and clocks of two machines are not compared: it only tells by another
+    time that a pod became ready again. A pod that was ready at the first look of this process is taken to be so
+    since the time of its node, but not since later than that look.
+    """
+
+    def __init__(self) -> None:
+        # (namespace, Cluster) -> uid -> (the node's time, since when by this clock), of pods that were ready.
+        self._seen: dict[tuple[str, str], dict[str, tuple[str, datetime]]] = {}
+
+    def forget(self, namespace: str, cluster: str) -> None:
+        self._seen.pop((namespace, cluster), None)
+
+    def fresh(
+        self, namespace: str, cluster: str, pods: Iterable[Manifest], now: datetime
+    ) -> frozenset[str]:
+        """Of the pods of a Cluster, uids of those that have been ready for less than FRESH."""
+        before = self._seen.get((namespace, cluster))
+        seen: dict[str, tuple[str, datetime]] = {}
+        for live in pods:
+            uid = live["metadata"]["uid"]
+            written = (ready_condition(live) or {}).get("lastTransitionTime")
+            if written is None:
+                continue
+            since = min(now, datetime.fromisoformat(written)) if before is None else now
+            known = (before or {}).get(uid, ("", now))
+            seen[uid] = known if known[0] == written else (written, since)
+        self._seen[namespace, cluster] = seen
+        return frozenset(uid for uid, (_, since) in seen.items() if now - since < FRESH)
+
+
 async def observe(
     kube: Kube,
     cluster: ClusterResource,
     rewritings: Mapping[tuple[str, str], Rewriting],
+    readiness: Readiness,
     now: datetime,
 ) -> Observed:
     """All that the plan looks at. Raises KubeError, KubeUnavailable."""
@@ -46,12 +88,13 @@ async def observe(
     known = {
         secret: live for secret, live in zip(secret_names, secrets, strict=True) if live is not None
     }
+    fresh = readiness.fresh(namespace, name, found["Pod"], now)
     ends = {secret: certificates.not_after(live) for secret, live in known.items()}
     observed = Observed(
         objects=by_kind_and_name(live for kind in OWNED_KINDS for live in found[kind]),
         secrets=known,
         ends={secret: end for secret, end in ends.items() if end is not None},
-        pods=tuple(pod_from(live, now) for live in found["Pod"]),
+        pods=tuple(pod_from(live, fresh=live["metadata"]["uid"] in fresh) for live in found["Pod"]),
         volumes=tuple(found["PersistentVolumeClaim"]),
         storage_classes=tuple(found["StorageClass"]),
         rewritings=rewritings,
