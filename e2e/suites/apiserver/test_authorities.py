@@ -17,7 +17,7 @@ from e2e.lab.commands import run
 from e2e.lab.pki import EKS, MICROK8S, Style
 from e2e.lab.settings import settings_from
 
-# Less than the operator takes to look at everything again (RESYNC_S): only a watch is so fast.
+# Less than the operator takes to check everything again (RESYNC_S): only a watch is so fast.
 WATCHED_S_MAX = 30.0
 REFUSED_S_MAX = 60.0
 # The same address as an IPv6 socket reaches it; no certificate has it.

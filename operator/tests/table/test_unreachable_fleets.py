@@ -41,7 +41,7 @@ SMALL = {"zones": [], "pools": [{"name": "main", "replicas": 1, "storage": {"siz
 
 @dataclass
 class Silent:
-    """Accepts connections and never answers, as far as a client can tell from a fleet whose packets are dropped."""
+    """Accepts connections and never answers: for a client as a fleet whose packets are dropped."""
 
     address: str = ""
     accepted: int = 0
@@ -132,7 +132,7 @@ async def test_a_healthy_fleet_waits_for_none_of_twenty_that_nobody_reaches(sile
             assert not running.done()
             await asyncio.sleep(0)
         assert seen()
-        # All of them are looked at, none waits for the end of another's pass.
+        # All of them are asked, none waits for the end of another's pass.
         await silent.until(2 * UNREACHABLE)
     finally:
         running.cancel()

@@ -35,9 +35,9 @@ OWNED_KINDS: Final = (
 class Readiness:
     """Since when pods have been ready, by the clock of this process.
 
-    A pod's status has the time of its node, and clocks of two machines are not compared: it only tells by another
-    time that a pod became ready again. A pod that was ready at the first look of this process is taken to be so
-    since the time of its node, but not since later than that look.
+    A pod's status has the time of its node, and clocks of two machines are not compared: another time than before
+    means that the pod became ready again, at whatever time. A pod that was ready when this process read the Cluster
+    first counts as ready since the time of its node, but at the latest since that reading.
     """
 
     def __init__(self) -> None:
