@@ -27,7 +27,9 @@ class Metrics(Generic[Key]):
         )
         overdue.set_function(lambda: max(0.0, now() - (queue.next_due() or now())))
         working = Gauge(
-            f"{prefix}_reconciles_in_progress", "Keys worked on now.", registry=self._registry
+            f"{prefix}_reconciles_in_progress",
+            "Keys worked on now, those that wait for their fleet counted.",
+            registry=self._registry,
         )
         working.set_function(lambda: len(queue.working))
         self._reconciles = Counter(
