@@ -37,6 +37,7 @@ from logfleet.node.cluster.log_ends import LogEndQuestion
 from logfleet.node.cluster.membership import Membership
 from logfleet.node.cluster.metadata_follower import MetadataFollower
 from logfleet.node.cluster.metadata_store import open_store
+from logfleet.node.cluster.own_data import refuse_data_without_identity, refuse_data_without_store
 from logfleet.node.cluster.producer_ids import ProducerIds
 from logfleet.node.cluster.registration import Registration, RegistrationError, join_cluster
 from logfleet.node.cluster.silent_peers import SilentPeers
@@ -245,10 +246,12 @@ class Broker:
         self._stack.callback(self.timers.stop)
         await self._observation.start(self._stack)
         addresses = await self._bind()
+        on_disk = look_at(self._files, self.config.log_dirs, self.node_id)
+        refuse_data_without_store(self.config, on_disk)
         self.store = await open_store(self.config, self._timer)
         self._stack.push_async_callback(self.store.close)
         self._stack.push_async_callback(self._unregister)
-        on_disk = look_at(self._files, self.config.log_dirs)
+        await refuse_data_without_identity(self.store, self.node_id, on_disk)
         level = self.config.logfleet_feature_level_max
         self.cluster_id = await join_cluster(
             self.store, on_disk.cluster_id, unreadable=on_disk.unreadable, level=level

@@ -82,6 +82,42 @@ class Identity(msgspec.Struct, frozen=True):
     node_id: int
     directory_id: str
 
+    def as_properties(self) -> dict[str, str]:
+        """Keys and values of the file."""
+        return {
+            "version": META_VERSION,
+            "cluster.id": self.cluster_id,
+            "node.id": str(self.node_id),
+            "directory.id": self.directory_id,
+        }
+
+
+def identity_of(path: str, data: bytes, node_id: int) -> Identity:
+    """What the meta.properties of the log directory `path` says. Raises LogDirRefused, also if it is another node's."""
+    name = f"{path}/{META_PROPERTIES}"
+    try:
+        properties = parse_properties(data)
+    except CorruptCheckpoint as error:
+        raise LogDirRefused(f"{name} is unreadable: {error}") from error
+    if "broker.id" in properties and "node.id" not in properties:
+        raise LogDirRefused(
+            f"{name} was written by a Kafka with ZooKeeper: migrate that to KRaft with Kafka 3.9, then see `logfleet adopt --help`; "
+            "nothing was changed here"
+        )
+    for key in ("cluster.id", "node.id", "directory.id"):
+        if not properties.get(key):
+            raise LogDirRefused(
+                f"{name} has no {key}: bring it back from a copy of the directory; where a Kafka before 3.7 wrote it, "
+                "start a newer one there once. Nothing was changed here"
+            )
+    theirs = properties["node.id"]
+    if theirs != str(node_id):
+        raise LogDirRefused(
+            f"log directory {path} belongs to node.id={theirs}, this broker has {node_id}: "
+            "start it with its own directory, nothing was changed here"
+        )
+    return Identity(properties["cluster.id"], node_id, properties["directory.id"])
+
 
 class LogDir:
     """An open log directory. `load` must be exhausted before partitions are asked for.
@@ -152,30 +188,16 @@ class LogDir:
             found = Identity(cluster_id, node_id, directory_id)
             self._write_identity(found)
             return found
-        try:
-            properties = parse_properties(data)
-        except CorruptCheckpoint as error:
-            raise LogDirRefused(f"{self.path}/{META_PROPERTIES} is unreadable: {error}") from error
-        for key, mine in (("cluster.id", cluster_id), ("node.id", str(node_id))):
-            theirs = properties.get(key)
-            if theirs != mine:
-                raise LogDirRefused(
-                    f"log directory {self.path} belongs to {key}={theirs}, this broker has {mine}: "
-                    "start it with its own directory, nothing was changed here"
-                )
-        directory_id = properties.get("directory.id", "")
-        if not directory_id:
-            raise LogDirRefused(f"{self.path}/{META_PROPERTIES} has no directory.id")
-        return Identity(cluster_id, node_id, directory_id)
+        identity = identity_of(self.path, data, node_id)
+        if identity.cluster_id != cluster_id:
+            raise LogDirRefused(
+                f"log directory {self.path} belongs to cluster.id={identity.cluster_id}, this broker has {cluster_id}: "
+                "start it with its own directory, nothing was changed here"
+            )
+        return identity
 
     def _write_identity(self, identity: Identity) -> None:
-        properties = {
-            "version": META_VERSION,
-            "cluster.id": identity.cluster_id,
-            "node.id": str(identity.node_id),
-            "directory.id": identity.directory_id,
-        }
-        content = format_properties(properties)
+        content = format_properties(identity.as_properties())
         write_file(self._files, f"{self.path}/{META_PROPERTIES}", content, durable=True)
 
     def _read(self, name: str) -> bytes | None:

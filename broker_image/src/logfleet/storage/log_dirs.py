@@ -13,10 +13,15 @@ import structlog
 
 from logfleet.control.log_directories import LogDirectories
 from logfleet.io.files import Files, read_file
-from logfleet.log.checkpoints import NO_BROKER_EPOCH, CorruptCheckpoint, parse_properties
+from logfleet.log.checkpoints import NO_BROKER_EPOCH
 from logfleet.log.config import LogConfig
-from logfleet.log.names import META_PROPERTIES, TopicPartition
-from logfleet.storage.log_dir import ConfigOf, LogDir, LogDirRefused
+from logfleet.log.names import (
+    META_PROPERTIES,
+    TopicPartition,
+    parse_future_directory,
+    parse_partition_directory,
+)
+from logfleet.storage.log_dir import ConfigOf, LogDir, LogDirRefused, identity_of
 from logfleet.storage.log_loader import LoadRequest
 from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.partition_log import PartitionLog
@@ -28,31 +33,67 @@ PREFERRED_MAX: Final = 10_000
 
 
 class OnDisk(msgspec.Struct, frozen=True):
-    """What log directories say before they are opened. cluster_id: None if none holds anything. unreadable: why, by path."""
+    """What log directories hold before they are opened. cluster_id: None if none names a cluster. unreadable: why, by path.
+
+    directory_ids: of those that name theirs. nameless: partitions, by the path of a directory that has logs and no identity.
+    """
 
     cluster_id: str | None
     unreadable: Mapping[str, OSError] = {}
+    directory_ids: frozenset[str] = frozenset()
+    nameless: Mapping[str, tuple[str, ...]] = {}
 
 
-def look_at(files: Files, paths: Sequence[str]) -> OnDisk:
-    """For which cluster the directories were written. Raises LogDirRefused if they disagree or what they say is no sense."""
+def look_at(files: Files, paths: Sequence[str], node_id: int) -> OnDisk:
+    """For which cluster the directories were written. Nothing is changed.
+
+    Raises LogDirRefused if one is listed twice, is another broker's, or its identity cannot be used, and if their clusters differ.
+    """
+    refuse_listed_twice(paths)
     found: dict[str, str] = {}
-    unreadable = {}
+    directory_ids = set()
+    unreadable, nameless = {}, {}
     for path in paths:
         try:
-            data = read_file(files, str(Path(path) / META_PROPERTIES))
+            data = read_file(files, f"{path}/{META_PROPERTIES}")
+            if data is None and (logs := logs_in(files, path)):
+                nameless[path] = logs
         except OSError as error:
             unreadable[path] = error
             continue
-        if data is None:
-            continue
-        try:
-            found[path] = parse_properties(data)["cluster.id"]
-        except (CorruptCheckpoint, KeyError) as error:
-            raise LogDirRefused(f"{path}/{META_PROPERTIES} is unreadable: {error}") from error
+        if data is not None:
+            identity = identity_of(path, data, node_id)
+            found[path] = identity.cluster_id
+            directory_ids.add(identity.directory_id)
     if len(set(found.values())) > 1:
         raise LogDirRefused(f"log.dirs belong to different clusters: {found}")
-    return OnDisk(next(iter(found.values()), None), unreadable)
+    cluster_id = next(iter(found.values()), None)
+    return OnDisk(cluster_id, unreadable, frozenset(directory_ids), nameless)
+
+
+def refuse_listed_twice(paths: Sequence[str]) -> None:
+    """LogDirRefused if two entries of log.dirs are one directory, by whatever links."""
+    seen: dict[Path, str] = {}
+    for path in paths:
+        first = seen.setdefault(Path(path).resolve(), path)
+        if first is not path:
+            raise LogDirRefused(
+                f"log.dirs: {first} and {path} are one directory, {Path(path).resolve()}: name it once"
+            )
+
+
+def logs_in(files: Files, path: str) -> tuple[str, ...]:
+    """Partitions that have a log in the directory, also such as only a copy is there of; none if it is not there. Raises OSError."""
+    try:
+        entries = files.list_directory(path)
+    except FileNotFoundError:
+        return ()
+    named = (
+        parse_partition_directory(entry.name) or parse_future_directory(entry.name)
+        for entry in entries
+        if entry.is_directory
+    )
+    return tuple(sorted({str(each) for each in named if each is not None}))
 
 
 class LogDirError(OSError):

@@ -44,18 +44,50 @@ def test_a_failed_directory_is_used_no_more(dirs) -> None:
 def test_the_cluster_of_data_is_known_before_it_is_opened(tmp_path: Path) -> None:
     files = PosixFiles()
     paths = [str(tmp_path / name) for name in ("a", "b", "c")]
-    assert look_at(files, paths) == OnDisk(None)
-    LogDir(OpenFiles(files), paths[1], "mine", 1).abandon()
-    assert look_at(files, paths) == OnDisk("mine")
+    assert look_at(files, paths, 1) == OnDisk(None)
+    opened = LogDir(OpenFiles(files), paths[1], "mine", 1)
+    opened.abandon()
+    known = OnDisk("mine", directory_ids=frozenset({opened.identity.directory_id}))
+    assert look_at(files, paths, 1) == known
     (tmp_path / "a").write_text("no directory")
-    told = look_at(files, paths)
+    told = look_at(files, paths, 1)
     assert (told.cluster_id, list(told.unreadable)) == ("mine", [paths[0]])
     LogDir(OpenFiles(files), paths[2], "yours", 1).abandon()
     with pytest.raises(LogDirRefused, match="different clusters"):
-        look_at(files, paths)
-    (tmp_path / "b" / "meta.properties").write_text("no equals sign")
-    with pytest.raises(LogDirRefused, match="unreadable"):
-        look_at(files, paths)
+        look_at(files, paths, 1)
+
+
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        ("no equals sign", "is unreadable"),
+        ("", "has no cluster.id"),
+        ("version=1\ncluster.id=c\nnode.id=1\n", "has no directory.id: .* before 3.7"),
+        ("version=1\ncluster.id=c\nnode.id=2\ndirectory.id=d\n", "belongs to node.id=2"),
+        ("version=0\nbroker.id=1\ncluster.id=c\n", "Kafka with ZooKeeper: migrate"),
+    ],
+)
+def test_an_identity_that_cannot_be_used_says_why(tmp_path: Path, text: str, why: str) -> None:
+    (tmp_path / "meta.properties").write_text(text)
+    with pytest.raises(LogDirRefused, match=why):
+        look_at(PosixFiles(), [str(tmp_path)], 1)
+    assert (tmp_path / "meta.properties").read_text() == text
+
+
+def test_logs_without_an_identity_are_named(tmp_path: Path) -> None:
+    for name in ("t-0", "t-1.0123456789abcdef0123456789abcdef-future", "lost+found", "t-2.x"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "t-3").write_text("no directory")
+    path = str(tmp_path)
+    assert look_at(PosixFiles(), [path], 1) == OnDisk(None, nameless={path: ("t-0", "t-1")})
+
+
+@pytest.mark.parametrize("other", ["d/", "d/../d", "link"])
+def test_one_directory_that_is_listed_twice_is_named(tmp_path: Path, other: str) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "d")
+    paths = [f"{tmp_path}/d", f"{tmp_path}/{other}"]
+    with pytest.raises(LogDirRefused, match=f"{paths[0]} and {paths[1]} are one directory"):
+        look_at(PosixFiles(), paths, 1)
 
 
 def test_a_log_that_could_not_be_made_is_made_where_it_was_begun(dirs, monkeypatch) -> None:

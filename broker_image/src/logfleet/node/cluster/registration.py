@@ -137,7 +137,7 @@ async def join_cluster(
 async def _known_cluster(
     store: MetadataStore, on_disk: str | None, unreadable: Mapping[str, OSError]
 ) -> str:
-    held = await _patiently(lambda: store.get(keys.CLUSTER_ID))
+    held = await patiently(lambda: store.get(keys.CLUSTER_ID))
     if on_disk is None:
         if held is None:
             reasons = ", ".join(f"{path}: {error}" for path, error in unreadable.items())
@@ -147,12 +147,13 @@ async def _known_cluster(
         return held.value.decode()
     if held is None:
         raise WrongCluster(
-            f"the data here belongs to cluster {on_disk}, but the metadata store knows no cluster: "
-            "it was wiped, or logfleet.cluster.name or logfleet.etcd.endpoints point elsewhere"
+            f"the data here belongs to cluster {on_disk}, but the metadata store knows no cluster: what Apache Kafka wrote is "
+            "taken over by `logfleet adopt`; else the store was wiped, or the configuration names another one"
         )
     if held.value.decode() != on_disk:
         raise WrongCluster(
-            f"the data here belongs to cluster {on_disk}, the metadata store to {held.value.decode()}"
+            f"the data here belongs to cluster {on_disk}, the metadata store to {held.value.decode()}: configure the log.dirs "
+            "and the store that belong together; meta.properties is right, leave it as it is"
         )
     return on_disk
 
@@ -175,7 +176,7 @@ async def register(
     taken_at_s: float | None = None
     loop = asyncio.get_running_loop()
     while True:
-        lease = await _patiently(lambda: store.grant_lease(ttl_s))
+        lease = await patiently(lambda: store.grant_lease(ttl_s))
         try:
             held = await _claim(store, keys.broker(broker_id), value, lease)
         except LeaseNotFound:  # the store was away for longer than the lease lives
@@ -188,7 +189,7 @@ async def register(
             return Registration(broker_id, held.create_revision, lease)
         await _give_up(lease)
         if former is not None and held.lease == former.lease.id:
-            await _patiently(former.lease.revoke)
+            await patiently(former.lease.revoke)
             continue
         if taken_at_s is None:
             taken_at_s = loop.time()
@@ -221,7 +222,7 @@ async def _claim(store: MetadataStore, key: str, value: BrokerValue, lease: Leas
 
 async def _features(store: MetadataStore, level: int) -> tuple[KeyValue | None, bytes]:
     """The key, and what to write to leave the level as it is. Raises LevelTooHigh."""
-    held = await _patiently(lambda: store.get(keys.FEATURES))
+    held = await patiently(lambda: store.get(keys.FEATURES))
     encoded = keys.encode(FeaturesValue()) if held is None else held.value
     reason = cannot_join(msgspec.json.decode(encoded, type=FeaturesValue), level)
     if reason:
@@ -361,7 +362,8 @@ async def _released(store: MetadataStore, held: KeyValue) -> None:
                     return
 
 
-async def _patiently(call: Callable[[], Awaitable[T]]) -> T:
+async def patiently(call: Callable[[], Awaitable[T]]) -> T:
+    """What the call gives, tried again for as long as the store is away."""
     while True:
         try:
             return await call()

@@ -36,7 +36,10 @@ from logfleet.metadata.keys import Listener
 from logfleet.metadata.store import StoreError, StoreLocked
 from logfleet.net.sockets import bind_tcp
 from logfleet.node.cluster.metadata_store import embedded_file, open_store
+from logfleet.node.cluster.own_data import data_without_identity, data_without_store
 from logfleet.node.tools.finding import Finding, Level
+from logfleet.storage.log_dir import LogDirRefused
+from logfleet.storage.log_dirs import logs_in, refuse_listed_twice
 
 CONNECTIONS_WANTED: Final = 1000
 """Room for so many clients, or the limit of descriptors is worth a word."""
@@ -66,6 +69,10 @@ async def examine(config: BrokerConfig, files: Files) -> AsyncIterator[Finding]:
         yield finding
     cluster_ids: dict[str, str] = {}
     is_running = False
+    try:
+        refuse_listed_twice(config.log_dirs)
+    except LogDirRefused as error:
+        yield Finding("log directory", Level.FAILED, str(error))
     for path in config.log_dirs:
         found = DirectoryLook(files, path, config)
         for finding in found.look():
@@ -173,6 +180,12 @@ class DirectoryLook:
         name = f"{self._path}/{META_PROPERTIES}"
         try:
             data = read_file(self._files, name)
+            if data is None and (logs := logs_in(self._files, self._path)):
+                return Finding(
+                    "identity",
+                    Level.FAILED,
+                    f"{data_without_identity({self._path: logs})}: bring it back from a copy, or start the broker, which says what to write",
+                )
             if data is None:
                 return Finding("identity", Level.OK, f"{self._path} holds no data yet")
             properties = parse_properties(data)
@@ -290,13 +303,13 @@ async def look_at_store(
     except OSError as error:
         assert path is not None, "it was looked for"
         return _closed("metadata", path, error)
-    if is_missing:
+    if path is not None and is_missing:
         if cluster_id is None:
             return Finding("metadata", Level.OK, f"{where} will be made at the first start")
         return Finding(
             "metadata",
             Level.FAILED,
-            f"the data is of cluster {cluster_id} and {where} is not there: bring it back, or `logfleet adopt` what a Kafka left",
+            data_without_store(cluster_id, path),
         )
     try:
         async with asyncio.timeout(ANSWER_MS_MAX / 1000):

@@ -38,6 +38,8 @@ from logfleet.metadata.kraft import KraftMetadata, UnreadableKraft
 from logfleet.records.batch import BatchHeader, crc_matches, iterate_headers
 from logfleet.records.errors import RecordsError
 from logfleet.records.record import read_records
+from logfleet.storage.log_dir import LogDirRefused
+from logfleet.storage.log_dirs import refuse_listed_twice
 
 METADATA_DIRECTORY: Final = f"{METADATA_TOPIC}-0"
 HOLDER: Final = "logfleet adopt"
@@ -51,6 +53,10 @@ class AdoptionRefused(Exception):
 @contextlib.contextmanager
 def locked(files: Files, paths: Sequence[str]) -> Iterator[None]:
     """Nobody else uses the directories in this block. Raises AdoptionRefused, OSError."""
+    try:
+        refuse_listed_twice(paths)
+    except LogDirRefused as error:
+        raise AdoptionRefused(str(error)) from error
     with contextlib.ExitStack() as stack:
         for path in paths:
             if read_file(files, f"{path}/{META_PROPERTIES}") is None:

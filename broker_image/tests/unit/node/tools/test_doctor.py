@@ -121,11 +121,22 @@ async def test_directories_of_others_are_told_apart(tmp_path):
         path.mkdir()
         (path / "meta.properties").write_text(f"version=1\nnode.id={node}\ncluster.id={cluster}\n")
     problems = failed(await found(config_of(tmp_path, log_dirs=f"{one},{two}")))
-    for why in ("set node.id=7", "several clusters", "is not there: bring it back"):
+    for why in ("set node.id=7", "several clusters", "is not there: what Apache Kafka wrote"):
         assert any(why in problem for problem in problems), (why, problems)
     (one / "meta.properties").write_text("who knows")
     problems = failed(await found(config_of(tmp_path, log_dirs=str(one))))
     assert any("cannot be used" in problem for problem in problems)
+
+
+async def test_data_that_does_not_say_whose_it_is_fails(tmp_path):
+    (tmp_path / "d" / "t-0").mkdir(parents=True)
+    problems = failed(await found(config_of(tmp_path, log_dirs=f"{tmp_path}/d")))
+    assert any("holds 1 partitions (t-0) but no meta.properties" in each for each in problems)
+
+
+async def test_a_directory_that_is_listed_twice_fails(tmp_path):
+    problems = failed(await found(config_of(tmp_path, log_dirs=f"{tmp_path}/d,{tmp_path}/d/")))
+    assert any("are one directory" in each for each in problems)
 
 
 async def test_a_checkpoint_from_the_future_says_that_the_clock_went_back(tmp_path):

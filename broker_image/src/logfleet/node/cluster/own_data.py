@@ -1,0 +1,104 @@
+"""Whether the data in a broker's log directories is its own: asked before anything is written.
+
+Each of identity (meta.properties), logs and metadata store may be there, gone, or another's; docs/log-directories.md has what
+follows of each. Data without an identity is never given a new one: the store has the ids of this broker's directories on record, and
+would miss its logs for ever.
+"""
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from logfleet.control.configs import BrokerConfig
+from logfleet.log.checkpoints import format_properties
+from logfleet.log.names import META_PROPERTIES
+from logfleet.metadata import keys
+from logfleet.metadata.keys import DirectoriesValue
+from logfleet.metadata.store import MetadataStore
+from logfleet.node.cluster.metadata_store import embedded_file
+from logfleet.node.cluster.registration import RegistrationError, WrongCluster, patiently
+from logfleet.storage.log_dir import Identity
+from logfleet.storage.log_dirs import OnDisk
+
+NAMED_MAX: Final = 3
+"""Partitions that a sentence names."""
+
+
+class DataWithoutIdentity(RegistrationError):
+    """A log directory holds logs and does not say whose."""
+
+
+def refuse_data_without_store(config: BrokerConfig, on_disk: OnDisk) -> None:
+    """Raises RegistrationError if there is data and its embedded store is gone: none is made then."""
+    path = embedded_file(config)
+    if path is None or path.exists():
+        return
+    if on_disk.cluster_id is not None:
+        raise WrongCluster(f"{data_without_store(on_disk.cluster_id, path)}. Nothing was changed")
+    if on_disk.nameless:
+        raise DataWithoutIdentity(
+            f"{data_without_identity(on_disk.nameless)}, and {path} is not there either: bring both back from a copy of the "
+            "directory, or name an empty directory. Nothing was changed"
+        )
+
+
+def data_without_store(cluster_id: str, path: Path) -> str:
+    return (
+        f"the data is of cluster {cluster_id} and {path} is not there: what Apache Kafka wrote is taken over by "
+        "`logfleet adopt`; else bring the file back from a copy of the directory"
+    )
+
+
+def data_without_identity(nameless: Mapping[str, tuple[str, ...]]) -> str:
+    """nameless: partitions by directory."""
+    return " and ".join(
+        f"{path} holds {len(logs)} partitions ({', '.join(logs[:NAMED_MAX])}{', ...' if len(logs) > NAMED_MAX else ''}) "
+        f"but no {META_PROPERTIES}, which says whose they are"
+        for path, logs in nameless.items()
+    )
+
+
+async def refuse_data_without_identity(store: MetadataStore, node_id: int, on_disk: OnDisk) -> None:
+    """Raises DataWithoutIdentity, with what the store has on record of this broker's directories. Waits as long as the store is away."""
+    if not on_disk.nameless:
+        return
+    cluster = await patiently(lambda: store.get(keys.CLUSTER_ID))
+    held = await patiently(lambda: store.get(keys.directories(node_id)))
+    recorded = () if held is None else msgspec.json.decode(held.value, type=DirectoriesValue).ids
+    cluster_id = None if cluster is None else cluster.value.decode()
+    advice = what_to_do(on_disk, node_id, cluster_id, sorted({*recorded} - on_disk.directory_ids))
+    raise DataWithoutIdentity(
+        f"{data_without_identity(on_disk.nameless)}; nothing was changed. {advice}"
+    )
+
+
+def what_to_do(on_disk: OnDisk, node_id: int, cluster_id: str | None, missing: list[str]) -> str:
+    """missing: ids of directories that are on record for this broker, and are not there."""
+    if cluster_id is None or not missing:
+        known = "knows no cluster" if cluster_id is None else f"is of cluster {cluster_id}"
+        return (
+            f"The metadata store {known} and misses no directory of broker {node_id}: bring {META_PROPERTIES} back from a copy "
+            "of the directory, or name an empty directory in log.dirs"
+        )
+    if len(missing) != len(on_disk.nameless):
+        return (
+            f"The metadata store misses the directories {', '.join(missing)} of broker {node_id} of cluster {cluster_id}: "
+            f"bring {META_PROPERTIES} back from a copy, or write it with cluster.id, node.id and the right directory.id"
+        )
+    commands = " && ".join(
+        command(path, Identity(cluster_id, node_id, directory_id))
+        for path, directory_id in zip(on_disk.nameless, missing, strict=True)
+    )
+    return (
+        f"If they are of broker {node_id} of cluster {cluster_id}, of which the metadata store misses the "
+        f"director{'y' if len(missing) == 1 else 'ies'} {', '.join(missing)}, write it back: {commands}"
+    )
+
+
+def command(path: str, identity: Identity) -> str:
+    """For a shell: writes the file."""
+    text = format_properties(identity.as_properties()).decode().replace("\n", "\\n")
+    return f"printf '{text}' > {shlex.quote(f'{path}/{META_PROPERTIES}')}"
