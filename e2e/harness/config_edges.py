@@ -145,6 +145,7 @@ JUDGED_ELSEWISE: Final = {
     "listeners": "Kafka opens and closes listeners while it runs",
     "listener.security.protocol.map": "as listeners",
     "principal.builder.class": "Kafka loads the class",
+    "ssl.client.auth": "what asks for protection that is not there is refused",
     "metric.reporters": "Kafka loads the classes",
     "config.providers": "Kafka loads the classes",
     "sasl.enabled.mechanisms": "checked against Kafka's own mechanisms",

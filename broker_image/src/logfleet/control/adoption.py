@@ -13,7 +13,7 @@ import msgspec
 from logfleet import __version__
 from logfleet.control.broker_configs import base_key, problem_of
 from logfleet.control.brokers.feature_level import LEVEL_MAX
-from logfleet.control.config_keys import ConfigError
+from logfleet.control.config_keys import AskedInVain, ConfigError
 from logfleet.control.quotas import entity_problem, entity_text
 from logfleet.control.topic_configs import validate_topic_configs
 from logfleet.control.topics import name_problem
@@ -126,6 +126,7 @@ def plan_adoption(directories: Sequence[FoundDirectory], kraft: KraftMetadata) -
             f"Kafka keeps {len(kraft.acls)} ACLs, and this version checks none, so everybody could do everything: "
             "if that is meant, remove them with kafka-acls --remove first"
         )
+    problems += _asked_in_vain(kraft)
     if TRANSACTIONS in (each.name for each in topics) and not all(
         each.was_clean for each in directories
     ):
@@ -278,6 +279,16 @@ def _broker_configs(values: Mapping[str, str]) -> tuple[dict[str, str], list[str
         else:
             known[key] = value
     return known, notes
+
+
+def _asked_in_vain(kraft: KraftMetadata) -> Iterator[str]:
+    """A sentence for each dynamic config that asks for protection that would no longer be there."""
+    for (kind, name), values in kraft.configs.items():
+        for key, value in values.items():
+            problem = problem_of(key, value) if kind == BROKER_CONFIG else None
+            if isinstance(problem, AskedInVain):
+                where = f"broker {name}" if name else "all brokers"
+                yield f"Kafka keeps a config of {where}: {problem.message}; kafka-configs --delete-config removes it"
 
 
 def _quotas(kraft: KraftMetadata) -> tuple[dict[QuotaEntity, dict[str, float]], list[str]]:

@@ -11,6 +11,7 @@ from typing import Final
 
 from logfleet.control.config_keys import (
     BROKER_KEYS,
+    AskedInVain,
     ConfigError,
     ConfigKey,
     UpdateMode,
@@ -100,21 +101,28 @@ def _refuse_min_isr(values: Mapping[str, str]) -> Refusal | None:
 def _refuse_values(values: Mapping[str, str]) -> Refusal | None:
     try:
         for name, text in values.items():
-            key = base_key(name)
-            assert key is not None, "unknown names were refused before"
-            key.parse(text)
+            check_value(name, text)
         check_together(values)
     except ConfigError as error:
         return Refusal(ErrorCode.INVALID_REQUEST, error.message)
     return None
 
 
+def check_value(name: str, text: str) -> None:
+    """Whether a key that is known can have this value, whatever the others have. Raises ConfigError, AskedInVain."""
+    key = base_key(name)
+    assert key is not None, f"{name} is no key"
+    try:
+        key.parse(text)
+    except AskedInVain as error:
+        raise AskedInVain(name, error.message.replace(key.name, name)) from error
+
+
 def problem_of(name: str, text: str) -> ConfigError | None:
     """Why a key cannot have this value, whatever the others have; None if it can, or if nobody knows the key."""
-    key = base_key(name)
     try:
-        if key is not None:
-            key.parse(text)
+        if base_key(name) is not None:
+            check_value(name, text)
             _check_meaning({name: text})
     except ConfigError as error:
         return error

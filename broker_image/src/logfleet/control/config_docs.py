@@ -82,6 +82,11 @@ def _facts(key: ConfigKey) -> str:
 
 
 def _meaning(key: ConfigKey) -> str:
+    if key.harmless is not None:
+        values = " or ".join(("the default", *(f"`{value}`" for value in key.harmless)))
+        return (
+            f"{key.doc} **Refused** unless {values}: this version does not have what it asks for."
+        )
     if not key.sources:
         return key.doc
     sources = ", then ".join(f"`{name}`" for name, _ in key.sources)

@@ -36,6 +36,10 @@ class ConfigError(ValueError):
         self.message = message
 
 
+class AskedInVain(ConfigError):
+    """A value asks for protection that this version does not have: who set it would be without."""
+
+
 class ConfigType(enum.IntEnum):
     """Types of values, numbered as in DescribeConfigs responses (Kafka: DescribeConfigsResponse.ConfigType)."""
 
@@ -147,6 +151,8 @@ class ConfigKey(msgspec.Struct, frozen=True):
     if the key has no effect in this version. sources: broker keys that stand in while it is not set, most specific first, each
     with the factor from its unit to this key's (Kafka: ServerTopicConfigSynonyms, GroupConfig); empty for a broker key.
     is_shown_while_set: DescribeConfigs leaves it out as long as nobody has set it (Kafka: DynamicConfig.Broker).
+    harmless: values that ask for no protection, beside the default and the empty text, of a key that may ask for some that this
+    version does not have; None for any other key.
     """
 
     name: str
@@ -159,6 +165,7 @@ class ConfigKey(msgspec.Struct, frozen=True):
     acts_in: str = ""
     sources: tuple[tuple[str, int], ...] = ()
     is_shown_while_set: bool = False
+    harmless: tuple[str, ...] | None = None
 
     @property
     def is_sensitive(self) -> bool:
@@ -170,12 +177,27 @@ class ConfigKey(msgspec.Struct, frozen=True):
         return bool(self.acts_in)
 
     def parse(self, text: str | None) -> ConfigValue:
-        """The value that `text` stands for; None (no value) stays None. Raises ConfigError."""
+        """The value that `text` stands for; None (no value) stays None. Raises ConfigError, AskedInVain."""
+        if self.harmless is not None and not (text or "").strip():
+            text = self.default
         if text is None:
             return None
         value = self._typed(text.strip())
         self.valid.check(self.name, value)
+        self._refuse_in_vain(value)
         return value
+
+    def _refuse_in_vain(self, value: ConfigValue) -> None:
+        if self.harmless is None or str(value).lower() in {
+            *self.harmless,
+            str(self.default).lower(),
+        }:
+            return
+        raise AskedInVain(
+            self.name,
+            f"{self.name} asks for protection that this version does not have, and clients could do more than it lets them: "
+            f"take it out of the configuration if that is meant (on the command line: --override {self.name}=)",
+        )
 
     def canonical(self, text: str) -> str:
         """The text as Kafka shows it: `TRUE` as `true`, `.5` as `0.5`, lists without blanks. Raises ConfigError."""
@@ -310,8 +332,12 @@ def _parse_line(line: str, mode: UpdateMode | None) -> ConfigKey:
         mode, while_set = UpdateMode(text.rstrip("?")), text.endswith("?")
     importance, default, *valid = rest
     doc = acts_in = sources = ""
+    harmless: tuple[str, ...] | None = None
     for segment in segments:
-        if segment.startswith("in "):
+        if segment.startswith("refused unless "):
+            values = parse_list(segment.removeprefix("refused unless "))
+            harmless = tuple(value for value in values if value != "default")
+        elif segment.startswith("in "):
             acts_in = segment.removeprefix("in ")
         elif segment.startswith("from "):
             sources = segment.removeprefix("from ")
@@ -328,6 +354,7 @@ def _parse_line(line: str, mode: UpdateMode | None) -> ConfigKey:
         acts_in,
         tuple(map(_parse_source, sources.split())),
         while_set,
+        harmless,
     )
 
 

@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from logfleet.control.broker_configs import base_key, check_together
-from logfleet.control.config_keys import BROKER_KEYS, ConfigError, ConfigValue
+from logfleet.control.broker_configs import base_key, check_together, check_value
+from logfleet.control.config_keys import BROKER_KEYS, AskedInVain, ConfigError, ConfigValue
 from logfleet.control.connection_limits import OF_ONE_LISTENER
 from logfleet.control.properties import parse_properties
 from logfleet.metadata.keys import Listener
@@ -142,7 +142,9 @@ def _check_each(properties: Mapping[str, str]) -> None:
         if key is None:
             continue
         try:
-            key.parse(text)
+            check_value(name, text)
+        except AskedInVain:
+            raise
         except ConfigError as error:
             allowed = str(key.valid)
             if allowed in error.message:

@@ -27,6 +27,7 @@ def test_overrides_go_before_the_file(tmp_path: Path) -> None:
         (["--override", "num.partitions"], "KEY=VALUE is expected"),
         (["--override", "num.partitions=many"], "num.partitions"),
         (["--override", "listeners=SSL://x:1"], "SSL"),
+        (["--override", "super.users=User:a"], "super.users asks for protection that this"),
         (["no-such-file"], "does not exist"),
     ],
 )

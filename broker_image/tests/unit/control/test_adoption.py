@@ -219,6 +219,14 @@ def test_metadata_that_cannot_be_kept_is_named():
         list(adoption_txns(planned(metadata=metadata)))
 
 
+@pytest.mark.parametrize("name, where", [("", "all brokers"), ("3", "broker 3")])
+def test_a_config_that_asks_for_protection_is_not_left_out_but_refused(name, where):
+    config = {"listener.name.a.ssl.client.auth": "required", "num.io.threads": "4"}
+    adoption = planned(metadata=kraft(configs={(BROKER_CONFIG, name): config}))
+    (problem,) = adoption.problems
+    assert problem.startswith(f"Kafka keeps a config of {where}: listener.name.a.ssl.client.auth")
+
+
 def test_transactions_must_have_ended_where_nothing_tells_whether_they_did():
     metadata = kraft(name="__transaction_state")
     logs = [log(index, topic="__transaction_state") for index in range(2)]

@@ -58,12 +58,14 @@ WHILE_SET = {
     "leader.replication.throttled.rate",
     "replica.alter.log.dirs.io.max.bytes.per.second",
 }
+OF_AN_AUTHORIZER = {"super.users", "allow.everyone.if.no.acl.found"}
+"""Kafka's authorizer reads them, its brokers do not list them."""
 
 
 def test_a_broker_has_every_key_and_hides_what_it_does_not_know():
     layers = BrokerLayers({"plugin.key": "hunter2", "ssl.key.password": "hunter2"})
     described = {each.name: each for each in describe_broker(layers)}
-    assert set(described) == {*BROKER_KEYS, "plugin.key"} - WHILE_SET
+    assert set(described) == {*BROKER_KEYS, "plugin.key"} - WHILE_SET - OF_AN_AUTHORIZER
     assert "hunter2" not in str(list(described.values()))
     assert described["ssl.key.password"].source is ConfigSource.STATIC_BROKER
     assert described["plugin.key"].is_sensitive

@@ -1,16 +1,21 @@
+import re
 from pathlib import Path
 
 import logfleet
 import pytest
+from logfleet.control.broker_configs import problem_of, refuse_broker_configs
 from logfleet.control.config_keys import (
     BROKER_KEYS,
     GROUP_KEYS,
     TOPIC_KEYS,
+    AskedInVain,
     ConfigError,
     ConfigType,
     UpdateMode,
     canonical_values,
 )
+from logfleet.control.config_table.security import SECURITY
+from logfleet.control.configs import broker_config
 
 ALL = [*TOPIC_KEYS.values(), *BROKER_KEYS.values(), *GROUP_KEYS.values()]
 
@@ -32,6 +37,52 @@ def test_a_key_and_those_it_is_taken_from_have_the_same_type_and_default(keys):
             default = BROKER_KEYS[source].parse(BROKER_KEYS[source].default)
             if isinstance(default, int) and key.type is ConfigType.LONG:
                 assert str(default * factor) == key.default, source
+
+
+PROTECTING = [key for key in ALL if key.harmless is not None]
+
+
+def other_than_harmless(key) -> str:
+    """A valid value that asks for something."""
+    if key.type in {ConfigType.INT, ConfigType.LONG}:
+        return "12345"
+    if key.type is ConfigType.BOOLEAN:
+        return "false"
+    asking = [each for each in key.valid.choices if each not in key.harmless]
+    return asking[0] if asking else "org.example.Anything"
+
+
+@pytest.mark.parametrize("key", PROTECTING, ids=lambda key: key.name)
+def test_a_key_that_asks_for_protection_we_do_not_have_is_refused_wherever_it_is_set(key):
+    value = other_than_harmless(key)
+    assert not key.has_effect, "what has an effect is carried out"
+    for name in (key.name, f"listener.name.plaintext.{key.name}"):
+        with pytest.raises(AskedInVain, match=re.escape(f"{name} asks for protection")) as caught:
+            broker_config({name: value})
+        assert f"--override {name}=" in caught.value.message
+        assert value not in caught.value.message, "it may be a secret"
+        assert problem_of(name, value) is not None
+        assert refuse_broker_configs({name: value}, is_default=False) is not None
+    for harmless in ("", key.default, *key.harmless):
+        if harmless is not None:
+            broker_config({key.name: harmless})
+
+
+def test_of_keys_about_security_only_such_are_without_effect_as_act_behind_tls_or_sasl():
+    """Whose listeners are refused. A key of another kind has to be carried out, or marked `refused unless`."""
+    named = re.compile(
+        r"authoriz|acl|super|principal|policy\.class|callback\.class|delegation|reauth|auth"
+    )
+    lines = [line.split()[0] for line in SECURITY.splitlines() if line]
+    names = {*lines, *(key.name for key in ALL if named.search(key.name))}
+    for name in names:
+        key = BROKER_KEYS[name]
+        if not key.has_effect and key.harmless is None:
+            assert name.startswith(("sasl.", "ssl.", "security.providers")) or name in DELAYS, name
+    assert len(PROTECTING) >= 14
+
+
+DELAYS = {"connection.failed.authentication.delay.ms"}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ AbstractKafkaConfig, GroupConfig and DynamicBrokerConfig classes); keys marked i
 Kafka's: listeners (loopback, not every interface), log.dir, node.id, process.roles, controller.listener.names. Dynamic there, read at start only here: listeners,
 listener.security.protocol.map. Keys that start with `logfleet.` are ours.
 
-Line: name TYPE [mode] importance default [valid] [| sentence] [| in module] [| from keys].
+Line: name TYPE [mode] importance default [valid] [| sentence] [| in module] [| from keys] [| refused unless values].
 Mode, broker keys only: ro (server.properties only), per-broker or cluster (dynamic), `?` behind it: shown only while it is set.
 Default: `null` is no value, `""` the
 empty text. Valid: `low..high` (either end may be absent), `|x` one more value, `{a,b}` a choice, `{a,b}i` in any case, `{a,b}d` of a
@@ -13,7 +13,8 @@ list whose repeated items are dropped,
 `nonempty`, or the name of a rule (`replicas`, `offset-reset`). The sentence describes the key; a broker key without one only
 gives a topic key its default. `in` names the module of logfleet that acts on the key and is there if and only if the key has an
 effect in this version. `from` names the broker keys that a topic's or group's value is taken from while it is not set, most
-specific first, `*n` where the unit differs.
+specific first, `*n` where the unit differs. `refused unless` marks a key that asks for protection which this version does not have:
+a broker does not start with any other value than its default, the empty text and these (`default` where there are none).
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
 """Keys of brokers: who a broker is, the cluster, its controller."""
 
 CLUSTER = """
-alter.config.policy.class.name CLASS ro low null | Java class that judges changes of configurations.
+alter.config.policy.class.name CLASS ro low null | Java class that judges changes of configurations. | refused unless default
 auto.create.topics.enable BOOLEAN ro high true | Whether asking for a topic that does not exist makes it. | in node.handlers.metadata
 auto.leader.rebalance.enable BOOLEAN ro high true | Whether leadership is moved back to preferred replicas from time to time. | in node.cluster.controller_loop
 broker.heartbeat.interval.ms INT ro medium 2000 | How often a broker reports to the controller; here its lease in the metadata store tells that it lives.
@@ -23,7 +23,7 @@ controller.quorum.request.timeout.ms INT ro medium 2000 0.. | Longest wait for a
 controller.quorum.retry.backoff.ms INT ro low 20 0.. | Pause before a request within Kafka's controller quorum is sent again.
 controller.quorum.voters LIST ro high "" | Voters of Kafka's controller quorum as id@host:port.
 controller.socket.timeout.ms INT ro medium 30000 | Timeout of connections to Kafka's controller.
-create.topic.policy.class.name CLASS ro low null | Java class that judges new topics.
+create.topic.policy.class.name CLASS ro low null | Java class that judges new topics. | refused unless default
 default.replication.factor INT ro medium 1 | Replicas of topics that are made automatically or with -1. | in control.topics
 delete.topic.enable BOOLEAN ro high true | Whether topics may be deleted. | in node.handlers.admin.topics
 initial.broker.registration.timeout.ms INT ro medium 60000 | Time within which a starting broker must be registered.

@@ -3,10 +3,10 @@
 NETWORK = """
 advertised.listeners LIST ro high null | Addresses told to clients and other brokers; without a value those of listeners. | in node.listening
 background.threads INT cluster high 10 1.. | Threads for work in the background; here one event loop does.
-client.quota.callback.class CLASS ro low null | Java class that decides on quotas.
+client.quota.callback.class CLASS ro low null | Java class that decides on quotas. | refused unless default
 connection.failed.authentication.delay.ms INT ro low 100 0.. | A connection whose authentication failed is closed after this time.
 connections.max.idle.ms LONG ro medium 600000 | A connection on which nothing moved for this long is closed; below 0 none is. | in node.listening
-connections.max.reauth.ms LONG ro medium 0 | SASL connections must authenticate again after this time; 0 never.
+connections.max.reauth.ms LONG ro medium 0 | SASL connections must authenticate again after this time; 0 never. | refused unless default
 controller.quota.window.num INT ro low 11 1.. | Windows over which the rate of topic changes is measured. | in node.quotas.client_quotas
 controller.quota.window.size.seconds INT ro low 1 1.. | Length of one such window. | in node.quotas.client_quotas
 delete.records.purgatory.purge.interval.requests INT ro medium 1 | Finished DeleteRecords requests that may stay on the waiting list.

@@ -1,12 +1,13 @@
 """Keys of brokers: encryption, authentication, authorization."""
 
 SECURITY = """
-authorizer.class.name STRING ro low "" | Class that decides who may do what; empty for none.
-delegation.token.expiry.check.interval.ms LONG ro low 3600000 1.. | How often delegation tokens are looked at for expiry.
-delegation.token.expiry.time.ms LONG ro medium 86400000 1.. | A delegation token must be renewed within this time.
-delegation.token.max.lifetime.ms LONG ro medium 604800000 1.. | Longest life of a delegation token.
-delegation.token.secret.key PASSWORD ro medium null | Secret by which brokers sign delegation tokens.
-principal.builder.class CLASS per-broker medium org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder | Java class that makes a principal of a connection.
+allow.everyone.if.no.acl.found BOOLEAN ro? low null | Whether Kafka's authorizer lets everybody use what no ACL is about. | refused unless true
+authorizer.class.name STRING ro low "" | Class that decides who may do what; empty for none. | refused unless default
+delegation.token.expiry.check.interval.ms LONG ro low 3600000 1.. | How often delegation tokens are looked at for expiry. | refused unless default
+delegation.token.expiry.time.ms LONG ro medium 86400000 1.. | A delegation token must be renewed within this time. | refused unless default
+delegation.token.max.lifetime.ms LONG ro medium 604800000 1.. | Longest life of a delegation token. | refused unless default
+delegation.token.secret.key PASSWORD ro medium null | Secret by which brokers sign delegation tokens. | refused unless default
+principal.builder.class CLASS per-broker medium org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder | Java class that makes a principal of a connection. | refused unless default
 sasl.client.callback.handler.class CLASS ro medium null | Java class behind SASL of connections that the broker opens.
 sasl.enabled.mechanisms LIST per-broker medium GSSAPI | SASL mechanisms that clients may use.
 sasl.jaas.config PASSWORD per-broker medium null | Login of a SASL mechanism, in JAAS form.
@@ -56,13 +57,13 @@ sasl.oauthbearer.scope STRING ro medium null | Scope that a token is asked for.
 sasl.oauthbearer.scope.claim.name STRING ro low scope | Name of the claim that holds a token's scope.
 sasl.oauthbearer.sub.claim.name STRING ro low sub | Name of the claim that holds a token's subject.
 sasl.oauthbearer.token.endpoint.url STRING ro medium null | Where an OAuth server gives tokens.
-sasl.server.callback.handler.class CLASS ro medium null | Java class behind SASL of connections that clients open.
+sasl.server.callback.handler.class CLASS ro medium null | Java class behind SASL of connections that clients open. | refused unless default
 sasl.server.max.receive.size INT ro medium 524288 | Longest SASL message before a client is authenticated.
 security.providers STRING ro low null | Java classes that bring security algorithms.
 ssl.allow.dn.changes BOOLEAN ro low false | Whether a new keystore may have another distinguished name.
 ssl.allow.san.changes BOOLEAN ro low false | Whether a new keystore may have other alternative names.
 ssl.cipher.suites LIST per-broker medium "" | TLS cipher suites that may be used; empty for the defaults.
-ssl.client.auth STRING per-broker medium none {required,requested,none} | Whether clients must, may or need not show a certificate.
+ssl.client.auth STRING per-broker medium none {required,requested,none} | Whether clients must, may or need not show a certificate. | refused unless none,requested
 ssl.enabled.protocols LIST per-broker medium TLSv1.2,TLSv1.3 | TLS versions that may be used.
 ssl.endpoint.identification.algorithm STRING per-broker low https | How a server's name is compared with its certificate; empty for not at all.
 ssl.engine.factory.class CLASS per-broker low null | Java class that makes TLS engines.
@@ -82,4 +83,5 @@ ssl.truststore.certificates PASSWORD per-broker medium null | Trusted certificat
 ssl.truststore.location STRING per-broker medium null | File with trusted certificates.
 ssl.truststore.password PASSWORD per-broker medium null | Password of that file.
 ssl.truststore.type STRING per-broker medium JKS | Form of that file, as JKS, PKCS12 or PEM.
+super.users STRING ro? low null | Principals whom Kafka's authorizer lets do anything. | refused unless default
 """

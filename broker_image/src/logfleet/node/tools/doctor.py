@@ -6,13 +6,10 @@ that measure nothing (`judge_...`). Nothing is left behind: directories that are
 
 import asyncio
 import contextlib
-import os
 import resource
 import socket
 import time
-import uuid
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -27,32 +24,24 @@ from logfleet.io.descriptors import (
     PER_CONNECTION,
     shared_out,
 )
-from logfleet.io.files import FileLocked, Files, Space, process_name, read_file
-from logfleet.log.checkpoints import CorruptCheckpoint, parse_properties
-from logfleet.log.disk_space import wanted_reserve
-from logfleet.log.names import HIGH_WATERMARKS, LOCK, META_PROPERTIES, RECOVERY_POINTS
+from logfleet.io.files import Files
 from logfleet.metadata import keys
 from logfleet.metadata.keys import Listener
 from logfleet.metadata.store import StoreError, StoreLocked
 from logfleet.net.sockets import bind_tcp
 from logfleet.node.cluster.metadata_store import embedded_file, open_store
-from logfleet.node.cluster.own_data import data_without_identity, data_without_store
+from logfleet.node.cluster.own_data import data_without_store
+from logfleet.node.tools.directory_look import DirectoryLook, cannot_be_entered
 from logfleet.node.tools.finding import Finding, Level
 from logfleet.storage.log_dir import LogDirRefused
-from logfleet.storage.log_dirs import logs_in, refuse_listed_twice
+from logfleet.storage.log_dirs import refuse_listed_twice
 
 CONNECTIONS_WANTED: Final = 1000
 """Room for so many clients, or the limit of descriptors is worth a word."""
-USED_WARNING: Final = 0.80
-USED_FAILED: Final = 0.95
-FSYNC_MS_MAX: Final = 200
-"""A disk that takes longer to make 4 KiB durable will stall producers now and then."""
 CLOCK_STEP_MS_MAX: Final = 100
-CLOCK_BEHIND_MS_MAX: Final = 1000
 ANSWER_MS_MAX: Final = 5000
 EARLIEST_S: Final = 1_704_067_200
 """2024: no machine that runs this can be earlier."""
-SAMPLE_BYTES: Final = 4096
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -119,165 +108,6 @@ def judge_keys(config: BrokerConfig) -> Iterator[Finding]:
         )
 
 
-class DirectoryLook:
-    """One entry of log.dirs. is_locked: a broker runs on it now. cluster_id: of its meta.properties."""
-
-    def __init__(self, files: Files, path: str, config: BrokerConfig) -> None:
-        self._files = files
-        self._path = path
-        self._config = config
-        self.is_locked = False
-        self.cluster_id: str | None = None
-
-    def look(self) -> Iterator[Finding]:
-        path = Path(self._path)
-        there = path
-        try:
-            while not there.exists() and there != there.parent:
-                there = there.parent
-        except OSError as error:
-            yield _closed("log directory", there, error)
-            return
-        if there != path:
-            yield Finding("log directory", Level.OK, f"{path} will be made at the first start")
-        else:
-            yield self._look_at_lock()
-            yield self._look_at_identity()
-            yield from self._look_at_times()
-        try:
-            taken_ms = _fsync_ms(there)
-        except OSError as error:
-            yield Finding(
-                "log directory",
-                Level.FAILED,
-                f"{there} cannot be written: {error.strerror}; give it to the user that runs the broker, or mend the disk",
-            )
-            return
-        yield judge_fsync(str(there), taken_ms)
-        space = self._files.space(str(there))
-        yield judge_space(self._path, space, self._config.logfleet_disk_reserve_bytes)
-
-    def _look_at_lock(self) -> Finding:
-        try:
-            if (Path(self._path) / LOCK).exists():
-                self._files.lock(f"{self._path}/{LOCK}", process_name()).release()
-        except FileLocked as error:
-            self.is_locked = True
-            return Finding(
-                "log directory",
-                Level.OK,
-                f"{self._path} is in use by {error.holder or 'another process'}",
-            )
-        except OSError as error:
-            return Finding(
-                "log directory",
-                Level.FAILED,
-                f"{error.filename} cannot be locked: {error.strerror}; give it to the user that runs the broker",
-            )
-        return Finding("log directory", Level.OK, f"{self._path} is in use by nobody")
-
-    def _look_at_identity(self) -> Finding:
-        name = f"{self._path}/{META_PROPERTIES}"
-        try:
-            data = read_file(self._files, name)
-            if data is None and (logs := logs_in(self._files, self._path)):
-                return Finding(
-                    "identity",
-                    Level.FAILED,
-                    f"{data_without_identity({self._path: logs})}: bring it back from a copy, or start the broker, which says what to write",
-                )
-            if data is None:
-                return Finding("identity", Level.OK, f"{self._path} holds no data yet")
-            properties = parse_properties(data)
-            self.cluster_id, node_id = properties["cluster.id"], properties["node.id"]
-        except (CorruptCheckpoint, KeyError, OSError) as error:
-            return Finding(
-                "identity",
-                Level.FAILED,
-                f"{name} cannot be used ({error}): bring it back from a copy of the directory",
-            )
-        if node_id != str(self._config.node_id):
-            return Finding(
-                "identity",
-                Level.FAILED,
-                f"{self._path} is of node {node_id}, node.id is {self._config.node_id}: set node.id={node_id}, "
-                "or name this broker's own directory",
-            )
-        return Finding(
-            "identity", Level.OK, f"{self._path} is of node {node_id} of cluster {self.cluster_id}"
-        )
-
-    def _look_at_times(self) -> Iterator[Finding]:
-        """A checkpoint from the future: the clock was set back since."""
-        now_ms = time.time_ns() // 1_000_000
-        for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
-            try:
-                written_ms = self._files.status(f"{self._path}/{name}").modified_ms
-            except OSError:
-                continue
-            if written_ms > now_ms + CLOCK_BEHIND_MS_MAX:
-                yield Finding(
-                    "clock",
-                    Level.FAILED,
-                    f"{self._path}/{name} was written {(written_ms - now_ms) / 1000:.0f} s from now: set the clock (chrony or "
-                    "systemd-timesyncd), retention by time goes by it",
-                )
-                return
-
-
-def _closed(check: str, path: Path, error: OSError) -> Finding:
-    """Even whether it is there cannot be seen."""
-    return Finding(
-        check,
-        Level.FAILED,
-        f"{path} cannot be looked at: {error.strerror}; let the user that runs the broker enter {path.parent} and what is above it",
-    )
-
-
-def _fsync_ms(directory: Path) -> float:
-    """How long 4 KiB take to become durable there. Raises OSError."""
-    name = directory / f".doctor-{uuid.uuid4().hex}"
-    began_s = time.monotonic()
-    fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        os.write(fd, bytes(SAMPLE_BYTES))
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-        name.unlink()
-    return (time.monotonic() - began_s) * 1000
-
-
-def judge_fsync(path: str, taken_ms: float) -> Finding:
-    """taken_ms: for one small write and its fsync."""
-    said = f"{path} makes 4 KiB durable in {taken_ms:.1f} ms"
-    if taken_ms > FSYNC_MS_MAX:
-        return Finding(
-            "disk",
-            Level.WARNING,
-            f"{said}: producers would feel it; use a faster disk, or one that others use less",
-        )
-    return Finding("disk", Level.OK, said)
-
-
-def judge_space(path: str, space: Space, reserve_bytes: int) -> Finding:
-    """reserve_bytes: as configured; small disks keep less."""
-    free = space.usable_bytes / space.total_bytes if space.total_bytes else 1.0
-    said = f"{free:.0%} of the disk of {path} are free"
-    if (
-        space.usable_bytes <= 2 * wanted_reserve(reserve_bytes, space.total_bytes)
-        or free < 1 - USED_FAILED
-    ):
-        return Finding(
-            "disk",
-            Level.FAILED,
-            f"{said}: make room or shorten retention, producing stops when the reserve is reached",
-        )
-    if free < 1 - USED_WARNING:
-        return Finding("disk", Level.WARNING, f"{said}: plan for more room, or shorten retention")
-    return Finding("disk", Level.OK, said)
-
-
 def judge_identities(cluster_ids: dict[str, str]) -> Finding:
     """cluster_ids: by directory, of those that hold data."""
     if len(set(cluster_ids.values())) > 1:
@@ -302,7 +132,7 @@ async def look_at_store(
         is_missing = path is not None and not path.exists()
     except OSError as error:
         assert path is not None, "it was looked for"
-        return _closed("metadata", path, error)
+        return cannot_be_entered("metadata", path, error)
     if path is not None and is_missing:
         if cluster_id is None:
             return Finding("metadata", Level.OK, f"{where} will be made at the first start")

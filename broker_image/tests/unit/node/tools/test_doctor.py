@@ -8,7 +8,7 @@ from logfleet.control.configs import broker_config
 from logfleet.io.files import PosixFiles, Space
 from logfleet.metadata.keys import Listener
 from logfleet.node.broker import Broker
-from logfleet.node.tools import doctor
+from logfleet.node.tools import directory_look, doctor
 from logfleet.node.tools.doctor import Answer
 from logfleet.node.tools.finding import Finding, Level, worst
 from logfleet.node.tools.loopback_ports import LoopbackPorts
@@ -173,14 +173,14 @@ async def test_keys_that_do_nothing_are_told(tmp_path):
     ],
 )
 async def test_a_disk_is_judged_by_what_is_free(total, usable, level):
-    assert doctor.judge_space("/d", Space(total, usable), 16 << 20).level is level
+    assert directory_look.judge_space("/d", Space(total, usable), 16 << 20).level is level
 
 
 @pytest.mark.parametrize(
     "finding, level",
     [
-        (doctor.judge_fsync("/d", 3.0), Level.OK),
-        (doctor.judge_fsync("/d", 900.0), Level.WARNING),
+        (directory_look.judge_fsync("/d", 3.0), Level.OK),
+        (directory_look.judge_fsync("/d", 900.0), Level.WARNING),
         (doctor.judge_descriptors(1024), Level.WARNING),
         (doctor.judge_descriptors(4096), Level.OK),
         (doctor.judge_descriptors(resource.RLIM_INFINITY), Level.OK),
