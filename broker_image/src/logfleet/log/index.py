@@ -8,7 +8,7 @@ look-up finds a place at most that far (and one batch) before what it wants. Sou
 import struct
 from collections.abc import Iterable, Iterator
 
-from logfleet.records.batch import BatchHeader
+from logfleet.records.batch import NO_TIMESTAMP, BatchHeader
 
 OFFSET_ENTRY = struct.Struct(">ii")
 TIME_ENTRY = struct.Struct(">qi")
@@ -49,6 +49,25 @@ def offset_entries(
             yield header.last_offset - base_offset, position
             since_entry = 0
         since_entry += header.size
+
+
+def time_entries(
+    batches: Iterable[tuple[int, BatchHeader]], base_offset: int, interval_bytes: int
+) -> Iterator[tuple[int, int]]:
+    """The time index of a closed segment with these (position, header), as appending them and closing it makes it."""
+    largest, held_at, noted = NO_TIMESTAMP, base_offset, NO_TIMESTAMP
+    since_entry = 0
+    for _, header in batches:
+        if header.record_count and header.max_timestamp > largest:
+            largest, held_at = header.max_timestamp, header.last_offset
+        if since_entry > interval_bytes:
+            if largest > noted:
+                yield largest, held_at - base_offset
+                noted = largest
+            since_entry = 0
+        since_entry += header.size
+    if largest > noted:
+        yield largest, held_at - base_offset
 
 
 def capacity(entry: struct.Struct, index_bytes_max: int) -> int:

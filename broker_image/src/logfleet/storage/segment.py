@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from logfleet.io.files import File, remove_if_there
 from logfleet.log.config import LONG_MAX
-from logfleet.log.index import OFFSET_ENTRY, RELATIVE_OFFSET_MAX, TIME_ENTRY, offset_entries
+from logfleet.log.index import (
+    OFFSET_ENTRY,
+    RELATIVE_OFFSET_MAX,
+    TIME_ENTRY,
+    offset_entries,
+    time_entries,
+)
+from logfleet.log.index_check import time_entries_hold
 from logfleet.log.names import INDEX, LOG, TIME_INDEX, offset_file
 from logfleet.log.recovery import scan_batches
 from logfleet.log.segment import ActiveSegment
@@ -45,6 +52,7 @@ class Segment:
         "_resumptions",
         "base_offset",
         "created_ms",
+        "has_new_times",
         "log_path",
         "offset_index",
         "size",
@@ -80,6 +88,7 @@ class Segment:
         self._max_timestamp = _UNKNOWN
         self._max_timestamp_offset = base_offset
         self._bytes_since_entry = 0
+        self.has_new_times = False  # the file of the time index is not believed
         self._resumptions: dict[int, int] = {}  # base offset -> position of the batch
 
     @classmethod
@@ -334,15 +343,16 @@ class Segment:
         self.time_index.truncate(self.time_index.floor(last, 1) + 1)
 
     def _last_entry(self, end: int) -> tuple[int, int]:
-        """(position, offset not beyond its batch's first) of the last index entry; the start if that entry is not true."""
-        if len(self.offset_index):
-            relative, position = self.offset_index[-1]
-            if 0 < position <= end - HEADER_SIZE:
-                header = parse_header(self.file.pread(HEADER_SIZE, position))
-                if header.last_offset == self.base_offset + relative:
-                    return position, header.base_offset
-            self.offset_index.truncate(0)
-            self.time_index.truncate(0)
+        """(position, offset not beyond its batch's first) of the last index entry; the start if either index does not end with a true one."""
+        if not self.offset_index and self._times_hold(None):
+            return 0, self.base_offset
+        relative, position = self.offset_index[-1] if self.offset_index else (0, 0)
+        if 0 < position <= end - HEADER_SIZE:
+            header = parse_header(self.file.pread(HEADER_SIZE, position))
+            if header.last_offset == self.base_offset + relative and self._times_hold(header):
+                return position, header.base_offset
+        self.offset_index.truncate(0)
+        self.time_index.truncate(0)
         return 0, self.base_offset
 
     # Reading
@@ -415,14 +425,39 @@ class Segment:
         if other.knows_times and not self.knows_times:
             self._max_timestamp = other.max_timestamp
             self._max_timestamp_offset = other.max_timestamp_offset
+            if other.has_new_times:
+                self.time_index.replace(other.time_index)
+                self.has_new_times = True
 
     @property
     def max_timestamp(self) -> int:
-        """Largest timestamp of the batches, NO_TIMESTAMP if none has one."""
+        """Largest timestamp of the batches, NO_TIMESTAMP if none has one.
+
+        The first time it is read from the time index, which is made anew in memory where the log says otherwise. That reads all headers.
+        """
         if self._max_timestamp == _UNKNOWN:
+            if not self._times_hold(self._last_batch()):
+                entries = time_entries(self.headers(), self.base_offset, self._interval_bytes)
+                self.time_index.replace(entries)
+                self.has_new_times = True
             last = self.time_index[-1] if len(self.time_index) else (NO_TIMESTAMP, 0)
             self._max_timestamp, self._max_timestamp_offset = last[0], self.base_offset + last[1]
         return self._max_timestamp
+
+    def _times_hold(self, later: BatchHeader | None) -> bool:
+        """Whether the log confirms the time index's last entry, which retention believes: the batch it names is as young, `later` no younger."""
+        newest = NO_TIMESTAMP
+        if len(self.time_index):
+            newest, relative = self.time_index[-1]
+            offset = self.base_offset + relative
+            batches = self.headers(self.position_of(offset))
+            if not all(time_entries_hold([(newest, offset)], batches)):
+                return False
+        return later is None or not later.record_count or later.max_timestamp <= newest
+
+    def _last_batch(self) -> BatchHeader | None:
+        batches = [header for _, header in self.headers(self.boundary_before(self.size - 1))]
+        return batches[-1] if batches else None
 
     @property
     def max_timestamp_offset(self) -> int:

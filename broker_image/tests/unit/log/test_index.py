@@ -8,6 +8,7 @@ from logfleet.log.index import (
     capacity,
     offset_entries,
     sound_length,
+    time_entries,
     unpack_entries,
 )
 from logfleet.records.batch import parse_header
@@ -44,6 +45,18 @@ def test_an_index_made_anew_has_an_entry_behind_each_interval():
     batches = [(number * batch.size, batch) for number in range(6)]
     entries = list(offset_entries(batches, 90, 2 * batch.size))
     assert entries == [(11, 3 * batch.size)]
+
+
+def test_a_time_index_made_anew_notes_the_largest_time_behind_each_interval_and_at_the_end():
+    times = [5, 9, 7, 7, 20, 3, 30, 1]
+    batches = []
+    for number, timestamp in enumerate(times):
+        data = build_batch([Record(None, bytes(40), timestamp)], base_offset=100 + number)
+        batches.append((number * len(data), parse_header(data)))
+    size = batches[1][0]
+    assert list(time_entries(batches, 90, 2 * size)) == [(9, 11), (30, 16)]
+    assert list(time_entries(batches[:4], 90, 2 * size)) == [(9, 11)]
+    assert list(time_entries([], 90, 1)) == []
 
 
 def test_an_index_holds_what_its_file_may_hold():
