@@ -139,6 +139,11 @@ async def test_without_zones_there_is_one_set_and_no_rack() -> None:
         (pool(storage={"size": "1Gi"}), "NotSupported", "they only grow"),
         ({"config": {"num.partitions": "many"}}, "Invalid", "spec.config.num.partitions"),
         (
+            {"config": {"config.providers": "env"}},
+            "Invalid",
+            "spec.config.config.providers: config.providers: variables such as",
+        ),
+        (
             {"config": {"super.users": "User:admin"}},
             "Invalid",
             "spec.config.super.users: super.users asks for protection",

@@ -105,7 +105,7 @@ def _config(
             if not any(each.startswith("node.id=") for each in given):
                 given.append(f"node.id={_node_id(directories[0])}")
         config = read_config(properties, tuple(given))
-    except (ConfigError, OSError, UnicodeDecodeError) as error:
+    except (ConfigError, OSError) as error:
         raise click.ClickException(str(error)) from error
     words = ["logfleet", "broker", *([str(properties)] if properties else [])]
     for each in given:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -12,7 +13,9 @@ from typing import Any, Final, TypeVar
 import click
 import structlog
 
-from logfleet.control.configs import BrokerConfig, ConfigError, broker_config, parse_properties
+from logfleet.control.configs import BrokerConfig, ConfigError, broker_config
+from logfleet.control.server_properties.environment import keys_in
+from logfleet.control.server_properties.text import read_properties
 from logfleet.io import descriptors
 from logfleet.io.dead_mans_timer import NO_TIMER, DeadMansTimer, KernelTimer, Unavailable
 from logfleet.io.logging import start_logging
@@ -36,8 +39,16 @@ def config_options(command: Command) -> Command:
         metavar="KEY=VALUE",
         help="Set a key, whatever the file says. May be given again and again.",
     )
+    environment = click.option(
+        "--env-prefix",
+        default="",
+        metavar="PREFIX",
+        help="Take keys from the environment as Apache Kafka's image does: with KAFKA_, KAFKA_LOG_DIRS sets log.dirs. They go before "
+        "the file's, and --override before them.",
+    )
     file = click.Path(exists=True, dir_okay=False, path_type=Path)
-    return click.argument("properties", required=False, type=file)(overrides(command))
+    argument = click.argument("properties", required=False, type=file)
+    return argument(overrides(environment(command)))
 
 
 @click.command()
@@ -49,7 +60,9 @@ def config_options(command: Command) -> Command:
     show_default=True,
     help="Least severity of the lines on stderr (JSON unless that is a terminal).",
 )
-def broker(properties: Path | None, overrides: tuple[str, ...], log_level: str) -> None:
+def broker(
+    properties: Path | None, overrides: tuple[str, ...], env_prefix: str, log_level: str
+) -> None:
     """Run a broker in the foreground until SIGTERM or Ctrl-C.
 
     PROPERTIES is a Kafka server.properties: node.id, listeners, advertised.listeners, log.dirs, broker.rack and the
@@ -60,14 +73,13 @@ def broker(properties: Path | None, overrides: tuple[str, ...], log_level: str) 
     \b
     logfleet broker
     logfleet broker server.properties --override log.retention.hours=1
+    KAFKA_NODE_ID=1 logfleet broker --env-prefix KAFKA_
 
     Exit code 0 after an orderly stop, 1 if the broker cannot start or go on.
     """
     gc.disable()  # until it has started: hardly anything that it makes before is garbage
     try:
-        config = read_config(properties, overrides)
-    except UnicodeDecodeError as error:
-        raise click.ClickException(f"{properties} is not UTF-8: {error}") from error
+        config = read_config(properties, overrides, env_prefix)
     except (ConfigError, OSError) as error:
         raise click.ClickException(str(error)) from error
     listener = start_logging(log_level)
@@ -81,16 +93,27 @@ def broker(properties: Path | None, overrides: tuple[str, ...], log_level: str) 
         listener.stop()
 
 
-def read_config(properties: Path | None, overrides: tuple[str, ...]) -> BrokerConfig:
-    """The file's keys with the overrides on top. Raises ConfigError, OSError, UnicodeDecodeError."""
+def read_config(
+    properties: Path | None, overrides: tuple[str, ...], env_prefix: str = ""
+) -> BrokerConfig:
+    """The file's keys, with those of the environment and the overrides on top, and variables resolved. Raises ConfigError, OSError.
+
+    env_prefix: of the variables of the environment that are keys; empty for none.
+    """
     keys: dict[str, str] = {}
     if properties is not None:
-        keys |= parse_properties(properties.read_text(encoding="utf-8"))
+        keys |= read_properties(properties.read_bytes())
+    if env_prefix:
+        keys |= keys_in(os.environ, env_prefix)
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals:
             raise ConfigError(key, f"--override {override}: KEY=VALUE is expected")
         keys[key.strip()] = value.strip()
+    if any(key.startswith("config.providers") for key in keys):
+        from logfleet.cli.config_providers import resolved  # few starts need it
+
+        keys = resolved(keys)
     return broker_config(keys)
 
 
@@ -120,8 +143,11 @@ def timer_of(config: BrokerConfig) -> DeadMansTimer:
 
 async def serve(config: BrokerConfig, timer: DeadMansTimer = NO_TIMER) -> int:
     """Run the broker until a signal or its failure ends it; the exit code. timer: see Broker."""
-    for key in config.unknown:
-        log.warning("unknown_config", key=key)
+    if config.unknown:
+        from logfleet.control.server_properties.names import told  # few starts need it
+
+        for sentence in told(config.unknown):
+            log.warning("unknown_config", note=sentence)
     for key in config.without_effect:
         log.warning("config_without_effect", key=key)
     loop = asyncio.get_running_loop()

@@ -17,7 +17,9 @@ from logfleet.node.tools.finding import Finding, Level, worst
 @click.command()
 @config_options
 @table_option
-def doctor(properties: Path | None, *, overrides: tuple[str, ...], as_json: bool) -> None:
+def doctor(
+    properties: Path | None, *, overrides: tuple[str, ...], env_prefix: str, as_json: bool
+) -> None:
     """Look at ports, disks, limits, clock, addresses, metadata and keys for a broker, running or not.
 
     Give what `logfleet broker` gets. Every line says what is, and what to do where that is not good.
@@ -29,9 +31,7 @@ def doctor(properties: Path | None, *, overrides: tuple[str, ...], as_json: bool
     Exit codes: 0 nothing failed (there may be warnings), 1 something did, 2 the command line is wrong.
     """
     try:
-        config = read_config(properties, overrides)
-    except UnicodeDecodeError as error:
-        found = [_refused(f"{properties} is not UTF-8: {error}")]
+        config = read_config(properties, overrides, env_prefix)
     except (ConfigError, OSError) as error:
         found = [_refused(str(error))]
     else:

@@ -17,6 +17,7 @@ from logfleet.control.config_keys import (
     UpdateMode,
 )
 from logfleet.control.connection_limits import OF_ONE_LISTENER, parse_ip_overrides
+from logfleet.control.server_properties.variables import refuse_variables
 from logfleet.control.topic_configs import BrokerLayers, check_topic_defaults, source_and_default
 from logfleet.control.transactions import Refusal
 from logfleet.wire.errors import ErrorCode
@@ -100,6 +101,7 @@ def _refuse_min_isr(values: Mapping[str, str]) -> Refusal | None:
 
 def _refuse_values(values: Mapping[str, str]) -> Refusal | None:
     try:
+        refuse_variables(values)
         for name, text in values.items():
             check_value(name, text)
         check_together(values)
@@ -122,6 +124,7 @@ def problem_of(name: str, text: str) -> ConfigError | None:
     """Why a key cannot have this value, whatever the others have; None if it can, or if nobody knows the key."""
     try:
         if base_key(name) is not None:
+            refuse_variables({name: text})
             check_value(name, text)
             _check_meaning({name: text})
     except ConfigError as error:

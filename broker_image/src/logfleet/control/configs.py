@@ -13,11 +13,11 @@ import msgspec
 from logfleet.control.broker_configs import base_key, check_together, check_value
 from logfleet.control.config_keys import BROKER_KEYS, AskedInVain, ConfigError, ConfigValue
 from logfleet.control.connection_limits import OF_ONE_LISTENER
-from logfleet.control.properties import parse_properties
+from logfleet.control.server_properties.variables import refuse_providers
 from logfleet.metadata.keys import Listener
 from logfleet.replication.nearest import LEADER_ONLY, RACK_AWARE
 
-__all__ = ["BrokerConfig", "ConfigError", "Listener", "broker_config", "parse_properties"]
+__all__ = ["BrokerConfig", "ConfigError", "Listener", "broker_config"]
 
 _ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -107,7 +107,11 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
-    """The configuration that server.properties with its overrides means. Raises ConfigError for the first bad key."""
+    """The configuration that server.properties with its overrides means. Raises ConfigError for the first bad key.
+
+    Variables of config.providers are resolved before.
+    """
+    refuse_providers(properties)
     properties = _with_both_ids(properties)
     _check_each(properties)
     check_together(properties)

@@ -21,6 +21,18 @@ def test_overrides_go_before_the_file(tmp_path: Path) -> None:
     assert (config.node_id, config.num_partitions, config.broker_rack) == (3, 7, "zone-a")
 
 
+def test_keys_of_the_environment_stand_between_the_file_and_overrides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "server.properties"
+    path.write_bytes("# Größe\nnode.id=3\nnum.partitions=5\n".encode("latin-1"))
+    monkeypatch.setenv("KAFKA_NUM_PARTITIONS", "6")
+    monkeypatch.setenv("KAFKA_BROKER_RACK", "r")
+    config = read_config(path, ("broker.rack=s",), "KAFKA_")
+    assert (config.node_id, config.num_partitions, config.broker_rack) == (3, 6, "s")
+    assert read_config(path, ()).num_partitions == 5
+
+
 @pytest.mark.parametrize(
     "arguments, words",
     [

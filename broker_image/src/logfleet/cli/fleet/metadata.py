@@ -52,13 +52,18 @@ def metadata() -> None:
     help="How many snapshots there are at most, the newest.",
 )
 def snapshot(
-    properties: Path | None, *, overrides: tuple[str, ...], directory: Path, keep: int
+    properties: Path | None,
+    *,
+    overrides: tuple[str, ...],
+    env_prefix: str,
+    directory: Path,
+    keep: int,
 ) -> None:
     """Write all that the metadata store holds to a file: of etcd while brokers run, of a single broker's embedded store while that is stopped.
 
     PROPERTIES is a broker's server.properties: it says where the store is. Topics, configurations, quotas and who has which replica are in it; records and committed offsets are not.
     """
-    config = _config(properties, overrides)
+    config = _config(properties, overrides, env_prefix)
 
     async def work(store: MetadataStore) -> Path:
         return await take(store, config.logfleet_cluster_name, directory, keep)
@@ -77,14 +82,19 @@ def snapshot(
 )
 @execute_option
 def restore_(
-    properties: Path | None, *, overrides: tuple[str, ...], path: Path, execute: bool
+    properties: Path | None,
+    *,
+    overrides: tuple[str, ...],
+    env_prefix: str,
+    path: Path,
+    execute: bool,
 ) -> None:
     """Write a snapshot into an empty metadata store, while no broker runs.
 
     Leader epochs and producer ids are raised above all that logs can know. What happened after the snapshot is lost: topics made since are set aside by the brokers, deleted ones are
     there again; docs/restoring-metadata.md has all of it.
     """
-    config = _config(properties, overrides)
+    config = _config(properties, overrides, env_prefix)
     try:
         head, items = read(path)
     except OSError as error:
@@ -104,11 +114,9 @@ def restore_(
     click.echo(f"{_run(config, lambda store: restore(store, items))} keys were written.")
 
 
-def _config(properties: Path | None, overrides: tuple[str, ...]) -> BrokerConfig:
+def _config(properties: Path | None, overrides: tuple[str, ...], env_prefix: str) -> BrokerConfig:
     try:
-        return read_config(properties, overrides)
-    except UnicodeDecodeError as error:
-        raise click.ClickException(f"{properties} is not UTF-8: {error}") from error
+        return read_config(properties, overrides, env_prefix)
     except (ConfigError, OSError) as error:
         raise click.ClickException(str(error)) from error
 

@@ -18,6 +18,7 @@ from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError
 from logfleet.control.configs import ADMIN_LISTENER, BrokerConfig
+from logfleet.control.server_properties.names import told
 from logfleet.io.descriptors import (
     LIMIT_WANTED,
     NO_LIMIT,
@@ -88,13 +89,8 @@ async def examine(config: BrokerConfig, files: Files) -> AsyncIterator[Finding]:
 
 def judge_keys(config: BrokerConfig) -> Iterator[Finding]:
     """Keys that nobody knows, and such as change nothing."""
-    if config.unknown:
-        names = ", ".join(config.unknown)
-        yield Finding(
-            "configuration",
-            Level.WARNING,
-            f"no broker knows {names}: correct the name, or take it out",
-        )
+    for sentence in told(config.unknown):
+        yield Finding("configuration", Level.WARNING, sentence)
     if config.without_effect:
         names = ", ".join(config.without_effect)
         yield Finding(

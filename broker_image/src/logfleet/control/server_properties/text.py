@@ -1,5 +1,6 @@
-"""Text form of server.properties: Java's property files, as far as people write them by hand (java.util.Properties.load)."""
+"""Text form of server.properties: Java's property files (java.util.Properties.load)."""
 
+import re
 from collections.abc import Iterator
 from string import hexdigits
 
@@ -7,6 +8,16 @@ from logfleet.control.config_keys import ConfigError
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _BLANK = " \t\f"
+_LINE_END = re.compile("\r\n|\r|\n")
+"""Others that Python knows, as U+2028 and form feed, are text in Java."""
+
+
+def read_properties(data: bytes) -> dict[str, str]:
+    """Keys and values of a property file as it is on the disk, in UTF-8 or, as Kafka takes every file, Latin-1. Raises ConfigError."""
+    try:
+        return parse_properties(data.decode())
+    except UnicodeDecodeError:
+        return parse_properties(data.decode("latin-1"))
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -28,7 +39,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 def _logical_lines(text: str) -> Iterator[str]:
     pending = ""
-    for raw in text.splitlines():
+    for raw in _LINE_END.split(text):
         line = raw.lstrip(_BLANK)
         if not pending and (not line or line[0] in "#!"):
             continue
@@ -70,7 +81,8 @@ def _unescape(text: str, line: str) -> str:
                 continue
             char = _ESCAPES.get(char, char)
         out.append(char)
-    return "".join(out)
+    # two escapes may be the halves of one character
+    return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _code_point(digits: str, line: str) -> str:

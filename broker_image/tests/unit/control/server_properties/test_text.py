@@ -2,7 +2,7 @@ import re
 
 import pytest
 from logfleet.control.config_keys import ConfigError
-from logfleet.control.properties import parse_properties
+from logfleet.control.server_properties.text import parse_properties, read_properties
 
 
 def test_comments_blank_lines_and_all_separators_are_understood():
@@ -42,6 +42,35 @@ def test_the_last_line_may_end_in_a_backslash():
 
 def test_a_value_may_contain_the_separator():
     assert parse_properties("a==b:c") == {"a": "=b:c"}
+
+
+def test_a_file_is_read_as_utf_8_or_else_as_latin_1():
+    assert read_properties("# Größe 水\nbroker.rack=Köln".encode()) == {"broker.rack": "Köln"}
+    assert read_properties("# Größe\nbroker.rack=Köln".encode("latin-1")) == {"broker.rack": "Köln"}
+    assert read_properties("# 中文\nnode.id=1".encode("gbk")) == {"node.id": "1"}
+
+
+@pytest.mark.parametrize(
+    "sign", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e"]
+)
+def test_only_javas_line_ends_end_a_line(sign):
+    assert parse_properties(f"# keep for{sign}log.retention.hours=1 day\nnode.id=1") == {
+        "node.id": "1"
+    }
+    assert parse_properties(f"a=1{sign}b=2\rc=3\r\nd=4\ne=5") == {
+        "a": f"1{sign}b=2",
+        "c": "3",
+        "d": "4",
+        "e": "5",
+    }
+
+
+def test_a_backslash_alone_and_an_empty_line_say_nothing():
+    assert parse_properties("\\\n\na=1\n\\\n# a comment\nb=2") == {"a": "1", "b": "2"}
+
+
+def test_a_character_of_two_escapes_is_one():
+    assert parse_properties("a=\\ud83d\\ude00") == {"a": "😀"}
 
 
 def test_trailing_blanks_are_dropped():

@@ -1,0 +1,77 @@
+"""What a key is called today that nobody knows: of Kafka before 4.0, of a topic where a broker's is meant, or misspelt."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from logfleet.control.config_keys import BROKER_KEYS, TOPIC_KEYS
+
+FORMER: Final = frozenset(
+    {
+        "advertised.host.name",
+        "advertised.port",
+        "broker.id.generation.enable",
+        "control.plane.listener.name",
+        "controlled.shutdown.max.retries",
+        "controlled.shutdown.retry.backoff.ms",
+        "delegation.token.master.key",
+        "eligible.leader.replicas.enable",
+        "group.coordinator.new.enable",
+        "host.name",
+        "inter.broker.protocol.version",
+        "leader.imbalance.per.broker.percentage",
+        "log.message.downconversion.enable",
+        "log.message.format.version",
+        "log.message.timestamp.difference.max.ms",
+        "offsets.commit.required.acks",
+        "port",
+        "quota.consumer.default",
+        "quota.producer.default",
+        "reserved.broker.max.id",
+    }
+)
+"""Keys of brokers that Kafka had before 4.0, or before that, and has no more."""
+
+FORMER_PREFIXES: Final = ("zookeeper.", "password.encoder.")
+
+RENAMED: Final = {
+    "brokerid": "broker.id",
+    "log.cleanup.interval.mins": "log.retention.check.interval.ms",
+    "log.default.flush.interval.ms": "log.flush.interval.ms",
+    "log.file.size": "log.segment.bytes",
+    "log.flush.interval": "log.flush.interval.messages",
+    "log.retention.size": "log.retention.bytes",
+}
+"""Keys of Kafka 0.7 that old files still have."""
+
+LIKENESS: Final = 0.8
+
+
+def is_former(name: str) -> bool:
+    return name in FORMER or name.startswith(FORMER_PREFIXES)
+
+
+def meant(name: str) -> str | None:
+    """The key that is probably meant by one that no broker knows, None if none is like it."""
+    if name in RENAMED:
+        return RENAMED[name]
+    if name in TOPIC_KEYS and TOPIC_KEYS[name].sources:
+        return TOPIC_KEYS[name].sources[0][0]
+    import difflib  # not every start needs it
+
+    (*found,) = difflib.get_close_matches(name, BROKER_KEYS, 1, LIKENESS)
+    return found[0] if found else None
+
+
+def told(unknown: Iterable[str]) -> Iterator[str]:
+    """A sentence for all that are former ones, and one for each other."""
+    names = list(unknown)
+    if former := [name for name in names if is_former(name)]:
+        yield (
+            f"{', '.join(former)}: made for Kafka before 4.0 and not looked at; ZooKeeper is not used. Take "
+            f"{'it' if len(former) == 1 else 'them'} out"
+        )
+    for name in names:
+        if not is_former(name):
+            likely = meant(name)
+            hint = f"did you mean {likely}?" if likely else "correct the name, or take it out"
+            yield f"no broker knows {name}: {hint}"

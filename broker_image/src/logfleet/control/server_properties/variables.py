@@ -1,0 +1,82 @@
+"""Variables in values, `${provider:path:key}`, as in every configuration of Kafka (KIP-297; ConfigTransformer).
+
+Unlike in Kafka a variable that nothing stands behind is refused. There it stays as it is, and three brokers are in one zone that is
+called `${env:RACK}`.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from logfleet.control.config_keys import ConfigError, parse_list
+
+PROVIDERS: Final = "config.providers"
+_VARIABLE: Final = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
+
+Lookup = Callable[[str, str], str]
+"""The text behind (path, key); path is empty where none is given. Raises ConfigError, whose key counts for nothing."""
+
+
+def is_about_providers(name: str) -> bool:
+    """Whether a key says where variables are looked up."""
+    return name == PROVIDERS or name.startswith(f"{PROVIDERS}.")
+
+
+def named_providers(properties: Mapping[str, str]) -> dict[str, tuple[str, Mapping[str, str]]]:
+    """Class and parameters of each provider, by its name. Raises ConfigError where a class is not given."""
+    found: dict[str, tuple[str, Mapping[str, str]]] = {}
+    for name in parse_list(properties.get(PROVIDERS, "")):
+        key = f"{PROVIDERS}.{name}.class"
+        if key not in properties:
+            raise ConfigError(
+                PROVIDERS, f"{PROVIDERS} names {name}, and {key} is not there: add it"
+            )
+        prefix = f"{PROVIDERS}.{name}.param."
+        params = {
+            key.removeprefix(prefix): value
+            for key, value in properties.items()
+            if key.startswith(prefix)
+        }
+        found[name] = properties[key].strip(), params
+    return found
+
+
+def resolve(properties: Mapping[str, str], lookups: Mapping[str, Lookup]) -> dict[str, str]:
+    """The properties with their variables replaced, without the keys about providers. What replaces one is not looked into again.
+
+    lookups: by the provider's name; a variable of another name is text. Raises ConfigError.
+    """
+    resolved = {}
+    for name, value in properties.items():
+        if is_about_providers(name):
+            continue
+
+        def replaced(match: re.Match[str], name: str = name) -> str:
+            lookup = lookups.get(match[1])
+            if lookup is None:
+                return match[0]
+            try:
+                return lookup(match[2] or "", match[3])
+            except ConfigError as error:
+                raise ConfigError(name, f"{name}: {match[0]}: {error.message}") from error
+
+        resolved[name] = _VARIABLE.sub(replaced, value)
+    return resolved
+
+
+def refuse_providers(names: Iterable[str]) -> None:
+    """Where nothing looks them up: ConfigError for a key about providers."""
+    for name in names:
+        if is_about_providers(name):
+            raise ConfigError(name, f"{name}: {_NOT_HERE}")
+
+
+def refuse_variables(values: Mapping[str, str]) -> None:
+    """The same, and ConfigError for a value with a variable of whichever provider."""
+    refuse_providers(values)
+    for name, value in values.items():
+        if match := _VARIABLE.search(value):
+            raise ConfigError(name, f"{name}: {match[0]}: {_NOT_HERE}")
+
+
+_NOT_HERE: Final = "variables such as ${env:NAME} are looked up in server.properties only, when a broker starts; write the value itself here"
