@@ -26,6 +26,7 @@ from logfleet.io.clock import boot_s
 from logfleet.net.file_sender import FileSender, Part, read_inline
 from logfleet.net.frame_buffers import FrameBuffers
 from logfleet.net.peer import PARKED, Parked, Peer
+from logfleet.net.strangers import refused_size
 from logfleet.net.turns import Turns
 from logfleet.telemetry.histogram import Histogram
 
@@ -269,7 +270,7 @@ class Connection(asyncio.BufferedProtocol):
             left -= 1
             (size,) = _SIZE.unpack_from(data, position)
             if not 0 <= size <= self._owner.request_bytes_max:
-                self.refuse(f"frame of {size} bytes")
+                self.refuse(refused_size(bytes(data[position : position + SIZE_BYTES])))
                 return
             start = position + SIZE_BYTES
             if end - start < size:

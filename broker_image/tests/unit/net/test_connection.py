@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import os
+import re
 import socket
 import struct
 from pathlib import Path
@@ -20,6 +21,7 @@ from logfleet.net.connection import (
     Connection,
 )
 from logfleet.net.turns import REQUESTS_PER_STEP_MAX
+from structlog.testing import capture_logs
 
 from broker_image.tests.unit.net.connection_rig import (
     REQUEST_BYTES_MAX,
@@ -199,6 +201,26 @@ async def test_a_frame_of_impossible_size_closes_the_connection(tmp_path: Path, 
         assert await client.receive() == b"\0\1before"
         assert await client.is_closed_by_broker()
         assert rig.service.seen == [b"\0\1before"]
+
+
+@pytest.mark.parametrize(
+    "stranger, reason",
+    [
+        (b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", "the client speaks HTTP, .*logfleet.admin.listener"),
+        (b"PRI * HTTP/2.0\r\n\r\n", "the client speaks HTTP"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "the client speaks TLS, .*PLAINTEXT"),
+        (b"\xff\xff\xff\xff", "frame of -1 bytes"),
+    ],
+)
+async def test_a_client_of_another_protocol_is_named(
+    tmp_path: Path, stranger: bytes, reason: str
+) -> None:
+    with capture_logs() as logs:
+        async with running(tmp_path) as rig, rig.client() as client:
+            client.writer.write(stranger)
+            assert await client.is_closed_by_broker()
+    (refused,) = (entry for entry in logs if entry["event"] == "connection_refused")
+    assert re.match(reason, refused["reason"])
 
 
 async def test_a_frame_of_the_largest_size_is_served(tmp_path: Path) -> None:
