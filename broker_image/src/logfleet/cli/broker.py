@@ -43,8 +43,8 @@ def config_options(command: Command) -> Command:
         "--env-prefix",
         default="",
         metavar="PREFIX",
-        help="Take keys from the environment as Apache Kafka's image does: with KAFKA_, KAFKA_LOG_DIRS sets log.dirs. They go before "
-        "the file's, and --override before them.",
+        help="Take keys from the environment as Apache Kafka's image does: with KAFKA_, KAFKA_LOG_DIRS sets log.dirs (two underscores "
+        "are one, three a dash). They go before the file's, and --override before them.",
     )
     file = click.Path(exists=True, dir_okay=False, path_type=Path)
     argument = click.argument("properties", required=False, type=file)

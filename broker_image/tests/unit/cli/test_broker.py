@@ -33,6 +33,36 @@ def test_keys_of_the_environment_stand_between_the_file_and_overrides(
     assert read_config(path, ()).num_partitions == 5
 
 
+COMPOSE = {
+    "KAFKA_NODE_ID": "1",
+    "KAFKA_PROCESS_ROLES": "broker,controller",
+    "KAFKA_LISTENERS": "PLAINTEXT_HOST://:9092,CONTROLLER://localhost:9091,PLAINTEXT://:19092",
+    "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT_HOST://localhost:9092,PLAINTEXT://broker:19092",
+    "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,PLAINTEXT_HOST:PLAINTEXT",
+    "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@localhost:9091",
+    "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+    "KAFKA_INTER_BROKER_LISTENER_NAME": "PLAINTEXT",
+    "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
+    "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+    "KAFKA_LOG_DIRS": "/tmp/kraft-combined-logs",
+    "KAFKA_HEAP_OPTS": "-Xmx512M",
+}
+
+
+def test_the_variables_of_a_compose_file_for_kafka_make_a_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in COMPOSE.items():
+        monkeypatch.setenv(name, value)
+    config = read_config(None, (), "KAFKA_")
+    assert [(each.name, each.port) for each in config.listeners] == [
+        ("PLAINTEXT_HOST", 9092),
+        ("PLAINTEXT", 19092),
+    ]
+    assert config.log_dirs == ("/tmp/kraft-combined-logs",)
+    assert config.unknown == ()
+
+
 @pytest.mark.parametrize(
     "arguments, words",
     [
