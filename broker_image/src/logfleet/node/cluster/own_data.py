@@ -13,7 +13,6 @@ from typing import Final
 import msgspec
 
 from logfleet.control.configs import BrokerConfig
-from logfleet.log.checkpoints import format_properties
 from logfleet.log.names import META_PROPERTIES
 from logfleet.metadata import keys
 from logfleet.metadata.keys import DirectoriesValue
@@ -55,8 +54,8 @@ def data_without_store(cluster_id: str, path: Path) -> str:
 def data_without_identity(nameless: Mapping[str, tuple[str, ...]]) -> str:
     """nameless: partitions by directory."""
     return " and ".join(
-        f"{path} holds {len(logs)} partitions ({', '.join(logs[:NAMED_MAX])}{', ...' if len(logs) > NAMED_MAX else ''}) "
-        f"but no {META_PROPERTIES}, which says whose they are"
+        f"{path} holds {len(logs)} partition{'s' * (len(logs) > 1)} "
+        f"({', '.join(logs[:NAMED_MAX])}{', ...' * (len(logs) > NAMED_MAX)}) but no {META_PROPERTIES}, which says whose they are"
         for path, logs in nameless.items()
     )
 
@@ -99,6 +98,6 @@ def what_to_do(on_disk: OnDisk, node_id: int, cluster_id: str | None, missing: l
 
 
 def command(path: str, identity: Identity) -> str:
-    """For a shell: writes the file."""
-    text = format_properties(identity.as_properties()).decode().replace("\n", "\\n")
-    return f"printf '{text}' > {shlex.quote(f'{path}/{META_PROPERTIES}')}"
+    """For a shell: writes the file. Without a backslash, so that it is the same in a log of JSON."""
+    lines = "; ".join(f"echo {key}={value}" for key, value in identity.as_properties().items())
+    return f"({lines}) > {shlex.quote(f'{path}/{META_PROPERTIES}')}"

@@ -122,7 +122,12 @@ def of_another(key: str) -> Change:
 
 REFUSED = [
     # what was done to the first directory, and what the refusal says with one directory, with two, in a fleet
-    (without_identity, "write it back: printf", "write it back: printf", "write it back: printf"),
+    (
+        without_identity,
+        r"write it back: \(echo version=1",
+        r"write it back: \(echo version=1",
+        r"write it back: \(echo version=1",
+    ),
     (without_store, "taken over by `logfleet adopt`; else bring", "", "the store was wiped"),
     (without_identity_and_store, "bring both back", "bring .* back from", "knows no cluster"),
     (of_another_store, "belongs to cluster .*, the metadata store to theirs", "", ""),

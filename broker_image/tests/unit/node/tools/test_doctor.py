@@ -131,7 +131,7 @@ async def test_directories_of_others_are_told_apart(tmp_path):
 async def test_data_that_does_not_say_whose_it_is_fails(tmp_path):
     (tmp_path / "d" / "t-0").mkdir(parents=True)
     problems = failed(await found(config_of(tmp_path, log_dirs=f"{tmp_path}/d")))
-    assert any("holds 1 partitions (t-0) but no meta.properties" in each for each in problems)
+    assert any("holds 1 partition (t-0) but no meta.properties" in each for each in problems)
 
 
 async def test_a_directory_that_is_listed_twice_fails(tmp_path):
