@@ -145,6 +145,8 @@ JUDGED_ELSEWISE: Final = {
     "listeners": "Kafka opens and closes listeners while it runs",
     "listener.security.protocol.map": "as listeners",
     "principal.builder.class": "Kafka loads the class",
+    "super.users": "Kafka's brokers do not know it, its authorizer does",
+    "allow.everyone.if.no.acl.found": "as super.users",
     "ssl.client.auth": "what asks for protection that is not there is refused",
     "metric.reporters": "Kafka loads the classes",
     "config.providers": "Kafka loads the classes",
