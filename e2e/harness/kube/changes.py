@@ -4,10 +4,17 @@ import asyncio
 import json
 import time
 from collections import Counter
+from typing import TypeVar
 
+import msgspec
 from confluent_kafka.admin import AdminClient
 from logfleet.client.connection import Connection
-from logfleet.wire.messages import MetadataRequest, MetadataResponse
+from logfleet.wire.messages import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
 
 from e2e.harness.kube.fleet import (
     CLUSTERS,
@@ -20,6 +27,8 @@ from e2e.harness.kube.kubernetes import Object, wait_for
 from e2e.harness.kube.kubernetes_rig import Rig
 from e2e.harness.kube.load import PARTITIONS
 from e2e.lab.commands import LabError
+
+Answer = TypeVar("Answer", bound=msgspec.Struct)
 
 DRAINED_WITHIN = "--timeout=240s"
 ETCD_PODS = "app.kubernetes.io/component=etcd"
@@ -82,6 +91,16 @@ def claims(fleet: Fleet) -> dict[str, str]:
     return {each["metadata"]["name"]: each["metadata"]["uid"] for each in found}
 
 
+def drained(fleet: Fleet) -> dict[str, str]:
+    """How far brokers that go, or have gone, are, by their volume claims."""
+    selector = f"logfleet.dev/cluster={fleet.name}"
+    marks = {
+        each["metadata"]["name"]: each["metadata"].get("annotations", {}).get("logfleet.dev/drain")
+        for each in fleet.kubernetes.items("pvc", fleet.namespace, selector)
+    }
+    return {name: mark for name, mark in marks.items() if mark}
+
+
 def held(fleet: Fleet) -> dict[int, int]:
     """Replicas by broker id."""
     admin = AdminClient({"bootstrap.servers": fleet.outside, "socket.timeout.ms": 5000})
@@ -93,22 +112,30 @@ def held(fleet: Fleet) -> dict[int, int]:
     )
 
 
+def registered(fleet: Fleet) -> set[int]:
+    """Ids of all brokers that the fleet knows, also of those that do not run (KIP-1073)."""
+    request = DescribeClusterRequest(include_fenced_brokers=True)
+    answer = asyncio.run(_asked(fleet, request, DescribeClusterResponse))
+    return {row.broker_id for row in answer.brokers}
+
+
 def leader_epochs(fleet: Fleet) -> dict[tuple[str, int], int]:
     """Of every partition, by topic and number."""
-
-    async def ask() -> MetadataResponse:
-        host, _, port = fleet.outside.split(",")[0].rpartition(":")
-        connection = await Connection.connect(host, int(port), "leader-epochs")
-        try:
-            return await connection.request(MetadataRequest(topics=None), MetadataResponse)
-        finally:
-            connection.close()
-
+    answer = asyncio.run(_asked(fleet, MetadataRequest(topics=None), MetadataResponse))
     return {
         (str(topic.name), partition.partition_index): partition.leader_epoch
-        for topic in asyncio.run(ask()).topics
+        for topic in answer.topics
         for partition in topic.partitions
     }
+
+
+async def _asked(fleet: Fleet, request: msgspec.Struct, answer: type[Answer]) -> Answer:
+    host, _, port = fleet.outside.split(",")[0].rpartition(":")
+    connection = await Connection.connect(host, int(port), "changes")
+    try:
+        return await connection.request(request, answer)
+    finally:
+        connection.close()
 
 
 def moves_of_leaders(before: dict[tuple[str, int], int], fleet: Fleet) -> list[int]:

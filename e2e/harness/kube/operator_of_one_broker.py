@@ -6,70 +6,77 @@ So resources, rights, watches, ledger and Kafka's admin requests are all real. I
 import os
 from collections.abc import Collection, Mapping, Sequence
 
+from logfleet.control.balance.load import Plan
+from logfleet.control.brokers.feature_level import FeatureLevel
+from logfleet.operations.rebalancing import Goal, Progress
+from logfleet_operator.__main__ import Ways
+from logfleet_operator.__main__ import main as operate
+from logfleet_operator.brokers import BrokerAdmin, BrokerAdmins
+from logfleet_operator.clusters.may_i import AdminPorts, Answer
+from logfleet_operator.clusters.moves import FleetMovers
+
 ADDRESS = "BROKER_ADDRESS"
 ADMIN_ADDRESS = "BROKER_ADMIN_ADDRESS"
 BROKER_ID = 1
 
 
+class OneBroker(BrokerAdmins):
+    async def open(self, bootstrap: str) -> BrokerAdmin:
+        del bootstrap  # names a Service, which nobody serves here
+        return await super().open(os.environ[ADDRESS])
+
+
+class OneDecider(AdminPorts):
+    async def may_stop(self, addresses: Sequence[str], brokers: Sequence[int]) -> Answer | None:
+        del addresses, brokers
+        return await super().may_stop([os.environ[ADMIN_ADDRESS]], [BROKER_ID])
+
+    async def serving(self, bootstrap: str) -> frozenset[int] | None:
+        del bootstrap
+        return await super().serving(os.environ[ADDRESS])
+
+
+class OneMover(FleetMovers):
+    """The one broker has all replicas; those that are wanted besides are pods without a process."""
+
+    async def held(self, bootstrap: str) -> Mapping[int, int]:
+        del bootstrap
+        return await super().held(os.environ[ADDRESS])
+
+    async def step(self, bootstrap: str, goal: Goal) -> Progress:
+        del bootstrap
+        return await super().step(os.environ[ADDRESS], goal)
+
+    async def propose(self, bootstrap: str, goal: Goal) -> Plan:
+        del bootstrap
+        return await super().propose(os.environ[ADDRESS], goal)
+
+    async def call_back(self, bootstrap: str, goal: Goal) -> Sequence[str]:
+        del bootstrap
+        return await super().call_back(os.environ[ADDRESS], goal)
+
+    async def take_back(self, bootstrap: str, broker_ids: Collection[int]) -> None:
+        serving = await OneDecider().serving(bootstrap) or frozenset()
+        await super().take_back(os.environ[ADDRESS], serving.intersection(broker_ids))
+
+    async def forget(self, bootstrap: str, broker_id: int) -> None:
+        del bootstrap
+        await super().forget(os.environ[ADDRESS], broker_id)
+
+    async def stopped(self, bootstrap: str) -> Collection[int]:
+        del bootstrap
+        return await super().stopped(os.environ[ADDRESS])
+
+    async def level(self, bootstrap: str) -> FeatureLevel:
+        del bootstrap
+        return await super().level(os.environ[ADDRESS])
+
+    async def raise_level(self, bootstrap: str, level: int) -> None:
+        del bootstrap
+        await super().raise_level(os.environ[ADDRESS], level)
+
+
 def main() -> None:
-    from logfleet.control.balance.load import Plan
-    from logfleet.control.brokers.feature_level import FeatureLevel
-    from logfleet.operations.rebalancing import Goal, Progress
-    from logfleet_operator.__main__ import Ways
-    from logfleet_operator.__main__ import main as operate
-    from logfleet_operator.brokers import BrokerAdmin, BrokerAdmins
-    from logfleet_operator.clusters.may_i import AdminPorts, Answer
-    from logfleet_operator.clusters.moves import FleetMovers
-
-    class OneBroker(BrokerAdmins):
-        async def open(self, bootstrap: str) -> BrokerAdmin:
-            del bootstrap  # names a Service, which nobody serves here
-            return await super().open(os.environ[ADDRESS])
-
-    class OneDecider(AdminPorts):
-        async def may_stop(self, addresses: Sequence[str], brokers: Sequence[int]) -> Answer | None:
-            del addresses, brokers
-            return await super().may_stop([os.environ[ADMIN_ADDRESS]], [BROKER_ID])
-
-        async def serving(self, bootstrap: str) -> frozenset[int] | None:
-            del bootstrap
-            return await super().serving(os.environ[ADDRESS])
-
-    class OneMover(FleetMovers):
-        """The one broker has all replicas; those that are wanted besides are pods without a process."""
-
-        async def held(self, bootstrap: str) -> Mapping[int, int]:
-            del bootstrap
-            return await super().held(os.environ[ADDRESS])
-
-        async def step(self, bootstrap: str, goal: Goal) -> Progress:
-            del bootstrap
-            return await super().step(os.environ[ADDRESS], goal)
-
-        async def propose(self, bootstrap: str, goal: Goal) -> Plan:
-            del bootstrap
-            return await super().propose(os.environ[ADDRESS], goal)
-
-        async def call_back(self, bootstrap: str, goal: Goal) -> Sequence[str]:
-            del bootstrap
-            return await super().call_back(os.environ[ADDRESS], goal)
-
-        async def take_back(self, bootstrap: str, broker_ids: Collection[int]) -> None:
-            serving = await OneDecider().serving(bootstrap) or frozenset()
-            await super().take_back(os.environ[ADDRESS], serving.intersection(broker_ids))
-
-        async def forget(self, bootstrap: str, broker_id: int) -> None:
-            del bootstrap
-            await super().forget(os.environ[ADDRESS], broker_id)
-
-        async def level(self, bootstrap: str) -> FeatureLevel:
-            del bootstrap
-            return await super().level(os.environ[ADDRESS])
-
-        async def raise_level(self, bootstrap: str, level: int) -> None:
-            del bootstrap
-            await super().raise_level(os.environ[ADDRESS], level)
-
     operate(Ways(OneBroker(), OneDecider(), OneMover))
 
 

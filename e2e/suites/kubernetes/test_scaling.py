@@ -11,11 +11,14 @@ import pytest
 from e2e.harness.kube.changes import (
     change,
     change_cluster,
+    claims,
+    drained,
     has_replicas,
     held,
     is_spread,
     kill_operator,
     lead_etcd_from,
+    registered,
     set_brokers,
     status,
     zone_of_etcd_leader,
@@ -64,7 +67,49 @@ def test_six_brokers_become_three_while_a_zone_has_no_power(fleet, rig, load, en
         wait_for("three pods", lambda: len(fleet.broker_pods()) == 3, EMPTY_WITHIN_S)
         fleet.wait_ready()
     assert len(held(fleet)) == 3
+    wait_for("three brokers to be forgotten", lambda: len(registered(fleet)) == 3, 60)
+    wait_for("their claims to say so", lambda: set(drained(fleet).values()) == {"forgotten"}, 60)
+    assert len(drained(fleet)) == 3
     end("6 -> 3 brokers, power of etcd's leader cut, operator killed")
+
+
+def test_a_zone_is_taken_from_a_pool_and_then_the_pool_away(fleet, rig, load, end):
+    """Their brokers' ids are forgotten, and their volumes stay or go, as it is written."""
+    (main,) = fleet.resource()["spec"]["pools"]
+    extra = {**main, "name": "extra", "zones": ["a", "b"], "replicas": 2}
+    known = registered(fleet)
+    with rig.part("a second pool in two zones"):
+        change_cluster(fleet, pools=[main, extra])
+        wait_for("five brokers to be wanted", lambda: status(fleet)["replicas"] == 5, 60)
+        wait_brokers(fleet)
+        wait_for("new brokers to have a share", lambda: len(held(fleet)) == 5, SPREAD_WITHIN_S)
+    (one,) = (each for each in fleet.brokers() if (each["pool"], each["zone"]) == ("extra", "a"))
+    (other,) = (each for each in fleet.brokers() if (each["pool"], each["zone"]) == ("extra", "b"))
+    with rig.part("a zone is taken from it"):
+        change_cluster(fleet, pools=[main, {**extra, "zones": ["a"], "replicas": 1}])
+        kill_operator(fleet)
+        left = {*known, one["id"]}
+        wait_for(
+            "the zone's broker to be forgotten", lambda: registered(fleet) == left, EMPTY_WITHIN_S
+        )
+        mark = f"data-{other['pod']}"
+        wait_for("its claim to stay", lambda: drained(fleet).get(mark) == "forgotten", 60)
+        fleet.wait_ready()
+    with rig.part("the pool is taken away with its volumes"):
+        change_cluster(fleet, pools=[main], scaling={"volumes": "Delete"})
+        kill_operator(fleet)
+        wait_for(
+            "the pool's broker to be forgotten", lambda: registered(fleet) == known, EMPTY_WITHIN_S
+        )
+        wait_for(
+            "no claim of the pool", lambda: not any("-extra-" in each for each in claims(fleet)), 60
+        )
+        fleet.wait_ready()
+    assert drained(fleet) == {}
+    assert len(fleet.broker_pods()) == 3
+    change_cluster(fleet, scaling=None)
+    fleet.wait_ready()
+    end("a zone and a pool taken away, operator killed")
 
 
 def test_a_rebalance_is_approved_and_carried_out_over_the_death_of_the_operator(

@@ -1,8 +1,12 @@
 """What live objects say."""
 
+import copy
+import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
+from logfleet.resources.plan import ObservedTopic
 from logfleet_operator import names
 
 Manifest = dict[str, Any]
@@ -27,8 +31,31 @@ def runs(pod: Manifest) -> bool:
     return any("running" in container["state"] for container in containers)
 
 
-def without_accidents(text: str) -> str:
-    """The same text for two runs that differ in uids, versions, revisions, ports, topic ids and times."""
+def running_brokers(objects: Mapping[tuple[str, str, str], Manifest]) -> frozenset[int]:
+    """Ids of the brokers whose pods run."""
+    found = set()
+    for (kind, _, name), live in objects.items():
+        if kind == "Pod" and component(live) == names.BROKER and runs(live):
+            env = live["spec"]["containers"][0]["env"]
+            base = next(each["value"] for each in env if each["name"] == "BROKER_BASE")
+            found.add(int(base) + int(name.rpartition("-")[2]))
+    return frozenset(found)
+
+
+def without_accidents(
+    objects: Mapping[tuple[str, str, str], Manifest], topics: Mapping[str, ObservedTopic]
+) -> str:
+    """All objects and topics as text, the same for two runs that differ in uids, versions, revisions, ports, topic ids and times."""
+    kept = {}
+    for (kind, _, name), live in sorted(objects.items()):
+        if kind == "Event":  # named by uids and times; a lost one is nothing but a lost word
+            continue
+        copied = copy.deepcopy(live)
+        if kind == "Secret":
+            copied.pop("data")
+            copied["metadata"].pop("annotations")
+        kept[f"{kind}/{name}"] = copied
+    text = json.dumps([kept, {name: repr(topic) for name, topic in topics.items()}])
     for pattern in (
         r"uid-\d+",
         r'"resourceVersion": "\d+"',

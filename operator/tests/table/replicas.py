@@ -16,13 +16,20 @@ STEP = 2
 
 
 class Replicas:
-    """held: by broker id. cordoned, known: ids of brokers. answers: False while no broker does. fewest: brokers that are needed for all that there is."""
+    """counts: by the id of each broker that is registered. cordoned: ids of brokers. answers: False while no broker does.
+
+    fewest: brokers that are needed for all that there is. running: ids of the brokers that run.
+    """
 
     def __init__(
-        self, call: Callable[[str, Callable[[], Any]], Any], changed: Callable[[], None]
+        self,
+        call: Callable[[str, Callable[[], Any]], Any],
+        changed: Callable[[], None],
+        running: Callable[[], Collection[int]],
     ) -> None:
         self._call = call
         self._changed = changed
+        self._running = running
         self.counts: dict[int, int] = {}
         self.cordoned: set[int] = set()
         self.forgotten: list[int] = []
@@ -65,16 +72,28 @@ class Replicas:
         assert not self.counts.get(broker_id), "it holds replicas"
         self._do("forget", lambda: self._forget(broker_id))
 
+    async def stopped(self, bootstrap: str) -> Collection[int]:
+        assert bootstrap
+        return self._do("stopped of", lambda: {*self.counts}.difference(self._running()))
+
     async def level(self, bootstrap: str) -> FeatureLevel:
         assert bootstrap
-        return self._do("level of", lambda: self.feature_level)
+        return self._do("level of", self._level)
 
     async def raise_level(self, bootstrap: str, level: int) -> None:
         assert bootstrap
         self._do("raise", lambda: self._raise(level))
 
+    def _level(self) -> FeatureLevel:
+        """A broker that is registered and does not run keeps the level from being raised."""
+        level, stopped = self.feature_level, sorted({*self.counts}.difference(self._running()))
+        if not stopped or level.possible == level.finalized:
+            return level
+        said = f"Broker {stopped[0]} is not running"
+        return msgspec.structs.replace(level, possible=level.finalized, objection=said)
+
     def _raise(self, level: int) -> None:
-        if level > self.feature_level.possible:
+        if level > self._level().possible:
             raise MovesUnavailable("Broker 2 only supports versions 1-1")
         assert level >= self.feature_level.finalized
         self.raises.append(level)

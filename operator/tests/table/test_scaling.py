@@ -3,10 +3,11 @@
 from typing import Any
 
 import pytest
+from logfleet.control.brokers.feature_level import FeatureLevel
 from logfleet_operator import names
 
 from .disturbances import die_after, lose_answer_of
-from .operation import POOL, Operation, at_rest, cluster, pool, why
+from .operation import POOL, Operation, at_rest, cluster, pool, told, why
 from .world import Death, World
 
 pytestmark = pytest.mark.asyncio
@@ -128,20 +129,69 @@ async def test_new_brokers_stay_empty_if_that_is_said() -> None:
     assert len(pods(world)) == 6
 
 
-async def test_a_pool_and_a_zone_that_are_taken_away_are_emptied_and_go() -> None:
-    extra = {**POOL, "name": "extra"}
-    etcd = {"metadata": {"endpoints": ["etcd.data.svc:2379"]}}  # which is in no zone of ours
-    world, operation = await at_rest(pools=[POOL, extra], **etcd)
+EXTRA = {**POOL, "name": "extra"}
+OUTSIDE = {"metadata": {"endpoints": ["etcd.data.svc:2379"]}}
+"""An etcd which is in no zone of ours."""
+
+
+@pytest.mark.parametrize("volumes", ["Retain", "Delete"])
+@pytest.mark.parametrize(
+    "before, after, gone",
+    [
+        ({"pools": [POOL, EXTRA]}, {}, {f"data-fleet-extra-{zone}-0" for zone in "abc"}),
+        ({}, {"zones": ["a", "b"], **pool(replicas=2)}, {"data-fleet-main-c-0"}),
+    ],
+    ids=["pool", "zone"],
+)
+async def test_a_pool_and_a_zone_that_are_taken_away_are_forgotten_and_their_volumes_go_by_policy(
+    before: dict[str, Any], after: dict[str, Any], gone: set[str], volumes: str
+) -> None:
+    """Then nobody stands in the way of a higher feature level."""
+    rest = {**OUTSIDE, "scaling": {"volumes": volumes}}
+    world, operation = await at_rest(**before, **rest)
+    brokers = world.one("Cluster", "fleet")["status"]["brokers"]
+    world.replicas.counts = dict.fromkeys([each["id"] for each in brokers], 4)
+    world.put(cluster(**after, **rest))
+    await operation.until_at_rest()
+    assert not {f"data-{name}" for name in world.named("Pod")} & gone
+    assert not {f"data-{name}-0" for name in world.named("StatefulSet")} & gone
+    left = {each["id"] for each in brokers if f"data-{each['pod']}" in gone}
+    assert set(world.replicas.forgotten) == left
+    assert marks(world) == ({} if volumes == "Delete" else dict.fromkeys(gone, "forgotten"))
+    assert gone.isdisjoint(world.named("PersistentVolumeClaim")) == (volumes == "Delete")
+    world.replicas.feature_level = FeatureLevel(2, 3)
+    world.put(cluster(**after, **rest, featureLevel=3))
+    await operation.until_at_rest()
+    assert world.replicas.raises == [3]
+    assert world.ready("Cluster", "fleet") == READY
+
+
+async def test_a_pool_that_was_taken_away_comes_again_on_its_volumes_and_under_its_ids() -> None:
+    world, operation = await at_rest(pools=[POOL, EXTRA], **OUTSIDE)
     ids = [each["id"] for each in world.one("Cluster", "fleet")["status"]["brokers"]]
     world.replicas.counts = dict.fromkeys(ids, 4)
-    world.put(cluster(**etcd))
+    world.put(cluster(**OUTSIDE))
     await operation.until_at_rest()
-    assert pods(world) == [f"fleet-main-{zone}-0" for zone in "abc"]
-    assert not [name for name in world.named("StatefulSet") if "extra" in name]
-    world.put(cluster(zones=["a", "b"], **pool(replicas=2), **etcd))
+    world.put(cluster(pools=[POOL, EXTRA], **OUTSIDE))
+    world.replicas.counts |= {each: 0 for each in ids if each not in world.replicas.counts}
     await operation.until_at_rest()
-    assert "fleet-main-c-0" not in pods(world)
-    assert len(pods(world)) == 2
+    assert [each["id"] for each in world.one("Cluster", "fleet")["status"]["brokers"]] == ids
+    assert (world.replicas.cordoned, marks(world)) == (set(), {})
+    assert set(world.replicas.counts.values()) == {4}
+
+
+async def test_a_broker_whose_volume_claim_was_deleted_by_hand_is_forgotten_as_well() -> None:
+    """The claim goes with the pod, and with it the mark by which the broker was to be forgotten."""
+    world, operation = await six()
+    world.put(cluster(**pool(replicas=3)))
+    while "fleet-main-c-1" in pods(world):
+        await operation.round()
+    world.remove("PersistentVolumeClaim", "data-fleet-main-c-1")
+    assert 2001 not in world.replicas.forgotten
+    await operation.until_at_rest()
+    assert sorted(world.replicas.forgotten) == [1, 1001, 2001]
+    assert ("Normal", "BrokerForgotten", "broker 2001") in told(world, "Cluster")
+    assert world.ready("Cluster", "fleet") == READY
 
 
 async def test_without_an_answer_of_brokers_nothing_goes() -> None:

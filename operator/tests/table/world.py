@@ -34,7 +34,7 @@ from msgspec.structs import replace
 
 from .budgets import budget_allows
 from .etcd_cluster import EtcdCluster
-from .lives import component, is_config_map_key, is_ready, runs, without_accidents
+from .lives import component, is_config_map_key, is_ready, running_brokers, runs, without_accidents
 from .pod_status import ready_condition
 from .replicas import Replicas
 from .schemas import STATUS_SCHEMAS, undeclared
@@ -74,7 +74,7 @@ class World:
         self.webhook: Callable[[Manifest], None] = lambda _: None
         self.empty_members: set[str] = set()
         self.etcd = EtcdCluster(self._call)
-        self.replicas = Replicas(self._call, lambda: setattr(self, "changes", self.changes + 1))
+        self.replicas = Replicas(self._call, self._changed, partial(running_brokers, self.objects))
         self.unreachable = False
         self.dynamic_config: dict[str, str] = {}
         self.host_ip = "10.0.0.1"
@@ -151,17 +151,7 @@ class World:
 
     def snapshot(self) -> str:
         """Everything that matters, without what differs from run to run."""
-        kept = {}
-        for (kind, _, name), live in sorted(self.objects.items()):
-            if kind == "Event":  # named by uids and times; a lost one is nothing but a lost word
-                continue
-            copied = copy.deepcopy(live)
-            if kind == "Secret":
-                copied.pop("data")
-                copied["metadata"].pop("annotations")
-            kept[f"{kind}/{name}"] = copied
-        text = json.dumps([kept, {name: repr(topic) for name, topic in self.topics.items()}])
-        return without_accidents(text)
+        return without_accidents(self.objects, self.topics)
 
     # --- controllers ---------------------------------------------------------------------------
 
@@ -464,7 +454,11 @@ class World:
         return ", ".join(sorted({key for key, _ in different}))
 
     def _set_config(self, config: dict[str, str]) -> None:
-        self.dynamic_config, self.changes = config, self.changes + 1
+        self.dynamic_config = config
+        self._changed()
+
+    def _changed(self) -> None:
+        self.changes += 1
 
     async def perform(self, actions: Sequence[TopicAction]) -> None:
         for action in actions:

@@ -120,8 +120,8 @@ class ClusterReconciler:
         try:
             cluster = parse_cluster(live)
             observed, plan = await self._advance(live, cluster)
-            if plan.done and (cared := await self._caretaker.look(cluster, observed)):
-                await self._events.tell(live, cared)
+            if plan.done:
+                await self._look_after(live, cluster, observed, plan)
             plan = await self._spread(live, cluster, plan)
             plan = await self._level(live, cluster, plan)
             status = conditions.cluster_status(live, cluster, observed, plan, now)
@@ -148,6 +148,16 @@ class ClusterReconciler:
         if plan.actions or not is_settled:
             return RECHECK_S
         return REWRITTEN_RECHECK.total_seconds() if observed.rewritings else None
+
+    async def _look_after(
+        self, live: Manifest, cluster: ClusterResource, observed: Observed, plan: ClusterPlan
+    ) -> None:
+        """With all brokers ready: what is to be done now and then, whatever the spec says."""
+        if cared := await self._caretaker.look(cluster, observed):
+            await self._events.tell(live, cared)
+        for each in await self._relocation.forget_strangers(cluster, observed, plan.ranges):
+            said = Said("Normal", STATES_TOLD[State.FORGOTTEN], f"broker {each}", str(each))
+            await self._events.tell(live, said)
 
     async def _spread(
         self, live: Manifest, cluster: ClusterResource, plan: ClusterPlan

@@ -25,6 +25,7 @@ from logfleet_operator import names
 from logfleet_operator.clusters import manifests, shrinking
 from logfleet_operator.clusters.observed import Fleet, Observed
 from logfleet_operator.clusters.plan import leaving_brokers
+from logfleet_operator.clusters.ranges import Range
 from logfleet_operator.leadership import Leadership, LeaseLost
 from logfleet_operator.waiting import elsewhere
 
@@ -64,6 +65,10 @@ class Movers(Protocol):
 
     async def forget(self, bootstrap: str, broker_id: int) -> None:
         """No broker of that id is known any more."""
+        ...
+
+    async def stopped(self, bootstrap: str) -> Collection[int]:
+        """Ids of the brokers that are registered and do not run (Kafka: fenced, KIP-1073)."""
         ...
 
     async def level(self, bootstrap: str) -> FeatureLevel:
@@ -119,6 +124,10 @@ class FleetMovers:
             except KafkaError as error:
                 if error.code != ErrorCode.BROKER_ID_NOT_REGISTERED:
                     raise
+
+    async def stopped(self, bootstrap: str) -> Collection[int]:
+        async with _asked(bootstrap) as client:
+            return (await Admin(client).describe_cluster(include_fenced=True)).fenced
 
     async def level(self, bootstrap: str) -> FeatureLevel:
         async with _asked(bootstrap) as client:
@@ -200,6 +209,25 @@ class Relocation:
     async def forget(self, cluster: ClusterResource, broker_id: int) -> None:
         """Raises MovesUnavailable."""
         await self._movers.forget(manifests.bootstrap_address(cluster), broker_id)
+
+    async def forget_strangers(
+        self, cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
+    ) -> list[int]:
+        """Have brokers forgotten that have stopped and that no pod will be any more; returns their ids.
+
+        So it is with one whose volume claim, on which it stands how far it is, was deleted by hand
+        before it had gone. One that holds replicas stays, the brokers see to that.
+        """
+        bootstrap, forgotten = manifests.bootstrap_address(cluster), []
+        ours = {broker_id for broker_id, _ in manifests.broker_pods(cluster, ranges)}
+        try:
+            stopped = await self._movers.stopped(bootstrap)
+            for broker_id in sorted({*stopped} - ours - shrinking.marked_ids(cluster, observed)):
+                await self._movers.forget(bootstrap, broker_id)
+                forgotten.append(broker_id)
+        except MovesUnavailable as error:
+            log.warning("brokers_not_forgotten", cluster=cluster.metadata.name, error=str(error))
+        return forgotten
 
 
 def _goal(cluster: ClusterResource, leaving: frozenset[int]) -> Goal:

@@ -7,6 +7,9 @@ How far a broker is stands on its volume claim, so that whoever operates goes on
 3. `forgotten`: its pod is gone, and the brokers do not know its id any more. Then its claim goes, if volumes are to be deleted; else it stays, and serves the broker should it come again.
 
 A broker whose claim is marked and that is wanted again is given replicas again, and the mark goes.
+
+Which brokers have left is read from the claims alone: the ranges drop a pool or a zone that the spec
+does not name any more as soon as its brokers are drained.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +22,7 @@ from logfleet.resources.cluster import ClusterResource, set_name
 from logfleet_operator import names
 from logfleet_operator.clusters.broker_ids import ordinal_of
 from logfleet_operator.clusters.observed import Observed
-from logfleet_operator.clusters.ranges import RANGE_SIZE, Range
+from logfleet_operator.clusters.ranges import Range
 from logfleet_operator.clusters.steps import (
     Action,
     ClusterPlan,
@@ -77,13 +80,9 @@ def leaving_ids(ranges: Sequence[Range]) -> frozenset[int]:
 
 def marked_ids(cluster: ClusterResource, observed: Observed) -> frozenset[int]:
     """Ids of the brokers whose claims are marked, whatever with."""
-    found = set()
-    for claim in observed.volumes:
-        ordinal = ordinal_of(claim, cluster.metadata.name)
-        base = claim["metadata"]["labels"].get(names.BASE_LABEL, "")
-        if ordinal is not None and base.isdecimal() and state_of(claim):
-            found.add(int(base) + ordinal)
-    return frozenset(found)
+    marked = (claim for claim in observed.volumes if state_of(claim))
+    ids = (_id_of(claim, cluster.metadata.name) for claim in marked)
+    return frozenset(each for each in ids if each is not None)
 
 
 def plan_shrinking(
@@ -138,19 +137,29 @@ def _has_gone(observed: Observed, place: Place) -> bool:
 def _places(
     cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
 ) -> Iterator[Place]:
-    """All that are wanted, that leave, or whose claim says that they have left."""
+    """All that are wanted or that leave, then all others whose claim is marked; each by id."""
     claims, name = _claims(observed), cluster.metadata.name
-    all_marked = marked_ids(cluster, observed)
     for given in ranges:
         stateful_set = set_name(name, given.pool, given.zone)
-        marked = {each - given.base for each in all_marked if 0 <= each - given.base < RANGE_SIZE}
-        for ordinal in sorted({*range(given.replicas), *marked}):
+        for ordinal in range(given.replicas):
             yield Place(
                 given.base + ordinal,
                 f"{stateful_set}-{ordinal}",
-                claims.get(_claim_name(name, given, ordinal)),
+                claims.pop(_claim_name(name, given, ordinal), None),
                 is_wanted=ordinal < given.staying,
             )
+    left = [(_id_of(claim, name), claim) for claim in claims.values() if state_of(claim)]
+    known = [(broker_id, claim) for broker_id, claim in left if broker_id is not None]
+    for broker_id, claim in sorted(known, key=lambda entry: entry[0]):
+        pod = str(claim["metadata"]["name"]).removeprefix("data-")
+        yield Place(broker_id, pod, claim, is_wanted=False)
+
+
+def _id_of(claim: Manifest, cluster: str) -> int | None:
+    """Of the broker whose volume claim this is, by its labels; None if it is none."""
+    ordinal = ordinal_of(claim, cluster)
+    base = claim["metadata"]["labels"].get(names.BASE_LABEL, "")
+    return int(base) + ordinal if ordinal is not None and base.isdecimal() else None
 
 
 def _claims(observed: Observed) -> dict[str, Manifest]:
