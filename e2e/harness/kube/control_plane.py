@@ -302,11 +302,11 @@ class Kubelets:
         metadata = pod["metadata"]
         for volume in pod["spec"].get("volumes", ()):
             if claim := volume.get("persistentVolumeClaim", {}).get("claimName"):
-                self._plane.request(
-                    "PATCH",
-                    f"/api/v1/namespaces/{metadata['namespace']}/persistentvolumeclaims/{claim}",
-                    {"spec": {"volumeName": f"volume-of-{metadata['name']}"}},
-                )
+                where = f"/api/v1/namespaces/{metadata['namespace']}/persistentvolumeclaims/{claim}"
+                spec = {"volumeName": f"volume-of-{metadata['name']}"}
+                asked = self._plane.request("PATCH", where, {"spec": spec})["spec"]
+                given = {"phase": "Bound", "capacity": asked["resources"]["requests"]}
+                self._plane.request("PATCH", f"{where}/status", {"status": given})
         self._plane.request(
             "POST",
             f"{path}/binding",

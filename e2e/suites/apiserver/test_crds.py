@@ -151,18 +151,6 @@ WRONG_CHANGES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     (
         "cluster",
         {},
-        pools(storage={"size": "1Gi"}),
-        "volumes only grow, write the former size or more",
-    ),
-    (
-        "cluster",
-        {},
-        pools(storage={"size": "2Gi", "class": "fast"}),
-        "a volume's storage class cannot change; add a pool with the other class",
-    ),
-    (
-        "cluster",
-        {},
         {"metadata": {"endpoints": ["etcd:2379"]}},
         "the brokers' metadata cannot move between a managed etcd and one outside",
     ),
@@ -177,12 +165,6 @@ WRONG_CHANGES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         {},
         {"metadata": {"managed": {"replicas": 3, "storage": {"size": "9Gi"}}}},
         "this version cannot change the volumes of the metadata store, write what they had",
-    ),
-    (
-        "cluster",
-        {"featureLevel": 2},
-        {"featureLevel": 1},
-        "a feature level is never lowered, write the former one",
     ),
     (
         "topic",
@@ -230,6 +212,32 @@ WRONG_CHANGES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         {"approved": False},
         "an approval is not taken back; to end it set stop to true",
     ),
+]
+GIVEN: dict[str, Any] = {"pools": [{"name": "main", "size": "2Gi"}], "featureLevel": 2}
+"""The status of a Cluster with volumes, at a feature level."""
+FAST = {"size": "2Gi", "class": "fast"}
+OF_FAST: dict[str, Any] = {"pools": [{"name": "main", **FAST}]}
+ONE = pools(storage={"size": "1Gi"})
+MANY = pools(storage={"size": "20Ti"})
+OTHER_CLASS = "a volume's storage class cannot change; add a pool with the other class"
+LEVEL = "a feature level is never lowered, write that of the brokers (status.featureLevel) or more"
+WRONG_BESIDE_STATUS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = [
+    (GIVEN, MANY, ONE, "volumes only grow, write what they have (status.pools) or more"),
+    (GIVEN, {}, pools(storage=FAST), OTHER_CLASS),
+    (OF_FAST, pools(storage=FAST), pools(), OTHER_CLASS),
+    (GIVEN, {"featureLevel": 20}, {"featureLevel": 1}, LEVEL),
+]
+GOOD_BESIDE_STATUS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+    (GIVEN, MANY, pools(storage={"size": "2048Mi"})),
+    (GIVEN, {"featureLevel": 20}, {"featureLevel": 2}),
+    (GIVEN, {"featureLevel": 20}, {"featureLevel": None}),
+    # Nothing is there yet: a mistake is written back.
+    ({"pools": []}, MANY, ONE),
+    ({}, pools(storage={"size": "2Gi", "class": "fsat"}), pools(storage=FAST)),
+    # What was made again over larger volumes, or at a higher level, changes in all else.
+    (GIVEN, ONE, {**pools(storage={"size": "1Gi"}, replicas=4), "image": "x"}),
+    (GIVEN, {"featureLevel": 1}, {"featureLevel": 1, "image": "x"}),
+    (GIVEN, pools(storage=FAST), {**pools(storage=FAST), "image": "x"}),
 ]
 LONG_NAME = "a topic's name has at most 249 characters, write a shorter one"
 GOOD_CHANGES: list[tuple[str, dict[str, Any]]] = [
@@ -283,6 +291,29 @@ def test_a_change_that_cannot_be_undone_is_refused_with_a_sentence(
     assert sentence in refusal(scratch, resource(kind, after))
 
 
+def in_fact(server: Kubernetes, status: dict[str, Any]) -> None:
+    """Write the Cluster's status; rules that look at it never keep the operator from that."""
+    patch = ("patch", CLUSTERS, "a-cluster", "--subresource=status", "--type=merge")
+    server.kubectl(*patch, "-p", json.dumps({"status": status}), namespace=NAMESPACE)
+
+
+@pytest.mark.parametrize("status, before, after, sentence", WRONG_BESIDE_STATUS)
+def test_what_contradicts_what_there_is_is_refused_with_a_sentence(
+    scratch, status, before, after, sentence
+):
+    scratch.apply(resource("cluster", before), namespace=NAMESPACE)
+    in_fact(scratch, status)
+    assert sentence in refusal(scratch, resource("cluster", after))
+
+
+@pytest.mark.parametrize("status, before, after", GOOD_BESIDE_STATUS)
+def test_what_never_came_true_can_be_written_back(scratch, status, before, after):
+    scratch.apply(resource("cluster", before), namespace=NAMESPACE)
+    in_fact(scratch, status)
+    assert "configured" in scratch.apply(resource("cluster", after), namespace=NAMESPACE)
+    in_fact(scratch, {**status, "why": "because"})
+
+
 @pytest.mark.parametrize("kind, after", GOOD_CHANGES)
 def test_a_change_that_can_be_made_is_taken(scratch, kind, after):
     scratch.apply(resource(kind, {}), namespace=NAMESPACE)
@@ -303,6 +334,7 @@ def sentences(schema: Any) -> Iterator[str]:
 
 def test_every_rule_is_shown_to_refuse_something():
     shown = [said for *_, said in WRONG] + [said for *_, said in WRONG_CHANGES] + [LONG_NAME]
+    shown += [said for *_, said in WRONG_BESIDE_STATUS]
     for path in CRDS:
         for sentence in sentences(yaml.safe_load(path.read_text())):
             assert any(part in sentence for part in shown), sentence

@@ -17,10 +17,11 @@ from logfleet.resources.plan import ObservedTopic, Reason, Refusal, Shortages
 from logfleet.resources.topic import TopicResource
 
 from logfleet_operator import names
-from logfleet_operator.clusters import manifests, snapshots
+from logfleet_operator.clusters import manifests, resizing, snapshots
 from logfleet_operator.clusters.observed import Observed, node_ports
 from logfleet_operator.clusters.rollout import troubles_of
 from logfleet_operator.clusters.steps import ClusterPlan, Stage
+from logfleet_operator.clusters.volumes import by_pool
 from logfleet_operator.upgrades import rules as upgrades
 
 Status = dict[str, Any]
@@ -145,14 +146,15 @@ def cluster_status(
         "troubles": troubles_of(observed)[:TROUBLES_MAX],
         "replicas": cluster.brokers,
         "readyReplicas": sum(pod.ready for pod in observed.of_component(names.BROKER)),
-        "spreading": plan.stage is not Stage.DONE and spreads(live, cluster),
+        "spreading": not plan.spread and spreads(live, cluster),
         "listeners": _listeners(cluster, observed, plan),
         "brokers": brokers[:BROKERS_LISTED_MAX],
         "ranges": [msgspec.structs.asdict(given) for given in plan.ranges],
+        "pools": _pools(cluster, observed, plan),
         "conditions": _cluster_conditions(live, plan, now),
     }
     if not plan.ranges:  # paused or refused: what was known is still true
-        for key in ("listeners", "brokers", "ranges"):
+        for key in ("listeners", "brokers", "ranges", "pools"):
             status[key] = live.get("status", {}).get(key, [])
     if cluster.spec.metadata.managed is not None:
         status["metadata"] = {
@@ -167,7 +169,16 @@ def cluster_status(
         status["warnings"].append(below)
     if failed := snapshots.trouble(cluster, observed, datetime.fromisoformat(now)):
         status["warnings"].append(failed)
+    moment = datetime.fromisoformat(now)
+    status["warnings"] += resizing.warnings(cluster, observed, plan.ranges, moment)
     return status
+
+
+def _pools(cluster: ClusterResource, observed: Observed, plan: ClusterPlan) -> list[Status]:
+    return [
+        {"name": there.name, "size": there.size} | ({"class": there.class_} if there.class_ else {})
+        for there in by_pool(cluster, observed, plan.ranges)
+    ]
 
 
 def _levels(live: Mapping[str, Any], plan: ClusterPlan) -> Status:
@@ -208,7 +219,8 @@ def _cluster_conditions(live: Mapping[str, Any], plan: ClusterPlan, now: str) ->
     reason: str = Reason.READY if plan.done else Reason.PROGRESSING
     if plan.refusal is not None:
         reason = plan.refusal.reason
-    ready = condition(live, READY, true=plan.done, reason=reason, message=plan.why, now=now)
+    is_ready = plan.done and plan.refusal is None
+    ready = condition(live, READY, true=is_ready, reason=reason, message=plan.why, now=now)
     return [ready, progressing, paused]
 
 

@@ -246,42 +246,6 @@ async def test_a_cluster_made_again_with_fewer_brokers_than_volumes_empties_them
     assert "fleet-main-c-0" not in world.named("Pod")
 
 
-def sizes(world: World) -> set[str]:
-    return {
-        world.one("PersistentVolumeClaim", name)["spec"]["resources"]["requests"]["storage"]
-        for name in world.named("PersistentVolumeClaim")
-        if "etcd" not in name
-    }
-
-
-async def test_volumes_grow_and_no_pod_goes() -> None:
-    world, operation = await at_rest(**pool())
-    world.touch({**world.objects["StorageClass", "", "zonal"], "allowVolumeExpansion": True})
-    before = {name: world.one("Pod", name)["metadata"]["uid"] for name in pods(world)}
-    world.put(cluster(**pool(storage={"size": "9Gi"})))
-    await operation.until_at_rest()
-    assert sizes(world) == {"9Gi"}
-    assert world.ready("Cluster", "fleet") == READY
-    assert {name: world.one("Pod", name)["metadata"]["uid"] for name in pods(world)} == before
-    world.put(cluster(**pool(replicas=4, storage={"size": "9Gi"})))
-    await operation.until_at_rest()
-    assert (sizes(world), len(pods(world))) == ({"9Gi"}, 4)
-    world.put(cluster(**pool(storage={"size": "9Gi"})))
-    await operation.until_at_rest()
-    assert (sizes(world), len(pods(world))) == ({"9Gi"}, 3), "a mark does not make them small again"
-
-
-async def test_volumes_that_cannot_grow_are_told_with_what_to_write() -> None:
-    world, operation = await at_rest()
-    world.put(cluster(**pool(storage={"size": "9Gi"})))
-    await operation.until_at_rest()
-    assert world.ready("Cluster", "fleet") == ("False", "NotSupported")
-    assert "does not allow volumes to grow (allowVolumeExpansion); write 2Gi" in why(world)
-    world.put(cluster(**pool(storage={"size": "1Gi"})))
-    await operation.until_at_rest()
-    assert "they only grow" in why(world)
-
-
 async def test_fewer_brokers_that_cannot_be_emptied_leave_min_insync_replicas_as_it_was() -> None:
     """3 -> 2 with topics of three replicas, which have no other place: the shrink waits, and what acks=all means changes at once."""
     world, operation = await at_rest(**pool(replicas=3))

@@ -127,8 +127,9 @@ async def test_a_volume_that_did_not_wait_for_its_pod_says_nothing(
     world.put(cluster(zones=[], **pool(replicas=4)))
     await operation.until_at_rest()
     claim = world.one("PersistentVolumeClaim", "data-fleet-main-3")
-    bound = {"volumeName": "v", "storageClassName": "other"}
-    world.touch({**claim, "metadata": {**claim["metadata"]}, "spec": bound})
+    spec = {**claim["spec"], "volumeName": "v", "storageClassName": "other"}
+    status = {"capacity": spec["resources"]["requests"]}
+    world.touch({**claim, "metadata": {**claim["metadata"]}, "spec": spec, "status": status})
     world.put(cluster(zones=[]))
     await operation.until_at_rest()
     assert world.replicas.forgotten == forgotten
@@ -193,7 +194,8 @@ def leave_volumes(world: World, *names_of_etcd: str) -> None:
         claim: Manifest = {
             "kind": "PersistentVolumeClaim",
             "metadata": {"name": f"data-{name}", "labels": labels},
-            "spec": {"volumeName": "left"},
+            "spec": {"volumeName": "left", "resources": {"requests": {"storage": "1Gi"}}},
+            "status": {"capacity": {"storage": "1Gi"}},
         }
         world.put(claim)
 

@@ -32,6 +32,7 @@ from logfleet_operator.clusters.may_i import Answer
 from logfleet_operator.kube import KubeConflict, KubeError
 from msgspec.structs import replace
 
+from . import claims
 from .budgets import budget_allows
 from .etcd_cluster import EtcdCluster
 from .lives import component, is_config_map_key, is_ready, running_brokers, runs, without_accidents
@@ -52,7 +53,7 @@ class Death(BaseException):
 class World:
     """Kube and AdminFactory in one.
 
-    may_i: what brokers answer who are asked whether these may stop; serves: who is not fenced, if they say. has_node: whether a pod of this name fits on a node; its volume is bound then. broken_images: pods with these never run; idle_images: they run and are never ready; idle_pods: so do these. empty_members: etcd pods that came back with an empty volume. refused: (kind, name) -> why the API server does not take it; kind "Topic/status" for a status. webhook: changes what is applied before it is stored.
+    may_i: what brokers answer who are asked whether these may stop; serves: who is not fenced, if they say. has_node: whether a pod of this name fits on a node; its volume is bound then. broken_images: pods with these never run; idle_images: they run and are never ready; idle_pods: so do these. empty_members: etcd pods that came back with an empty volume. refused: (kind, name) -> why the API server does not take it; kind "Topic/status" for a status. webhook: changes what is applied before it is stored. resizes: claims that ask for more get it.
     lacks: of all partitions. forbidden_topics: name -> why brokers refuse to touch it; forbidden_keys: of topics' configuration. disruptions_allowed:
     by budgets, which know of what happens elsewhere. taken_most: of the brokers that ran, how many the operator took away between two steps, at most.
     """
@@ -67,6 +68,7 @@ class World:
         self.broken_images: set[str] = set()
         self.idle_images: set[str] = set()
         self.idle_pods: set[str] = set()
+        self.resizes = True
         self.taken_most = 0
         self.forbidden_topics: dict[str, str] = {}
         self.forbidden_keys: set[str] = set()
@@ -167,6 +169,8 @@ class World:
         for (kind, _, _), live in list(self.objects.items()):
             if kind == "Pod":
                 self._run_pod(live, leases=leases)
+            elif self.resizes and (grown := claims.resized(live)):
+                self.touch(grown)
 
     def _collect_garbage(self) -> None:
         while True:
@@ -239,9 +243,8 @@ class World:
             self._set_status(live, {"conditions": [told]})
             return None
         claim = self.one("PersistentVolumeClaim", f"data-{name}")
-        if "volumeName" not in claim.get("spec", {}):
-            spec = {**claim.get("spec", {}), "volumeName": f"volume-of-{name}"}
-            self.touch({**claim, "metadata": {**claim["metadata"]}, "spec": spec})
+        if "volumeName" not in claim["spec"]:
+            self.touch(claims.bound(claim))
         spec = {**live["spec"], "nodeName": self.node_of(name)}
         return self.touch({**live, "metadata": {**live["metadata"]}, "spec": spec})
 
@@ -370,12 +373,14 @@ class World:
         if live is None:
             live = self._store(*key, {"metadata": {}})
         elif key[0] == "StatefulSet":
-            claims = [each["spec"]["volumeClaimTemplates"] for each in (live, manifest)]
-            if claims[0] != claims[1]:
+            templates = [each["spec"]["volumeClaimTemplates"] for each in (live, manifest)]
+            if templates[0] != templates[1]:
                 raise KubeError(422, "Invalid", "spec: Forbidden: updates to statefulset spec ...")
         before = live
         live = copy.deepcopy(live)
         merge(live, self._applied.get(key, {}), copy.deepcopy(manifest))
+        if key[0] == "PersistentVolumeClaim":
+            claims.admit(before, live, self.objects.values(), self.now())
         self.webhook(live)
         self._applied[key] = copy.deepcopy(manifest)
         if live["kind"] == "Service" and live["spec"].get("type") == "NodePort":

@@ -29,7 +29,7 @@ from logfleet_operator.clusters.observed import (
 )
 from logfleet_operator.clusters.plan import plan_cluster
 from logfleet_operator.clusters.reading import Readiness, observe
-from logfleet_operator.clusters.resizing import size_of
+from logfleet_operator.clusters.refusals import joined
 from logfleet_operator.clusters.rollout import DeletePod, EvictPod
 from logfleet_operator.clusters.shrinking import State, state_of
 from logfleet_operator.clusters.steps import (
@@ -46,7 +46,9 @@ from logfleet_operator.clusters.steps import (
     RemoveMember,
     Stage,
     TakeBack,
+    hindered,
 )
+from logfleet_operator.clusters.volumes import size_of
 from logfleet_operator.events import Events, of_change
 from logfleet_operator.kube import Kube, KubeConflict, KubeError, KubeUnavailable
 from logfleet_operator.names import Manifest
@@ -124,6 +126,8 @@ class ClusterReconciler:
                 await self._look_after(live, cluster, observed, plan)
             plan = await self._spread(live, cluster, plan)
             plan = await self._level(live, cluster, plan)
+            if plan.unmet:
+                plan = hindered(plan, joined(plan.unmet))
             status = conditions.cluster_status(live, cluster, observed, plan, now)
         except InvalidResourceError as error:
             await self._fail(live, Reason.INVALID, str(error), now)
@@ -144,8 +148,7 @@ class ClusterReconciler:
             await self._fail(live, Reason.PROGRESSING, sentence, now)
             raise
         await self._tell(live, status, now)
-        is_settled = plan.stage is Stage.DONE or plan.refusal or plan.paused
-        if plan.actions or not is_settled:
+        if plan.actions or plan.stage.is_progress:
             return RECHECK_S
         return REWRITTEN_RECHECK.total_seconds() if observed.rewritings else None
 
@@ -163,11 +166,13 @@ class ClusterReconciler:
         self, live: Manifest, cluster: ClusterResource, plan: ClusterPlan
     ) -> ClusterPlan:
         """With all brokers ready: those that are new get their share."""
-        if not plan.done or not conditions.spreads(live, cluster):
+        if not plan.done:
             return plan
-        said = await self._relocation.spread(cluster)
+        said = None
+        if conditions.spreads(live, cluster):
+            said = await self._relocation.spread(cluster)
         if said is None:
-            return plan
+            return replace(plan, spread=True)
         return replace(plan, why=f"{plan.why}; they get their share: {said}", stage=Stage.SPREADING)
 
     async def _level(

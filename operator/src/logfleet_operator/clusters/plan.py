@@ -65,6 +65,7 @@ def plan_cluster(
     found = [
         *refusals.config_refusals(cluster),
         *refusals.storage_refusals(cluster, observed, ranges),
+        *refusals.volumes_refusals(cluster, observed, ranges),
         *metadata_store.zones_refusals(cluster, observed),
     ]
     if found:
@@ -82,7 +83,8 @@ def plan_cluster(
     why = plan.why
     if others := rewritten(observed):
         why += f"; an admission webhook or policy rewrites {', '.join(others[:5])}"
-    return replace(plan, why=why, ranges=tuple(ranges))
+    unmet = tuple(resizing.unmet(cluster, observed, ranges))
+    return replace(plan, why=why, ranges=tuple(ranges), unmet=unmet)
 
 
 def ranges_of(cluster: ClusterResource, observed: Observed, given: Sequence[Range]) -> list[Range]:
@@ -160,9 +162,6 @@ def _brokers(
         and given.pool in pools  # one that is taken away stays as it is, until it is empty
     ]
     sets = [with_template_as_asked(observed, wanted) for wanted in sets]
-    refusal = refusals.volumes_refusal(observed, sets)
-    if refusal is not None:
-        return refused(refusal)
     # The configuration before the pods that read it.
     actions = applies(cluster, observed, [manifests.config(cluster, ports, total)])
     if actions:

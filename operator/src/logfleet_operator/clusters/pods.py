@@ -93,18 +93,17 @@ def claim(storage: Storage, labels: Manifest) -> Manifest:
 
 
 def with_claims_as_begun(stateful_set: Manifest, live: Manifest | None) -> Manifest:
-    """The StatefulSet with the labels that its volume claim template began with, and the size if that was smaller: templates never change.
+    """The StatefulSet with the volume claim template that it began with: templates never change.
 
-    Claims that are made of it grow by themselves (`resizing`).
+    Claims that are made of it get the size that is wanted by themselves (`resizing`).
     """
     if live is None:
         return stateful_set
     (wanted,), (begun,) = (found["spec"]["volumeClaimTemplates"] for found in (stateful_set, live))
     metadata = {**wanted["metadata"], "labels": begun["metadata"].get("labels", {})}
-    sizes = [each["spec"]["resources"]["requests"]["storage"] for each in (begun, wanted)]
-    spec_of_claim = wanted["spec"]
-    if is_larger(sizes[1], sizes[0]):
-        spec_of_claim = {**spec_of_claim, "resources": begun["spec"]["resources"]}
+    spec_of_claim = {**wanted["spec"], "resources": begun["spec"]["resources"]}
+    if "storageClassName" in begun["spec"]:
+        spec_of_claim["storageClassName"] = begun["spec"]["storageClassName"]
     templates = [{**wanted, "metadata": metadata, "spec": spec_of_claim}]
     spec = {**stateful_set["spec"], "volumeClaimTemplates": templates}
     return {**stateful_set, "spec": spec}

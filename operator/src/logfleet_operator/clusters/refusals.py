@@ -9,8 +9,10 @@ from logfleet.resources.plan import Reason, Refusal
 
 from logfleet_operator import names
 from logfleet_operator.clusters import manifests
-from logfleet_operator.clusters.observed import Observed, differs
+from logfleet_operator.clusters.observed import Observed
+from logfleet_operator.clusters.pods import is_larger
 from logfleet_operator.clusters.ranges import Range
+from logfleet_operator.clusters.volumes import by_pool
 from logfleet_operator.names import Manifest
 
 DEFAULT_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
@@ -74,18 +76,16 @@ def storage_class(observed: Observed, name: str | None) -> Manifest | None:
     return None
 
 
-def volumes_refusal(observed: Observed, sets: Sequence[Manifest]) -> Refusal | None:
-    """Volume claim templates never change; what differs would be refused without a sentence."""
-    for wanted in sets:
-        live = observed.get("StatefulSet", wanted["metadata"]["name"])
-        if live is None:
-            continue
-        old, new = (found["spec"]["volumeClaimTemplates"][0]["spec"] for found in (live, wanted))
-        if differs(new, old):
-            return Refusal(
+def volumes_refusals(
+    cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
+) -> Iterator[Refusal]:
+    """Volumes that there are neither shrink nor change their class."""
+    pools = {pool.name: pool.storage for pool in cluster.spec.pools}
+    for there in by_pool(cluster, observed, ranges):
+        wanted = pools[there.name]
+        if is_larger(there.size, wanted.size) or wanted.class_ not in {None, there.class_}:
+            yield Refusal(
                 Reason.NOT_SUPPORTED,
-                f"spec.pools[].storage: volumes of {wanted['metadata']['name']} have "
-                f"{old['resources']['requests']['storage']} of class "
-                f"{old.get('storageClassName', '-')}: they only grow, and keep their class",
+                f"spec.pools[{there.name}].storage: its volumes have {there.size} of class "
+                f"{there.class_ or '(the default one)'}: they only grow, and keep their class",
             )
-    return None

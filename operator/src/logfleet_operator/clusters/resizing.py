@@ -1,55 +1,140 @@
 """Volumes that are to be larger: their claims ask for more, and Kubernetes grows them while their pods run. PURE.
 
 The claim template of a StatefulSet never changes, so a claim that is made of it later begins as small as the first ones and grows at once, too.
-Source: KEP-284, PersistentVolumeClaim `spec.resources`; it needs a StorageClass that allows volume expansion.
+What was asked for and not given can be taken back, to a size above what there is.
+Source: KEP-284, PersistentVolumeClaim `spec.resources`; it needs a StorageClass that allows volume expansion. KEP-1790 (Kubernetes 1.32): asking for less again, and the conditions of a claim.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Final
 
-from logfleet.resources.cluster import ClusterResource, set_name
+from logfleet.resources.cluster import ClusterResource
 from logfleet.resources.plan import Reason, Refusal
 
-from logfleet_operator.clusters.observed import Observed, is_bound
+from logfleet_operator import names
+from logfleet_operator.clusters.observed import Observed
 from logfleet_operator.clusters.pods import is_larger
 from logfleet_operator.clusters.ranges import Range
 from logfleet_operator.clusters.refusals import storage_class
-from logfleet_operator.clusters.steps import ClusterPlan, GrowClaim, Stage, refused
+from logfleet_operator.clusters.steps import ClusterPlan, GrowClaim, Stage
+from logfleet_operator.clusters.volumes import Volume, volumes_of
 from logfleet_operator.names import Manifest
+
+# Kubernetes grows a volume and its file system within minutes; after this something keeps it from doing so.
+LATE: Final = timedelta(minutes=5)
+TOLD_MAX: Final = 3
+FAILED: Final = ("ControllerResizeError", "NodeResizeError")
+WAITS_FOR_POD: Final = "FileSystemResizePending"
 
 
 def plan_resizing(
     cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
 ) -> ClusterPlan | None:
     """Of claims that have a volume; others wait until they have one."""
-    sizes = {pool.name: pool.storage.size for pool in cluster.spec.pools}
-    wanted = {
-        f"data-{set_name(cluster.metadata.name, given.pool, given.zone)}": given.pool
-        for given in ranges
-        if given.pool in sizes
-    }
-    grows = []
-    for claim in observed.volumes:
-        name = str(claim["metadata"]["name"])
-        pool = wanted.get(name.rpartition("-")[0])
-        if pool is None or not is_bound(claim) or not is_larger(sizes[pool], size_of(claim)):
-            continue
-        class_name = claim["spec"].get("storageClassName")
-        found = storage_class(observed, class_name)
-        if found is None or not found.get("allowVolumeExpansion"):
-            return refused(
-                Refusal(
-                    Reason.NOT_SUPPORTED,
-                    f"spec.pools[{pool}].storage.size: StorageClass {class_name or '(the default one)'} does not allow volumes to grow "
-                    f"(allowVolumeExpansion); write {size_of(claim)}, or add a pool with larger volumes",
-                )
-            )
-        grows.append(GrowClaim(name, sizes[pool]))
-    if not grows:
+    changes = [
+        GrowClaim(volume.name, volume.wanted)
+        for volume in volumes_of(cluster, observed, ranges)
+        if (is_larger(volume.wanted, volume.asked) and _may_grow(observed, volume))
+        or (is_larger(volume.asked, volume.wanted) and is_larger(volume.wanted, volume.given))
+    ]
+    if not changes:
         return None
-    return ClusterPlan(f"growing {len(grows)} volumes", tuple(grows), stage=Stage.MAKING)
+    return ClusterPlan(f"growing {len(changes)} volumes", tuple(changes), stage=Stage.MAKING)
 
 
-def size_of(claim: Manifest) -> str:
-    """What the claim asks for; "" if it does not say."""
-    requests = claim.get("spec", {}).get("resources", {}).get("requests", {})
-    return str(requests.get("storage", ""))
+def unmet(
+    cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
+) -> Iterator[Refusal]:
+    """Sizes of the spec that volumes do not have: first what cannot be, then what is under way."""
+    small = [
+        volume
+        for volume in volumes_of(cluster, observed, ranges)
+        if is_larger(volume.wanted, volume.has)
+    ]
+    asked = [volume for volume in small if not is_larger(volume.wanted, volume.asked)]
+    refused = {
+        volume.pool: volume
+        for volume in small
+        if volume not in asked and not _may_grow(observed, volume)
+    }
+    for pool, volume in refused.items():
+        class_name = volume.claim["spec"].get("storageClassName") or "(the default one)"
+        yield Refusal(
+            Reason.NOT_SUPPORTED,
+            f"spec.pools[{pool}].storage.size: StorageClass {class_name} does not allow volumes to grow "
+            f"(allowVolumeExpansion); write {volume.has}, or add a pool with larger volumes",
+        )
+    if asked:
+        said = "; ".join(_told(volume) for volume in asked[:TOLD_MAX])
+        more = f"; and {len(asked) - TOLD_MAX} more" if len(asked) > TOLD_MAX else ""
+        yield Refusal(Reason.PROGRESSING, f"waiting for volumes to grow: {said}{more}")
+
+
+def warnings(
+    cluster: ClusterResource, observed: Observed, ranges: Sequence[Range], now: datetime
+) -> Iterator[str]:
+    """What of volumes does not grow, and what a person can do; the first ones."""
+    said = []
+    for volume in volumes_of(cluster, observed, ranges):
+        if not is_larger(volume.asked, volume.given):
+            continue
+        back = f"write a size above {volume.given} that its StorageClass can give, in spec.pools[{volume.pool}].storage.size"
+        asked_at = _asked_at(volume.claim)
+        if not is_larger(volume.wanted, volume.given):
+            said.append(
+                f"{volume.name} still asks for {volume.asked}: Kubernetes takes that back to a size "
+                f"above {volume.given} only, write one if it must not grow"
+            )
+        elif any(_condition(volume.claim, each) for each in FAILED):
+            said.append(f"{_told(volume)}; mend that, or {back}")
+        elif asked_at is not None and now - asked_at < LATE:
+            continue
+        elif _condition(volume.claim, WAITS_FOR_POD):
+            remedy = f"`logfleet may-i stop ID && kubectl delete pod {volume.pod}`"
+            said.append(f"{_told(volume)}; if it stays so, have its pod start again: {remedy}")
+        else:
+            said.append(
+                f"{_told(volume)}; see `kubectl describe pvc {volume.name}` and the driver's resizer, or {back}"
+            )
+    yield from said[:TOLD_MAX]
+    if len(said) > TOLD_MAX:
+        yield f"and {len(said) - TOLD_MAX} volumes more do not grow"
+
+
+def _may_grow(observed: Observed, volume: Volume) -> bool:
+    found = storage_class(observed, volume.claim["spec"].get("storageClassName"))
+    return found is not None and bool(found.get("allowVolumeExpansion"))
+
+
+def _told(volume: Volume) -> str:
+    """What the claim says of it, the same sentence as long as nothing changes."""
+    for kind in (*FAILED, WAITS_FOR_POD, "Resizing"):
+        if found := _condition(volume.claim, kind):
+            since = f" since {found['lastTransitionTime']}" if "lastTransitionTime" in found else ""
+            message = f": {found['message']}" if found.get("message") else ""
+            state = f"{kind}{since}{message}"
+            break
+    else:
+        asked_at = _asked_at(volume.claim)
+        since = f" at {asked_at:%Y-%m-%dT%H:%M:%SZ}" if asked_at is not None else ""
+        state = f"asked for{since}, nothing has begun to grow it"
+    return f"{volume.name} has {volume.given} of {volume.asked} ({state})"
+
+
+def _condition(claim: Manifest, kind: str) -> Manifest | None:
+    """The condition of that type, if it is true."""
+    for found in claim.get("status", {}).get("conditions", ()):
+        if found["type"] == kind and found["status"] == "True":
+            return dict(found)
+    return None
+
+
+def _asked_at(claim: Manifest) -> datetime | None:
+    """When the operator last wrote what the claim asks for; None if that is not known."""
+    times = [
+        each["time"]
+        for each in claim["metadata"].get("managedFields", ())
+        if each.get("manager") == names.FIELD_MANAGER and "time" in each
+    ]
+    return datetime.fromisoformat(max(times)) if times else None

@@ -1,12 +1,12 @@
 """What a plan for a Cluster is made of: actions, and the plan that names the next of them. PURE."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from logfleet.control.brokers.feature_level import FeatureLevel
 from logfleet.resources.cluster import ClusterResource
-from logfleet.resources.plan import Refusal
+from logfleet.resources.plan import Reason, Refusal
 
 from logfleet_operator import names
 from logfleet_operator.clusters import manifests, pods
@@ -79,7 +79,7 @@ class MarkClaim:
 
 @dataclass(frozen=True, slots=True)
 class GrowClaim:
-    """Ask for a larger volume for this claim. size: a quantity."""
+    """Ask for a larger volume for this claim, or for less than was asked for in vain. size: a quantity."""
 
     name: str
     size: str
@@ -111,6 +111,7 @@ class Stage(StrEnum):
     DRAINING = "DrainingBrokers"
     SPREADING = "SpreadingReplicas"
     RAISING = "RaisingFeatureLevel"
+    GROWING = "GrowingVolumes"
     HEALING = "HealingMetadataStore"
     WAITING = "Waiting"
     DONE = "AsWritten"
@@ -143,6 +144,8 @@ class ClusterPlan:
     """The next actions (none: wait, or nothing is left), `why` in one sentence.
 
     stage: what that is. ranges: for status, empty if they are not known. level: likewise, of brokers that were asked.
+    unmet: what of the spec is not carried out, or not yet, while all else is; see `hindered`.
+    spread: brokers that are new have their share of replicas.
     """
 
     why: str
@@ -151,6 +154,8 @@ class ClusterPlan:
     stage: Stage = Stage.WAITING
     ranges: tuple[Range, ...] = field(default=())
     level: FeatureLevel | None = None
+    unmet: tuple[Refusal, ...] = ()
+    spread: bool = False
 
     @property
     def done(self) -> bool:
@@ -160,6 +165,16 @@ class ClusterPlan:
     @property
     def paused(self) -> bool:
         return self.stage is Stage.PAUSED
+
+
+def hindered(plan: ClusterPlan, refusal: Refusal) -> ClusterPlan:
+    """The plan of a Cluster that is not as written all the same."""
+    if plan.paused:
+        return plan
+    why = refusal.message if plan.stage is Stage.DONE else f"{refusal.message}; {plan.why}"
+    at_last = Stage.GROWING if refusal.reason is Reason.PROGRESSING else Stage.REFUSED
+    stage = at_last if plan.stage is Stage.DONE else plan.stage
+    return replace(plan, why=why, stage=stage, refusal=plan.refusal or refusal)
 
 
 def refused(refusal: Refusal) -> ClusterPlan:

@@ -39,7 +39,10 @@ def unmet(wanted: int | None, found: FeatureLevel | None, known: int) -> str:
         return ""
     if found is None:
         return f"feature level {wanted} waits: no broker answers"
-    reason = found.objection or f"the brokers' version can do {found.possible} at most"
+    reason = found.objection or (
+        f"the brokers' version can do {found.possible} at most; run a later one, or write "
+        f"{found.possible}"
+    )
     return f"feature level {wanted} waits: {reason}"
 
 
