@@ -1,6 +1,7 @@
 """A Cluster's version: its image first, then the level of what brokers may write, which the brokers raise."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from logfleet.control.brokers.feature_level import FeatureLevel
 
 from .disturbances import die_after, lose_answer_of, refuse
-from .operation import Operation, at_rest, cluster, told, why
+from .operation import SETTINGS, Operation, at_rest, cluster, told, why
 from .world import Death, World
 
 pytestmark = pytest.mark.asyncio
@@ -55,6 +56,27 @@ async def test_an_image_counts_instead_of_the_version() -> None:
     world.put(cluster(version="0.2.0", image="mine:1"))
     await operation.until_at_rest()
     assert images(world) == {"mine:1"}
+
+
+def uids(world: World) -> dict[str, str]:
+    return {name: world.one("Pod", name)["metadata"]["uid"] for name in world.named("Pod")}
+
+
+async def test_an_operator_with_another_default_image_replaces_no_pod() -> None:
+    """A member of etcd keeps the image of its gate until it is replaced for another reason."""
+    world, _ = await at_rest()
+    before = uids(world)
+    newer = replace(SETTINGS, broker_image="logfleet/broker:2")
+    await Operation(world, newer).until_at_rest()
+    assert uids(world) == before
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
+    await Operation(world, replace(newer, etcd_image="etcd:2")).until_at_rest()
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
+    gates = {
+        world.one("Pod", f"fleet-etcd-{ordinal}")["spec"]["initContainers"][0]["image"]
+        for ordinal in range(3)
+    }
+    assert gates == {"logfleet/broker:2"}
 
 
 async def test_a_level_waits_until_all_brokers_can_do_it_and_says_who_cannot() -> None:

@@ -34,6 +34,7 @@ ADMITTED_KEY: Final = "etcd-admitted"
 DATA_DIRECTORY: Final = "/var/lib/etcd"
 CERTIFICATES: Final = "/etc/etcd"
 QUOTA_BYTES_MAX: Final = 8 << 30  # etcd's own advice
+GATE: Final = "gate"
 # The gate's verdict: an exit code that nothing else has (a signal's is 128 and more, a shell's own 1,
 # 2, 126 or 127; sysexits.h: EX_NOINPUT).
 EMPTY_VOLUME_EXIT: Final = 66
@@ -216,10 +217,16 @@ def stateful_set(
     }
 
 
+def gate_image(live: Manifest) -> str:
+    """The image of the gate of a live StatefulSet; "" if it has no gate."""
+    containers = live["spec"]["template"]["spec"].get("initContainers", ())
+    return next((str(each["image"]) for each in containers if each["name"] == GATE), "")
+
+
 def _gate(cluster: ClusterResource, image: str) -> Manifest:
     record = names.record_map(cluster.metadata.name)
     return {
-        "name": "gate",
+        "name": GATE,
         "image": image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["/bin/sh", "-ec", _GATE],

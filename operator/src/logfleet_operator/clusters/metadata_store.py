@@ -12,6 +12,7 @@ from logfleet_operator.clusters.observed import (
     EMPTY_VOLUME,
     Observed,
     controlled_by_another,
+    differs,
     is_bound,
     labelled_for,
     not_of_the_cluster,
@@ -139,15 +140,7 @@ def plan_metadata_store(
     plan = _certificates(cluster, observed, renew)
     if plan is not None:
         return plan
-    # The operator's default and not spec.image, so that changing that does not restart etcd.
-    wanted = etcd.stateful_set(
-        cluster,
-        managed,
-        _etcd_placement(cluster, managed, observed),
-        image=settings.etcd_image,
-        gate_image=settings.broker_image,
-    )
-    wanted = with_claims_as_begun(observed, wanted)
+    wanted = _etcd_set(cluster, managed, observed, settings)
     objects = [etcd.service(cluster), etcd.budget(cluster, managed), wanted]
     if cron_job := snapshots.cron_job(cluster, broker_image(cluster.spec, settings)):
         objects.append(cron_job)
@@ -165,6 +158,31 @@ def plan_metadata_store(
         + rollout.troubles(observed.of_component(names.ETCD)),
         stage=Stage.STARTING,
     )
+
+
+def _etcd_set(
+    cluster: ClusterResource, managed: ManagedMetadata, observed: Observed, settings: Settings
+) -> Manifest:
+    """With the gate's image that it has, until its pods are replaced for another reason.
+
+    That image is the brokers', and any version of it is good enough for the gate: an operator that
+    comes with another one replaces no member for it.
+    """
+    live = observed.get("StatefulSet", names.etcd_name(cluster.metadata.name))
+    placed = _etcd_placement(cluster, managed, observed)
+
+    def with_gate(gate_image: str) -> Manifest:
+        # The operator's default and not spec.image, so that changing that does not restart etcd.
+        made = etcd.stateful_set(
+            cluster, managed, placed, image=settings.etcd_image, gate_image=gate_image
+        )
+        return with_claims_as_begun(observed, made)
+
+    if live is not None and (image := etcd.gate_image(live)):
+        kept = with_gate(image)
+        if not differs(kept["spec"]["template"], live["spec"]["template"]):
+            return kept
+    return with_gate(settings.broker_image)
 
 
 def _certificates(

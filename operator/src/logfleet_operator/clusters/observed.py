@@ -191,7 +191,7 @@ def _stuck(status: Manifest) -> str:
             "terminated", {}
         )
         shut = ended.get("exitCode") == etcd.EMPTY_VOLUME_EXIT
-        if container["name"] == "gate" and not container["ready"] and shut:
+        if container["name"] == etcd.GATE and not container["ready"] and shut:
             return EMPTY_VOLUME
     for container in (
         *status.get("initContainerStatuses", ()),
