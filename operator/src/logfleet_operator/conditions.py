@@ -22,6 +22,7 @@ from logfleet_operator.clusters.observed import Observed, node_ports
 from logfleet_operator.clusters.rollout import troubles_of
 from logfleet_operator.clusters.steps import ClusterPlan, Stage
 from logfleet_operator.clusters.volumes import by_pool
+from logfleet_operator.documents import ignored_fields
 from logfleet_operator.upgrades import rules as upgrades
 
 Status = dict[str, Any]
@@ -142,6 +143,10 @@ def cluster_status(
         "warnings": [
             f"spec.config.{key}: brokers know no such key, it is ignored"
             for key in manifests.unknown_keys(cluster)
+        ]
+        + [
+            f"{path}: this version of the operator knows no such field, it is ignored"
+            for path in ignored_fields(live)
         ],
         "troubles": troubles_of(observed)[:TROUBLES_MAX],
         "replicas": cluster.brokers,

@@ -1,10 +1,13 @@
 """One line per event, JSON or for a terminal; kopf and other libraries speak the same way."""
 
+import functools
 import logging
 import sys
 from typing import Any
 
 import structlog
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 def configure(level: str, *, as_json: bool) -> None:
@@ -34,3 +37,10 @@ def configure(level: str, *, as_json: bool) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
+
+
+@functools.lru_cache
+def tell_ignored(kind: str, fields: tuple[str, ...]) -> None:
+    """That resources of this kind have fields which this operator does not know; once, though many may have them."""
+    if fields:
+        log.warning("fields_ignored", kind=kind, fields=fields)

@@ -77,6 +77,37 @@ def decode(document: object, kind: str, shape: type[Decoded]) -> Decoded:
         raise InvalidResourceError([_problem(str(error), shape)]) from None
 
 
+def without_unknown(value: object, shape: object) -> tuple[object, list[str]]:
+    """A copy of a document without the fields that `shape` does not have, and their paths as in the document.
+
+    For documents that a schema of another version let pass. shape: a struct, or a list or an
+    optional one of such; what is of another form is returned as it is, for `decode` to refuse.
+    """
+    unknown: list[str] = []
+    return _known(value, shape, "", unknown), unknown
+
+
+def _known(value: object, hint: object, path: str, unknown: list[str]) -> object:
+    struct = _struct_in(hint)
+    if struct is None:
+        return value
+    if isinstance(value, list):
+        return [
+            _known(each, struct, f"{path}[{index}]", unknown) for index, each in enumerate(value)
+        ]
+    if not isinstance(value, dict):
+        return value
+    fields = {field.encode_name: field.type for field in msgspec.structs.fields(struct)}
+    kept = {}
+    for name, inner in value.items():
+        where = _join(path, str(name))
+        if name in fields:
+            kept[name] = _known(inner, fields[name], where, unknown)
+        elif struct.__struct_config__.forbid_unknown_fields:
+            unknown.append(where)
+    return kept
+
+
 _AT = re.compile(r"^(?P<message>.*?)(?: - at `\$?\.?(?P<path>.*)`)?$", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*)`")
 _MISSING = re.compile(r"Object missing required field `(?P<name>.*)`")

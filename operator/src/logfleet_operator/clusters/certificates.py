@@ -9,13 +9,21 @@ client with the address it comes from.
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from logfleet.resources.cluster import ClusterResource
+
+from logfleet_operator import names
+from logfleet_operator.clusters import manifests
+from logfleet_operator.clusters.observed import ObjectConflict
+from logfleet_operator.clusters.steps import IssueCertificate
+from logfleet_operator.names import Manifest
 
 AUTHORITY_DAYS: Final = 3650
 LEAF_DAYS: Final = 730
@@ -155,4 +163,48 @@ def _pem_key(key: ec.EllipticCurvePrivateKey) -> bytes:
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
+    )
+
+
+def authority_secret(cluster: ClusterResource, name: str, now: datetime) -> Manifest:
+    """A new authority."""
+    subject = f"{cluster.metadata.namespace}.{cluster.metadata.name} etcd authority"
+    made = make_authority(subject, now)
+    return _secret(cluster, name, made, made.certificate)
+
+
+def certificate_secret(
+    cluster: ClusterResource, authority: Manifest, action: IssueCertificate, now: datetime
+) -> Manifest:
+    """Raises ObjectConflict if the Secret `authority` holds none that can sign."""
+    data = authority.get("data") or {}
+    try:
+        signer, key = (base64.b64decode(data.get(name, "")) for name in ("tls.crt", "tls.key"))
+        issued = issue(signer, key, action.common_name, list(action.host_names), now)
+    except (TypeError, ValueError, UnsupportedAlgorithm) as error:
+        raise ObjectConflict(
+            f"Secret {action.authority} cannot sign {action.secret} ({error}): restore it from "
+            "a backup"
+        ) from error
+    return _secret(cluster, action.secret, issued, signer)
+
+
+def _secret(cluster: ClusterResource, name: str, issued: Issued, authority: bytes) -> Manifest:
+    metadata = {
+        "name": name,
+        "labels": names.labels(cluster.metadata.name, names.ETCD),
+        "annotations": {
+            names.EXPIRY_ANNOTATION: f"{issued.not_after.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        },
+    }
+    pem = {"tls.crt": issued.certificate, "tls.key": issued.key, "ca.crt": authority}
+    return manifests.owned(
+        cluster.metadata,
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": metadata,
+            "type": "kubernetes.io/tls",
+            "data": {key: base64.b64encode(text).decode() for key, text in pem.items()},
+        },
     )

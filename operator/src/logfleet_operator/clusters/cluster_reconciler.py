@@ -1,19 +1,18 @@
 """Makes one Cluster as written: reads, plans, acts, reads again; then writes status. SHELL."""
 
-import base64
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, assert_never
 
 import structlog
-from cryptography.exceptions import UnsupportedAlgorithm
-from logfleet.resources.cluster import ClusterResource, parse_cluster
-from logfleet.resources.document import InvalidResourceError, Metadata
-from logfleet.resources.plan import Reason, Shortages
+from logfleet.resources.cluster import ClusterResource
+from logfleet.resources.document import InvalidResourceError
+from logfleet.resources.plan import Reason, Refusal, Shortages
 
 from logfleet_operator import conditions, names
-from logfleet_operator.clusters import certificates, manifests, members
+from logfleet_operator.clusters import certificates, members
+from logfleet_operator.clusters.accepted import Wish, judged
 from logfleet_operator.clusters.caretaker import Caretaker
 from logfleet_operator.clusters.etcd_client import Etcds, EtcdUnavailable, etcd_access
 from logfleet_operator.clusters.may_i import Deciders, ask
@@ -23,12 +22,10 @@ from logfleet_operator.clusters.observed import (
     ObjectConflict,
     Observed,
     Rewriting,
-    controlled_by_another,
-    not_of_the_cluster,
     rewriting,
 )
 from logfleet_operator.clusters.plan import plan_cluster
-from logfleet_operator.clusters.reading import Readiness, observe
+from logfleet_operator.clusters.reading import Readiness, accepted_cluster, observe
 from logfleet_operator.clusters.refusals import joined
 from logfleet_operator.clusters.rollout import DeletePod, EvictPod
 from logfleet_operator.clusters.shrinking import State, state_of
@@ -47,8 +44,11 @@ from logfleet_operator.clusters.steps import (
     Stage,
     TakeBack,
     hindered,
+    refused,
+    target,
 )
 from logfleet_operator.clusters.volumes import size_of
+from logfleet_operator.documents import read_cluster
 from logfleet_operator.events import Events, of_change
 from logfleet_operator.kube import Kube, KubeConflict, KubeError, KubeUnavailable
 from logfleet_operator.names import Manifest
@@ -56,6 +56,7 @@ from logfleet_operator.said import Said
 from logfleet_operator.settings import Settings
 from logfleet_operator.upgrades.feature_levels import FeatureLevels
 from logfleet_operator.upgrades.rules import unmet
+from logfleet_operator.writes import refuse_foreign, timestamp, write_status
 
 # Each round is one stage of the plan; there are fewer stages than this.
 ROUNDS_MAX: Final = 20
@@ -64,6 +65,11 @@ RECHECK_S: Final = 5.0
 # What is stored otherwise than applied is applied again after this time: perhaps nobody rewrites it
 # any more, of which no event tells.
 REWRITTEN_RECHECK: Final = timedelta(seconds=60)
+
+NOT_DONE_TOLD_MAX: Final = 5
+
+NotDone = dict[tuple[str, str], KubeError | ObjectConflict]
+"""(kind, name) -> why this one object could not be made or removed; all else goes on."""
 
 STATES_TOLD: Final = {
     State.DRAINING: "DrainBegun",
@@ -120,14 +126,16 @@ class ClusterReconciler:
             return None
         now = timestamp(self._now())
         try:
-            cluster = parse_cluster(live)
-            observed, plan = await self._advance(live, cluster)
+            wish = await self._wish(live)
+            not_done: NotDone = {}
+            observed, wish, plan = await self._advance(live, wish, not_done)
+            cluster = wish.cluster
             if plan.done:
                 await self._look_after(live, cluster, observed, plan)
             plan = await self._spread(live, cluster, plan)
             plan = await self._level(live, cluster, plan)
-            if plan.unmet:
-                plan = hindered(plan, joined(plan.unmet))
+            for refusal in _refusals(wish, not_done, plan):
+                plan = hindered(plan, refusal)
             status = conditions.cluster_status(live, cluster, observed, plan, now)
         except InvalidResourceError as error:
             await self._fail(live, Reason.INVALID, str(error), now)
@@ -150,6 +158,10 @@ class ClusterReconciler:
         await self._tell(live, status, now)
         if plan.actions or plan.stage.is_progress:
             return RECHECK_S
+        for what in not_done.values():
+            if isinstance(what, KubeError):
+                raise what  # told; the caller tries again, after longer and longer
+            return RECHECK_S
         return REWRITTEN_RECHECK.total_seconds() if observed.rewritings else None
 
     async def _look_after(
@@ -161,6 +173,16 @@ class ClusterReconciler:
         for each in await self._relocation.forget_strangers(cluster, observed, plan.ranges):
             said = Said("Normal", STATES_TOLD[State.FORGOTTEN], f"broker {each}", str(each))
             await self._events.tell(live, said)
+
+    async def _wish(self, live: Manifest) -> Wish:
+        """Raises InvalidResourceError where no spec was accepted before either."""
+        try:
+            return Wish(read_cluster(live))
+        except InvalidResourceError as error:
+            before = await accepted_cluster(self._kube, live)
+            if before is None:
+                raise
+            return Wish(before, Refusal(Reason.INVALID, str(error)))
 
     async def _spread(
         self, live: Manifest, cluster: ClusterResource, plan: ClusterPlan
@@ -190,15 +212,26 @@ class ClusterReconciler:
         return replace(plan, why=f"{plan.why}; {said}", stage=stage, level=level)
 
     async def _advance(
-        self, live: Manifest, cluster: ClusterResource
-    ) -> tuple[Observed, ClusterPlan]:
-        """Plan and act until nothing is left to do now, or brokers were disturbed."""
-        metadata = cluster.metadata
+        self,
+        live: Manifest,
+        wish: Wish,
+        not_done: NotDone,
+    ) -> tuple[Observed, Wish, ClusterPlan]:
+        """Plan and act until nothing is left to do now, or brokers were disturbed.
+
+        not_done: takes up what is refused of single objects.
+        """
+        metadata = wish.cluster.metadata
         etcd_answers = True
         fleet = None
         for turn in range(ROUNDS_MAX):
             known = self._recent_rewritings(metadata.namespace, metadata.name)
-            observed = await observe(self._kube, cluster, known, self._readiness, self._now())
+            observed = await observe(self._kube, wish.cluster, known, self._readiness, self._now())
+            observed = replace(observed, refused=frozenset(not_done))
+            wish = judged(wish, live, observed)
+            cluster = wish.cluster
+            if wish.refusal is not None and not wish.acts:
+                return observed, wish, refused(wish.refusal)
             if turn == 0:
                 fleet = await self._relocation.look(cluster, observed)
             leave = await ask(self._deciders, cluster, observed)
@@ -206,20 +239,12 @@ class ClusterReconciler:
             observed = replace(observed, leave=leave, members=listed, fleet=fleet)
             due = self._due(metadata.name, observed)
             plan = plan_cluster(cluster, observed, self._settings, renew=due)
-            for action in plan.actions:
-                try:
-                    said = await self._perform(cluster, observed, action)
-                except EtcdUnavailable as error:  # it heals later, and all else goes on
-                    log.warning("member_not_changed", cluster=metadata.name, error=str(error))
-                    etcd_answers = False
-                    break
-                except MovesUnavailable as error:
-                    log.warning("brokers_not_changed", cluster=metadata.name, error=str(error))
-                    return observed, replace(plan, why=f"{plan.why}; no broker does it: {error}")
-                if said is not None:
-                    await self._events.tell(live, said)
-                elif isinstance(action, EvictPod):
-                    break  # the budget forbids it: the rest of a wave stays as well
+            try:
+                etcd_answers &= await self._carry_out(live, cluster, observed, plan, not_done)
+            except MovesUnavailable as error:
+                log.warning("brokers_not_changed", cluster=metadata.name, error=str(error))
+                plan = replace(plan, why=f"{plan.why}; no broker does it: {error}")
+                return observed, wish, plan
             if plan.actions:
                 log.info(
                     "cluster_changed",
@@ -231,7 +256,35 @@ class ClusterReconciler:
             disturbed = any(isinstance(action, EvictPod | DeletePod) for action in plan.actions)
             if not plan.actions or disturbed:
                 break
-        return observed, plan
+        return observed, wish, plan
+
+    async def _carry_out(
+        self,
+        live: Manifest,
+        cluster: ClusterResource,
+        observed: Observed,
+        plan: ClusterPlan,
+        not_done: NotDone,
+    ) -> bool:
+        """Perform the plan's actions in order; False once etcd does not answer. Raises MovesUnavailable."""
+        for action in plan.actions:
+            try:
+                said = await self._perform(cluster, observed, action)
+            except EtcdUnavailable as error:  # it heals later, and all else goes on
+                log.warning("member_not_changed", cluster=cluster.metadata.name, error=str(error))
+                return False
+            except (KubeError, ObjectConflict) as error:
+                key = target(action)
+                if key is None or key in not_done or isinstance(error, KubeConflict):
+                    raise
+                log.warning("object_refused", kind=key[0], name=key[1], error=str(error))
+                not_done[key] = error
+                continue
+            if said is not None:
+                await self._events.tell(live, said)
+            elif isinstance(action, EvictPod):
+                break  # the budget forbids it: the rest of a wave stays as well
+        return True
 
     def _recent_rewritings(self, namespace: str, cluster: str) -> dict[tuple[str, str], Rewriting]:
         oldest = self._now() - REWRITTEN_RECHECK
@@ -268,14 +321,12 @@ class ClusterReconciler:
                 self._remember(cluster, manifest, stored)
                 return _said_of_set(stored, new=new)
             case MakeAuthority(secret):
-                subject = f"{namespace}.{cluster.metadata.name} etcd authority"
-                made = certificates.make_authority(subject, self._now())
-                await self._create(_secret(cluster, secret, made, made.certificate))
+                await self._create(certificates.authority_secret(cluster, secret, self._now()))
                 return None
             case IssueCertificate():
                 authority = observed.secrets[action.authority]
-                made_of = self._certificate(cluster, authority, action)
-                stored = await self._kube.apply(made_of)
+                made_of = certificates.certificate_secret(cluster, authority, action, self._now())
+                await self._kube.apply(made_of)
                 ends = made_of["metadata"]["annotations"][names.EXPIRY_ANNOTATION]
                 return Said("Normal", "CertificateIssued", f"{action.secret}, until {ends}")
             case DeletePod(name, uid):
@@ -368,23 +419,6 @@ class ClusterReconciler:
             log.warning("etcd_unavailable", cluster=cluster.metadata.name, error=str(error))
             return None
 
-    def _certificate(
-        self, cluster: ClusterResource, authority: Manifest, action: IssueCertificate
-    ) -> Manifest:
-        """Raises ObjectConflict if the Secret `authority` holds none that can sign."""
-        data = authority.get("data") or {}
-        try:
-            signer, key = (base64.b64decode(data.get(name, "")) for name in ("tls.crt", "tls.key"))
-            issued = certificates.issue(
-                signer, key, action.common_name, list(action.host_names), self._now()
-            )
-        except (TypeError, ValueError, UnsupportedAlgorithm) as error:
-            raise ObjectConflict(
-                f"Secret {action.authority} cannot sign {action.secret} ({error}): restore it from "
-                "a backup"
-            ) from error
-        return _secret(cluster, action.secret, issued, signer)
-
     def _remember(self, cluster: ClusterResource, manifest: Manifest, stored: Manifest) -> None:
         """That it came back otherwise than applied, so that it is not applied again at once."""
         place = cluster.metadata.namespace, cluster.metadata.name
@@ -423,6 +457,29 @@ class ClusterReconciler:
                 await self._events.tell(live, said)
 
 
+def _refusals(wish: Wish, not_done: NotDone, plan: ClusterPlan) -> list[Refusal]:
+    """Why the Cluster is not as written, although its plan goes on."""
+    found = [wish.refusal] if wish.refusal is not None and wish.acts else []
+    if not_done:
+        found.append(_refusal_of(not_done))
+    if plan.unmet:
+        found.append(joined(plan.unmet))
+    return found
+
+
+def _refusal_of(not_done: NotDone) -> Refusal:
+    """What the status says of objects that could not be made; there is at least one."""
+    said = [
+        str(error)
+        if isinstance(error, ObjectConflict)
+        else f"Kubernetes refuses {kind} {name}: {error}"
+        for (kind, name), error in not_done.items()
+    ]
+    conflict = any(isinstance(error, ObjectConflict) for error in not_done.values())
+    reason = Reason.CONFLICT if conflict else Reason.PROGRESSING
+    return Refusal(reason, "; ".join(said[:NOT_DONE_TOLD_MAX]))
+
+
 def _said_of_set(stored: Manifest, *, new: bool) -> Said | None:
     """Of all that is applied, what concerns pods."""
     if stored["kind"] != "StatefulSet":
@@ -431,65 +488,3 @@ def _said_of_set(stored: Manifest, *, new: bool) -> Said | None:
     reason, verb = ("SetMade", "made") if new else ("SetChanged", "changed")
     note = f"StatefulSet {metadata['name']} {verb}, {stored['spec']['replicas']} pods"
     return Said("Normal", reason, note, f"{metadata['uid']}/{metadata['generation']}")
-
-
-def _secret(
-    cluster: ClusterResource, name: str, issued: certificates.Issued, authority: bytes
-) -> Manifest:
-    metadata = {
-        "name": name,
-        "labels": names.labels(cluster.metadata.name, names.ETCD),
-        "annotations": {names.EXPIRY_ANNOTATION: timestamp(issued.not_after)},
-    }
-    pem = {"tls.crt": issued.certificate, "tls.key": issued.key, "ca.crt": authority}
-    return manifests.owned(
-        cluster.metadata,
-        {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": metadata,
-            "type": "kubernetes.io/tls",
-            "data": {key: base64.b64encode(text).decode() for key, text in pem.items()},
-        },
-    )
-
-
-async def refuse_foreign(kube: Kube, cluster: Metadata, manifest: Manifest) -> None:
-    """An object that exists without our label may be somebody's: it is not taken over.
-
-    Raises ObjectConflict. cluster: whose object it is to be.
-    """
-    kind, name = manifest["kind"], manifest["metadata"]["name"]
-    live = await kube.get(kind, cluster.namespace, name)
-    if live is None:
-        return
-    owners = live["metadata"].get("ownerReferences", ())
-    ours = any(owner["uid"] == cluster.uid for owner in owners)
-    if not ours or controlled_by_another(live, cluster.uid):
-        raise ObjectConflict(not_of_the_cluster(kind, name))
-
-
-async def write_status(kube: Kube, live: Manifest, status: dict[str, Any]) -> None:
-    """Write the status of the very object that was read, if it still exists.
-
-    Raises KubeConflict if it is not as it was when read, or another one of its name: what is said
-    of it may not be true. Its resourceVersion tells; of a custom resource's uid the API server
-    takes no notice here (apiextensions-apiserver: statusStrategy).
-    """
-    manifest = {
-        "apiVersion": live["apiVersion"],
-        "kind": live["kind"],
-        "metadata": {
-            key: live["metadata"][key] for key in ("name", "namespace", "resourceVersion")
-        },
-        "status": status,
-    }
-    try:
-        await kube.apply_status(manifest)
-    except KubeError as error:
-        if error.status != 404:
-            raise
-
-
-def timestamp(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -35,6 +35,8 @@ NodePorts = Mapping[tuple[str, int], int]
 CONFIG_DIRECTORY: Final = "/etc/logfleet"
 CREDENTIALS_DIRECTORY: Final = "/etc/logfleet-etcd"
 DATA_DIRECTORY: Final = "/var/lib/logfleet"
+# Of the record: the spec that was accepted last, as JSON.
+ACCEPTED_KEY: Final = "accepted"
 # Of topics that say nothing else, and of the brokers' own.
 REPLICAS_DEFAULT_MAX: Final = 3
 # Time for a controlled shutdown before the kubelet kills the broker.
@@ -72,7 +74,7 @@ def owned(metadata: Metadata, manifest: Manifest) -> Manifest:
 def record(
     cluster: ClusterResource, ranges: Sequence[Range], etcd_state: str, admitted: str
 ) -> Manifest:
-    """What must not be forgotten: given broker ids, of which one may have run, and whether etcd may still bootstrap.
+    """What must not be forgotten: given broker ids, of which one may have run, whether etcd may still bootstrap, and the spec.
 
     admitted: see `etcd.ADMITTED_KEY`.
     """
@@ -84,6 +86,7 @@ def record(
         "metadata": {"name": names.record_map(name), "labels": names.labels(name, "record")},
         "data": {
             "ranges": json.dumps(listed),
+            ACCEPTED_KEY: msgspec.json.encode(cluster.spec, order="sorted").decode(),
             "etcd": etcd_state,
             etcd.INITIAL_STATE_KEY: "new" if etcd_state == etcd.BOOTSTRAPPING else "existing",
             etcd.ADMITTED_KEY: admitted,

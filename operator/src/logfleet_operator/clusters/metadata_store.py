@@ -23,6 +23,7 @@ from logfleet_operator.clusters.steps import (
     MakeAuthority,
     Stage,
     applies,
+    left,
     making,
     refused,
     with_claims_as_begun,
@@ -145,8 +146,8 @@ def plan_metadata_store(
     if cron_job := snapshots.cron_job(cluster, broker_image(cluster.spec, settings)):
         objects.append(cron_job)
     actions = (*applies(cluster, observed, objects), *snapshots.not_wanted(cluster, observed))
-    if actions:
-        return making(actions, "etcd")
+    if plan := left(making(actions, "etcd"), observed):
+        return plan
     if etcd_state(cluster, observed) == etcd.ESTABLISHED:
         return members.heal(cluster, observed)
     ready = sum(pod.ready for pod in observed.of_component(names.ETCD))
@@ -202,7 +203,7 @@ def _certificates(
         secret
         for secret in (server, client)
         if observed.get("Secret", secret) is None
-        or secret in renew
+        or (secret in renew and ("Secret", secret) not in observed.refused)
         or (starting and _is_of_another(observed, secret, authority))
     ]
     if not due:

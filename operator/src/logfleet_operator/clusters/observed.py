@@ -135,6 +135,7 @@ class Observed:
     zones: node -> its zone, of those that were asked for. leave: about the wave that is next.
     members: of etcd, by its own word; None if it was not asked or did not answer. fleet: likewise of brokers.
     cordoned: nodes of brokers that take no pods; looked for only while a broker has no node.
+    refused: kind and name of what the API server did not take in this pass; it is left as it is.
     """
 
     objects: Mapping[tuple[str, str], Manifest]
@@ -149,6 +150,7 @@ class Observed:
     members: tuple[Member, ...] | None = None
     fleet: Fleet | None = None
     cordoned: frozenset[str] = frozenset()
+    refused: frozenset[tuple[str, str]] = frozenset()
 
     def get(self, kind: str, name: str) -> Manifest | None:
         if kind == "Secret":

@@ -34,6 +34,7 @@ from logfleet_operator.clusters.steps import (
     ClusterPlan,
     Stage,
     applies,
+    left,
     making,
     refused,
     with_claims_as_begun,
@@ -46,7 +47,7 @@ from logfleet_operator.upgrades.rules import broker_image
 def plan_cluster(
     cluster: ClusterResource, observed: Observed, settings: Settings, *, renew: frozenset[str]
 ) -> ClusterPlan:
-    """renew: names of Secrets whose certificate should be issued anew (the clock is the caller's).
+    """cluster: as its spec was accepted. renew: names of Secrets whose certificate should be issued anew (the clock is the caller's).
 
     Raises ObjectConflict.
     """
@@ -62,22 +63,14 @@ def plan_cluster(
     if isinstance(given, Refusal):
         return refused(given)
     ranges = ranges_of(cluster, observed, given)
-    found = [
-        *refusals.config_refusals(cluster),
-        *refusals.storage_refusals(cluster, observed, ranges),
-        *refusals.volumes_refusals(cluster, observed, ranges),
-        *metadata_store.zones_refusals(cluster, observed),
-    ]
-    if found:
-        return refused(refusals.joined(found))
     plan = (
         _ground(cluster, observed, ranges)
-        or removals.what_never_ran(cluster, observed, ranges)
+        or left(removals.what_never_ran(cluster, observed, ranges), observed)
         or metadata_store.plan_metadata_store(cluster, observed, settings, renew)
         or _brokers(cluster, observed, settings, ranges)
-        or resizing.plan_resizing(cluster, observed, ranges)
+        or left(resizing.plan_resizing(cluster, observed, ranges), observed)
         or _shrink_and_roll(cluster, observed, ranges)
-        or removals.services_of_nobody(cluster, observed, ranges)
+        or left(removals.services_of_nobody(cluster, observed, ranges), observed)
         or ClusterPlan("all brokers are ready", stage=Stage.DONE)
     )
     why = plan.why
@@ -85,6 +78,24 @@ def plan_cluster(
         why += f"; an admission webhook or policy rewrites {', '.join(others[:5])}"
     unmet = tuple(resizing.unmet(cluster, observed, ranges))
     return replace(plan, why=why, ranges=tuple(ranges), unmet=unmet)
+
+
+def refusal_of(cluster: ClusterResource, observed: Observed) -> Refusal | None:
+    """Why its spec cannot be carried out, found before anything is begun; None if it can be. Raises ObjectConflict.
+
+    Broker ids that contradict each other are no fault of the spec.
+    """
+    given = merge(claims_of(observed, cluster.metadata.name))
+    if isinstance(given, Refusal):
+        return None
+    ranges = ranges_of(cluster, observed, given)
+    found = [
+        *refusals.config_refusals(cluster),
+        *refusals.storage_refusals(cluster, observed, ranges),
+        *refusals.volumes_refusals(cluster, observed, ranges),
+        *metadata_store.zones_refusals(cluster, observed),
+    ]
+    return refusals.joined(found) if found else None
 
 
 def ranges_of(cluster: ClusterResource, observed: Observed, given: Sequence[Range]) -> list[Range]:
@@ -105,7 +116,7 @@ def _shrink_and_roll(
     cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
 ) -> ClusterPlan | None:
     """While replicas move, which takes long, brokers are replaced as ever."""
-    shrinking_plan = shrinking.plan_shrinking(cluster, observed, ranges)
+    shrinking_plan = left(shrinking.plan_shrinking(cluster, observed, ranges), observed)
     if shrinking_plan is not None and shrinking_plan.actions:
         return shrinking_plan
     return _roll(cluster, observed, ranges) or shrinking_plan
@@ -187,6 +198,11 @@ def _roll(
     cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
 ) -> ClusterPlan | None:
     name = cluster.metadata.name
+    budgets = {names.brokers_budget(name), names.etcd_name(name)}
+    if missing := [
+        budget for budget in budgets if ("PodDisruptionBudget", budget) in observed.refused
+    ]:
+        return ClusterPlan(f"no pod is replaced without PodDisruptionBudget {min(missing)}")
     steps = []
     if cluster.spec.metadata.managed is not None:
         steps.append((names.ETCD, [names.etcd_name(name)]))

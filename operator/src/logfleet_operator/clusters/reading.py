@@ -10,6 +10,7 @@ from logfleet.resources.cluster import ClusterResource
 
 from logfleet_operator import names
 from logfleet_operator.clusters import certificates, metadata_store
+from logfleet_operator.clusters.accepted import last_accepted
 from logfleet_operator.clusters.observed import (
     FRESH,
     Observed,
@@ -107,6 +108,13 @@ async def observe(
         return observed
     nodes = {pod.node for pod in observed.of_component(names.ETCD)} - {""}
     return replace(observed, zones=await _zones_of(kube, nodes))
+
+
+async def accepted_cluster(kube: Kube, live: Manifest) -> ClusterResource | None:
+    """The Cluster as it was accepted last, see `accepted`. Raises KubeError, KubeUnavailable."""
+    metadata = live["metadata"]
+    name = names.record_map(metadata["name"])
+    return last_accepted(live, await kube.get("ConfigMap", metadata["namespace"], name))
 
 
 async def _cordoned(kube: Kube, nodes: set[str]) -> frozenset[str]:

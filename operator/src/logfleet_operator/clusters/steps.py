@@ -167,6 +167,32 @@ class ClusterPlan:
         return self.stage is Stage.PAUSED
 
 
+def target(action: Action) -> tuple[str, str] | None:
+    """(kind, name) of the one object that the action is about, if all else can go on without it.
+
+    None for ConfigMaps, which pods and the next operator read, and for what only the last stages do.
+    """
+    match action:
+        case Apply(manifest) if manifest["kind"] != "ConfigMap":
+            return str(manifest["kind"]), str(manifest["metadata"]["name"])
+        case Delete(kind, name):
+            return kind, name
+        case MarkClaim(name) | GrowClaim(name):
+            return "PersistentVolumeClaim", name
+        case IssueCertificate(secret):
+            return "Secret", secret
+        case _:
+            return None
+
+
+def left(plan: ClusterPlan | None, observed: Observed) -> ClusterPlan | None:
+    """The plan without what was refused in this pass; None if it had nothing else to do."""
+    if plan is None or not plan.actions:
+        return plan
+    actions = tuple(each for each in plan.actions if target(each) not in observed.refused)
+    return replace(plan, actions=actions) if actions else None
+
+
 def hindered(plan: ClusterPlan, refusal: Refusal) -> ClusterPlan:
     """The plan of a Cluster that is not as written all the same."""
     if plan.paused:
@@ -191,6 +217,8 @@ def applies(
         kind, name = complete["kind"], complete["metadata"]["name"]
         live = observed.get(kind, name)
         known = observed.rewritings.get((kind, name))
+        if (kind, name) in observed.refused:
+            continue
         if live is not None and known is not None and known.explains(complete, live):
             continue
         if live is None or differs(complete, live):

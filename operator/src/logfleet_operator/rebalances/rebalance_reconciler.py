@@ -10,17 +10,18 @@ from typing import Any, Final
 
 import structlog
 from logfleet.operations.rebalancing import Goal
-from logfleet.resources.cluster import parse_cluster
 from logfleet.resources.document import InvalidResourceError
 from logfleet.resources.plan import Reason
-from logfleet.resources.rebalance import RebalanceResource, parse_rebalance
+from logfleet.resources.rebalance import RebalanceResource
 
 from logfleet_operator import conditions
 from logfleet_operator.clusters import manifests
-from logfleet_operator.clusters.cluster_reconciler import timestamp, write_status
 from logfleet_operator.clusters.moves import Movers, MovesUnavailable
+from logfleet_operator.clusters.reading import accepted_cluster
+from logfleet_operator.documents import ignored_fields, read_cluster, read_rebalance
 from logfleet_operator.events import Events
 from logfleet_operator.kube import Kube
+from logfleet_operator.logs import tell_ignored
 from logfleet_operator.names import Manifest
 from logfleet_operator.rebalances import told
 from logfleet_operator.rebalances.phases import (
@@ -35,6 +36,7 @@ from logfleet_operator.rebalances.phases import (
 )
 from logfleet_operator.said import Said
 from logfleet_operator.settings import Settings
+from logfleet_operator.writes import timestamp, write_status
 
 STEP_S: Final = 2.0
 WAIT_S: Final = 5.0
@@ -73,7 +75,8 @@ class RebalanceReconciler:
             return pause  # the event of what was written at the last step
         now = timestamp(self._now())
         try:
-            rebalance = parse_rebalance(live)
+            tell_ignored("Rebalance", tuple(ignored_fields(live)))
+            rebalance = read_rebalance(live)
         except InvalidResourceError as error:
             status = conditions.failed(live, Reason.INVALID, str(error), now)
             await self._write(live, status)
@@ -123,9 +126,10 @@ class RebalanceReconciler:
         if found is None:  # to be stopped, and its Cluster is gone
             return Decision(Act.NOTHING, Phase.STOPPED, "its Cluster is gone"), {"finishedAt": now}
         try:
-            bootstrap = manifests.bootstrap_address(parse_cluster(found))
+            cluster = await accepted_cluster(self._kube, found) or read_cluster(found)
         except InvalidResourceError as error:
             raise MovesUnavailable(f"Cluster {found['metadata']['name']}: {error}") from error
+        bootstrap = manifests.bootstrap_address(cluster)
         goal = Goal(
             excluded=frozenset(rebalance.spec.topics.exclude),
             per_broker=rebalance.spec.moves_per_broker,

@@ -7,12 +7,12 @@ from logfleet.resources.plan import Reason, Refusal
 
 from logfleet_operator import names
 from logfleet_operator.clusters import manifests
-from logfleet_operator.clusters.cluster_reconciler import refuse_foreign
 from logfleet_operator.clusters.observed import ObjectConflict
 from logfleet_operator.kube import Kube, KubeConflict, KubeError, Refused
 from logfleet_operator.names import Manifest
 from logfleet_operator.topics import ledger
 from logfleet_operator.topics.ledger import Ledger
+from logfleet_operator.writes import refuse_foreign
 
 
 class LedgerStore:

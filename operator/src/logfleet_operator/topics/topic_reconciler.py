@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 import structlog
 from logfleet.client.reconcile import topic_as_shown
-from logfleet.resources.cluster import ClusterResource, parse_cluster
+from logfleet.resources.cluster import ClusterResource
 from logfleet.resources.document import GROUP, InvalidResourceError, Metadata
 from logfleet.resources.plan import (
     DeleteTopic,
@@ -25,13 +25,14 @@ from logfleet.resources.plan import (
     Shortages,
     TopicAction,
 )
-from logfleet.resources.topic import DeletionPolicy, TopicResource, parse_topic
+from logfleet.resources.topic import DeletionPolicy, TopicResource
 
 from logfleet_operator import conditions, names
 from logfleet_operator.admin import Admin, AdminFactory, AdminRefused, AdminUnavailable
 from logfleet_operator.clusters import manifests
-from logfleet_operator.clusters.cluster_reconciler import timestamp
+from logfleet_operator.clusters.reading import accepted_cluster
 from logfleet_operator.clusters.refusals import config_refusals
+from logfleet_operator.documents import read_cluster, read_topic
 from logfleet_operator.events import Events
 from logfleet_operator.kube import Kube, Refused
 from logfleet_operator.names import Manifest
@@ -49,6 +50,7 @@ from logfleet_operator.topics.ledger_store import LedgerStore
 from logfleet_operator.topics.live_config import LiveConfig
 from logfleet_operator.topics.topic_plan import Claims, TopicsPlan
 from logfleet_operator.topics.topic_statuses import TopicStatuses
+from logfleet_operator.writes import timestamp
 
 CRD_NAME: Final = f"topics.{GROUP}"
 # Brokers learn of a new topic a moment after it was made.
@@ -196,8 +198,8 @@ class TopicReconciler:
         statuses = TopicStatuses(self._kube, self._events, refused, timestamp(self._now()))
         live = {each["metadata"]["uid"]: each for each in documents}
         try:
-            cluster = parse_cluster(found)
-            topics = tuple(topic_as_shown(parse_topic(each)) for each in documents)
+            cluster = read_cluster(found)
+            topics = tuple(topic_as_shown(read_topic(each)) for each in documents)
         except InvalidResourceError:
             return False
         store = LedgerStore(self._kube, cluster.metadata, refused)
@@ -252,12 +254,13 @@ class TopicReconciler:
         unwritten = store.unwritten(lines)
         statuses.instead = {lines[topic].uid: refusal for topic, refusal in unwritten.items()}
         try:
-            cluster = parse_cluster(found)
+            # As it is looked after: what is refused of a Cluster changes nothing here either.
+            cluster = await accepted_cluster(self._kube, found) or read_cluster(found)
         except InvalidResourceError:
             sentence = f"Cluster {cluster_name} is not valid, see its status"
             await statuses.fail_all(live.values(), Reason.CLUSTER_NOT_READY, sentence)
             return None
-        topics = await _valid(live, statuses)
+        topics = await statuses.valid(live.values())
         around = await self._surroundings(cluster)
         scene = Scene(cluster, found, live, topics, around, last_words, lines)
         shortages = self.shortages[key] = await self._ask_brokers(cluster, found)
@@ -466,19 +469,6 @@ def _serves(cluster: Manifest) -> bool:
     paused = cluster["spec"].get("paused", False)
     ready = cluster.get("status", {}).get("readyReplicas")
     return bool(ready) and not paused and "deletionTimestamp" not in cluster["metadata"]
-
-
-async def _valid(
-    live: Mapping[str, Manifest], statuses: TopicStatuses
-) -> tuple[TopicResource, ...]:
-    """The Topics that are; the others are told so."""
-    topics = []
-    for document in live.values():
-        try:
-            topics.append(topic_as_shown(parse_topic(document)))
-        except InvalidResourceError as error:
-            await statuses.fail(document, Reason.INVALID, str(error))
-    return tuple(topics)
 
 
 async def _tell(scene: Scene, outcome: Outcome, statuses: TopicStatuses) -> None:

@@ -3,13 +3,18 @@
 from collections.abc import Iterable
 from typing import Any
 
+from logfleet.client.reconcile import topic_as_shown
+from logfleet.resources.document import InvalidResourceError
 from logfleet.resources.plan import Reason, Refusal
+from logfleet.resources.topic import TopicResource
 
 from logfleet_operator import conditions
-from logfleet_operator.clusters.cluster_reconciler import write_status
+from logfleet_operator.documents import ignored_fields, read_topic
 from logfleet_operator.events import Events, of_change
 from logfleet_operator.kube import Kube, KubeError, Refused
+from logfleet_operator.logs import tell_ignored
 from logfleet_operator.names import Manifest
+from logfleet_operator.writes import write_status
 
 
 class TopicStatuses:
@@ -25,6 +30,17 @@ class TopicStatuses:
         self._refused = refused
         self.now = now
         self.instead: dict[str, Refusal] = {}
+
+    async def valid(self, documents: Iterable[Manifest]) -> tuple[TopicResource, ...]:
+        """The Topics that are; the others are told so."""
+        topics = []
+        for document in documents:
+            tell_ignored("Topic", tuple(ignored_fields(document)))
+            try:
+                topics.append(topic_as_shown(read_topic(document)))
+            except InvalidResourceError as error:
+                await self.fail(document, Reason.INVALID, str(error))
+        return tuple(topics)
 
     async def write(self, document: Manifest, status: dict[str, Any]) -> None:
         """Write the status of a Topic, as read, if it changed."""
