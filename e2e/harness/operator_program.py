@@ -15,7 +15,7 @@ from e2e.lab.settings import settings_from
 class Operator(Program):
     """kubeconfig: who it is. broker: who is asked about topics, and whether it may stop.
 
-    lease_namespace: where the Lease is by which it is elected; it works alone without one.
+    lease_namespace: where the Lease is by which it is elected; it works alone without one. broker_image: the default of its version.
     """
 
     def __init__(
@@ -26,6 +26,7 @@ class Operator(Program):
         namespaces: str = "",
         *,
         lease_namespace: str = "",
+        broker_image: str = "logfleet/broker:1",
     ) -> None:
         python = ensure_image_python(settings_from(os.environ, Path.home()))
         program = operator_of_one_broker.__name__
@@ -35,7 +36,7 @@ class Operator(Program):
             "PATH": os.defpath,
             "PYTHONPATH": os.pathsep.join(map(str, (ROOT, *SOURCES))),
             "KUBECONFIG": str(kubeconfig),
-            "LOGFLEET_BROKER_IMAGE": "logfleet/broker:1",
+            "LOGFLEET_BROKER_IMAGE": broker_image,
             "LOGFLEET_HTTP_PORT": str(self.http_port),
             "LOGFLEET_NAMESPACES": namespaces,
             "LOGFLEET_LEASE_NAMESPACE": lease_namespace,
@@ -46,7 +47,7 @@ class Operator(Program):
     def start(self) -> None:
         """It is ready by its own word. Raises ProgramFailed."""
         self.launch()
-        self.wait_until(lambda: self.fetch("/readyz") == "ready\n", timeout_s=90)
+        self.wait_until(lambda: self.fetch("/readyz").startswith("ready"), timeout_s=90)
 
     def fetch(self, path: str) -> str:
         """What it answers over HTTP; "" if it does not, or not with success."""

@@ -23,9 +23,11 @@ from logfleet_operator.clusters.etcd_client import EtcdClients
 from logfleet_operator.clusters.may_i import AdminPorts, Deciders
 from logfleet_operator.clusters.moves import FleetMovers, Movers
 from logfleet_operator.credentials import NoCredentials, login
+from logfleet_operator.events import Events
 from logfleet_operator.handlers import Feed, Watcher, watch_settings
 from logfleet_operator.kube import ApiServer, Kube, KubeError, KubeUnavailable
 from logfleet_operator.leadership import Leadership, LeaseLost, LedAdmins, LedKube
+from logfleet_operator.ownership import Ownership
 from logfleet_operator.rebalances.rebalance_reconciler import RebalanceReconciler
 from logfleet_operator.settings import Settings, SettingsError
 from logfleet_operator.topics.topic_reconciler import TopicReconciler
@@ -96,9 +98,10 @@ async def operate(kube: Kube, ways: Ways, settings: Settings) -> None:
         kube, admins = LedKube(kube, leadership), LedAdmins(admins, leadership)
     etcds = EtcdClients(leadership)
     movers = ways.movers(leadership)
-    clusters = ClusterReconciler(kube, settings, ways.deciders, etcds, movers)
-    topics = TopicReconciler(kube, admins, settings, monotonic=time.monotonic)
-    rebalances = RebalanceReconciler(kube, settings, movers)
+    ownership = Ownership(kube, settings.release, Events(kube, settings.identity))
+    clusters = ClusterReconciler(kube, settings, ways.deciders, etcds, movers, ownership=ownership)
+    topics = TopicReconciler(kube, admins, settings, ownership=ownership, monotonic=time.monotonic)
+    rebalances = RebalanceReconciler(kube, settings, movers, ownership=ownership)
     worker = Worker(kube, clusters, topics, rebalances, settings)
     watcher = Watcher(Feed(asyncio.get_running_loop(), worker, topics), settings)
     started = False
@@ -119,6 +122,7 @@ async def operate(kube: Kube, ways: Ways, settings: Settings) -> None:
         watching=lambda: watcher.watching,
         alive=lambda: watcher.alive or not started,
         leadership=leadership,
+        left_alone=lambda: str(ownership),
         port=settings.http_port,
     )
     try:

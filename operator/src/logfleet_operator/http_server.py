@@ -3,7 +3,8 @@
 Healthy means that the dispatcher keeps turning and that the watches' threads live; ready, that all
 resources were listed once (but for those of namespaces that refuse) and kopf has begun, or that another
 operator works, by the Lease as it was read, and this one stands by. An operator that has not once
-reached the API server is not ready, whatever the reason. Neither
+reached the API server is not ready, whatever the reason. What other releases look after is named,
+and no fault. Neither
 depends on the API server answering now: restarting the operator would not bring it back.
 """
 
@@ -25,6 +26,7 @@ async def serve(
     watching: Callable[[], bool],
     alive: Callable[[], bool],
     leadership: Leadership | None,
+    left_alone: Callable[[], str],
     port: int,
 ) -> web.AppRunner:
     """Listen on all interfaces, of IPv4 and IPv6; the caller calls `cleanup` on what is returned.
@@ -43,7 +45,8 @@ async def serve(
         if leadership is not None and leadership.waits:
             return web.Response(text="stands by\n")
         if worker.synced and watching():
-            return web.Response(text="ready\n")
+            others = left_alone()
+            return web.Response(text=f"ready; {others}\n" if others else "ready\n")
         why = f"listed all resources: {worker.synced}, watching: {watching()}"
         if leadership is not None:
             why = f"Lease was read: {leadership.was_read}, {why}"

@@ -16,7 +16,8 @@ class Settings:
     """broker_image, etcd_image: what Clusters run by default. namespaces: empty means all.
 
     identity: which of several operators this is, its pod's name. lease, lease_namespace: what they elect the one by
-    that works; without a namespace this one works, and another beside it would write the same objects.
+    that works, and what other releases know it by (`ownership`); without a namespace this one works, and another beside
+    it would write the same objects.
     """
 
     broker_image: str
@@ -28,6 +29,11 @@ class Settings:
     identity: str = ""
     lease: str = "logfleet-operator"
     lease_namespace: str = ""
+
+    @property
+    def release(self) -> str:
+        """NAMESPACE/NAME of the Lease, by which other releases know this one; "" without a Lease."""
+        return f"{self.lease_namespace}/{self.lease}" if self.lease_namespace else ""
 
     @property
     def scopes(self) -> list[str]:

@@ -11,7 +11,9 @@ from typing import Any, cast
 import yaml
 from logfleet_operator import names
 from logfleet_operator.clusters.cluster_reconciler import ClusterReconciler
+from logfleet_operator.events import Events
 from logfleet_operator.handlers import Feed
+from logfleet_operator.ownership import Ownership
 from logfleet_operator.rebalances.rebalance_reconciler import RebalanceReconciler
 from logfleet_operator.settings import Settings
 from logfleet_operator.topics.topic_reconciler import TopicReconciler
@@ -70,17 +72,28 @@ class Operation:
         self, world: World, settings: Settings = SETTINGS, *, ahead: timedelta = timedelta()
     ) -> None:
         self.world = world
+        events = Events(world, settings.identity, now=world.now)
+        self.ownership = Ownership(world, settings.release, events, monotonic=world.clock)
+        whose = self.ownership
         self.clusters = ClusterReconciler(
             world,
             settings,
             world,
             world.etcd,
             world.replicas,
+            ownership=whose,
             now=lambda: world.now() + ahead,
         )
-        self.topics = TopicReconciler(world, world, settings, monotonic=world.clock, now=world.now)
+        self.topics = TopicReconciler(
+            world, world, settings, ownership=whose, monotonic=world.clock, now=world.now
+        )
         self.rebalances = RebalanceReconciler(
-            world, settings, world.replicas, monotonic=world.clock, now=world.now
+            world,
+            settings,
+            world.replicas,
+            ownership=whose,
+            monotonic=world.clock,
+            now=world.now,
         )
         self.worker = Worker(
             world, self.clusters, self.topics, self.rebalances, settings, clock=world.clock

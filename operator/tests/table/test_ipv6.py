@@ -48,7 +48,12 @@ async def test_brokers_listen_for_probes_on_all_addresses(world: World) -> None:
 async def test_the_operator_listens_for_probes_on_all_addresses(world: World) -> None:
     worker = Operation(world).worker
     runner = await http_server.serve(
-        worker, watching=lambda: True, alive=lambda: True, leadership=None, port=0
+        worker,
+        watching=lambda: True,
+        alive=lambda: True,
+        leadership=None,
+        left_alone=str,
+        port=0,
     )
     try:
         sites = [(address[0], address[1]) for address in runner.addresses]

@@ -105,15 +105,23 @@ async def test_a_healthy_fleet_waits_for_none_of_twenty_that_nobody_reaches(sile
     for name in (HEALTHY, *(f"lost-{number}" for number in range(UNREACHABLE))):
         world.put(named(small, name))
         world.put(topic(f"{name}-flights", clusterRef={"name": name}))
-    await Operation(world).until_at_rest()
-    movers = Movers(world, silent)
+    operation = Operation(world)
+    await operation.until_at_rest()
+    movers, ours = Movers(world, silent), operation.ownership
     worker = Worker(
         world,
-        ClusterReconciler(world, SETTINGS, world, world.etcd, movers, now=world.now),
-        TopicReconciler(
-            world, Admins(world, silent), SETTINGS, monotonic=time.monotonic, now=world.now
+        ClusterReconciler(
+            world, SETTINGS, world, world.etcd, movers, ownership=ours, now=world.now
         ),
-        RebalanceReconciler(world, SETTINGS, movers, now=world.now),
+        TopicReconciler(
+            world,
+            Admins(world, silent),
+            SETTINGS,
+            ownership=ours,
+            monotonic=time.monotonic,
+            now=world.now,
+        ),
+        RebalanceReconciler(world, SETTINGS, movers, ownership=ours, now=world.now),
         SETTINGS,
     )
     running = asyncio.ensure_future(worker.run())

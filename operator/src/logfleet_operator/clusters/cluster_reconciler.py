@@ -52,6 +52,7 @@ from logfleet_operator.documents import read_cluster
 from logfleet_operator.events import Events, of_change
 from logfleet_operator.kube import Kube, KubeConflict, KubeError, KubeUnavailable
 from logfleet_operator.names import Manifest
+from logfleet_operator.ownership import OTHERS_RECHECK_S, Ownership
 from logfleet_operator.said import Said
 from logfleet_operator.settings import Settings
 from logfleet_operator.upgrades.feature_levels import FeatureLevels
@@ -95,9 +96,11 @@ class ClusterReconciler:
         etcds: Etcds,
         movers: Movers,
         *,
+        ownership: Ownership,
         now: Callable[[], datetime] | None = None,
     ) -> None:
         self._kube = kube
+        self._ownership = ownership
         self._settings = settings
         self._deciders = deciders
         self._etcds = etcds
@@ -120,9 +123,14 @@ class ClusterReconciler:
         Raises KubeUnavailable, KubeError, or what a bug raises: the caller tries again later.
         """
         live = await self._kube.get("Cluster", namespace, name)
+        if live is not None and "deletionTimestamp" not in live["metadata"]:
+            live = await self._ownership.take(live)
+            if live is None:
+                return OTHERS_RECHECK_S
         if live is None or "deletionTimestamp" in live["metadata"]:
             self._rewritings.pop((namespace, name), None)
             self._readiness.forget(namespace, name)
+            self._ownership.forget(namespace, name)
             return None
         now = timestamp(self._now())
         try:
@@ -451,6 +459,8 @@ class ClusterReconciler:
         await self._write(live, status)
 
     async def _write(self, live: Manifest, status: dict[str, Any]) -> None:
+        if self._ownership.mine:
+            status["operator"] = self._ownership.mine
         if live.get("status", {}) != status:
             await write_status(self._kube, live, status)
             for said in of_change(live.get("status", {}), status):

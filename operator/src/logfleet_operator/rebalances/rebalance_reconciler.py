@@ -23,6 +23,7 @@ from logfleet_operator.events import Events
 from logfleet_operator.kube import Kube
 from logfleet_operator.logs import tell_ignored
 from logfleet_operator.names import Manifest
+from logfleet_operator.ownership import Ownership
 from logfleet_operator.rebalances import told
 from logfleet_operator.rebalances.phases import (
     REASONS,
@@ -54,11 +55,13 @@ class RebalanceReconciler:
         settings: Settings,
         movers: Movers,
         *,
+        ownership: Ownership,
         monotonic: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] | None = None,
     ) -> None:
         self._kube = kube
         self._movers = movers
+        self._ownership = ownership
         self._monotonic = monotonic
         self._now = now or (lambda: datetime.now(UTC))
         self._events = Events(kube, settings.identity, now=self._now)
@@ -73,6 +76,10 @@ class RebalanceReconciler:
         pause = self._stepped.get(uid, float("-inf")) + STEP_S - self._monotonic()
         if pause > 0 and not live["spec"].get("stop"):
             return pause  # the event of what was written at the last step
+        cluster_name = live["spec"]["clusterRef"]["name"]
+        found = await self._kube.get("Cluster", namespace, cluster_name)
+        if found is not None and not self._ownership.has(found):
+            return WAIT_S
         now = timestamp(self._now())
         try:
             tell_ignored("Rebalance", tuple(ignored_fields(live)))
@@ -81,8 +88,6 @@ class RebalanceReconciler:
             status = conditions.failed(live, Reason.INVALID, str(error), now)
             await self._write(live, status)
             return None
-        cluster_name = rebalance.spec.cluster_ref.name
-        found = await self._kube.get("Cluster", namespace, cluster_name)
         others = await self._kube.list("Rebalance", namespace)
         why_not = obstacle(found, cluster_name, comes_before(live, others))
         decision = decide(

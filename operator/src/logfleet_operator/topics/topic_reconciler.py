@@ -36,6 +36,7 @@ from logfleet_operator.documents import read_cluster, read_topic
 from logfleet_operator.events import Events
 from logfleet_operator.kube import Kube, Refused
 from logfleet_operator.names import Manifest
+from logfleet_operator.ownership import Ownership
 from logfleet_operator.settings import Settings
 from logfleet_operator.topics import ledger, topic_plan
 from logfleet_operator.topics.ledger import (
@@ -147,11 +148,13 @@ class TopicReconciler:
         admins: AdminFactory,
         settings: Settings,
         *,
+        ownership: Ownership,
         monotonic: Callable[[], float],
         now: Callable[[], datetime] | None = None,
     ) -> None:
         self._kube = kube
         self._admins = admins
+        self._ownership = ownership
         self._settings = settings
         self.notices: dict[ClusterKey, str] = {}
         self.shortages: dict[ClusterKey, Shortages | None] = {}
@@ -192,7 +195,9 @@ class TopicReconciler:
             self._kube.get("Cluster", namespace, cluster_name),
         )
         found, documents = read[-1], [each for each in read[:-1] if each is not None]
-        if found is None or len(documents) < len(resources) or not _serves(found):
+        if found is None or len(documents) < len(resources) or _obstacle(found):
+            return False
+        if not self._ownership.has(found):
             return False
         refused: Refused = {}
         statuses = TopicStatuses(self._kube, self._events, refused, timestamp(self._now()))
@@ -236,6 +241,9 @@ class TopicReconciler:
             sentence = f"there is no Cluster {cluster_name} in namespace {namespace}"
             await statuses.fail_all(live.values(), Reason.CLUSTER_NOT_FOUND, sentence)
             return None
+        if not self._ownership.has(found):
+            self._forget(key)
+            return None
         if "deletionTimestamp" in found["metadata"]:
             sentence = f"Cluster {cluster_name} is being deleted"
             await statuses.fail_all(live.values(), Reason.CLUSTER_NOT_READY, sentence)
@@ -265,11 +273,8 @@ class TopicReconciler:
         scene = Scene(cluster, found, live, topics, around, last_words, lines)
         shortages = self.shortages[key] = await self._ask_brokers(cluster, found)
         self.warnings[key] = self._live.refused.get(cluster.metadata.uid, "")
-        if cluster.spec.paused:
-            await _wait(scene, statuses, f"Cluster {cluster_name} is paused: nothing is changed")
-            return None
-        if not found.get("status", {}).get("readyReplicas"):
-            await _wait(scene, statuses, f"Cluster {cluster_name} has no broker that is ready")
+        if obstacle := _obstacle(found):
+            await _wait(scene, statuses, f"Cluster {cluster_name} {obstacle}")
             return None
         try:
             after = await self._work(scene, store, statuses)
@@ -464,11 +469,13 @@ class TopicReconciler:
         await self._events.tell(document, topic_plan.said_of(action, generation))
 
 
-def _serves(cluster: Manifest) -> bool:
-    """Whether its topics may be changed now, as far as can be seen at a glance."""
-    paused = cluster["spec"].get("paused", False)
-    ready = cluster.get("status", {}).get("readyReplicas")
-    return bool(ready) and not paused and "deletionTimestamp" not in cluster["metadata"]
+def _obstacle(cluster: Manifest) -> str:
+    """Why its topics are not changed now, as far as can be seen at a glance; "" for nothing."""
+    if "deletionTimestamp" in cluster["metadata"]:
+        return "is being deleted"
+    if cluster["spec"].get("paused", False):
+        return "is paused: nothing is changed"
+    return "" if cluster.get("status", {}).get("readyReplicas") else "has no broker that is ready"
 
 
 async def _tell(scene: Scene, outcome: Outcome, statuses: TopicStatuses) -> None:

@@ -1,0 +1,116 @@
+"""Which release of the operator looks after a Cluster: the one whose Lease its status names. SHELL.
+
+The processes of one release elect one of them by the Lease of that release (`election`). Several
+releases may watch the same namespaces, and of two versions each would undo what the other did. So
+the first that sees a Cluster writes the place of its Lease into `status.operator`, over the very
+object that it read: of two, one wins. The others leave the Cluster alone, with its Topics and
+Rebalances, until that Lease is gone or was not renewed for HANDOVER_S. That is much longer than a
+release is away while it is upgraded.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import structlog
+
+from logfleet_operator.election import Sighting, sight
+from logfleet_operator.events import Events
+from logfleet_operator.kube import Kube, KubeError
+from logfleet_operator.names import Manifest
+from logfleet_operator.said import Said
+from logfleet_operator.writes import write_status
+
+HANDOVER_S: Final = 300.0
+OTHERS_RECHECK_S: Final = 15.0
+TOLD_MAX: Final = 5
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+
+class Ownership:
+    """mine: NAMESPACE/NAME of this release's Lease; "" for an operator without one, which takes all Clusters for its own.
+
+    others: (namespace, Cluster) -> the Lease of the release that looks after it instead.
+    """
+
+    def __init__(
+        self,
+        kube: Kube,
+        mine: str,
+        events: Events,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._kube = kube
+        self.mine = mine
+        self._events = events
+        self._monotonic = monotonic
+        self._seen: dict[str, Sighting] = {}
+        self.others: dict[tuple[str, str], str] = {}
+
+    def has(self, cluster: Mapping[str, Any]) -> bool:
+        """Whether this live Cluster is this release's, by its status."""
+        return not self.mine or _holder(cluster) == self.mine
+
+    async def take(self, cluster: Manifest) -> Manifest | None:
+        """The live Cluster as this release's, which it becomes if it is nobody's; None if it is another's or has gone.
+
+        Raises KubeConflict if somebody else was faster.
+        """
+        metadata, holder = cluster["metadata"], _holder(cluster)
+        key = metadata["namespace"], metadata["name"]
+        if not self.has(cluster):
+            if holder and await self._is_in_use(holder):
+                await self._leave(cluster, holder)
+                return None
+            status = {**cluster.get("status", {}), "operator": self.mine}
+            await write_status(self._kube, cluster, status)
+            log.info("cluster_taken", namespace=key[0], cluster=key[1], before=holder)
+            self.others.pop(key, None)
+            return await self._kube.get("Cluster", *key)
+        self.others.pop(key, None)
+        return cluster
+
+    def forget(self, namespace: str, name: str) -> None:
+        """The Cluster is gone."""
+        self.others.pop((namespace, name), None)
+
+    def __str__(self) -> str:
+        """What is left to other releases, for people; "" for nothing."""
+        said = [f"{'/'.join(key)} by {holder}" for key, holder in sorted(self.others.items())]
+        if not said:
+            return ""
+        return f"other operators look after {len(said)} Clusters: {', '.join(said[:TOLD_MAX])}"
+
+    async def _is_in_use(self, holder: str) -> bool:
+        """Whether a release may still work under this Lease; also if that cannot be read."""
+        try:
+            live = await self._kube.get("Lease", *holder.partition("/")[::2])
+        except KubeError as error:
+            log.warning("lease_of_another_unknown", lease=holder, error=str(error))
+            return True
+        if live is None:
+            self._seen.pop(holder, None)
+            return False
+        now = self._monotonic()
+        seen = self._seen[holder] = sight(self._seen.get(holder), live, now)
+        return now - seen.since < HANDOVER_S
+
+    async def _leave(self, cluster: Manifest, holder: str) -> None:
+        """Told once."""
+        metadata = cluster["metadata"]
+        key = metadata["namespace"], metadata["name"]
+        if self.others.get(key) == holder:
+            return
+        self.others[key] = holder
+        note = (
+            f"the operator of Lease {holder} looks after this Cluster. That of {self.mine}, which watches it too, "
+            f"leaves it alone until that Lease is gone or was not renewed for {HANDOVER_S:.0f} s"
+        )
+        log.warning("cluster_of_another", namespace=key[0], cluster=key[1], why=note)
+        await self._events.tell(cluster, Said("Warning", "AnotherOperator", note, self.mine))
+
+
+def _holder(cluster: Mapping[str, Any]) -> str:
+    return str(cluster.get("status", {}).get("operator", ""))
