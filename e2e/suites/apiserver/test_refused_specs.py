@@ -1,4 +1,4 @@
-"""What goes on, on a real API server, while something of a Cluster is refused: by a CRD that is newer, by Kubernetes, by the operator."""
+"""What goes on, on a real API server, while something of a Cluster is refused, by a CRD that is newer, by Kubernetes, by the operator, or waits."""
 
 import copy
 from collections.abc import Iterator
@@ -130,3 +130,42 @@ def test_a_schedule_that_kubernetes_refuses_stops_the_snapshots_only(
     wait_for("the brokers", has_brokers, SOON_S)
     assert "Kubernetes refuses CronJob fleet-snapshots" in why(kubernetes, namespace)
     bring_up(stage, namespace, stage.with_snapshots())
+
+
+def configs(kubernetes: Kubernetes, namespace: str) -> dict[str, str]:
+    """Broker -> the ConfigMap that it starts with."""
+    return {
+        pod["metadata"]["name"]: volume["configMap"]["name"]
+        for pod in kubernetes.pods(namespace, "app.kubernetes.io/component=broker")
+        for volume in pod["spec"]["volumes"]
+        if volume["name"] == "config"
+    }
+
+
+def test_each_broker_has_the_file_of_its_own_pod_while_a_roll_waits(
+    stage: Stage, namespace: str
+) -> None:
+    kubernetes = stage.kubernetes
+    bring_up(stage, namespace, small())
+    (before,) = set(configs(kubernetes, namespace).values())
+    text = kubernetes.get("configmap", before, namespace)["data"]
+    stage.kubelets.held = {"fleet-main-a-0"}
+    try:
+        kubernetes.apply(small(config={"num.partitions": 4}), namespace=namespace)
+        wait_for(
+            "the first to be replaced",
+            lambda: len(set(configs(kubernetes, namespace).values())) == 2,
+            SOON_S,
+        )
+        assert configs(kubernetes, namespace)["fleet-main-b-0"] == before
+        assert kubernetes.get("configmap", before, namespace)["data"] == text
+    finally:
+        stage.kubelets.held = set()
+    bring_up(stage, namespace, small(config={"num.partitions": 4}))
+    (after,) = set(configs(kubernetes, namespace).values())
+    assert "num.partitions=4" in str(kubernetes.get("configmap", after, namespace)["data"])
+    wait_for(
+        "the former file to go",
+        lambda: not kubernetes.exists("configmap", before, namespace),
+        SOON_S,
+    )

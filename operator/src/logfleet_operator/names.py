@@ -40,6 +40,7 @@ CONFIRM_ANNOTATION: Final = f"{GROUP}/confirm-topic-deletions"
 BROKER: Final = "broker"
 ETCD: Final = "etcd"
 SNAPSHOTS: Final = "snapshots"
+RECORD: Final = "record"
 
 ETCD_CLIENT_PORT: Final = 2379
 ETCD_PEER_PORT: Final = 2380
@@ -60,7 +61,13 @@ def listener_service(cluster: str, listener: str, broker_id: int) -> str:
 
 
 def config_map(cluster: str) -> str:
+    """Of the nodes' ports; operators of before kept the brokers' configuration there as well."""
     return f"{cluster}-config"
+
+
+def config_revision(cluster: str, digest: str) -> str:
+    """Of the configuration that brokers start with, one ConfigMap for each text of it."""
+    return f"{cluster}-config-{digest}"
 
 
 def record_map(cluster: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any, cast
 import yaml
 from logfleet_operator import names
 from logfleet_operator.clusters.cluster_reconciler import ClusterReconciler
+from logfleet_operator.clusters.pods import config_of
 from logfleet_operator.events import Events
 from logfleet_operator.handlers import Feed
 from logfleet_operator.ownership import Ownership
@@ -136,6 +137,14 @@ async def at_rest(**spec: Any) -> tuple[World, Operation]:
     operation = Operation(world)
     await operation.until_at_rest()
     return world, operation
+
+
+def properties_of(world: World, kind: str = "StatefulSet", name: str = "fleet-main-a") -> str:
+    """What the brokers of this set, or this pod, start with."""
+    live = world.one(kind, name)["spec"]
+    spec = live["template"]["spec"] if kind == "StatefulSet" else live
+    config = world.one("ConfigMap", config_of(spec))
+    return str(config["data"]["server.properties"])
 
 
 def why(world: World) -> str:

@@ -10,7 +10,7 @@ from logfleet_operator import names
 from logfleet_operator.clusters import certificates
 
 from .disturbances import refuse
-from .operation import SETTINGS, Operation, at_rest, cluster, pool, why
+from .operation import SETTINGS, Operation, at_rest, cluster, pool, properties_of, why
 from .world import World
 
 pytestmark = pytest.mark.asyncio
@@ -102,14 +102,14 @@ async def test_an_etcd_outside_needs_no_etcd_here() -> None:
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
     assert world.named("Secret") == []
     assert "fleet-etcd" not in world.named("StatefulSet")
-    properties = world.one("ConfigMap", "fleet-config")["data"]["server.properties"]
+    properties = properties_of(world)
     assert "logfleet.etcd.endpoints=etcd.infra:2379\n" in properties
     assert "logfleet.etcd.ca.location" not in properties
 
 
 async def test_three_brokers_keep_three_replicas_and_acknowledge_with_two() -> None:
     world, _ = await at_rest()
-    properties = world.one("ConfigMap", "fleet-config")["data"]["server.properties"]
+    properties = properties_of(world)
     assert "default.replication.factor=3\n" in properties
     assert "offsets.topic.replication.factor=3\n" in properties
     assert "min.insync.replicas=2\n" in properties
@@ -117,7 +117,7 @@ async def test_three_brokers_keep_three_replicas_and_acknowledge_with_two() -> N
 
 async def test_what_the_spec_says_of_replicas_comes_before_the_default() -> None:
     world, _ = await at_rest(config={"default.replication.factor": 2})
-    properties = world.one("ConfigMap", "fleet-config")["data"]["server.properties"]
+    properties = properties_of(world)
     assert "default.replication.factor=2\n" in properties
     assert "default.replication.factor=3\n" not in properties
 
@@ -225,6 +225,7 @@ async def test_whatever_is_deleted_comes_back_the_same() -> None:
         ("ServiceAccount", "fleet-brokers"),
         ("PodDisruptionBudget", "fleet-brokers"),
         ("ConfigMap", "fleet-config"),
+        ("ConfigMap", next(name for name in world.named("ConfigMap") if "config-" in name)),
         ("ConfigMap", "fleet-record"),
         ("StatefulSet", "fleet-main-b"),
         ("Pod", "fleet-main-c-0"),
@@ -298,7 +299,7 @@ async def test_a_copy_of_a_volume_claim_says_nothing_about_brokers(copy_name: st
     await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
     assert len(world.named("Pod")) == before
-    config = world.one("ConfigMap", "fleet-config")["data"]["server.properties"]
+    config = properties_of(world)
     assert "num.partitions=4" in config
 
 
@@ -332,7 +333,7 @@ async def test_a_listener_that_is_taken_away_leaves_no_port_behind() -> None:
     await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("True", "Ready")
     assert world.named("Service") == ["fleet-bootstrap", "fleet-brokers", "fleet-etcd"]
-    assert list(world.one("ConfigMap", "fleet-config")["data"]) == ["server.properties"]
+    assert world.one("ConfigMap", "fleet-config")["data"] == {}
     world.put(cluster())
     await operation.until_at_rest()
     assert "fleet-external-2000" in world.named("Service")

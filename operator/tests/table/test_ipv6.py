@@ -6,7 +6,7 @@ from logfleet.control.configs import broker_config
 from logfleet.resources.cluster import ADMIN_PORT
 from logfleet_operator import http_server
 
-from .operation import Operation, cluster
+from .operation import Operation, cluster, properties_of
 from .world import World
 
 pytestmark = pytest.mark.asyncio
@@ -33,7 +33,7 @@ async def test_addresses_in_status_stand_in_brackets(world: World) -> None:
 
 async def test_brokers_listen_for_probes_on_all_addresses(world: World) -> None:
     await Operation(world).until_at_rest()
-    text = world.one("ConfigMap", "fleet-config")["data"]["server.properties"]
+    text = properties_of(world)
     properties = dict(line.split("=", 1) for line in text.splitlines())
     # What the start script adds, where HOST_IP is an address without brackets.
     inside = properties["inter.broker.listener.name"]

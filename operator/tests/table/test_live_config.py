@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from logfleet_operator import names
 
-from .operation import SETTINGS, Operation, at_rest, cluster, pool, told, why
+from .operation import SETTINGS, Operation, at_rest, cluster, pool, properties_of, told, why
 from .world import World
 
 pytestmark = pytest.mark.asyncio
@@ -46,7 +46,7 @@ async def test_a_key_that_brokers_read_when_they_start_replaces_each_once() -> N
     world.put(cluster(config={"num.partitions": 4}))
     await operation.until_at_rest()
     assert not set(before.values()) & set(brokers(world).values())
-    properties = world.one("ConfigMap", "fleet-config")["data"]["server.properties"]
+    properties = properties_of(world)
     assert "num.partitions=4" in properties
     assert world.dynamic_config == {}
 

@@ -7,7 +7,7 @@ from logfleet.control.brokers.feature_level import FeatureLevel
 from logfleet_operator import names
 
 from .disturbances import die_after, lose_answer_of
-from .operation import POOL, Operation, at_rest, cluster, pool, told, why
+from .operation import POOL, Operation, at_rest, cluster, pool, properties_of, told, why
 from .world import Death, World
 
 pytestmark = pytest.mark.asyncio
@@ -255,7 +255,7 @@ async def test_fewer_brokers_that_cannot_be_emptied_leave_min_insync_replicas_as
     await operation.until_at_rest()
     assert len(pods(world)) == 3
     assert "stays on broker" in why(world)
-    properties = world.one("ConfigMap", "fleet-config")["data"]["server.properties"]
+    properties = properties_of(world)
     assert "\nmin.insync.replicas=2\n" in properties
 
 

@@ -193,7 +193,7 @@ async def test_deletions_that_wait_are_told_though_a_topic_s_status_cannot_be() 
 
 async def test_deletions_that_wait_are_told_though_the_cluster_itself_cannot_go_on() -> None:
     world, operation = await fleet(*(topic(name) for name in FOUR))
-    world.refused = {("ConfigMap", "fleet-config"): "denied"}
+    world.refused = {("ConfigMap", "fleet-record"): "denied"}
     world.put(cluster(config={"log.retention.hours": 5}))
     for name in FOUR:
         world.remove("Topic", name)

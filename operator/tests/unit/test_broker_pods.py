@@ -40,6 +40,7 @@ def test_a_broker_is_no_process_1_where_its_image_has_an_init(
         (tmp_path / name).chmod(0o755)
     (tmp_path / "external.1002").write_text("30000")
     shell, options, script = container()["command"]
+    script = script.replace(manifests.PORTS_DIRECTORY, str(tmp_path))
     script = script.replace(manifests.CONFIG_DIRECTORY, str(tmp_path))
     environment = {
         "PATH": f"{tmp_path}:/no/other",

@@ -11,8 +11,8 @@ from logfleet.resources.document import InvalidResourceError
 from logfleet.resources.plan import Reason, Refusal, Shortages
 
 from logfleet_operator import conditions, names
+from logfleet_operator.accepted import Wish, judged
 from logfleet_operator.clusters import certificates, members
-from logfleet_operator.clusters.accepted import Wish, judged
 from logfleet_operator.clusters.caretaker import Caretaker
 from logfleet_operator.clusters.etcd_client import Etcds, EtcdUnavailable, etcd_access
 from logfleet_operator.clusters.may_i import Deciders, ask

@@ -33,6 +33,8 @@ NodePorts = Mapping[tuple[str, int], int]
 """(listener, broker id) -> the port of the node, as far as known."""
 
 CONFIG_DIRECTORY: Final = "/etc/logfleet"
+PORTS_DIRECTORY: Final = "/etc/logfleet-ports"
+PROPERTIES: Final = "server.properties"
 CREDENTIALS_DIRECTORY: Final = "/etc/logfleet-etcd"
 DATA_DIRECTORY: Final = "/var/lib/logfleet"
 # Of the record: the spec that was accepted last, as JSON.
@@ -58,7 +60,7 @@ def owned(metadata: Metadata, manifest: Manifest) -> Manifest:
 
     metadata: the Cluster's.
     """
-    digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()[:16]
+    digest = _digest(json.dumps(manifest, sort_keys=True))
     annotations = {**manifest["metadata"].get("annotations", {}), names.APPLIED_ANNOTATION: digest}
     return {
         **manifest,
@@ -83,7 +85,7 @@ def record(
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": names.record_map(name), "labels": names.labels(name, "record")},
+        "metadata": {"name": names.record_map(name), "labels": names.labels(name, names.RECORD)},
         "data": {
             "ranges": json.dumps(listed),
             ACCEPTED_KEY: msgspec.json.encode(cluster.spec, order="sorted").decode(),
@@ -268,20 +270,29 @@ def _default_replicas(brokers: int) -> int:
     return min(brokers, REPLICAS_DEFAULT_MAX)
 
 
-def config(cluster: ClusterResource, node_ports: NodePorts, brokers: int) -> Manifest:
-    """server.properties, and one file LISTENER.ID with the node's port for each outside address. brokers: see `server_properties`."""
-    name = cluster.metadata.name
+def config(cluster: ClusterResource, brokers: int) -> Manifest:
+    """server.properties, under another name for each text, so that a broker's file never changes before its pod does. brokers: see `server_properties`."""
     properties = sorted(server_properties(cluster, brokers).items())
-    lines = [f"{key}={_escaped(value)}" for key, value in properties]
-    data = {"server.properties": "\n".join(lines) + "\n"}
-    for (listener, broker_id), port in sorted(node_ports.items()):
-        data[f"{listener}.{broker_id}"] = str(port)
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": names.config_map(name), "labels": names.labels(name, names.BROKER)},
-        "data": data,
-    }
+    text = "".join(f"{key}={_escaped(value)}\n" for key, value in properties)
+    name = names.config_revision(cluster.metadata.name, _digest(text)[:10])
+    return {**_config_map(cluster, name, {PROPERTIES: text}), "immutable": True}
+
+
+def ports(cluster: ClusterResource, node_ports: NodePorts, kept: Mapping[str, str]) -> Manifest:
+    """One file LISTENER.ID with the node's port for each outside address. kept: other files, which pods still read."""
+    files = {f"{name}.{broker_id}": str(port) for (name, broker_id), port in node_ports.items()}
+    data = dict(sorted({**kept, **files}.items()))
+    return _config_map(cluster, names.config_map(cluster.metadata.name), data)
+
+
+def _config_map(cluster: ClusterResource, name: str, data: Mapping[str, str]) -> Manifest:
+    labels = names.labels(cluster.metadata.name, names.BROKER)
+    metadata = {"name": name, "labels": labels}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {**data}}
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _escaped(value: str) -> str:
@@ -307,7 +318,7 @@ def start_script(cluster: ClusterResource) -> str:
             addresses.append(f"{listener.name.upper()}://{host}:{listener.port}")
         else:
             # An assignment of its own: a missing file stops the script here (sh -e).
-            lines.append(f"{listener.name}_port=$(cat {CONFIG_DIRECTORY}/{listener.name}.$id)")
+            lines.append(f"{listener.name}_port=$(cat {PORTS_DIRECTORY}/{listener.name}.$id)")
             host = listener.advertised_host or "$HOST_IP"
             addresses.append(f"{listener.name.upper()}://{host}:${listener.name}_port")
     lines.append(
@@ -341,7 +352,8 @@ def broker_set(
     labels = {**names.labels(name, names.BROKER), **match}
     durable = {**labels, names.BASE_LABEL: str(given.base)}
     read_at_start = [server_properties(cluster, brokers), start_script(cluster)]
-    properties = json.dumps(read_at_start, sort_keys=True)
+    container = _broker_container(cluster, pool, given, image)
+    config_name = str(config(cluster, brokers)["metadata"]["name"])
     renew = cluster.metadata.annotations.get(names.RENEW_ANNOTATION, "")
     template: Manifest = {
         "metadata": {
@@ -349,23 +361,22 @@ def broker_set(
             "annotations": {
                 **({names.RENEW_ANNOTATION: renew} if renew else {}),
                 **({names.CREDENTIALS_ANNOTATION: credentials} if credentials else {}),
-                names.CONFIG_ANNOTATION: hashlib.sha256(properties.encode()).hexdigest()[:16],
+                names.CONFIG_ANNOTATION: _digest(json.dumps(read_at_start, sort_keys=True)),
                 "prometheus.io/scrape": "true",
                 "prometheus.io/port": str(ADMIN_PORT),
             },
         },
-        "spec": _broker_pod(cluster, pool, given, image, match),
+        "spec": _broker_pod(cluster, given, container, match, config_name),
     }
-    made = hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()[:16]
+    made = _digest(json.dumps(template, sort_keys=True))
     template["metadata"]["annotations"][names.MADE_ANNOTATION] = made
-    asked = _asked(cluster, pool, credentials, brokers)
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
         "metadata": {
             "name": set_name(name, given.pool, given.zone),
             "labels": durable,
-            "annotations": {names.ASKED_ANNOTATION: asked},
+            "annotations": {names.ASKED_ANNOTATION: _asked(cluster, pool, credentials, brokers)},
         },
         "spec": {
             "serviceName": names.brokers_service(name),
@@ -398,12 +409,14 @@ def _asked(cluster: ClusterResource, pool: Pool, credentials: str, brokers: int)
 
 
 def _broker_pod(
-    cluster: ClusterResource, pool: Pool, given: Range, image: str, match: Manifest
+    cluster: ClusterResource, given: Range, container: Manifest, match: Manifest, config: str
 ) -> Manifest:
+    """config: the name of its ConfigMap."""
     name = cluster.metadata.name
     managed = cluster.spec.metadata.managed is not None
     volumes: list[Manifest] = [
-        {"name": "config", "configMap": {"name": names.config_map(name)}},
+        {"name": pods.CONFIG_VOLUME, "configMap": {"name": config}},
+        {"name": "ports", "configMap": {"name": names.config_map(name)}},
         {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
     ]
     if managed:
@@ -417,7 +430,7 @@ def _broker_pod(
         "securityContext": pods.POD_SECURITY,
         "affinity": pods.in_zones([given.zone] if given.zone else []),
         "topologySpreadConstraints": [pods.spread_over(pods.HOST_KEY, match)],
-        "containers": [_broker_container(cluster, pool, given, image)],
+        "containers": [container],
         "volumes": volumes,
     }
 
@@ -425,7 +438,8 @@ def _broker_pod(
 def _broker_container(cluster: ClusterResource, pool: Pool, given: Range, image: str) -> Manifest:
     mounts = [
         {"name": "data", "mountPath": DATA_DIRECTORY},
-        {"name": "config", "mountPath": CONFIG_DIRECTORY, "readOnly": True},
+        {"name": pods.CONFIG_VOLUME, "mountPath": CONFIG_DIRECTORY, "readOnly": True},
+        {"name": "ports", "mountPath": PORTS_DIRECTORY, "readOnly": True},
         {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108  # a mount point, not a file of ours
     ]
     if cluster.spec.metadata.managed is not None:

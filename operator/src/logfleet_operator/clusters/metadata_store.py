@@ -133,8 +133,13 @@ def zones_taken_away(cluster: ClusterResource, observed: Observed) -> frozenset[
 
 
 def plan_metadata_store(
-    cluster: ClusterResource, observed: Observed, settings: Settings, renew: frozenset[str]
+    cluster: ClusterResource,
+    observed: Observed,
+    settings: Settings,
+    renew: frozenset[str],
+    config: str,
 ) -> ClusterPlan | None:
+    """config: the brokers' ConfigMap."""
     managed = cluster.spec.metadata.managed
     if managed is None:
         return None
@@ -143,7 +148,7 @@ def plan_metadata_store(
         return plan
     wanted = _etcd_set(cluster, managed, observed, settings)
     objects = [etcd.service(cluster), etcd.budget(cluster, managed), wanted]
-    if cron_job := snapshots.cron_job(cluster, broker_image(cluster.spec, settings)):
+    if cron_job := snapshots.cron_job(cluster, broker_image(cluster.spec, settings), config):
         objects.append(cron_job)
     actions = (*applies(cluster, observed, objects), *snapshots.not_wanted(cluster, observed))
     if plan := left(making(actions, "etcd"), observed):

@@ -15,6 +15,7 @@ from logfleet.resources.quantity import parse_quantity
 
 from logfleet_operator import names
 from logfleet_operator.clusters import etcd
+from logfleet_operator.clusters.pods import config_of
 from logfleet_operator.names import Manifest
 
 # A container that waits for one of these does not run, and will not without a change.
@@ -63,7 +64,8 @@ EMPTY_VOLUME: Final = "EmptyVolume"
 class Pod:
     """stuck: why it will not run as it is, in a word; "" if it runs or may still. node: "" before it is given one.
 
-    fresh: ready for less than FRESH, by the operator's own clock (`reading.Readiness`).
+    fresh: ready for less than FRESH, by the operator's own clock (`reading.Readiness`). config: the
+    ConfigMap that it starts with, "" for none.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Pod:
     node: str
     host_ip: str
     fresh: bool = False
+    config: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +187,7 @@ def pod_from(live: Manifest, *, fresh: bool = False) -> Pod:
         node=live.get("spec", {}).get("nodeName", ""),
         host_ip=status.get("hostIP", ""),
         fresh=fresh,
+        config=config_of(live.get("spec", {})),
     )
 
 
@@ -247,6 +251,21 @@ def _controllers(live: Manifest) -> list[str]:
     """Uids: at most one, says Kubernetes."""
     owners = live["metadata"].get("ownerReferences", ())
     return [owner["uid"] for owner in owners if owner.get("controller")]
+
+
+def configs_in_use(observed: Observed) -> frozenset[str]:
+    """ConfigMaps that pods start with, or that pods would that are made now."""
+    specs = [
+        live["spec"]["template"]["spec"] if kind == "StatefulSet" else _pod_of_job(live)
+        for (kind, _), live in observed.objects.items()
+        if kind in {"StatefulSet", "CronJob"}
+    ]
+    return frozenset({*map(config_of, specs), *(pod.config for pod in observed.pods)})
+
+
+def _pod_of_job(live: Manifest) -> Manifest:
+    spec: Manifest = live["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    return spec
 
 
 def node_ports(observed: Observed, cluster: ClusterResource) -> dict[tuple[str, int], int]:

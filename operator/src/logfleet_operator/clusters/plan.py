@@ -28,7 +28,13 @@ from logfleet_operator.clusters import (
     shrinking,
 )
 from logfleet_operator.clusters.broker_ids import claims_of
-from logfleet_operator.clusters.observed import Observed, foreign, node_ports, rewritten
+from logfleet_operator.clusters.observed import (
+    Observed,
+    configs_in_use,
+    foreign,
+    node_ports,
+    rewritten,
+)
 from logfleet_operator.clusters.ranges import Range, allocate, merge
 from logfleet_operator.clusters.steps import (
     ClusterPlan,
@@ -40,6 +46,7 @@ from logfleet_operator.clusters.steps import (
     with_claims_as_begun,
     with_template_as_asked,
 )
+from logfleet_operator.names import Manifest
 from logfleet_operator.settings import Settings
 from logfleet_operator.upgrades.rules import broker_image
 
@@ -63,14 +70,17 @@ def plan_cluster(
     if isinstance(given, Refusal):
         return refused(given)
     ranges = ranges_of(cluster, observed, given)
+    config = manifests.config(cluster, _total(ranges))
+    config_name = str(config["metadata"]["name"])
     plan = (
-        _ground(cluster, observed, ranges)
+        _ground(cluster, observed, ranges, config)
         or left(removals.what_never_ran(cluster, observed, ranges), observed)
-        or metadata_store.plan_metadata_store(cluster, observed, settings, renew)
+        or metadata_store.plan_metadata_store(cluster, observed, settings, renew, config_name)
         or _brokers(cluster, observed, settings, ranges)
         or left(resizing.plan_resizing(cluster, observed, ranges), observed)
         or _shrink_and_roll(cluster, observed, ranges)
         or left(removals.services_of_nobody(cluster, observed, ranges), observed)
+        or left(removals.configs_of_nobody(cluster, observed, config_name), observed)
         or ClusterPlan("all brokers are ready", stage=Stage.DONE)
     )
     why = plan.why
@@ -123,7 +133,7 @@ def _shrink_and_roll(
 
 
 def _ground(
-    cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
+    cluster: ClusterResource, observed: Observed, ranges: Sequence[Range], config: Manifest
 ) -> ClusterPlan | None:
     """The record first, alone: nothing may exist that it does not know. Then what pods refer to."""
     state = metadata_store.etcd_state(cluster, observed)
@@ -132,8 +142,13 @@ def _ground(
     if actions:
         return making(actions, "the record of broker ids")
     ports = node_ports(observed, cluster)
-    objects = [manifests.service_account(cluster), *manifests.services(cluster, ranges, ports)]
+    services = manifests.services(cluster, ranges, ports)
+    objects = [manifests.service_account(cluster), config, *services]
     return making(applies(cluster, observed, objects), "Services")
+
+
+def _total(ranges: Sequence[Range]) -> int:
+    return sum(given.replicas for given in ranges)
 
 
 def _brokers(
@@ -153,7 +168,7 @@ def _brokers(
     managed = cluster.spec.metadata.managed is not None
     secret = names.etcd_secret(cluster.metadata.name, "client")
     until = observed.ends.get(secret) if managed else None
-    total = sum(given.replicas for given in ranges)
+    total = _total(ranges)
     # Part of the pods' template: written in another way, it would replace all brokers.
     credentials = f"{until:%Y-%m-%dT%H:%M:%SZ}" if until is not None else ""
     sets = [
@@ -173,13 +188,32 @@ def _brokers(
         and given.pool in pools  # one that is taken away stays as it is, until it is empty
     ]
     sets = [with_template_as_asked(observed, wanted) for wanted in sets]
-    # The configuration before the pods that read it.
-    actions = applies(cluster, observed, [manifests.config(cluster, ports, total)])
-    if actions:
-        return making(actions, "the brokers' configuration")
+    # The files before the pods that read them.
+    kept = _files_in_use(cluster, observed)
+    if actions := applies(cluster, observed, [manifests.ports(cluster, ports, kept)]):
+        return making(actions, "the brokers' ports")
+    if refused_maps := sorted(name for kind, name in observed.refused if kind == "ConfigMap"):
+        return ClusterPlan(f"waiting for ConfigMap {refused_maps[0]}, which pods start with")
     ready = sum(pod.ready for pod in observed.of_component(names.BROKER))
     budget = manifests.brokers_budget(cluster, _min_available(cluster, observed, total, ready))
     return making(applies(cluster, observed, [budget, *sets]), "brokers")
+
+
+def _files_in_use(cluster: ClusterResource, observed: Observed) -> dict[str, str]:
+    """Of the ports' ConfigMap: what brokers read that were not replaced yet.
+
+    The ports of listeners that the spec does not name any more, while their Services are there, and
+    the configuration where an operator of before kept it.
+    """
+    name = names.config_map(cluster.metadata.name)
+    in_use = name in configs_in_use(observed)
+    kept = {}
+    for file, content in ((observed.get("ConfigMap", name) or {}).get("data") or {}).items():
+        listener, _, broker = file.rpartition(".")
+        service = f"{cluster.metadata.name}-{listener}-{broker}"
+        if in_use if file == manifests.PROPERTIES else observed.get("Service", service):
+            kept[file] = content
+    return kept
 
 
 def _min_available(cluster: ClusterResource, observed: Observed, total: int, ready: int) -> int:

@@ -12,6 +12,7 @@ from logfleet_operator.names import Manifest
 USER_ID: Final = 10001
 ZONE_KEY: Final = "topology.kubernetes.io/zone"
 HOST_KEY: Final = "kubernetes.io/hostname"
+CONFIG_VOLUME: Final = "config"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 # Pod Security Standards, level "restricted", and a read-only root on top of it.
@@ -28,6 +29,14 @@ CONTAINER_SECURITY: Final[Manifest] = {
     "readOnlyRootFilesystem": True,
     "capabilities": {"drop": ["ALL"]},
 }
+
+
+def config_of(spec: Manifest) -> str:
+    """The ConfigMap with the configuration that a pod of this spec starts with; "" for none."""
+    for volume in spec.get("volumes", ()):
+        if volume["name"] == CONFIG_VOLUME:
+            return str(volume.get("configMap", {}).get("name", ""))
+    return ""
 
 
 def in_zones(zones: Sequence[str]) -> Manifest:

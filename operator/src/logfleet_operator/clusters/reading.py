@@ -9,8 +9,8 @@ from typing import Final
 from logfleet.resources.cluster import ClusterResource
 
 from logfleet_operator import names
+from logfleet_operator.accepted import last_accepted
 from logfleet_operator.clusters import certificates, metadata_store
-from logfleet_operator.clusters.accepted import last_accepted
 from logfleet_operator.clusters.observed import (
     FRESH,
     Observed,

@@ -7,7 +7,13 @@ from logfleet.resources.cluster import ClusterResource, set_name
 from logfleet_operator import names
 from logfleet_operator.clusters import manifests, shrinking
 from logfleet_operator.clusters.broker_ids import ordinal_of
-from logfleet_operator.clusters.observed import Observed, controlled_by, is_bound, node_ports
+from logfleet_operator.clusters.observed import (
+    Observed,
+    configs_in_use,
+    controlled_by,
+    is_bound,
+    node_ports,
+)
 from logfleet_operator.clusters.ranges import Range
 from logfleet_operator.clusters.steps import ClusterPlan, Delete, Stage
 
@@ -62,6 +68,22 @@ def services_of_nobody(
         if kind == "Service"
         and name not in wanted
         and live["spec"].get("type") == "NodePort"
+        and controlled_by(live, cluster.metadata.uid)
+    ]
+    return _removing(left, "")
+
+
+def configs_of_nobody(
+    cluster: ClusterResource, observed: Observed, wanted: str
+) -> ClusterPlan | None:
+    """Configurations that brokers started with once. wanted: the ConfigMap of those that start now."""
+    used = {wanted, *configs_in_use(observed)}
+    left = [
+        Delete(kind, name, live["metadata"]["uid"])
+        for (kind, name), live in sorted(observed.objects.items())
+        if kind == "ConfigMap"
+        and name.startswith(names.config_revision(cluster.metadata.name, ""))
+        and name not in used
         and controlled_by(live, cluster.metadata.uid)
     ]
     return _removing(left, "")

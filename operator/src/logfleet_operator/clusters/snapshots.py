@@ -17,8 +17,8 @@ LATE: Final = timedelta(seconds=2 * DEADLINE_S)
 """After so long without a success a snapshot has failed."""
 
 
-def cron_job(cluster: ClusterResource, image: str) -> Manifest | None:
-    """None if none are wanted. The volume is a claim that a person made: where backups go is theirs to say."""
+def cron_job(cluster: ClusterResource, image: str, config: str) -> Manifest | None:
+    """None if none are wanted. config: the brokers' ConfigMap. The volume is a claim that a person made: where backups go is theirs to say."""
     managed, name = cluster.spec.metadata.managed, cluster.metadata.name
     if managed is None or managed.snapshots is None:
         return None
@@ -27,7 +27,7 @@ def cron_job(cluster: ClusterResource, image: str) -> Manifest | None:
     job: Manifest = {
         "backoffLimit": 2,
         "activeDeadlineSeconds": DEADLINE_S,
-        "template": {"metadata": {"labels": labels}, "spec": _pod(name, wanted, image)},
+        "template": {"metadata": {"labels": labels}, "spec": _pod(name, wanted, image, config)},
     }
     return {
         "apiVersion": "batch/v1",
@@ -45,7 +45,7 @@ def cron_job(cluster: ClusterResource, image: str) -> Manifest | None:
     }
 
 
-def _pod(name: str, wanted: Snapshots, image: str) -> Manifest:
+def _pod(name: str, wanted: Snapshots, image: str, config: str) -> Manifest:
     command = [
         "logfleet",
         "metadata",
@@ -64,7 +64,11 @@ def _pod(name: str, wanted: Snapshots, image: str) -> Manifest:
             "limits": {"memory": "1Gi"},
         },
         "volumeMounts": [
-            {"name": "config", "mountPath": manifests.CONFIG_DIRECTORY, "readOnly": True},
+            {
+                "name": pods.CONFIG_VOLUME,
+                "mountPath": manifests.CONFIG_DIRECTORY,
+                "readOnly": True,
+            },
             {"name": "etcd", "mountPath": manifests.CREDENTIALS_DIRECTORY, "readOnly": True},
             {"name": "backup", "mountPath": DIRECTORY},
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108  in the container
@@ -78,7 +82,7 @@ def _pod(name: str, wanted: Snapshots, image: str) -> Manifest:
         "securityContext": pods.POD_SECURITY,
         "containers": [container],
         "volumes": [
-            {"name": "config", "configMap": {"name": names.config_map(name)}},
+            {"name": pods.CONFIG_VOLUME, "configMap": {"name": config}},
             {"name": "etcd", "secret": secret},
             {"name": "backup", "persistentVolumeClaim": {"claimName": wanted.claim_name}},
             {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},

@@ -170,11 +170,14 @@ class ClusterPlan:
 def target(action: Action) -> tuple[str, str] | None:
     """(kind, name) of the one object that the action is about, if all else can go on without it.
 
-    None for ConfigMaps, which pods and the next operator read, and for what only the last stages do.
+    None for the record, which the next operator reads, and for what only the last stages do.
     """
     match action:
-        case Apply(manifest) if manifest["kind"] != "ConfigMap":
-            return str(manifest["kind"]), str(manifest["metadata"]["name"])
+        case Apply(manifest):
+            metadata = manifest["metadata"]
+            if metadata["labels"][names.COMPONENT_LABEL] == names.RECORD:
+                return None
+            return str(manifest["kind"]), str(metadata["name"])
         case Delete(kind, name):
             return kind, name
         case MarkClaim(name) | GrowClaim(name):
@@ -258,6 +261,9 @@ def is_kept(observed: Observed, wanted: Manifest) -> bool:
     before, now = (each["metadata"].get("annotations", {}) for each in (live, wanted))
     if before.get(names.ASKED_ANNOTATION) != now[names.ASKED_ANNOTATION]:
         return False
+    config = observed.get("ConfigMap", pods.config_of(live["spec"]["template"]["spec"])) or {}
+    if manifests.PROPERTIES not in (config.get("data") or {}):
+        return False  # this operator may not know what stood there
     made = [
         each["spec"]["template"]["metadata"].get("annotations", {}).get(names.MADE_ANNOTATION)
         for each in (live, wanted)
