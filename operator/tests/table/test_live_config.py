@@ -7,7 +7,7 @@ import pytest
 from logfleet_operator import names
 
 from .operation import SETTINGS, Operation, at_rest, cluster, pool, properties_of, told, why
-from .world import World
+from .world import NAMESPACE, World
 
 pytestmark = pytest.mark.asyncio
 READY = ("True", "Ready")
@@ -38,6 +38,16 @@ async def test_a_key_that_changes_while_brokers_run_replaces_none_and_can_be_tak
     assert brokers(world) == before
     changes = [note for _, reason, note in told(world, "Cluster") if reason == "ConfigChanged"]
     assert changes[0] == "log.retention.ms, min.insync.replicas"
+
+
+async def test_a_key_is_set_at_once_though_its_spec_was_accepted_after_topics_were_looked_at() -> (
+    None
+):
+    world, operation = await at_rest(config={"log.retention.ms": 1000})
+    world.put(cluster(config={"log.retention.ms": 2000}))
+    for reconcile in (operation.topics, operation.clusters, operation.topics):
+        await reconcile.reconcile(NAMESPACE, "fleet")
+    assert world.dynamic_config == {"log.retention.ms": "2000"}
 
 
 async def test_a_key_that_brokers_read_when_they_start_replaces_each_once() -> None:

@@ -25,16 +25,16 @@ class LiveConfig:
     def __init__(self, events: Events, monotonic: Callable[[], float]) -> None:
         self._events = events
         self._monotonic = monotonic
-        self._looked: dict[str, tuple[int, float]] = {}
+        self._looked: dict[str, tuple[dict[str, str], float]] = {}
         self.refused: dict[str, str] = {}
 
     async def settle(self, cluster: ClusterResource, found: Manifest, admin: Admin) -> None:
         """The brokers have all of it, or `refused` says why not. Raises AdminUnavailable."""
         uid, generation, now = cluster.metadata.uid, cluster.metadata.generation, self._monotonic()
-        known = self._looked.get(uid)
-        if known is not None and known[0] == generation and now - known[1] < LOOK_S:
+        config, known = dynamic_config(cluster), self._looked.get(uid)
+        if known is not None and known[0] == config and now - known[1] < LOOK_S:
             return
-        wanted = replace(cluster, spec=replace(cluster.spec, config=dynamic_config(cluster)))
+        wanted = replace(cluster, spec=replace(cluster.spec, config={**config}))
         try:
             changed = await admin.configure(wanted)
         except AdminRefused as error:
@@ -45,4 +45,4 @@ class LiveConfig:
                 log.info("config_changed", cluster=cluster.metadata.name, keys=changed)
                 said = Said("Normal", "ConfigChanged", changed, f"{generation}/{now}")
                 await self._events.tell(found, said)
-        self._looked[uid] = generation, now
+        self._looked[uid] = config, now
