@@ -13,7 +13,7 @@ from logfleet.resources.document import InvalidResourceError
 from logfleet.resources.plan import Refusal
 
 from logfleet_operator import names
-from logfleet_operator.clusters.manifests import ACCEPTED_KEY
+from logfleet_operator.clusters.broker_ids import ACCEPTED_KEY
 from logfleet_operator.clusters.observed import Observed, controlled_by_another
 from logfleet_operator.clusters.plan import refusal_of
 from logfleet_operator.documents import read_cluster

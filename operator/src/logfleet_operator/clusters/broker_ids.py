@@ -1,15 +1,21 @@
-"""Which broker ids were given, and which brokers may have run, as record, StatefulSets, pods and volume claims say. PURE."""
+"""The record of a Cluster; and which broker ids were given, and which brokers may have run, as record, StatefulSets, pods and volume claims say. PURE."""
 
+import json
 import re
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
-from logfleet.resources.cluster import set_name
+from logfleet.resources.cluster import ClusterResource, set_name
 
 from logfleet_operator import names
 from logfleet_operator.clusters import etcd
 from logfleet_operator.clusters.observed import ObjectConflict, Observed, is_bound
 from logfleet_operator.clusters.ranges import Claim, Range
 from logfleet_operator.names import Manifest
+
+# Of the record: the spec that was accepted last, as JSON.
+ACCEPTED_KEY: Final = "accepted"
 
 
 class _Recorded(msgspec.Struct, frozen=True):
@@ -20,6 +26,29 @@ class _Recorded(msgspec.Struct, frozen=True):
     base: int
     replicas: int
     ran: int | None = None
+
+
+def record(
+    cluster: ClusterResource, ranges: Sequence[Range], etcd_state: str, admitted: str
+) -> Manifest:
+    """What must not be forgotten: given broker ids, of which one may have run, whether etcd may still bootstrap, and the spec.
+
+    admitted: see `etcd.ADMITTED_KEY`.
+    """
+    name = cluster.metadata.name
+    listed = [msgspec.structs.asdict(given) for given in ranges]
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": names.record_map(name), "labels": names.labels(name, names.RECORD)},
+        "data": {
+            "ranges": json.dumps(listed),
+            ACCEPTED_KEY: msgspec.json.encode(cluster.spec, order="sorted").decode(),
+            "etcd": etcd_state,
+            etcd.INITIAL_STATE_KEY: "new" if etcd_state == etcd.BOOTSTRAPPING else "existing",
+            etcd.ADMITTED_KEY: admitted,
+        },
+    }
 
 
 def recorded(observed: Observed, cluster: str) -> tuple[list[Range], str] | None:

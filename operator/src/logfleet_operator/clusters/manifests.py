@@ -25,7 +25,7 @@ from logfleet.resources.cluster import (
 from logfleet.resources.document import Metadata
 
 from logfleet_operator import names
-from logfleet_operator.clusters import etcd, pods
+from logfleet_operator.clusters import pods
 from logfleet_operator.clusters.ranges import Range
 from logfleet_operator.names import Manifest
 
@@ -37,8 +37,6 @@ PORTS_DIRECTORY: Final = "/etc/logfleet-ports"
 PROPERTIES: Final = "server.properties"
 CREDENTIALS_DIRECTORY: Final = "/etc/logfleet-etcd"
 DATA_DIRECTORY: Final = "/var/lib/logfleet"
-# Of the record: the spec that was accepted last, as JSON.
-ACCEPTED_KEY: Final = "accepted"
 # Of topics that say nothing else, and of the brokers' own.
 REPLICAS_DEFAULT_MAX: Final = 3
 # Time for a controlled shutdown before the kubelet kills the broker.
@@ -69,29 +67,6 @@ def owned(metadata: Metadata, manifest: Manifest) -> Manifest:
             "namespace": metadata.namespace,
             "annotations": annotations,
             "ownerReferences": [names.owner(metadata.name, metadata.uid)],
-        },
-    }
-
-
-def record(
-    cluster: ClusterResource, ranges: Sequence[Range], etcd_state: str, admitted: str
-) -> Manifest:
-    """What must not be forgotten: given broker ids, of which one may have run, whether etcd may still bootstrap, and the spec.
-
-    admitted: see `etcd.ADMITTED_KEY`.
-    """
-    name = cluster.metadata.name
-    listed = [msgspec.structs.asdict(given) for given in ranges]
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": names.record_map(name), "labels": names.labels(name, names.RECORD)},
-        "data": {
-            "ranges": json.dumps(listed),
-            ACCEPTED_KEY: msgspec.json.encode(cluster.spec, order="sorted").decode(),
-            "etcd": etcd_state,
-            etcd.INITIAL_STATE_KEY: "new" if etcd_state == etcd.BOOTSTRAPPING else "existing",
-            etcd.ADMITTED_KEY: admitted,
         },
     }
 

@@ -28,6 +28,7 @@ from logfleet_operator.clusters import (
     shrinking,
 )
 from logfleet_operator.clusters.broker_ids import claims_of
+from logfleet_operator.clusters.broker_ids import record as record_of
 from logfleet_operator.clusters.observed import (
     Observed,
     configs_in_use,
@@ -137,7 +138,7 @@ def _ground(
 ) -> ClusterPlan | None:
     """The record first, alone: nothing may exist that it does not know. Then what pods refer to."""
     state = metadata_store.etcd_state(cluster, observed)
-    record = manifests.record(cluster, ranges, state, members.admitted(cluster, observed, state))
+    record = record_of(cluster, ranges, state, members.admitted(cluster, observed, state))
     actions = applies(cluster, observed, [record])
     if actions:
         return making(actions, "the record of broker ids")
