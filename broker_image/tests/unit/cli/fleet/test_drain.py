@@ -13,7 +13,12 @@ from logfleet.cli.main import cli
     ],
 )
 def test_a_drain_cordons_only_what_can_be_moved_and_says_what_stays(
-    unmet, is_moved, code, calls, last, monkeypatch
+    unmet: tuple[str, ...],
+    is_moved: bool,
+    code: int,
+    calls: list[str],
+    last: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     done: list[str] = []
 
