@@ -202,11 +202,7 @@ async def look_at_port(listener: Listener, node_id: int, cluster_id: str | None)
 
 
 def look_at_admin_port(listener: Listener, *, is_running: bool, is_default: bool) -> Finding:
-    """Whether it can be listened on.
-
-    is_running: a broker of this configuration runs, and has it. is_default: the configuration does
-    not name it, so that the broker may take a free one.
-    """
+    """is_running: a broker of this configuration has it. is_default: the broker may take a free one."""
     address = f"{listener.host}:{listener.port}"
     try:
         for bound in bind_tcp(listener.host, listener.port):
@@ -215,9 +211,8 @@ def look_at_admin_port(listener: Listener, *, is_running: bool, is_default: bool
         if is_running:
             return Finding("admin port", Level.OK, f"{address} is in use, and this broker runs")
         if is_default:
-            return Finding(
-                "admin port", Level.OK, f"{address} is in use: the broker takes a free one"
-            )
+            taken = f"{address} is in use: the broker takes a free one"
+            return Finding("admin port", Level.OK, taken)
         return Finding(
             "admin port",
             Level.FAILED,

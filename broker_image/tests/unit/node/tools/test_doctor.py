@@ -232,6 +232,16 @@ async def test_a_directory_that_may_not_be_entered_is_named(tmp_path, monkeypatc
         assert "the user that runs the broker" in each.message
 
 
+async def test_a_default_admin_port_that_is_taken_keeps_no_broker_from_starting():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listener = Listener("HTTP", "127.0.0.1", taken.getsockname()[1], "HTTP")
+        levels = [
+            doctor.look_at_admin_port(listener, is_running=False, is_default=is_default).level
+            for is_default in (True, False)
+        ]
+    assert levels == [Level.OK, Level.FAILED]
+
+
 async def test_an_admin_port_that_another_program_has_is_named_and_a_brokers_own_is_not(tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
