@@ -17,11 +17,10 @@ from logfleet.resources.plan import ObservedTopic, Reason, Refusal, Shortages
 from logfleet.resources.topic import TopicResource
 
 from logfleet_operator import names
-from logfleet_operator.clusters import manifests, resizing, snapshots
+from logfleet_operator.clusters import manifests, resizing, snapshots, volumes
 from logfleet_operator.clusters.observed import Observed, node_ports
 from logfleet_operator.clusters.rollout import troubles_of
 from logfleet_operator.clusters.steps import ClusterPlan, Stage
-from logfleet_operator.clusters.volumes import by_pool
 from logfleet_operator.documents import ignored_fields
 from logfleet_operator.upgrades import rules as upgrades
 
@@ -175,6 +174,7 @@ def cluster_status(
     if failed := snapshots.trouble(cluster, observed, datetime.fromisoformat(now)):
         status["warnings"].append(failed)
     moment = datetime.fromisoformat(now)
+    status["warnings"] += volumes.going(observed)
     status["warnings"] += resizing.warnings(cluster, observed, plan.ranges, moment)
     return status
 
@@ -182,7 +182,7 @@ def cluster_status(
 def _pools(cluster: ClusterResource, observed: Observed, plan: ClusterPlan) -> list[Status]:
     return [
         {"name": there.name, "size": there.size} | ({"class": there.class_} if there.class_ else {})
-        for there in by_pool(cluster, observed, plan.ranges)
+        for there in volumes.by_pool(cluster, observed, plan.ranges)
     ]
 
 

@@ -32,7 +32,8 @@ def of_change(before: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[
     """What a status says that the one before it did not: refusals, what degrades, and their ends."""
     for warning in status.get("warnings", ()):
         if warning not in before.get("warnings", ()):
-            yield Said("Warning", "ConfigWarning", warning, str(status["observedGeneration"]))
+            reason = "ConfigWarning" if warning.startswith("spec.") else "ClusterWarning"
+            yield Said("Warning", reason, warning, str(status["observedGeneration"]))
     level = status.get("featureLevel", 0)
     if 0 < before.get("featureLevel", 0) < level:
         yield Said("Normal", "FeatureLevelRaised", f"to {level}", str(level))

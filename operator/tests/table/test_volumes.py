@@ -151,7 +151,7 @@ async def test_volumes_that_nobody_grows_are_told_with_what_can_be_done() -> Non
     first, *_ = status(world)["warnings"]
     assert "nothing has begun to grow it" in first
     assert "write a size above 2Gi that its StorageClass can give" in first
-    assert ("Warning", "ConfigWarning", first) in told(world, "Cluster")
+    assert ("Warning", "ClusterWarning", first) in told(world, "Cluster")
     assert status(world)["pools"] == [{"name": "main", "size": "2Gi"}]
 
 

@@ -73,9 +73,16 @@ def test_what_is_left_on_a_node_that_is_drained_goes_with_what_has_left_it():
     assert rollout.why == "emptying n, which is drained: x-1"
 
 
+def with_going_claims(seen: Observed) -> Observed:
+    for volume in seen.volumes:
+        volume["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return seen
+
+
 @pytest.mark.parametrize(
     "seen",
     [
+        with_going_claims(on_nodes("-n", cordoned="n")),
         on_nodes("nn", cordoned="n"),  # cordoned, not drained
         on_nodes("-n", cordoned=""),  # there is no room for the first, and nobody drains
         on_nodes("-n", cordoned="n", zone=""),

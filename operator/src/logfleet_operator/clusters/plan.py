@@ -250,7 +250,8 @@ def _roll(
             continue
         stage = Stage.REPLACING if waiting.replaces else Stage.STARTING
         plan = ClusterPlan(waiting.why, waiting.actions, stage=stage)
-        if component == names.BROKER or waiting.actions or not members.is_lame(cluster, observed):
+        goes_on = waiting.held or members.is_lame(cluster, observed)
+        if component == names.BROKER or waiting.actions or not goes_on:
             return plan
         later = plan
     return later

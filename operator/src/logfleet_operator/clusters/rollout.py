@@ -11,6 +11,10 @@ if that was allowed. Only
 where the budget would refuse for ever, since the pod is not ready and others are not either, is it
 deleted. Pods that cannot run (a wrong image, an impossible request) are deleted together: they
 serve nobody and nothing is lost.
+
+No pod is taken away whose volume claim is being deleted: Kubernetes keeps the claim, and the disk
+with all that is on it, for as long as the pod is there (Storage Object in Use Protection). When the
+disk goes is a person's decision.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,17 +45,22 @@ class DeletePod:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """Not all pods are there, ready and up to date: what is done or waited for. replaces: some are out of date."""
+    """Not all pods are there, ready and up to date: what is done or waited for.
+
+    replaces: some are out of date. held: nothing else is left to do, and a person has to.
+    """
 
     why: str
     actions: tuple[EvictPod | DeletePod, ...] = ()
     replaces: bool = False
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Pods:
-    """The pods that some sets should have. missing: names. outdated: those that are not going yet.
+    """The pods that some sets should have. missing: names. outdated: those that are not going yet, and may.
 
+    held: those that are out of date, and keep a disk that goes with them.
     places: name -> (which set, in the sets' order; zone).
     """
 
@@ -59,6 +68,7 @@ class _Pods:
     missing: tuple[str, ...]
     present: tuple[Pod, ...]
     outdated: tuple[Pod, ...]
+    held: tuple[Pod, ...]
     places: Mapping[str, tuple[int, str]]
 
 
@@ -77,15 +87,25 @@ def _pods_of(observed: Observed, component: str, sets: Sequence[str]) -> _Pods |
             revisions[f"{name}-{ordinal}"] = status.get("updateRevision", "")
             places[f"{name}-{ordinal}"] = number, zone
     present = tuple(pods[name] for name in revisions if name in pods)
+    outdated = [pod for pod in present if pod.revision != revisions[pod.name] and not pod.deleting]
+    last = pods_with_going_volumes(observed)
     return _Pods(
         expected=tuple(revisions),
         missing=tuple(name for name in revisions if name not in pods),
         present=present,
-        outdated=tuple(
-            pod for pod in present if pod.revision != revisions[pod.name] and not pod.deleting
-        ),
+        outdated=tuple(pod for pod in outdated if pod.name not in last),
+        held=tuple(pod for pod in outdated if pod.name in last),
         places=places,
     )
+
+
+def pods_with_going_volumes(observed: Observed) -> frozenset[str]:
+    """Names of the pods whose volume claims go as soon as they do."""
+    claims = (live["metadata"] for live in observed.volumes)
+    going = {
+        str(claim["name"]).removeprefix("data-") for claim in claims if "deletionTimestamp" in claim
+    }
+    return frozenset(pod.name for pod in observed.pods if pod.name in going)
 
 
 def next_wave(observed: Observed, stateful_sets: Sequence[str]) -> tuple[Pod, ...]:
@@ -100,12 +120,12 @@ def next_wave(observed: Observed, stateful_sets: Sequence[str]) -> tuple[Pod, ..
         return drained
     if isinstance(pods, str) or not pods.outdated or pods.missing or _stuck(pods):
         return ()
-    if _awaited(BROKER, pods.present, pods.outdated):
+    if _awaited(BROKER, pods):
         return ()
     unready = [pod for pod in pods.outdated if not pod.ready]
     if unready:
         return (min(unready, key=lambda pod: pod.name),)
-    old = {pod.name for pod in pods.outdated}
+    old = {pod.name for pod in (*pods.outdated, *pods.held)}
     begun = {pods.places[pod.name][1] for pod in pods.present if pod.name not in old}
     first = min(pods.outdated, key=lambda pod: _place(pods, pod, begun))
     zone = pods.places[first.name][1]
@@ -131,6 +151,7 @@ def _drained(observed: Observed, pods: _Pods) -> tuple[Pod, ...]:
         for pod in pods.present
         if pod.node in observed.cordoned
         and not pod.deleting
+        and pod.name not in pods_with_going_volumes(observed)
         and pods.places[pod.name][1] in waiting - {""}
     )
 
@@ -185,12 +206,19 @@ def plan_rollout(
     unready = [pod for pod in pods.present if not pod.ready or pod.deleting]
     if pods.outdated:
         return _replace(observed, component, stateful_sets, pods)
-    if pods.missing or unready:
-        ready = len(pods.expected) - len(pods.missing) - len(unready)
-        late = [*pods.missing, *(pod.name for pod in unready)]
+    late = [*pods.missing, *(pod.name for pod in unready)]
+    if {*late} - {pod.name for pod in pods.held}:
+        ready = len(pods.expected) - len(late)
         return Rollout(
             f"waiting for {', '.join(late[:5])}: {ready} of {len(pods.expected)} "
             f"{_noun(component)} are ready" + troubles(unready)
+        )
+    if pods.held:
+        return Rollout(
+            f"not replacing {_names(pods.held)}: out of date, but the disk goes with the pod, as "
+            f"its volume claim is being deleted; see status.warnings{troubles(unready)}",
+            replaces=True,
+            held=True,
         )
     return None
 
@@ -201,7 +229,7 @@ def _replace(
     """Of members of etcd one, that is not ready if there is such; of brokers a wave."""
     one = min(pods.outdated, key=lambda candidate: (candidate.ready, candidate.name))
     wave = next_wave(observed, stateful_sets) if component == BROKER else ()
-    others = [*pods.missing, *_awaited(component, pods.present, pods.outdated)]
+    others = [*pods.missing, *_awaited(component, pods)]
     if others:
         unready = [each for each in pods.present if not each.ready or each.deleting]
         settling = all(each.ready and each.fresh for each in pods.present if each.name in others)
@@ -224,16 +252,17 @@ def _replace(
     return Rollout(f"replacing {_names(going)}: out of date", actions, replaces=True)
 
 
-def _awaited(component: str, pods: Sequence[Pod], outdated: Sequence[Pod]) -> list[str]:
+def _awaited(component: str, pods: _Pods) -> list[str]:
     """Names of the pods that must be gone or ready before one that runs is replaced.
 
     Not those that are out of date: perhaps it is what they run with that keeps them from being
     ready. Nor, while no member of etcd is ready, new members: they are only with a quorum.
     """
-    without_quorum = component == ETCD and not any(pod.ready for pod in pods)
+    without_quorum = component == ETCD and not any(pod.ready for pod in pods.present)
+    outdated = (*pods.outdated, *pods.held)
     return [
         pod.name
-        for pod in pods
+        for pod in pods.present
         if pod.deleting
         or not (pod.ready or without_quorum or pod in outdated)
         or (component == BROKER and pod.fresh and pod not in outdated)

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from logfleet.resources.cluster import ClusterResource, set_name
 from logfleet.resources.quantity import parse_quantity
 
+from logfleet_operator import names
 from logfleet_operator.clusters.observed import Observed, is_bound
 from logfleet_operator.clusters.pods import is_larger
 from logfleet_operator.clusters.ranges import Range
+from logfleet_operator.clusters.rollout import pods_with_going_volumes
 from logfleet_operator.names import Manifest
 
 
@@ -93,6 +95,26 @@ def by_pool(
         for pool in cluster.spec.pools
         if pool.name in found and pool.name in classes
     ]
+
+
+def going(observed: Observed) -> Iterator[str]:
+    """What is at risk: volume claims that are being deleted while their pods run."""
+    kept = {pod.name: pod.component for pod in observed.pods}
+    for name in sorted(pods_with_going_volumes(observed)):
+        said = (
+            f"PersistentVolumeClaim data-{name} is being deleted: its disk, with all that is on it, goes "
+            f"as soon as pod {name} does, and no roll takes that away"
+        )
+        if kept[name] == names.BROKER:
+            yield (
+                f"{said}; when all of its partitions have in-sync replicas elsewhere, "
+                f"`logfleet may-i stop ID && kubectl delete pod {name}`: it comes back empty and is filled again"
+            )
+        else:
+            yield (
+                f"{said}; while a majority of the other members is ready, `kubectl delete pod {name}`: "
+                "the member is added again; a member that is alone has to be saved first (docs/operating.md, row 15)"
+            )
 
 
 def size_of(claim: Manifest) -> str:
