@@ -112,7 +112,7 @@ def test_a_file_of_kafkas_keys_and_overrides_on_top(rig: Rig, tmp_path: Path) ->
     [
         (["--override", "num.partitions=many"], "num.partitions"),
         (["no-such-file"], "no-such-file"),
-        (["latin1"], "latin1 is not UTF-8"),
+        (["malformed"], "Malformed"),
         ([*ANY_PORTS, "--override", "log.dirs=file"], "file"),
         ([*ANY_PORTS, "--override", "log.dirs=/proc/none"], "/proc/none"),
         ([*ANY_PORTS, "--override", "log.dirs=a,file"], "file"),
@@ -123,7 +123,7 @@ def test_what_cannot_be_used_is_said_in_one_line(
     tmp_path: Path, arguments: list[str], words: str
 ) -> None:
     (tmp_path / "file").write_text("no directory")
-    (tmp_path / "latin1").write_bytes(b"broker.rack=\xe9\n")
+    (tmp_path / "malformed").write_text("# \xe9\nbroker.rack=\\u00e\n", encoding="latin-1")
     assert words in run_in_vain(tmp_path, *arguments)
 
 

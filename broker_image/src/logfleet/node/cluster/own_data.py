@@ -47,7 +47,7 @@ def refuse_data_without_store(config: BrokerConfig, on_disk: OnDisk) -> None:
 def data_without_store(cluster_id: str, path: Path) -> str:
     return (
         f"the data is of cluster {cluster_id} and {path} is not there: what Apache Kafka wrote is taken over by "
-        "`logfleet adopt`; else bring the file back from a copy of the directory"
+        "`logfleet adopt`; else bring the file back from a copy of the directory, or by `logfleet metadata restore`"
     )
 
 
