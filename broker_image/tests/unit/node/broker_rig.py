@@ -22,6 +22,10 @@ def config(path: Path, **given: str) -> BrokerConfig:
     return broker_config(properties)
 
 
+ELSEWHERE = {"logfleet.metadata.store": "etcd", "logfleet.etcd.endpoints": "h:1", "node.id": "1"}
+"""For a broker whose metadata is not beside its data; the test replaces `open_store`."""
+
+
 async def ask(port: int, request: Any, version: int) -> Any:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     with contextlib.closing(writer):

@@ -33,8 +33,8 @@ class DataWithoutIdentity(RegistrationError):
 def refuse_data_without_store(config: BrokerConfig, on_disk: OnDisk) -> None:
     """Raises RegistrationError if there is data and its embedded store is gone: none is made then."""
     path = embedded_file(config)
-    if path is None or path.exists():
-        return
+    if path is None or config.log_dirs[0] in on_disk.unreadable or path.exists():
+        return  # what cannot be read the store tells of when it is opened
     if on_disk.cluster_id is not None:
         raise WrongCluster(f"{data_without_store(on_disk.cluster_id, path)}. Nothing was changed")
     if on_disk.nameless:

@@ -16,7 +16,7 @@ from logfleet.node import broker as broker_module
 from logfleet.node.broker import Broker, StartError
 from logfleet.node.cluster.metadata_store import EMBEDDED_FILE, open_store
 
-from broker_image.tests.unit.node.broker_rig import config, create_topic
+from broker_image.tests.unit.node.broker_rig import ELSEWHERE, config, create_topic
 
 META = "meta.properties"
 PARTITIONS = 4
@@ -40,7 +40,7 @@ def config_of(path: Path, layout: str) -> BrokerConfig:
     dirs = f"{path}/a,{path}/b" if layout == "several" else f"{path}/a"
     given = {"log.dirs": dirs, "logfleet.cluster.name": str(path / "elsewhere"), "node.id": "1"}
     if layout == "fleet":
-        given |= {"logfleet.metadata.store": "etcd", "logfleet.etcd.endpoints": "h:1"}
+        given |= ELSEWHERE
     return config(path, **given)
 
 

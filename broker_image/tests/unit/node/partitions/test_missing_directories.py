@@ -27,6 +27,7 @@ from logfleet.wire.messages import (
 )
 
 from broker_image.tests.unit.node.broker_rig import (
+    ELSEWHERE,
     ask_broker,
     config,
     create_topic,
@@ -37,15 +38,16 @@ pytestmark = pytest.mark.asyncio
 
 
 class Dirs:
-    """Two log directories, the metadata in the first."""
+    """Two log directories, the metadata in the first unless `given` says otherwise."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.given: dict[str, str] = {}
         self.one, self.two = path / "one", path / "two"
 
     def broker(self, *dirs: Path, files: PosixFiles | None = None, **given: str) -> Broker:
         log_dirs = ",".join(map(str, dirs or (self.one, self.two)))
-        return Broker(config(self.path, **{"log.dirs": log_dirs}, **given), files)
+        return Broker(config(self.path, **{"log.dirs": log_dirs}, **self.given, **given), files)
 
     async def filled(self) -> set[int]:
         """Four partitions of topic `t`, two in each directory; those that are in the second."""
@@ -334,6 +336,7 @@ async def test_no_cluster_is_begun_while_a_directory_cannot_be_read(
 ) -> None:
     """It may hold the data of one; the directories that can be read are empty because their disks are away."""
     keep_metadata_elsewhere(monkeypatch, dirs.path / "metadata.db")
+    dirs.given = ELSEWHERE
     dirs.two.write_text("no directory")
     with pytest.raises(StartError, match=f"no new cluster is begun .*{dirs.two}"):
         await dirs.broker().__aenter__()
@@ -389,6 +392,7 @@ async def test_a_directory_that_fails_while_its_partitions_begin_gets_no_empty_l
 ) -> None:
     """They would be served at the next start, and with the directory back it would be refused."""
     keep_metadata_elsewhere(monkeypatch, dirs.path / "metadata.db")
+    dirs.given = ELSEWHERE
     there = await dirs.filled()
     async with dirs.broker() as broker:
         start = broker.local._start

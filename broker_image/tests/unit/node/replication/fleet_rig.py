@@ -17,7 +17,7 @@ from logfleet.records.record import Record, build_batch
 from logfleet.wire import uuids
 from logfleet.wire.messages import CreateTopicsRequest, ProduceRequest
 
-from broker_image.tests.unit.node.broker_rig import ask_broker, config
+from broker_image.tests.unit.node.broker_rig import ELSEWHERE, ask_broker, config
 
 NOW = 1_700_000_000_000
 PATIENCE_S = 20
@@ -55,7 +55,12 @@ class Fleet:
         for broker_id in broker_ids:
             path = self._path / str(broker_id)
             made = Broker(
-                config(path, node_id=str(broker_id), broker_rack=f"z{broker_id}", **given)
+                config(
+                    path,
+                    **{**ELSEWHERE, "node.id": str(broker_id)},
+                    broker_rack=f"z{broker_id}",
+                    **given,
+                )
             )
             self.brokers[broker_id] = await made.__aenter__()
 
