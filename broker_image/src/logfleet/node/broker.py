@@ -241,9 +241,8 @@ class Broker:
         self._ended.set()
 
     async def _start(self) -> None:
-        self._stack.callback(self._compute.shutdown)
-        self._stack.callback(self._flusher.stop)
-        self._stack.callback(self.timers.stop)
+        for stop in (self._compute.shutdown, self._flusher.stop, self.timers.stop):
+            self._stack.callback(stop)
         await self._observation.start(self._stack)
         addresses = await self._bind()
         on_disk = look_at(self._files, self.config.log_dirs, self.node_id)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.harness.pages import blocks
 from e2e.harness.processes import Rig
+from e2e.pages.reader import blocks
 
 ROOT = Path(__file__).resolve().parents[4]
 OURS = {"build", "logfleet-data", "logfleet-local"}
@@ -30,7 +30,7 @@ def clone(tmp_path: Path) -> Path:
 def read(rig: Rig, clone: Path, page: str) -> str:
     """All that a reader sees who types the blocks of the page, with ports and processes of its own."""
     own = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    command = ["env", f"--chdir={clone}", *own, sys.executable, "-m", "e2e.harness.pages", page]
+    command = ["env", f"--chdir={clone}", *own, sys.executable, "-m", "e2e.pages.reader", page]
     program = rig.program("reader", command)
     program.launch()
     code = program.wait(WITHIN_S)

@@ -4,7 +4,7 @@ A block is left out where the paragraph before it names Kubernetes. One whose la
 Ctrl-C` runs on beside the next ones, as in a terminal of its own; it gets Ctrl-C before the next
 such block, and at the end. Run it where a fresh clone is, and ports 9092 and 9644 are free:
 
-    python -m e2e.harness.pages README.md
+    python -m e2e.pages.reader README.md
 """
 
 import os

@@ -1,4 +1,4 @@
-from e2e.harness.pages import Block, blocks
+from e2e.pages.reader import Block, blocks
 
 PAGE = """# Title
 Here:
