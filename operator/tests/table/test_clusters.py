@@ -324,37 +324,6 @@ async def test_objects_of_a_former_cluster_are_waited_for() -> None:
     assert not any(call.startswith("apply") for call in world.calls[calls:])
 
 
-async def test_a_listener_that_is_taken_away_leaves_no_port_behind() -> None:
-    world, operation = await at_rest()
-    listeners = cluster()["spec"]["listeners"]
-    world.put(cluster(listeners=listeners[:1]))
-    await operation.round()
-    assert "fleet-external-0" in world.named("Service")  # a broker still advertises it
-    await operation.until_at_rest()
-    assert world.ready("Cluster", "fleet") == ("True", "Ready")
-    assert world.named("Service") == ["fleet-bootstrap", "fleet-brokers", "fleet-etcd"]
-    assert world.one("ConfigMap", "fleet-config")["data"] == {}
-    world.put(cluster())
-    await operation.until_at_rest()
-    assert "fleet-external-2000" in world.named("Service")
-    assert world.ready("Cluster", "fleet") == ("True", "Ready")
-
-
-async def test_a_port_that_somebody_else_made_stays() -> None:
-    world, operation = await at_rest()
-    labels = names.labels("fleet", names.BROKER)
-    spec = {"type": "NodePort", "ports": [{"port": 9094, "nodePort": 31000}]}
-    service = {
-        "kind": "Service",
-        "metadata": {"name": "monitoring", "labels": labels},
-        "spec": spec,
-    }
-    world.put(service)
-    await operation.until_at_rest()
-    assert "monitoring" in world.named("Service")
-    assert world.ready("Cluster", "fleet") == ("True", "Ready")
-
-
 async def test_what_others_add_to_our_objects_stays_and_stops_nothing() -> None:
     world, operation = await at_rest()
     port = {"name": "metrics", "port": 7777, "protocol": "TCP", "nodePort": 31777}

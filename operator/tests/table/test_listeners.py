@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from logfleet_operator import names
 
 from .operation import at_rest, cluster
 from .world import Manifest, World
@@ -61,3 +62,34 @@ async def test_the_policy_follows_the_name_and_ports_stay() -> None:
         await operation.until_at_rest()
         assert policies(world) == {policy}
         assert [service["spec"]["ports"][0]["nodePort"] for service in outside(world)] == ports
+
+
+async def test_a_listener_that_is_taken_away_leaves_no_port_behind() -> None:
+    world, operation = await at_rest()
+    listeners = cluster()["spec"]["listeners"]
+    world.put(cluster(listeners=listeners[:1]))
+    await operation.round()
+    assert "fleet-external-0" in world.named("Service")  # a broker still advertises it
+    await operation.until_at_rest()
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
+    assert world.named("Service") == ["fleet-bootstrap", "fleet-brokers", "fleet-etcd"]
+    assert world.one("ConfigMap", "fleet-config")["data"] == {}
+    world.put(cluster())
+    await operation.until_at_rest()
+    assert "fleet-external-2000" in world.named("Service")
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
+
+
+async def test_a_port_that_somebody_else_made_stays() -> None:
+    world, operation = await at_rest()
+    labels = names.labels("fleet", names.BROKER)
+    spec = {"type": "NodePort", "ports": [{"port": 9094, "nodePort": 31000}]}
+    service = {
+        "kind": "Service",
+        "metadata": {"name": "monitoring", "labels": labels},
+        "spec": spec,
+    }
+    world.put(service)
+    await operation.until_at_rest()
+    assert "monitoring" in world.named("Service")
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")
