@@ -101,3 +101,13 @@ class Events:
             "note": said.note[:NOTE_LENGTH_MAX],
             "type": said.type,
         }
+
+
+def of_set(stored: Manifest, *, new: bool) -> Said | None:
+    """Of all that is applied, what concerns pods."""
+    if stored["kind"] != "StatefulSet":
+        return None
+    metadata = stored["metadata"]
+    reason, verb = ("SetMade", "made") if new else ("SetChanged", "changed")
+    note = f"StatefulSet {metadata['name']} {verb}, {stored['spec']['replicas']} pods"
+    return Said("Normal", reason, note, f"{metadata['uid']}/{metadata['generation']}")

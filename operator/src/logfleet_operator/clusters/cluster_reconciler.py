@@ -1,6 +1,6 @@
 """Makes one Cluster as written: reads, plans, acts, reads again; then writes status. SHELL."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, assert_never
@@ -49,7 +49,7 @@ from logfleet_operator.clusters.steps import (
 )
 from logfleet_operator.clusters.volumes import size_of
 from logfleet_operator.documents import read_cluster
-from logfleet_operator.events import Events, of_change
+from logfleet_operator.events import Events, of_change, of_set
 from logfleet_operator.kube import Kube, KubeConflict, KubeError, KubeUnavailable
 from logfleet_operator.names import Manifest
 from logfleet_operator.ownership import OTHERS_RECHECK_S, Ownership
@@ -142,8 +142,8 @@ class ClusterReconciler:
                 await self._look_after(live, cluster, observed, plan)
             plan = await self._spread(live, cluster, plan)
             plan = await self._level(live, cluster, plan)
-            for refusal in _refusals(wish, not_done, plan):
-                plan = hindered(plan, refusal)
+            for refusal, at_last in _refusals(wish, not_done, plan):
+                plan = hindered(plan, refusal, at_last)
             status = conditions.cluster_status(live, cluster, observed, plan, now)
         except InvalidResourceError as error:
             await self._fail(live, Reason.INVALID, str(error), now)
@@ -327,7 +327,7 @@ class ClusterReconciler:
                     await refuse_foreign(self._kube, cluster.metadata, manifest)
                 stored = await self._kube.apply(manifest)
                 self._remember(cluster, manifest, stored)
-                return _said_of_set(stored, new=new)
+                return of_set(stored, new=new)
             case MakeAuthority(secret):
                 await self._create(certificates.authority_secret(cluster, secret, self._now()))
                 return None
@@ -467,14 +467,15 @@ class ClusterReconciler:
                 await self._events.tell(live, said)
 
 
-def _refusals(wish: Wish, not_done: NotDone, plan: ClusterPlan) -> list[Refusal]:
-    """Why the Cluster is not as written, although its plan goes on."""
-    found = [wish.refusal] if wish.refusal is not None and wish.acts else []
+def _refusals(wish: Wish, not_done: NotDone, plan: ClusterPlan) -> Iterator[tuple[Refusal, Stage]]:
+    """Why the Cluster is not as written, although its plan goes on, and its stage at last."""
+    if wish.refusal is not None and wish.acts:
+        yield wish.refusal, Stage.REFUSED
     if not_done:
-        found.append(_refusal_of(not_done))
+        yield _refusal_of(not_done), Stage.REFUSED
     if plan.unmet:
-        found.append(joined(plan.unmet))
-    return found
+        sizes = joined(plan.unmet)
+        yield sizes, Stage.GROWING if sizes.reason is Reason.PROGRESSING else Stage.REFUSED
 
 
 def _refusal_of(not_done: NotDone) -> Refusal:
@@ -488,13 +489,3 @@ def _refusal_of(not_done: NotDone) -> Refusal:
     conflict = any(isinstance(error, ObjectConflict) for error in not_done.values())
     reason = Reason.CONFLICT if conflict else Reason.PROGRESSING
     return Refusal(reason, "; ".join(said[:NOT_DONE_TOLD_MAX]))
-
-
-def _said_of_set(stored: Manifest, *, new: bool) -> Said | None:
-    """Of all that is applied, what concerns pods."""
-    if stored["kind"] != "StatefulSet":
-        return None
-    metadata = stored["metadata"]
-    reason, verb = ("SetMade", "made") if new else ("SetChanged", "changed")
-    note = f"StatefulSet {metadata['name']} {verb}, {stored['spec']['replicas']} pods"
-    return Said("Normal", reason, note, f"{metadata['uid']}/{metadata['generation']}")

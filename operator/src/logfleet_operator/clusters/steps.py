@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from logfleet.control.brokers.feature_level import FeatureLevel
 from logfleet.resources.cluster import ClusterResource
-from logfleet.resources.plan import Reason, Refusal
+from logfleet.resources.plan import Refusal
 
 from logfleet_operator import names
 from logfleet_operator.clusters import manifests, pods
@@ -196,12 +196,11 @@ def left(plan: ClusterPlan | None, observed: Observed) -> ClusterPlan | None:
     return replace(plan, actions=actions) if actions else None
 
 
-def hindered(plan: ClusterPlan, refusal: Refusal) -> ClusterPlan:
-    """The plan of a Cluster that is not as written all the same."""
+def hindered(plan: ClusterPlan, refusal: Refusal, at_last: Stage = Stage.REFUSED) -> ClusterPlan:
+    """The plan of a Cluster that is not as written all the same. at_last: its stage once all else is done."""
     if plan.paused:
         return plan
     why = refusal.message if plan.stage is Stage.DONE else f"{refusal.message}; {plan.why}"
-    at_last = Stage.GROWING if refusal.reason is Reason.PROGRESSING else Stage.REFUSED
     stage = at_last if plan.stage is Stage.DONE else plan.stage
     return replace(plan, why=why, stage=stage, refusal=plan.refusal or refusal)
 
