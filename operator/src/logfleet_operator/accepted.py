@@ -51,11 +51,11 @@ def judged(wish: Wish, live: Manifest, observed: Observed) -> Wish:
     """Also by what exists. Raises ObjectConflict."""
     if wish.refusal is not None or wish.cluster.spec.paused:
         return wish
-    refusal = refusal_of(wish.cluster, observed)
-    if refusal is None:
-        return wish
     record = observed.get("ConfigMap", names.record_map(wish.cluster.metadata.name))
     before = last_accepted(live, record)
+    refusal = refusal_of(wish.cluster, observed, before)
+    if refusal is None:
+        return wish
     if before is None:
         return replace(wish, refusal=refusal, acts=False)
     return Wish(before, refusal)

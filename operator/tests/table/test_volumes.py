@@ -1,5 +1,6 @@
 """Volumes grow, or cannot, or do not; what there is decides what may be written, and what is refused stops nothing else."""
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -217,3 +218,35 @@ async def test_a_size_that_nobody_gave_is_taken_back_as_far_as_kubernetes_lets()
     assert world.ready("Cluster", "fleet") == READY
     assert status(world)["warnings"] == []
     assert status(world)["pools"] == [{"name": "main", "size": "3Gi"}]
+
+
+def grown_by_hand(world: World) -> None:
+    """What `kubectl edit pvc` and a resizer do."""
+    for name in world.named("PersistentVolumeClaim"):
+        if "etcd" not in name:
+            live = copy.deepcopy(world.one("PersistentVolumeClaim", name))
+            live["spec"]["resources"]["requests"]["storage"] = "9Gi"
+            live["status"]["capacity"]["storage"] = "9Gi"
+            world.touch(live)
+
+
+@pytest.mark.parametrize("knows_what_was_accepted", [True, False])
+async def test_volumes_that_a_person_made_larger_than_the_spec_are_no_fault_of_it(
+    *,
+    knows_what_was_accepted: bool,
+) -> None:
+    world, _ = await at_rest(**pool())
+    grown_by_hand(world)
+    if not knows_what_was_accepted:  # the record of an operator of before
+        record = copy.deepcopy(world.one("ConfigMap", "fleet-record"))
+        del record["data"]["accepted"]
+        world.touch(record)
+    world.remove("Service", "fleet-bootstrap")
+    operation = Operation(world)
+    await operation.until_at_rest()
+    assert world.ready("Cluster", "fleet") == READY
+    assert "fleet-bootstrap" in world.named("Service")
+    world.put(cluster(**pool(), image="logfleet/broker:2"))
+    await operation.until_at_rest()
+    assert images(world) == {"logfleet/broker:2"}
+    assert sizes(world) == {"9Gi"}

@@ -91,10 +91,12 @@ def plan_cluster(
     return replace(plan, why=why, ranges=tuple(ranges), unmet=unmet)
 
 
-def refusal_of(cluster: ClusterResource, observed: Observed) -> Refusal | None:
+def refusal_of(
+    cluster: ClusterResource, observed: Observed, before: ClusterResource | None
+) -> Refusal | None:
     """Why its spec cannot be carried out, found before anything is begun; None if it can be. Raises ObjectConflict.
 
-    Broker ids that contradict each other are no fault of the spec.
+    before: as its spec was accepted last. Broker ids that contradict each other are no fault of the spec.
     """
     given = merge(claims_of(observed, cluster.metadata.name))
     if isinstance(given, Refusal):
@@ -103,7 +105,7 @@ def refusal_of(cluster: ClusterResource, observed: Observed) -> Refusal | None:
     found = [
         *refusals.config_refusals(cluster),
         *refusals.storage_refusals(cluster, observed, ranges),
-        *refusals.volumes_refusals(cluster, observed, ranges),
+        *refusals.volumes_refusals(cluster, observed, ranges, before),
         *metadata_store.zones_refusals(cluster, observed),
     ]
     return refusals.joined(found) if found else None

@@ -77,13 +77,23 @@ def storage_class(observed: Observed, name: str | None) -> Manifest | None:
 
 
 def volumes_refusals(
-    cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
+    cluster: ClusterResource,
+    observed: Observed,
+    ranges: Sequence[Range],
+    before: ClusterResource | None,
 ) -> Iterator[Refusal]:
-    """Volumes that there are neither shrink nor change their class."""
+    """Volumes that there are neither shrink nor change their class.
+
+    before: as its spec was accepted last. Volumes that are larger than that asked for, since a
+    person made them so, are no fault of a spec that asks for no less than before.
+    """
     pools = {pool.name: pool.storage for pool in cluster.spec.pools}
+    sizes = {pool.name: pool.storage.size for pool in before.spec.pools} if before else {}
     for there in by_pool(cluster, observed, ranges):
         wanted = pools[there.name]
-        if is_larger(there.size, wanted.size) or wanted.class_ not in {None, there.class_}:
+        is_less = is_larger(sizes.get(there.name, wanted.size), wanted.size)
+        shrinks = is_less and is_larger(there.size, wanted.size)
+        if shrinks or wanted.class_ not in {None, there.class_}:
             yield Refusal(
                 Reason.NOT_SUPPORTED,
                 f"spec.pools[{there.name}].storage: its volumes have {there.size} of class "
