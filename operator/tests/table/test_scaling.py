@@ -289,3 +289,33 @@ async def test_who_is_wanted_again_is_given_replicas_though_another_one_does_not
     for _ in range(20):
         await operation.round()
     assert world.replicas.cordoned <= {2001}
+
+
+class KeepsClaims(World):
+    """Some finalizer of a volume claim is never taken off."""
+
+    async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
+        if kind != "PersistentVolumeClaim":
+            return await super().delete(kind, namespace, name, uid)
+        self.calls.append(f"delete {kind} {name}")
+        live = self.one(kind, name)
+        if "deletionTimestamp" not in live["metadata"]:
+            metadata = {**live["metadata"], "deletionTimestamp": self.now().isoformat()}
+            self.touch({**live, "metadata": metadata})
+        return None
+
+
+async def test_a_volume_claim_that_never_goes_keeps_no_broker_from_being_replaced() -> None:
+    world = KeepsClaims()
+    world.put(cluster(**pool(replicas=6), scaling={"volumes": "Delete"}))
+    operation = Operation(world)
+    await operation.until_at_rest()
+    world.put(cluster(**pool(), scaling={"volumes": "Delete"}))
+    await operation.until_at_rest()
+    going = {"data-fleet-main-a-1", "data-fleet-main-b-1", "data-fleet-main-c-1"}
+    assert going <= {*world.named("PersistentVolumeClaim")}
+    world.put(cluster(**pool(), scaling={"volumes": "Delete"}, image="logfleet/broker:2"))
+    await operation.until_at_rest()
+    images = {world.one("Pod", name)["spec"]["containers"][0]["image"] for name in pods(world)}
+    assert images == {"logfleet/broker:2"}
+    assert world.ready("Cluster", "fleet") == ("True", "Ready")

@@ -115,18 +115,21 @@ def plan_shrinking(
         forgets = [Forget(each.id, name) for each, name in zip(gone, _names(gone), strict=True)]
         return _step(f"brokers {_said([each.id for each in gone])} have gone", *forgets)
     left = [each for each in places if not each.is_wanted and each.state == State.FORGOTTEN]
-    if left and cluster.spec.scaling.volumes == "Delete":
-        deletes = [
-            Delete("PersistentVolumeClaim", name, str(each.claim["metadata"]["uid"]))
-            for each, name in zip(left, _names(left), strict=True)
-            if each.claim is not None
-        ]
+    if cluster.spec.scaling.volumes == "Delete" and (deletes := list(_deletes(left))):
         return _step("removing volumes of brokers that have gone", *deletes)
     if not leaving:
         return None
     said = observed.fleet.said if observed.fleet is not None else "no broker answers"
     who = _said([each.id for each in leaving])
     return ClusterPlan(f"draining brokers {who}: {said}", stage=Stage.DRAINING)
+
+
+def _deletes(places: Sequence[Place]) -> Iterator[Delete]:
+    """Of their claims, but for those that are being deleted: a finalizer may keep one for ever, which stops nothing else."""
+    for each in places:
+        if each.claim is not None and "deletionTimestamp" not in each.claim["metadata"]:
+            metadata = each.claim["metadata"]
+            yield Delete("PersistentVolumeClaim", str(metadata["name"]), str(metadata["uid"]))
 
 
 def _has_gone(observed: Observed, place: Place) -> bool:
