@@ -1,12 +1,13 @@
 """What is looked after while a part of what is asked for cannot be done: the last spec that could, and every object but the refused one."""
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from logfleet_operator.kube import KubeError
 
-from .operation import Operation, at_rest, cluster, pool, rebalance, told, topic, why
+from .operation import SETTINGS, Operation, at_rest, cluster, pool, rebalance, told, topic, why
 from .world import World
 
 pytestmark = pytest.mark.asyncio
@@ -199,14 +200,28 @@ async def test_an_object_of_somebody_else_stops_nothing_else() -> None:
     assert world.one("Service", "fleet-bootstrap")["spec"] == {"mine": True}
 
 
-async def test_no_broker_is_replaced_while_their_budget_is_refused() -> None:
-    world, operation = await at_rest()
-    world.remove("PodDisruptionBudget", "fleet-brokers")
-    world.refused = {("PodDisruptionBudget", "fleet-brokers"): "exceeded quota"}
+@pytest.mark.parametrize(
+    "needed",
+    [
+        ("PodDisruptionBudget", "fleet-brokers"),
+        ("ServiceAccount", "fleet-brokers"),
+        ("Service", "fleet-brokers"),
+        ("Service", "fleet-etcd"),
+    ],
+)
+async def test_no_pod_is_replaced_while_what_it_needs_to_come_back_is_refused(
+    needed: tuple[str, str],
+) -> None:
+    world, _ = await at_rest()
+    before = {name: world.one("Pod", name)["metadata"]["uid"] for name in world.named("Pod")}
+    world.remove(*needed)
+    world.refused = {needed: "exceeded quota"}
+    operation = Operation(world, replace(SETTINGS, etcd_image="etcd:2"))
     world.put(cluster(image="logfleet/broker:2"))
     await some_rounds(operation, 20)
-    assert broker_images(world) == {"logfleet/broker:1"}
-    assert "no pod is replaced without PodDisruptionBudget fleet-brokers" in why(world)
+    after = {name: world.one("Pod", name)["metadata"]["uid"] for name in world.named("Pod")}
+    assert after == before
+    assert f"no pod is replaced without {' '.join(needed)}" in why(world)
 
 
 async def test_a_certificate_that_cannot_be_renewed_stops_nothing_else() -> None:

@@ -235,11 +235,16 @@ def _roll(
     cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
 ) -> ClusterPlan | None:
     name = cluster.metadata.name
-    budgets = {names.brokers_budget(name), names.etcd_name(name)}
-    if missing := [
-        budget for budget in budgets if ("PodDisruptionBudget", budget) in observed.refused
-    ]:
-        return ClusterPlan(f"no pod is replaced without PodDisruptionBudget {min(missing)}")
+    needed = {
+        ("PodDisruptionBudget", names.brokers_budget(name)),
+        ("PodDisruptionBudget", names.etcd_name(name)),
+        # Without these a pod does not come back, or is found by nobody.
+        ("ServiceAccount", names.service_account(name)),
+        ("Service", names.brokers_service(name)),
+        ("Service", names.etcd_name(name)),
+    }
+    if missing := [" ".join(each) for each in needed & observed.refused]:
+        return ClusterPlan(f"no pod is replaced without {min(missing)}")
     steps = []
     if cluster.spec.metadata.managed is not None:
         steps.append((names.ETCD, [names.etcd_name(name)]))
