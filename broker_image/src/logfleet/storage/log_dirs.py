@@ -2,10 +2,10 @@
 
 import asyncio
 import errno
+import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -73,12 +73,13 @@ def look_at(files: Files, paths: Sequence[str], node_id: int) -> OnDisk:
 
 def refuse_listed_twice(paths: Sequence[str]) -> None:
     """LogDirRefused if two entries of log.dirs are one directory, by whatever links."""
-    seen: dict[Path, str] = {}
+    seen: dict[str, str] = {}
     for path in paths:
-        first = seen.setdefault(Path(path).resolve(), path)
+        real = os.path.realpath(path)  # unlike Path.resolve it takes a circle of links as it is
+        first = seen.setdefault(real, path)
         if first is not path:
             raise LogDirRefused(
-                f"log.dirs: {first} and {path} are one directory, {Path(path).resolve()}: name it once"
+                f"log.dirs: {first} and {path} are one directory, {real}: name it once"
             )
 
 

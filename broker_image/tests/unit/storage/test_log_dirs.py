@@ -90,6 +90,12 @@ def test_one_directory_that_is_listed_twice_is_named(tmp_path: Path, other: str)
         look_at(PosixFiles(), paths, 1)
 
 
+def test_a_directory_that_is_a_circle_of_links_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    paths = [f"{tmp_path}/circle", f"{tmp_path}/d"]
+    assert list(look_at(PosixFiles(), paths, 1).unreadable) == paths[:1]
+
+
 def test_a_log_that_could_not_be_made_is_made_where_it_was_begun(dirs, monkeypatch) -> None:
     first, second = dirs.dirs
     name = TopicPartition("t", 0)
