@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from logfleet.control.brokers import fencing
 from logfleet.control.brokers.fencing import newcomers
@@ -154,6 +155,18 @@ async def test_brokers_of_one_machine_have_an_admin_port_each_without_being_told
             described = describe_broker(BrokerLayers(broker.config.static))
             entries = {each.name: each.value for each in described}
             assert f"http://{entries['logfleet.admin.listener']}" == address
+
+
+async def test_a_listener_has_its_port_before_the_default_admin_port(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    given = {"listeners": f"PLAINTEXT://127.0.0.1:{port}", "log.dirs": str(tmp_path / "data")}
+    plain = broker_config(given)
+    assert plain.logfleet_admin_listener is not None
+    same = msgspec.structs.replace(plain.logfleet_admin_listener, port=port)
+    async with Broker(msgspec.structs.replace(plain, logfleet_admin_listener=same)) as broker:
+        assert broker._listeners[0].port == port
+        assert broker._observation.address not in {None, f"http://127.0.0.1:{port}"}
 
 
 async def test_a_directory_in_use_is_one_sentence(tmp_path: Path) -> None:

@@ -137,13 +137,17 @@ class Observation:
     async def _listen(self, admin: "AdminHttp", address: Address) -> int:
         """Listen; returns the port. Raises CannotListen.
 
-        A default port that is in use is replaced by a free one: the second broker on a laptop starts
-        as the first one did. A port that the configuration names is never replaced.
+        A default port that is in use, or that a listener of this broker is to have, is replaced by a
+        free one: the second broker on a laptop starts as the first one did. A port that the
+        configuration names is never replaced.
         """
+        config = self._broker.config
+        is_default = ADMIN_LISTENER not in config.static
+        if is_default and address.port in {each.port for each in config.listeners}:
+            return await admin.start(address.host, 0)
         try:
             return await admin.start(address.host, address.port)
         except OSError as error:
-            is_default = ADMIN_LISTENER not in self._broker.config.static
             if not is_default or error.errno != errno.EADDRINUSE:
                 raise CannotListen(ADMIN_LISTENER, address, error) from error
         return await admin.start(address.host, 0)
