@@ -13,9 +13,12 @@ _LINE_END = re.compile("\r\n|\r|\n")
 
 
 def read_properties(data: bytes) -> dict[str, str]:
-    """Keys and values of a property file as it is on the disk, in UTF-8 or, as Kafka takes every file, Latin-1. Raises ConfigError."""
+    """Keys and values of a property file as it is on the disk, in UTF-8 or, as Kafka takes every file, Latin-1. Raises ConfigError.
+
+    A byte order mark, as editors of Windows write it, is no part of the first key, which would be unknown then.
+    """
     try:
-        return parse_properties(data.decode())
+        return parse_properties(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
         return parse_properties(data.decode("latin-1"))
 

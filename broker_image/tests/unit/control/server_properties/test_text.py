@@ -50,6 +50,10 @@ def test_a_file_is_read_as_utf_8_or_else_as_latin_1():
     assert read_properties("# 中文\nnode.id=1".encode("gbk")) == {"node.id": "1"}
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_key():
+    assert read_properties("broker.rack=Köln".encode("utf-8-sig")) == {"broker.rack": "Köln"}
+
+
 @pytest.mark.parametrize(
     "sign", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e"]
 )
