@@ -35,13 +35,20 @@ def refuse_data_without_store(config: BrokerConfig, on_disk: OnDisk) -> None:
     path = embedded_file(config)
     if path is None or config.log_dirs[0] in on_disk.unreadable or path.exists():
         return  # what cannot be read the store tells of when it is opened
+    if on_disk.cluster_id is None and not on_disk.nameless:
+        return
+    for other in config.log_dirs[1:]:
+        if other not in on_disk.unreadable and (Path(other) / path.name).exists():
+            raise WrongCluster(
+                f"{path} is not there, and {other}/{path.name} is: the metadata store lies in the first of log.dirs, so name {other} "
+                "first, as before. Nothing was changed"
+            )
     if on_disk.cluster_id is not None:
         raise WrongCluster(f"{data_without_store(on_disk.cluster_id, path)}. Nothing was changed")
-    if on_disk.nameless:
-        raise DataWithoutIdentity(
-            f"{data_without_identity(on_disk.nameless)}, and {path} is not there either: bring both back from a copy of the "
-            "directory, or name an empty directory. Nothing was changed"
-        )
+    raise DataWithoutIdentity(
+        f"{data_without_identity(on_disk.nameless)}, and {path} is not there either: bring both back from a copy of the "
+        "directory, or name an empty directory. Nothing was changed"
+    )
 
 
 def data_without_store(cluster_id: str, path: Path) -> str:

@@ -227,3 +227,16 @@ async def test_a_store_that_misses_no_directory_of_this_broker_advises_none(tmp_
     (tmp_path / "a" / "t-0").mkdir()
     with pytest.raises(StartError, match="knows no cluster and misses no directory of broker 1"):
         await Broker(config_of(tmp_path, "one")).__aenter__()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("identity", ["there", "gone"])
+async def test_directories_in_another_order_are_named(tmp_path: Path, identity: str) -> None:
+    await lived(tmp_path, "one")
+    if identity == "gone":
+        without_identity(tmp_path)
+    before = files_of(tmp_path)
+    given = {"log.dirs": f"{tmp_path}/b,{tmp_path}/a", "node.id": "1"}
+    with pytest.raises(StartError, match=f"name {tmp_path}/a first"):
+        await Broker(config(tmp_path, **given)).__aenter__()
+    assert files_of(tmp_path) == before
