@@ -11,6 +11,7 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
+from logfleet.log.retention import REMOVED_AT_ONCE
 from logfleet.records.batch import NO_TIMESTAMP, BatchHeader
 from logfleet.records.errors import RecordsError
 from logfleet.records.record import DECOMPRESSED_BYTES_MAX, read_records
@@ -85,6 +86,16 @@ async def youngest_record(log: PartitionLog, run_in_thread: RunInThread) -> Foun
             return await first_record_since(log, youngest.max_timestamp, run_in_thread, found)
         if found is not None:
             return found
+
+
+async def learn_oldest_times(log: PartitionLog, run_in_thread: RunInThread) -> None:
+    """Before `PartitionLog.apply_retention`: know how young the segments are that it may remove at once. Raises OSError.
+
+    Where the log does not confirm a time index, that is a read of all headers of the segment: for long too much for the loop.
+    """
+    unknown = [segment for segment in log.segments[:REMOVED_AT_ONCE] if not segment.knows_times]
+    if unknown:
+        await _read(log, unknown, run_in_thread, _look_up_times)
 
 
 def _candidates(log: PartitionLog, timestamp: int, start_offset: int) -> tuple[list[Segment], int]:

@@ -26,6 +26,7 @@ from logfleet.storage.disk_failure import Failed
 from logfleet.storage.flusher import THREADS, Flusher
 from logfleet.storage.log_dir import LogDir
 from logfleet.storage.log_dirs import LogDirs
+from logfleet.storage.log_search import learn_oldest_times
 from logfleet.storage.partition_log import PartitionLog
 from logfleet.storage.trash import remove
 
@@ -182,15 +183,19 @@ class Maintenance:
         """Remove segments that time and size no longer allow, on followers too (Kafka: LogManager.cleanupLogs)."""
         for replica in self._table:
             await self._slices.breathe()
-            while replica.is_current and self._removed_some(replica):
+            while replica.is_current and await self._removed_some(replica):
                 await self._slices.breathe()
 
-    def _removed_some(self, replica: Replica) -> bool:
+    async def _removed_some(self, replica: Replica) -> bool:
         """A step of a replica's retention; whether there may be another."""
         try:
+            await learn_oldest_times(replica.log, self._flusher.run)
+            if not replica.is_current:
+                return False
             done = replica.log.apply_retention(now_ms(), replica.high_watermark)
         except OSError as error:
-            self._on_disk_failure(TopicPartition(replica.topic, replica.index), error)
+            if replica.is_current:  # else its files may be gone for a good reason
+                self._on_disk_failure(TopicPartition(replica.topic, replica.index), error)
             return False
         if done is not None and done.count:
             log.info(

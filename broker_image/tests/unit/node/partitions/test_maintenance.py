@@ -1,4 +1,5 @@
 import asyncio
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,13 +9,19 @@ from logfleet.io.clock import now_ms
 from logfleet.io.files import PosixFiles
 from logfleet.io.slices import Slices
 from logfleet.log.config import LogConfig
+from logfleet.log.index import time_entries
 from logfleet.log.retention import Retention
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.partitions.flush_rules import FLUSH_PERIOD_S
 from logfleet.node.partitions.maintenance import Maintenance
 from logfleet.node.partitions.partition_table import PartitionTable
+from logfleet.records.record import Record, build_batch
+from logfleet.storage import segment
+from logfleet.storage.flusher import Flusher
 from logfleet.storage.log_dirs import LogDirs
 from logfleet.storage.open_files import OpenFiles
+
+from broker_image.tests.unit.storage.log_rig import LogRig
 
 
 @pytest.mark.parametrize(
@@ -116,6 +123,7 @@ def test_they_are_written_as_often_as_is_asked(monkeypatch):
 def test_retention_takes_all_steps_of_a_log_as_long_as_it_has_its_role(lost_with_left, taken):
     class Log:
         log_start_offset = 0
+        segments = ()
 
         def __init__(self) -> None:
             self.steps: list[Retention | None] = [
@@ -134,8 +142,37 @@ def test_retention_takes_all_steps_of_a_log_as_long_as_it_has_its_role(lost_with
     replica = SimpleNamespace(topic="t", index=0, is_current=True, high_watermark=7, log=log)
     maintenance: Any = Maintenance.__new__(Maintenance)
     maintenance._table, maintenance._slices = [replica], Slices()
+    maintenance._flusher = Flusher(PosixFiles())
     asyncio.run(maintenance.apply_retention())
     assert 4 - len(log.steps) == taken
+
+
+def test_a_time_index_that_is_not_true_does_not_stop_the_loop(tmp_path, monkeypatch):
+    """All headers are read for it, which takes seconds where a large segment has small batches."""
+    rig = LogRig(str(tmp_path))
+    config = LogConfig(segment_bytes=4096, retention_ms=3_600_000)
+    log = rig.open(config, now_ms=now_ms())
+    while len(log.segments) < 7:
+        log.append_as_leader(build_batch([Record(None, bytes(60), now_ms())]), 0, now_ms())
+    rig.close(log)
+    for name in rig.names(".timeindex"):
+        (tmp_path / "topic-0" / name).write_bytes(bytes(12))
+    log = rig.open(config, now_ms=now_ms())
+    threads = []
+
+    def entries(*given):
+        threads.append(threading.current_thread())
+        return time_entries(*given)
+
+    monkeypatch.setattr(segment, "time_entries", entries)
+    replica = SimpleNamespace(topic="t", index=0, is_current=True, high_watermark=1000, log=log)
+    maintenance: Any = Maintenance.__new__(Maintenance)
+    maintenance._table, maintenance._slices = [replica], Slices()
+    maintenance._flusher = Flusher(PosixFiles())
+    asyncio.run(maintenance.apply_retention())
+    assert threads
+    assert threading.current_thread() not in threads
+    assert log.log_start_offset == 0
 
 
 def test_producers_are_looked_at_some_at_a_time(monkeypatch):
