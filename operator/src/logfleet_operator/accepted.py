@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 import msgspec
 from logfleet.resources.cluster import ClusterResource
 from logfleet.resources.document import InvalidResourceError
-from logfleet.resources.plan import Refusal
+from logfleet.resources.plan import Reason, Refusal
 
 from logfleet_operator import names
 from logfleet_operator.clusters.broker_ids import ACCEPTED_KEY
 from logfleet_operator.clusters.observed import Observed, controlled_by_another
 from logfleet_operator.clusters.plan import refusal_of
+from logfleet_operator.conditions import READY, condition_of
 from logfleet_operator.documents import read_cluster
 from logfleet_operator.names import Manifest
 
@@ -56,6 +57,19 @@ def judged(wish: Wish, live: Manifest, observed: Observed) -> Wish:
     refusal = refusal_of(wish.cluster, observed, before)
     if refusal is None:
         return wish
-    if before is None:
+    if before is None and not _was_carried_out(live, record):
         return replace(wish, refusal=refusal, acts=False)
-    return Wish(before, refusal)
+    return Wish(before or wish.cluster, refusal)
+
+
+def _was_carried_out(live: Manifest, record: Manifest | None) -> bool:
+    """Whether an operator of before, which did not record what it accepted, carried out this very spec.
+
+    It refused less: its fleets run, and are looked after as they are.
+    """
+    if record is None or ACCEPTED_KEY in (record.get("data") or {}):
+        return False
+    if live.get("status", {}).get("observedGeneration") != live["metadata"].get("generation"):
+        return False
+    ready = condition_of(live, READY) or {}
+    return ready.get("reason") in {Reason.READY, Reason.PROGRESSING}

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from logfleet_operator.clusters import refusals
 from logfleet_operator.kube import KubeError
 
 from .operation import SETTINGS, Operation, at_rest, cluster, pool, rebalance, told, topic, why
@@ -24,6 +25,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "there is no default one",
     ),
 }
+
+REFUSED_BEFORE = {"type": "Ready", "status": "False", "reason": "NotSupported", "message": ""}
 
 
 def broker_images(world: World) -> set[str]:
@@ -66,6 +69,42 @@ async def test_a_refused_spec_leaves_what_was_accepted_before_looked_after(what:
     await again.until_at_rest()
     assert broker_images(world) == {"logfleet/broker:2"}
     assert world.ready("Cluster", "fleet") == READY
+
+
+async def run_by_an_operator_of_before(monkeypatch: pytest.MonkeyPatch) -> World:
+    """It did not write down which spec it had accepted, and it refused less."""
+    with monkeypatch.context() as before:
+        before.setattr(refusals, "config_refusals", lambda _: [])
+        world, _ = await at_rest(config={"authorizer.class.name": "org.example.Authorizer"})
+    record = copy.deepcopy(world.one("ConfigMap", "fleet-record"))
+    del record["data"]["accepted"]
+    world.touch(record)
+    world.remove("Service", "fleet-bootstrap")
+    return world
+
+
+async def test_a_spec_that_an_operator_of_before_carried_out_is_looked_after_though_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = await run_by_an_operator_of_before(monkeypatch)
+    before = {name: world.one("Pod", name)["metadata"]["uid"] for name in world.named("Pod")}
+    await Operation(world).until_at_rest()
+    assert world.ready("Cluster", "fleet") == ("False", "Invalid")
+    assert "authorizer.class.name" in why(world)
+    assert "fleet-bootstrap" in world.named("Service")
+    after = {name: world.one("Pod", name)["metadata"]["uid"] for name in world.named("Pod")}
+    assert after == before
+
+
+@pytest.mark.parametrize("status", [{"observedGeneration": 0}, {"conditions": [REFUSED_BEFORE]}])
+async def test_a_spec_that_the_operator_of_before_refused_or_never_read_is_not_looked_after(
+    monkeypatch: pytest.MonkeyPatch, status: dict[str, Any]
+) -> None:
+    world = await run_by_an_operator_of_before(monkeypatch)
+    live = world.one("Cluster", "fleet")
+    world.touch({**live, "status": {**live["status"], **status}})
+    await Operation(world).until_at_rest()
+    assert "fleet-bootstrap" not in world.named("Service")
 
 
 async def test_what_was_begun_goes_on_while_a_later_spec_is_refused_and_both_are_told() -> None:
