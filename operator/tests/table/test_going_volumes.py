@@ -102,3 +102,16 @@ async def test_a_member_of_etcd_whose_disk_would_go_stays_and_all_others_are_rep
     assert "not replacing fleet-etcd-0: out of date, but the disk goes with the pod" in why(world)
     (said,) = warnings(world)
     assert "while a majority of the other members is ready" in said
+
+
+async def test_a_member_of_etcd_that_is_held_and_not_ready_holds_up_no_broker() -> None:
+    world, _ = await at_rest()
+    delete_claim(world, "data-fleet-etcd-0")
+    world.idle_pods = {"fleet-etcd-0"}
+    world.step()
+    before = uids(world, "fleet")
+    operation = Operation(world, replace(SETTINGS, etcd_image="etcd:2"))
+    world.put(cluster(image="logfleet/broker:2"))
+    await rounds(operation, 20)
+    assert changed(before, uids(world, "fleet")) == {f"fleet-main-{zone}-0" for zone in "abc"}
+    assert "not replacing fleet-etcd-0: out of date, but the disk goes with the pod" in why(world)

@@ -204,7 +204,9 @@ def plan_rollout(
             tuple(DeletePod(each.name, each.uid) for each in going),
         )
     unready = [pod for pod in pods.present if not pod.ready or pod.deleting]
-    if pods.outdated:
+    # Beside a member that is held and not ready the budget lets no ready one go.
+    blocked = component == ETCD and not all(pod.ready for pod in pods.held)
+    if pods.outdated and not (blocked and all(pod.ready for pod in pods.outdated)):
         return _replace(observed, component, stateful_sets, pods)
     late = [*pods.missing, *(pod.name for pod in unready)]
     if {*late} - {pod.name for pod in pods.held}:
