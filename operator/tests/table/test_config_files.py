@@ -81,6 +81,18 @@ async def test_in_the_middle_of_a_roll_each_has_the_file_of_its_own_pod() -> Non
     assert len(configs(world)) == 2
 
 
+async def test_edits_while_nobody_may_be_replaced_leave_no_files_that_nobody_starts_with() -> None:
+    world, operation = await at_rest()
+    world.may_i = lambda _: None
+    for partitions in range(2, 8):
+        world.put(cluster(config={"num.partitions": partitions}))
+        await some_rounds(operation)
+    used = {config_of(world.one("Pod", name)["spec"]) for name in BROKERS}
+    wanted = config_of(world.one("StatefulSet", "fleet-main-a")["spec"]["template"]["spec"])
+    assert configs(world) == sorted({"fleet-config", *used, wanted})
+    assert "num.partitions=7" in properties_of(world)
+
+
 async def test_more_brokers_get_ports_and_no_other_file_changes() -> None:
     world, operation = await at_rest(**pool())
     before, uids = (

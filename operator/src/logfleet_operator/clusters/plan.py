@@ -79,9 +79,9 @@ def plan_cluster(
         or metadata_store.plan_metadata_store(cluster, observed, settings, renew, config_name)
         or _brokers(cluster, observed, settings, ranges)
         or left(resizing.plan_resizing(cluster, observed, ranges), observed)
+        or left(removals.configs_of_nobody(cluster, observed, config_name), observed)
         or _shrink_and_roll(cluster, observed, ranges)
         or left(removals.services_of_nobody(cluster, observed, ranges), observed)
-        or left(removals.configs_of_nobody(cluster, observed, config_name), observed)
         or ClusterPlan("all brokers are ready", stage=Stage.DONE)
     )
     why = plan.why
