@@ -4,8 +4,8 @@ The processes of one release elect one of them by the Lease of that release (`el
 releases may watch the same namespaces, and of two versions each would undo what the other did. So
 the first that sees a Cluster writes the place of its Lease into `status.operator`, over the very
 object that it read: of two, one wins. The others leave the Cluster alone, with its Topics and
-Rebalances, until that Lease is gone or was not renewed for HANDOVER_S. That is much longer than a
-release is away while it is upgraded.
+Rebalances, until that Lease is gone for LEASE_S or was not renewed for HANDOVER_S. That is much longer
+than a release is away while it is upgraded.
 """
 
 import time
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import structlog
 
-from logfleet_operator.election import Sighting, sight
+from logfleet_operator.election import LEASE_S, Sighting, sight
 from logfleet_operator.events import Events
 from logfleet_operator.kube import Kube, KubeError
 from logfleet_operator.names import Manifest
@@ -90,12 +90,10 @@ class Ownership:
         except KubeError as error:
             log.warning("lease_of_another_unknown", lease=holder, error=str(error))
             return True
-        if live is None:
-            self._seen.pop(holder, None)
-            return False
         now = self._monotonic()
         seen = self._seen[holder] = sight(self._seen.get(holder), live, now)
-        return now - seen.since < HANDOVER_S
+        # Whoever works under a Lease that somebody deleted makes it again at once.
+        return now - seen.since < (LEASE_S if live is None else HANDOVER_S)
 
     async def _leave(self, cluster: Manifest, holder: str) -> None:
         """Told once."""

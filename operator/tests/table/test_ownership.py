@@ -8,7 +8,7 @@ from logfleet_operator.kube import KubeError
 from logfleet_operator.leadership import Leadership
 from logfleet_operator.ownership import HANDOVER_S
 
-from .operation import SETTINGS, Operation, cluster, rebalance, told, topic
+from .operation import ROUND_S, SETTINGS, Operation, cluster, rebalance, told, topic
 from .world import NAMESPACE, World
 
 pytestmark = pytest.mark.asyncio
@@ -133,8 +133,20 @@ async def test_a_release_that_is_gone_is_followed_by_the_other_after_its_time() 
 async def test_a_lease_that_was_deleted_is_waited_for_no_longer() -> None:
     world, _, new = await both()
     del world.objects["Lease", "old", "logfleet-operator"]
+    gone_since = world.now_s
+    while operator_of(world) != "new/logfleet-operator":
+        await new.round()
+    assert world.now_s - gone_since <= 4 * ROUND_S
+
+
+async def test_a_lease_that_is_deleted_beside_a_release_that_works_hands_nothing_over() -> None:
+    world, old, new = await both()
+    del world.objects["Lease", "old", "logfleet-operator"]
     await new.round()
-    assert operator_of(world) == "new/logfleet-operator"
+    for _ in range(10):
+        await old.round()
+        await new.round()
+    assert operator_of(world) == "old/logfleet-operator"
 
 
 async def test_a_lease_that_may_not_be_read_counts_as_used() -> None:
