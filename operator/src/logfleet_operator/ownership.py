@@ -4,8 +4,8 @@ The processes of one release elect one of them by the Lease of that release (`el
 releases may watch the same namespaces, and of two versions each would undo what the other did. So
 the first that sees a Cluster writes the place of its Lease into `status.operator`, over the very
 object that it read: of two, one wins. The others leave the Cluster alone, with its Topics and
-Rebalances, until that Lease is gone for LEASE_S or was not renewed for HANDOVER_S. That is much longer
-than a release is away while it is upgraded.
+Rebalances, until that Lease is gone for LEASE_S or was not renewed for HANDOVER_S. That is much
+longer than a release is away while it is upgraded.
 """
 
 import time

@@ -96,7 +96,8 @@ def refusal_of(
 ) -> Refusal | None:
     """Why its spec cannot be carried out, found before anything is begun; None if it can be. Raises ObjectConflict.
 
-    before: as its spec was accepted last. Broker ids that contradict each other are no fault of the spec.
+    before: as its spec was accepted last. Broker ids that contradict each other are no fault of the
+    spec.
     """
     given = merge(claims_of(observed, cluster.metadata.name))
     if isinstance(given, Refusal):

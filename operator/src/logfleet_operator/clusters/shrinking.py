@@ -125,7 +125,7 @@ def plan_shrinking(
 
 
 def _deletes(places: Sequence[Place]) -> Iterator[Delete]:
-    """Of their claims, but for those that are being deleted: a finalizer may keep one for ever, which stops nothing else."""
+    """Of their claims, but for those that are being deleted: a finalizer may keep one for ever."""
     for each in places:
         if each.claim is not None and "deletionTimestamp" not in each.claim["metadata"]:
             metadata = each.claim["metadata"]
