@@ -47,11 +47,12 @@ class OnDisk(msgspec.Struct, frozen=True):
 def look_at(files: Files, paths: Sequence[str], node_id: int) -> OnDisk:
     """For which cluster the directories were written. Nothing is changed.
 
-    Raises LogDirRefused if one is listed twice, is another broker's, or its identity cannot be used, and if their clusters differ.
+    Raises LogDirRefused if one is listed twice, is another broker's, has the identity of another, or one that cannot be used, and if
+    their clusters differ.
     """
     refuse_listed_twice(paths)
     found: dict[str, str] = {}
-    directory_ids = set()
+    by_id: dict[str, str] = {}
     unreadable, nameless = {}, {}
     for path in paths:
         try:
@@ -64,11 +65,23 @@ def look_at(files: Files, paths: Sequence[str], node_id: int) -> OnDisk:
         if data is not None:
             identity = identity_of(path, data, node_id)
             found[path] = identity.cluster_id
-            directory_ids.add(identity.directory_id)
+            first = by_id.setdefault(identity.directory_id, path)
+            if first is not path:
+                raise LogDirRefused(
+                    f"{one_identity(first, path, identity.directory_id)}. Nothing was changed"
+                )
     if len(set(found.values())) > 1:
         raise LogDirRefused(f"log.dirs belong to different clusters: {found}")
     cluster_id = next(iter(found.values()), None)
-    return OnDisk(cluster_id, unreadable, frozenset(directory_ids), nameless)
+    return OnDisk(cluster_id, unreadable, frozenset(by_id), nameless)
+
+
+def one_identity(first: str, second: str, directory_id: str) -> str:
+    """What to do about two directories that name the same one (Kafka: MetaPropertiesEnsemble.verify)."""
+    return (
+        f"{first} and {second} have the same directory.id={directory_id} in {META_PROPERTIES}: one is a copy. Take that file out of "
+        "where it was copied to, and start the broker, which says what to write there"
+    )
 
 
 def refuse_listed_twice(paths: Sequence[str]) -> None:

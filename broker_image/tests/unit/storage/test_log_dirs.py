@@ -74,6 +74,18 @@ def test_an_identity_that_cannot_be_used_says_why(tmp_path: Path, text: str, why
     assert (tmp_path / "meta.properties").read_text() == text
 
 
+def test_two_directories_of_one_identity_are_named(tmp_path: Path) -> None:
+    """With one of them away its logs would be taken for such as the other has lost, and begin anew."""
+    paths = [str(tmp_path / name) for name in ("a", "b")]
+    LogDir(OpenFiles(PosixFiles()), paths[0], "mine", 1).abandon()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b/meta.properties").write_bytes((tmp_path / "a/meta.properties").read_bytes())
+    with pytest.raises(
+        LogDirRefused, match=f"{paths[0]} and {paths[1]} have the same directory.id"
+    ):
+        look_at(PosixFiles(), paths, 1)
+
+
 def test_logs_without_an_identity_are_named(tmp_path: Path) -> None:
     for name in ("t-0", "t-1.0123456789abcdef0123456789abcdef-future", "lost+found", "t-2.x"):
         (tmp_path / name).mkdir()

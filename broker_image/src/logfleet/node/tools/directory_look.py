@@ -25,7 +25,7 @@ SAMPLE_BYTES: Final = 4096
 
 
 class DirectoryLook:
-    """One entry of log.dirs. is_locked: a broker runs on it now. cluster_id: of its meta.properties."""
+    """One entry of log.dirs. is_locked: a broker runs on it now. cluster_id, directory_id: of its meta.properties."""
 
     def __init__(self, files: Files, path: str, config: BrokerConfig) -> None:
         self._files = files
@@ -33,6 +33,7 @@ class DirectoryLook:
         self._config = config
         self.is_locked = False
         self.cluster_id: str | None = None
+        self.directory_id: str | None = None
 
     def look(self) -> Iterator[Finding]:
         path = Path(self._path)
@@ -95,6 +96,7 @@ class DirectoryLook:
                 return Finding("identity", Level.OK, f"{self._path} holds no data yet")
             properties = parse_properties(data)
             self.cluster_id, node_id = properties["cluster.id"], properties["node.id"]
+            self.directory_id = properties.get("directory.id")
         except (CorruptCheckpoint, KeyError, OSError) as error:
             return Finding(
                 "identity",

@@ -10,6 +10,7 @@ import resource
 import socket
 import time
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -35,7 +36,7 @@ from logfleet.node.cluster.own_data import data_without_store
 from logfleet.node.tools.directory_look import DirectoryLook, cannot_be_entered
 from logfleet.node.tools.finding import Finding, Level
 from logfleet.storage.log_dir import LogDirRefused
-from logfleet.storage.log_dirs import refuse_listed_twice
+from logfleet.storage.log_dirs import one_identity, refuse_listed_twice
 
 CONNECTIONS_WANTED: Final = 1000
 """Room for so many clients, or the limit of descriptors is worth a word."""
@@ -58,6 +59,7 @@ async def examine(config: BrokerConfig, files: Files) -> AsyncIterator[Finding]:
     for finding in judge_keys(config):
         yield finding
     cluster_ids: dict[str, str] = {}
+    directory_ids: dict[str, str] = {}
     is_running = False
     try:
         refuse_listed_twice(config.log_dirs)
@@ -70,6 +72,10 @@ async def examine(config: BrokerConfig, files: Files) -> AsyncIterator[Finding]:
         is_running |= found.is_locked
         if found.cluster_id is not None:
             cluster_ids[path] = found.cluster_id
+        if found.directory_id is not None:
+            directory_ids[path] = found.directory_id
+    for finding in judge_copies(directory_ids):
+        yield finding
     yield judge_identities(cluster_ids)
     cluster_id = next(iter(cluster_ids.values()), None)
     yield await look_at_store(config, cluster_id, is_running=is_running)
@@ -102,6 +108,15 @@ def judge_keys(config: BrokerConfig) -> Iterator[Finding]:
         yield Finding(
             "configuration", Level.OK, f"all {len(config.static)} keys that are set have an effect"
         )
+
+
+def judge_copies(directory_ids: dict[str, str]) -> Iterator[Finding]:
+    """directory_ids: by directory. One that is listed twice is no copy."""
+    by_id: dict[str, str] = {}
+    for path, directory_id in directory_ids.items():
+        first = by_id.setdefault(directory_id, path)
+        if not Path(first).samefile(path):
+            yield Finding("identity", Level.FAILED, one_identity(first, path, directory_id))
 
 
 def judge_identities(cluster_ids: dict[str, str]) -> Finding:

@@ -139,6 +139,18 @@ async def test_a_directory_that_is_listed_twice_fails(tmp_path):
     assert any("are one directory" in each for each in problems)
 
 
+async def test_two_directories_of_one_identity_fail(tmp_path):
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "meta.properties").write_text(
+            "node.id=1\ncluster.id=c\ndirectory.id=d\n"
+        )
+    problems = failed(await found(config_of(tmp_path, log_dirs=f"{tmp_path}/a,{tmp_path}/b")))
+    assert any("have the same directory.id=d" in each for each in problems)
+    problems = failed(await found(config_of(tmp_path, log_dirs=f"{tmp_path}/a,{tmp_path}/a/")))
+    assert not any("have the same directory.id" in each for each in problems)
+
+
 async def test_a_checkpoint_from_the_future_says_that_the_clock_went_back(tmp_path):
     path = tmp_path / "data"
     path.mkdir()
