@@ -36,7 +36,7 @@ def resolved(properties: Mapping[str, str]) -> dict[str, str]:
 def _lookup(name: str, class_name: str, params: Mapping[str, str]) -> Lookup:
     match class_name.removeprefix(_PACKAGE):
         case "EnvVarConfigProvider":
-            return partial(_of_environment, params.get(ALLOWLIST))
+            return partial(_of_environment, _allowlist(name, params))
         case "FileConfigProvider":
             return partial(_of_file, _allowed(name, params))
         case "DirectoryConfigProvider":
@@ -47,6 +47,15 @@ def _lookup(name: str, class_name: str, params: Mapping[str, str]) -> Lookup:
         f"{key}={class_name}: a Java class cannot be loaded here; of {_PACKAGE} there are EnvVarConfigProvider, FileConfigProvider and "
         "DirectoryConfigProvider",
     )
+
+
+def _allowlist(name: str, params: Mapping[str, str]) -> re.Pattern[str] | None:
+    """Kafka: EnvVarConfigProvider.ALLOWLIST_PATTERN_CONFIG. None for all."""
+    try:
+        return re.compile(params[ALLOWLIST]) if params.get(ALLOWLIST) else None
+    except re.error as error:
+        key = f"{PROVIDERS}.{name}.param.{ALLOWLIST}"
+        raise ConfigError(key, f"{key}={params[ALLOWLIST]} is no pattern: {error}") from error
 
 
 def _allowed(name: str, params: Mapping[str, str]) -> tuple[Path, ...]:
@@ -64,11 +73,11 @@ def _normal(path: Path) -> Path:
     return Path(os.path.normpath(path))
 
 
-def _of_environment(pattern: str | None, path: str, key: str) -> str:
+def _of_environment(pattern: re.Pattern[str] | None, path: str, key: str) -> str:
     if path:
         raise ConfigError(key, f"a variable of the environment has no path, take {path}: out")
-    if pattern and not re.fullmatch(pattern, key):
-        raise ConfigError(key, f"{ALLOWLIST}={pattern} does not allow it")
+    if pattern and not pattern.fullmatch(key):
+        raise ConfigError(key, f"{ALLOWLIST}={pattern.pattern} does not allow it")
     if key not in os.environ:
         raise ConfigError(key, "the environment has no such variable: set it")
     return os.environ[key]
@@ -92,3 +101,5 @@ def _read(allowed: tuple[Path, ...], path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ConfigError("", f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:  # a zero in the name
+        raise ConfigError("", f"{str(path)!r} cannot be read: {error}") from error

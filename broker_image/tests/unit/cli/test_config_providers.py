@@ -75,6 +75,13 @@ def test_a_pattern_allows_variables_of_the_environment(directory: Path) -> None:
         of("${env:RACK}", directory, env__allowlist_pattern="RA")
 
 
+def test_what_is_no_pattern_and_no_path_is_refused(directory: Path) -> None:
+    with pytest.raises(ConfigError, match=r"env\.param\.allowlist\.pattern=\[ is no pattern"):
+        of("${env:RACK}", directory, env__allowlist_pattern="[")
+    with pytest.raises(ConfigError, match=r"broker\.rack: .* cannot be read"):
+        of("${file:DIR/\0:rack}", directory)
+
+
 def test_paths_may_be_limited(directory: Path) -> None:
     allowed = f"{directory}/d/deeper,{directory}/d/../d"
     assert of("${file:DIR/d/f.properties:rack}", directory, file__allowed_paths=allowed) == "zone-f"
