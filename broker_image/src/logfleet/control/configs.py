@@ -329,15 +329,19 @@ def _inter_broker(given: _Given, advertised: tuple[Listener, ...]) -> str:
     return name
 
 
-def with_admin_port(config: BrokerConfig, port: int) -> BrokerConfig:
-    """As described from now on: the admin port is this one, which the system chose."""
-    listener = config.logfleet_admin_listener
+def with_admin_port(config: BrokerConfig, port: int | None) -> BrokerConfig:
+    """As described from now on: the admin port is this one, which the system chose, or there is none."""
+    listener, text = config.logfleet_admin_listener, ""
     assert listener is not None
-    host = f"[{listener.host}]" if ":" in listener.host else listener.host
+    if port is not None:
+        host = f"[{listener.host}]" if ":" in listener.host else listener.host
+        text = f"{host}:{port}"
     return msgspec.structs.replace(
         config,
-        static={**config.static, ADMIN_LISTENER: f"{host}:{port}"},
-        logfleet_admin_listener=msgspec.structs.replace(listener, port=port),
+        static={**config.static, ADMIN_LISTENER: text},
+        logfleet_admin_listener=None
+        if port is None
+        else msgspec.structs.replace(listener, port=port),
     )
 
 

@@ -22,6 +22,7 @@ from logfleet.metadata.image import ClusterImage
 from logfleet.node import broker as broker_module
 from logfleet.node.broker import Broker, StartError
 from logfleet.node.cluster import controller_term, failsafe
+from logfleet.node.metrics.admin_http import AdminHttp
 from logfleet.node.partitions import local_partitions
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
@@ -167,6 +168,24 @@ async def test_a_listener_has_its_port_before_the_default_admin_port(tmp_path: P
     async with Broker(msgspec.structs.replace(plain, logfleet_admin_listener=same)) as broker:
         assert broker._listeners[0].port == port
         assert broker._observation.address not in {None, f"http://127.0.0.1:{port}"}
+
+
+async def test_without_ipv4_there_is_no_default_admin_port(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def start(_: AdminHttp, host: str, port: int) -> int:
+        raise OSError(errno.EADDRNOTAVAIL, f"{host}:{port}")
+
+    monkeypatch.setattr(AdminHttp, "start", start)
+    given = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path / "data")}
+    async with Broker(broker_config(given)) as broker:
+        assert broker._observation.address is None
+        described = describe_broker(BrokerLayers(broker.config.static))
+        assert {each.name: each.value for each in described}["logfleet.admin.listener"] == ""
+    with pytest.raises(StartError, match=r"logfleet\.admin\.listener cannot listen"):
+        await Broker(
+            broker_config({**given, "logfleet.admin.listener": "127.0.0.1:9644"})
+        ).__aenter__()
 
 
 async def test_a_directory_in_use_is_one_sentence(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Protocol
 
+import structlog
+
 from logfleet.control.configs import ADMIN_LISTENER, BrokerConfig, with_admin_port
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import Listener as Address
@@ -46,6 +48,8 @@ from logfleet.telemetry.identity import identity
 
 if TYPE_CHECKING:
     from logfleet.node.metrics.admin_http import AdminHttp
+
+log = structlog.get_logger(__name__)
 
 
 class Observed(Protocol):
@@ -132,14 +136,16 @@ class Observation:
         port = await self._listen(admin, address)
         if port != address.port:
             broker.config = with_admin_port(broker.config, port)
-        self.address = f"http://{address.host}:{port}"
+        if port is not None:
+            self.address = f"http://{address.host}:{port}"
 
-    async def _listen(self, admin: "AdminHttp", address: Address) -> int:
-        """Listen; returns the port. Raises CannotListen.
+    async def _listen(self, admin: "AdminHttp", address: Address) -> int | None:
+        """Listen; returns the port, None if there is none. Raises CannotListen.
 
         A default port that is in use, or that a listener of this broker is to have, is replaced by a
-        free one: the second broker on a laptop starts as the first one did. A port that the
-        configuration names is never replaced.
+        free one: the second broker on a laptop starts as the first one did. Where no default port can
+        be had, as without 127.0.0.1, there is none. A port that the configuration names is never
+        replaced.
         """
         config = self._broker.config
         is_default = ADMIN_LISTENER not in config.static
@@ -148,8 +154,11 @@ class Observation:
         try:
             return await admin.start(address.host, address.port)
         except OSError as error:
-            if not is_default or error.errno != errno.EADDRINUSE:
+            if not is_default:
                 raise CannotListen(ADMIN_LISTENER, address, error) from error
+            if error.errno != errno.EADDRINUSE:
+                log.warning("no_admin_port", reason=str(error))
+                return None
         return await admin.start(address.host, 0)
 
     async def run(self) -> None:
