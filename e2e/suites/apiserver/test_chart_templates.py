@@ -164,10 +164,13 @@ def test_with_named_namespaces_rights_end_there(helm: Helm) -> None:
     (role,) = of_kind(documents, "ClusterRole")
     assert {resource for resource, _ in granted(role["rules"])} == {
         "customresourcedefinitions",
+        "leases",
         "namespaces",
         "nodes",
         "storageclasses",
     }
+    leases = {verb for resource, verb in granted(role["rules"]) if resource == "leases"}
+    assert leases == {"get"}, "those of other releases are read"
     places = ["sys", "a", "b"]  # the first for the Lease only
     lease = of_kind(documents, "Role")[0]
     assert granted(lease["rules"]) == {("leases", verb) for verb in ("create", "get", "patch")}
