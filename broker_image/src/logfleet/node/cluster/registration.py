@@ -260,6 +260,7 @@ class Registrar:
         self.refused = RefusedWrites()
         self._told = asyncio.Event()
         self._registration: Registration | None = None
+        self._lease: Lease | None = None  # of the last registration, until it is given up
 
     def tell(self, value: BrokerValue) -> None:
         """Register with this value from now on. A registration that stands is rewritten and keeps its epoch.
@@ -287,19 +288,24 @@ class Registrar:
                 taken_s_max=self._taken_s_max,
                 former=former,
             )
+            self._lease = registration.lease
             self._on_registered(registration)
             reason = await self._lost(registration, value)
             self._registration = None
             log.error("broker_registration_lost", broker=self._broker_id, reason=reason)
             self._on_lost(reason)
             await _give_up(registration.lease)
+            self._lease = None
             former = registration
 
     async def leave(self) -> None:
-        """Unregister now, not when the lease ends. After `run` was cancelled; nothing happens if not registered."""
-        if self._registration is not None:
-            registration, self._registration = self._registration, None
-            await _give_up(registration.lease)
+        """Unregister now, not when the lease ends. After `run` was cancelled; nothing happens if not registered.
+
+        A registration that was lost as the broker stopped counts too: its key may still be there.
+        """
+        lease, self._lease, self._registration = self._lease, None, None
+        if lease is not None:
+            await _give_up(lease)
 
     async def _lost(self, registration: Registration, value: BrokerValue) -> str:
         """Return why, once the registration has ended; what is told until then is written into it. value: as it was made."""

@@ -368,6 +368,27 @@ async def test_what_was_told_is_in_the_next_registration_from_its_beginning(stor
         assert held.value == keys.encode(told)
 
 
+async def test_a_broker_that_is_fenced_as_it_stops_leaves_no_registration_behind(
+    store, monkeypatch
+) -> None:
+    async with Fleet(store) as fleet:
+        first = await fleet.registered()
+        revoke, revoking = first.lease.revoke, asyncio.Event()
+
+        async def hanging() -> None:
+            revoking.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(first.lease, "revoke", hanging)
+        fenced = keys.encode(FenceValue(first.epoch, keys.FENCED))
+        await store.txn(Txn((), (Put(keys.fence(1), fenced),)))
+        await fleet.lost()
+        await revoking.wait()
+        monkeypatch.setattr(first.lease, "revoke", revoke)
+    await fleet.registrar.leave()
+    assert await store.get(keys.broker(1)) is None
+
+
 async def test_a_write_that_was_not_answered_is_found_and_followed_by_the_next(
     store, until, monkeypatch
 ) -> None:
