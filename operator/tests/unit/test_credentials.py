@@ -1,26 +1,16 @@
 """Where the operator learns how to reach the API server."""
 
-import json
 from pathlib import Path
 
 import pytest
 from logfleet_operator.credentials import NoCredentials, login
 from logfleet_operator.handlers import watch_settings
 
+from .kubeconfig import kubeconfig
+
 
 def test_a_kubeconfig_says_where_and_who(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "config"
-    path.write_text(
-        json.dumps(
-            {
-                "current-context": "it",
-                "clusters": [{"name": "it", "cluster": {"server": "https://example.com:6443"}}],
-                "users": [{"name": "it", "user": {"token": "secret"}}],
-                "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
-            }
-        )
-    )
-    monkeypatch.setenv("KUBECONFIG", str(path))
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path)))
     found = login(watch_settings())
     assert found.server == "https://example.com:6443"
     assert found.as_http_headers() == {"Authorization": "Bearer secret"}

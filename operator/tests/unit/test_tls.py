@@ -1,7 +1,6 @@
 """What the operator verifies of servers, also where Python verifies strictly by default (3.13 and later)."""
 
 import ast
-import json
 import ssl
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -13,6 +12,8 @@ from logfleet_operator.clusters import certificates
 from logfleet_operator.clusters.etcd_client import Access, _context
 from logfleet_operator.credentials import login
 from logfleet_operator.handlers import watch_settings
+
+from .kubeconfig import kubeconfig
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 MAKERS = {"create_default_context", "SSLContext"}
@@ -32,18 +33,7 @@ def strict(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def to_the_api_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
-    path = tmp_path / "config"
-    path.write_text(
-        json.dumps(
-            {
-                "current-context": "it",
-                "clusters": [{"name": "it", "cluster": {"server": "https://example.com:6443"}}],
-                "users": [{"name": "it", "user": {"token": "secret"}}],
-                "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
-            }
-        )
-    )
-    monkeypatch.setenv("KUBECONFIG", str(path))
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path)))
     return login(watch_settings()).as_ssl_context()
 
 

@@ -144,9 +144,9 @@ def timer_of(config: BrokerConfig) -> DeadMansTimer:
 async def serve(config: BrokerConfig, timer: DeadMansTimer = NO_TIMER) -> int:
     """Run the broker until a signal or its failure ends it; the exit code. timer: see Broker."""
     if config.unknown:
-        from logfleet.control.server_properties.names import told  # few starts need it
+        from logfleet.control.server_properties.names import sentences  # few starts need it
 
-        for sentence in told(config.unknown):
+        for sentence in sentences(config.unknown):
             log.warning("unknown_config", note=sentence)
     for key in config.without_effect:
         log.warning("config_without_effect", key=key)

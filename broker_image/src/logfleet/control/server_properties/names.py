@@ -62,12 +62,12 @@ def meant(name: str) -> str | None:
     return found[0] if found else None
 
 
-def told(unknown: Iterable[str]) -> Iterator[str]:
-    """A sentence for all that are former ones, and one for each other."""
+def sentences(unknown: Iterable[str]) -> Iterator[str]:
+    """One sentence for all keys of before Kafka 4.0, and one for each other unknown key."""
     names = list(unknown)
     if former := [name for name in names if is_former(name)]:
         yield (
-            f"{', '.join(former)}: made for Kafka before 4.0 and not looked at; ZooKeeper is not used. Take "
+            f"{', '.join(former)}: made for Kafka before 4.0 and ignored; ZooKeeper is not used. Take "
             f"{'it' if len(former) == 1 else 'them'} out"
         )
     for name in names:

@@ -157,20 +157,20 @@ def _fsync_ms(directory: Path) -> float:
 
 def judge_fsync(path: str, taken_ms: float) -> Finding:
     """taken_ms: for one small write and its fsync."""
-    said = f"{path} makes 4 KiB durable in {taken_ms:.1f} ms"
+    measured = f"{path} makes 4 KiB durable in {taken_ms:.1f} ms"
     if taken_ms > FSYNC_MS_MAX:
         return Finding(
             "disk",
             Level.WARNING,
-            f"{said}: producers would feel it; use a faster disk, or one that others use less",
+            f"{measured}: producers would feel it; use a faster disk, or one that others use less",
         )
-    return Finding("disk", Level.OK, said)
+    return Finding("disk", Level.OK, measured)
 
 
 def judge_space(path: str, space: Space, reserve_bytes: int) -> Finding:
     """reserve_bytes: as configured; small disks keep less."""
     free = space.usable_bytes / space.total_bytes if space.total_bytes else 1.0
-    said = f"{free:.0%} of the disk of {path} are free"
+    measured = f"{free:.0%} of the disk of {path} is free"
     if (
         space.usable_bytes <= 2 * wanted_reserve(reserve_bytes, space.total_bytes)
         or free < 1 - USED_FAILED
@@ -178,8 +178,10 @@ def judge_space(path: str, space: Space, reserve_bytes: int) -> Finding:
         return Finding(
             "disk",
             Level.FAILED,
-            f"{said}: make room or shorten retention, producing stops when the reserve is reached",
+            f"{measured}: make room or shorten retention, producing stops when the reserve is reached",
         )
     if free < 1 - USED_WARNING:
-        return Finding("disk", Level.WARNING, f"{said}: plan for more room, or shorten retention")
-    return Finding("disk", Level.OK, said)
+        return Finding(
+            "disk", Level.WARNING, f"{measured}: plan for more room, or shorten retention"
+        )
+    return Finding("disk", Level.OK, measured)

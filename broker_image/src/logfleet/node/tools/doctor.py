@@ -19,7 +19,7 @@ from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError
 from logfleet.control.configs import ADMIN_LISTENER, BrokerConfig
-from logfleet.control.server_properties.names import told
+from logfleet.control.server_properties.names import sentences
 from logfleet.io.descriptors import (
     LIMIT_WANTED,
     NO_LIMIT,
@@ -95,7 +95,7 @@ async def examine(config: BrokerConfig, files: Files) -> AsyncIterator[Finding]:
 
 def judge_keys(config: BrokerConfig) -> Iterator[Finding]:
     """Keys that nobody knows, and such as change nothing."""
-    for sentence in told(config.unknown):
+    for sentence in sentences(config.unknown):
         yield Finding("configuration", Level.WARNING, sentence)
     if config.without_effect:
         names = ", ".join(config.without_effect)

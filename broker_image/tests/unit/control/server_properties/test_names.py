@@ -6,20 +6,20 @@ from logfleet.control.server_properties.names import (
     RENAMED,
     is_former,
     meant,
-    told,
+    sentences,
 )
 
 
 def test_keys_of_a_former_kafka_are_told_in_one_sentence():
     unknown = ["zookeeper.connect", "port", "inter.broker.protocol.version", "my.own"]
-    former, other = told(unknown)
+    former, other = sentences(unknown)
     assert former.startswith(
         "zookeeper.connect, port, inter.broker.protocol.version: made for Kafka before 4.0"
     )
     assert former.endswith("Take them out")
     assert other == "no broker knows my.own: correct the name, or take it out"
-    assert list(told([])) == []
-    (sentence,) = told(["host.name"])
+    assert list(sentences([])) == []
+    (sentence,) = sentences(["host.name"])
     assert sentence.endswith("Take it out")
 
 
@@ -36,7 +36,7 @@ def test_keys_of_a_former_kafka_are_told_in_one_sentence():
 )
 def test_a_near_miss_is_named(name, key):
     assert meant(name) == key
-    (sentence,) = told([name])
+    (sentence,) = sentences([name])
     assert ("did you mean" in sentence) == (key is not None)
 
 
